@@ -21,7 +21,7 @@ from tests.support.waiting import at_most
 
 from trunkline.core.errors import PART_MISSING, GatewayError
 from trunkline.runtime.children import Children
-from trunkline.runtime.rooted_files import Beneath
+from trunkline.runtime.rooted_files import RootHandle
 from trunkline.sources.builtin import file_search_worker
 from trunkline.sources.builtin.file_search import find_ripgrep
 from trunkline.sources.builtin.globbing import Glob
@@ -110,7 +110,7 @@ def test_what_ripgrep_saw_outside_is_not_believed(tmp_path: Path, outside: Path)
     """The race without luck: ripgrep proposes what it read through a link, and the link is gone when we look."""
     root = tmp_path / "root"
     fill(root)
-    with Beneath(str(root)) as beneath:
+    with RootHandle(str(root)) as beneath:
         ripgrep = Ripgrep(_request("TOP-SECRET"), RootFiles(beneath))
         proposed = ["swapped0/a.py", "swapped0/deep/b.py", "swapped0/only-outside.py", "../outside/a.py"]
         assert list(ripgrep.matching(proposed)) == []
@@ -124,7 +124,7 @@ def test_a_link_that_is_there_when_we_look_is_not_followed_out(tmp_path: Path, o
     root.mkdir()
     (root / "swapped").symlink_to(outside)
     (root / "file.py").symlink_to(outside / "a.py")
-    with Beneath(str(root)) as beneath:
+    with RootHandle(str(root)) as beneath:
         files = RootFiles(beneath)
         ripgrep = Ripgrep(_request("SECRET"), files)
         proposed = ["swapped/a.py", "file.py"]

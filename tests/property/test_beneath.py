@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.chunks import examples
 
-from trunkline.runtime.rooted_files import Beneath, Escape
+from trunkline.runtime.rooted_files import PathEscapesRoot, RootHandle
 
 NAMES = st.sampled_from(["a", "b", "c", "link", "other"])
 STEPS = st.sampled_from(["a", "b", "c", "link", "other", "..", ".", "", "outside", "secret"])
@@ -46,10 +46,10 @@ def grow(root: Path, tree: list[tuple[list[str], str, str]], base: Path) -> None
 
 def opened(root: Path, path: str, walk_only: bool) -> tuple[str, object]:
     """What was opened, as the kernel names it; or why nothing was."""
-    with Beneath(str(root), walk_only=walk_only) as beneath:
+    with RootHandle(str(root), walk_only=walk_only) as beneath:
         try:
             fd = beneath.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        except Escape:
+        except PathEscapesRoot:
             return "escape", None
         except OSError as error:
             return "fault", error.errno
@@ -98,9 +98,9 @@ def test_a_place_lies_inside_and_nothing_is_made_elsewhere(
         asked = path.format(root=root, base=base)
         if not asked:
             return
-        with Beneath(str(root)) as beneath:
+        with RootHandle(str(root)) as beneath:
             try:
-                fd, name = beneath.place_of(asked, make_folders=make)
+                fd, name = beneath.resolve(asked, make_folders=make)
             except OSError as error:
                 assert error.errno != errno.EBADF
             else:

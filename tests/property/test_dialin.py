@@ -10,7 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.chunks import steady
 
-from trunkline.protocol.app_messages import BadLine, BadRegister, Progress, Register, Response, invocation, read_line
+from trunkline.protocol.app_messages import (
+    AppProgress,
+    AppResponse,
+    BadLine,
+    BadRegistration,
+    Registration,
+    invocation,
+    parse_line,
+)
 from trunkline.protocol.framing import LineFramer, LineTooLong
 
 TEXTS = st.text(alphabet=st.characters(codec="utf-8"))
@@ -37,14 +45,14 @@ def mixed(name: str, seed: int) -> str:
 @example(b'{"type":"toolProgress","correlationId":1,"progress":1e999}')
 def test_any_line_is_a_message_or_refused(line: bytes) -> None:
     try:
-        message = read_line(line)
-    except (BadLine, BadRegister):
+        message = parse_line(line)
+    except (BadLine, BadRegistration):
         return
-    if isinstance(message, Response):
+    if isinstance(message, AppResponse):
         json.loads(message.result.as_mcp())
-    elif isinstance(message, Progress):
+    elif isinstance(message, AppProgress):
         assert "progress" in json.loads(message.as_mcp(1))
-    elif isinstance(message, Register):
+    elif isinstance(message, Registration):
         assert message.app_name.isprintable()
 
 
@@ -58,8 +66,8 @@ def test_a_response_says_the_same_in_any_case(data: Any, number: int, seed: int)
         mixed("correlationId", seed): number,
         mixed("result", seed): {mixed(name, seed): value for name, value in result.items()},
     }
-    one, other = (read_line(json.dumps(message, ensure_ascii=seed % 2 == 0).encode()) for message in (plain, odd))
-    assert isinstance(one, Response) and isinstance(other, Response)
+    one, other = (parse_line(json.dumps(message, ensure_ascii=seed % 2 == 0).encode()) for message in (plain, odd))
+    assert isinstance(one, AppResponse) and isinstance(other, AppResponse)
     assert one.correlation_id == other.correlation_id == number
     assert one.result.as_mcp() == other.result.as_mcp()
 
@@ -93,7 +101,7 @@ def test_junk_in_any_chunks_never_hides_the_line_after_it(junk: list[bytes], ste
             return
         for line in lines:
             try:
-                found += isinstance(read_line(line), Response)
-            except (BadLine, BadRegister):
+                found += isinstance(parse_line(line), AppResponse)
+            except (BadLine, BadRegistration):
                 continue
     assert found == 1

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.chunks import examples
 
-from trunkline.runtime.rooted_files import Beneath
+from trunkline.runtime.rooted_files import RootHandle
 from trunkline.sources.builtin.file_search import find_ripgrep
 from trunkline.sources.builtin.ripgrep import Ripgrep
 from trunkline.sources.builtin.root_files import RootFiles
@@ -43,7 +43,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def found(root: Path, folder: str) -> set[str]:
     request = {"ripgrep": find_ripgrep(), "folder": folder, "names": [], "whole_disk": False}
-    with Beneath(str(root)) as beneath, contextlib.chdir(root):
+    with RootHandle(str(root)) as beneath, contextlib.chdir(root):
         return set(Ripgrep(request, RootFiles(beneath)).files())
 
 

@@ -25,11 +25,11 @@ from trunkline.protocol.jsonrpc import (
     encode_request,
     error_message,
     members_of,
-    mend_surrogates,
     parse_message,
+    replace_lone_surrogates,
     single_line,
 )
-from trunkline.protocol.mcp.modern import complete, stamp
+from trunkline.protocol.mcp.modern import completed_result, encode_request_meta
 
 often = settings(steady, max_examples=examples(300))
 
@@ -255,8 +255,8 @@ def test_half_a_surrogate_anywhere_in_a_text_is_mended_and_nothing_else(seed: in
     whole = [match.end() for match in re.finditer(r"\\u[dD]8..\\u[dD][eE]..|\\u....|\\.|[^\\]", text)]
     place = whole[at % (len(whole) - 1)] if len(whole) > 1 else 1
     damaged = text[:place] + half + text[place:]
-    mended = mend_surrogates(damaged.encode())
-    assert mend_surrogates(text.encode()) == text.encode()
+    mended = replace_lone_surrogates(damaged.encode())
+    assert replace_lone_surrogates(text.encode()) == text.encode()
     expected = json.loads(damaged).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert json.loads(mended) == expected
     assert decode(mended) == expected
@@ -288,7 +288,7 @@ def test_a_request_reaches_its_server_with_the_same_params_and_meta(
 ) -> None:
     request = Request("tools/call", encode_members(params), lambda _: None, meta=meta)
     request.wants_progress = progress
-    mark = stamp("us", "1", b"{}") if modern else b""
+    mark = encode_request_meta("us", "1", b"{}") if modern else b""
     sent = parse_message(encode_request(request, upstream_id, mark))
     assert (sent.id, sent.method) == (upstream_id, "tools/call")
     assert sent.params is not None
@@ -323,7 +323,7 @@ def test_a_notification_reads_back(params: dict[str, bytes] | None) -> None:
 def test_a_result_says_once_that_it_is_complete(text: str) -> None:
     before = read(text.encode())
     assume(before.names.count("resultType") <= 1)
-    after = read(complete(text.encode()))
+    after = read(completed_result(text.encode()))
     assert after.names.count("resultType") == 1
     if "resultType" in before.names:
         assert after == before

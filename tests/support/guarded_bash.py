@@ -18,7 +18,7 @@ from tests.support.waiting import at_most, until
 from trunkline.config.sandbox import ProtectSettings, SandboxSettings
 from trunkline.core.call import Call, Caller, Failure
 from trunkline.runtime.children import Children
-from trunkline.runtime.source_context import Parts, StartQueue
+from trunkline.runtime.source_context import SourceContext, StartSlots
 from trunkline.sources.builtin.bash import Bash
 from trunkline.sources.builtin.protection.places import protected_below
 from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine, Taken
@@ -48,13 +48,13 @@ class GuardedBash:
             made.mkdir(exist_ok=True)
         self.environ = {"PATH": PATH, "HOME": str(self.home), "LC_ALL": "C.UTF-8"}
         self.notes: list[tuple[str, str, Mapping[str, object]]] = []
-        parts = Parts(
+        context = SourceContext(
             children=Children(),
             environ=self.environ,
             message_bytes=1 << 24,
             sessions_per_source=1,
             session_idle_s=1.0,
-            starts=StartQueue(),
+            start_slots=StartSlots(),
             redact=str,
             note=lambda level, event, message, fields: self.notes.append((level, message, fields)),
             state_dir=self.state_dir,
@@ -62,7 +62,7 @@ class GuardedBash:
         )
         settings = SandboxSettings(mode=mode, network="off")
         root = Root(self.root, protected=protected_below(self.root, protect, files))
-        bash = Bash(Workplace(source="local", root=root, sandbox=settings, parts=parts))
+        bash = Bash(Workplace(source="local", root=root, sandbox=settings, context=context))
         self.source = BuiltinSource("local", root, {"Bash": bash})
 
     # -- commands ---------------------------------------------------------------------------------------------------

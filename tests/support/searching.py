@@ -12,7 +12,7 @@ from typing import Any
 from tests.support.builtin_tools import Workbench
 
 from trunkline.runtime.children import Children
-from trunkline.runtime.source_context import Parts, StartQueue
+from trunkline.runtime.source_context import SourceContext, StartSlots
 
 
 class SearchBench(Workbench):
@@ -28,7 +28,7 @@ class SearchBench(Workbench):
     @asynccontextmanager
     async def lasting(self) -> AsyncIterator[Children]:
         children = self.children = Children()
-        self.place = replace(self.place, parts=make_parts(children, self._path))
+        self.place = replace(self.place, context=make_source_context(children, self._path))
         try:
             yield children
         finally:
@@ -55,13 +55,13 @@ def lasting(test: Any) -> Any:
     return whole
 
 
-def make_parts(children: Children, path: str) -> Parts:
-    return Parts(
+def make_source_context(children: Children, path: str) -> SourceContext:
+    return SourceContext(
         children=children,
         environ={"PATH": path},
         message_bytes=1 << 20,
         sessions_per_source=1,
         session_idle_s=1.0,
-        starts=StartQueue(1),
+        start_slots=StartSlots(1),
         redact=lambda text: text,
     )

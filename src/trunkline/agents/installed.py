@@ -16,9 +16,9 @@ from trunkline.agents.providers.isolation import absolute_path
 from trunkline.agents.providers.provider import Provider
 from trunkline.agents.state_file import StateFile
 from trunkline.core.errors import AGENT_NOT_FOUND, AGENT_SLOW, GatewayError, Problem
-from trunkline.runtime.child_io import HeadAndTail, PipeReader, PipeWriter, end, harmless
+from trunkline.runtime.child_io import HeadTailBuffer, PipeReader, PipeWriter, safe_text, tail_text
 from trunkline.runtime.children import Child, Children, child_environment
-from trunkline.runtime.deadlines import first_of
+from trunkline.runtime.deadlines import wait_first
 from trunkline.runtime.temporary_folders import RunFolder
 
 _VERSION_S: Final = 120.0
@@ -97,7 +97,7 @@ async def _ask_version(
 
 
 def _describe(printed: ProgramOutput) -> str:
-    words = harmless(end((printed.stderr or printed.stdout).strip(), _WORDS_SHOWN), str)
+    words = safe_text(tail_text((printed.stderr or printed.stdout).strip(), _WORDS_SHOWN), str)
     return f"said no version: status {printed.status}, {words or 'no output'}"
 
 
@@ -224,12 +224,12 @@ async def _ask(
     children: Children, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float
 ) -> ProgramOutput:
     child = await children.spawn(argv, env=env, cwd=cwd, label=argv[0])
-    output = HeadAndTail(head_bytes=_LARGEST_ANSWER_BYTES, tail_bytes=1)
-    errors = HeadAndTail(head_bytes=1, tail_bytes=2048)
+    output = HeadTailBuffer(head_bytes=_LARGEST_ANSWER_BYTES, tail_bytes=1)
+    errors = HeadTailBuffer(head_bytes=1, tail_bytes=2048)
     PipeWriter(child.stdin, b"")
     reading = (PipeReader(child.stdout, output.add), PipeReader(child.stderr, errors.add))
     try:
-        await first_of([child.exited], timeout_s)
+        await wait_first([child.exited], timeout_s)
         status = child.exited.result() if child.exited.done() and not child.lost else None
         await _end(child)
     finally:
@@ -245,7 +245,7 @@ async def _end(child: Child) -> None:
     await asyncio.wait([child.gone], timeout=_TERM_S + _GONE_S)
 
 
-def _text(errors: HeadAndTail) -> str:
+def _text(errors: HeadTailBuffer) -> str:
     return (errors.head + errors.tail).decode(errors="replace")
 
 

@@ -27,9 +27,9 @@ from trunkline.agents.providers.provider import (
 from trunkline.config.secret_values import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.protocol.framing import LineFramer, LineTooLong
-from trunkline.runtime.child_io import PipeReader, PipeWriter, StderrTail, exit_reason, harmless, stderr_hint
+from trunkline.runtime.child_io import PipeReader, PipeWriter, StderrTail, exit_reason, safe_text, stderr_hint
 from trunkline.runtime.children import Child, Children, child_environment
-from trunkline.runtime.deadlines import first_of
+from trunkline.runtime.deadlines import wait_first
 from trunkline.runtime.state_files import make_private_folder
 from trunkline.telemetry.redact import Redactor
 
@@ -194,7 +194,7 @@ class AgentRunner:
         deadline = started_at + spec.timeout_s
         listing = deadline if connection is None else min(deadline, monotonic() + self._listing_s)
         for until in (listing, deadline):
-            await first_of([process.exited, monitor.stopped], until - monotonic())
+            await wait_first([process.exited, monitor.stopped], until - monotonic())
             if monitor.stopped.done():
                 return monitor.stop_reason()
             if process.exited.done():
@@ -244,7 +244,7 @@ class AgentRunner:
         return f"its model could not be reached: {tries}, last: {self._shown(last.reason)}"
 
     def _shown(self, text: str) -> str:
-        return harmless(text, self._redact)[:_SHOWN_CHARACTERS]
+        return safe_text(text, self._redact)[:_SHOWN_CHARACTERS]
 
 
 def _after_loss(

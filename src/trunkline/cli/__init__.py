@@ -15,14 +15,14 @@ def main() -> None:
     """The installed script. An agent waits for its MCP server, so that one gets by without the rest where it can."""
     end_at_once()
     if sys.argv[1:2] == [_PUMP]:
-        from trunkline.runtime.stdio_bridge import join, socket_of
+        from trunkline.runtime.stdio_bridge import run_bridge, socket_path
 
-        path = socket_of(sys.argv[2:])
+        path = socket_path(sys.argv[2:])
         if path is not None:
-            join(path)
-    from trunkline.runtime.processes import hide_from_others
+            run_bridge(path)
+    from trunkline.runtime.processes import hide_from_other_processes
 
-    hide_from_others()
+    hide_from_other_processes()
     from trunkline.cli.main import main as commands
 
     commands()

@@ -16,11 +16,11 @@ from trunkline.core.errors import GatewayError
 )
 def mcp_serve(config: Path) -> None:
     """Join the router of the run whose socket the file names, or serve the sources that it describes."""
-    from trunkline.runtime.stdio_bridge import join, socket_of
+    from trunkline.runtime.stdio_bridge import run_bridge, socket_path
 
-    socket = socket_of(["--config", str(config)])
+    socket = socket_path(["--config", str(config)])
     if socket is not None:
-        join(socket)
+        run_bridge(socket)
     from trunkline.cli.configuration import load_or_exit
     from trunkline.cli.stdio import serve_alone
 

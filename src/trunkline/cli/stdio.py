@@ -17,8 +17,8 @@ from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
 
 if TYPE_CHECKING:
-    from trunkline.runtime.gateway_records import Running
-    from trunkline.runtime.http_client import Target
+    from trunkline.runtime.gateway_records import RunningGateway
+    from trunkline.runtime.http_client import HttpTarget
 
 _SOCKET_URL: Final = "http://localhost/mcp"
 
@@ -50,12 +50,14 @@ def stdio(config: Path | None, url: str | None, socket: Path | None, alone: bool
 def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
     """The gateway that was named. A configuration file is not needed for that; one that is named is read."""
     from trunkline.frontends.relay.attach import attach
-    from trunkline.runtime.http_client import Target
+    from trunkline.runtime.http_client import HttpTarget
     from trunkline.runtime.own_process import run_event_loop
 
     named = config is not None
     settings = load_or_exit(config) if named else _found_settings()
-    target = Target(_SOCKET_URL, socket=str(socket.absolute())) if socket is not None else Target(mcp_url(url or ""))
+    target = (
+        HttpTarget(_SOCKET_URL, socket=str(socket.absolute())) if socket is not None else HttpTarget(mcp_url(url or ""))
+    )
     token = client_token(settings if named or belongs_to(target, settings) else None)
     return run_event_loop(lambda: attach(target, token=token, settings=settings if named else None))
 
@@ -86,14 +88,14 @@ def serve_alone(settings: Settings) -> int:
     return run_event_loop(lambda: serve_stdio(settings, reloader(settings, lambda same: same)))
 
 
-def _target(running: Running) -> Target:
-    from trunkline.runtime.http_client import Target
+def _target(running: RunningGateway) -> HttpTarget:
+    from trunkline.runtime.http_client import HttpTarget
 
     by_socket = bool(running.socket) and Path(running.socket).is_socket()
-    return Target(_SOCKET_URL, socket=running.socket) if by_socket else Target(running.url)
+    return HttpTarget(_SOCKET_URL, socket=running.socket) if by_socket else HttpTarget(running.url)
 
 
-def belongs_to(target: Target, settings: Settings | None) -> bool:
+def belongs_to(target: HttpTarget, settings: Settings | None) -> bool:
     """Whether this is the address of the file's own gateway: its token is shown to nobody else."""
     if settings is None:
         return False

@@ -18,7 +18,7 @@ from trunkline.router.definitions import DefinitionStore
 from trunkline.router.options import RouterOptions
 from trunkline.router.router import Router
 from trunkline.runtime.children import Children
-from trunkline.runtime.source_context import Parts, SessionTokens, StartQueue
+from trunkline.runtime.source_context import SessionTokens, SourceContext, StartSlots
 from trunkline.runtime.state_files import gateway_key
 from trunkline.search.discovery import Discovery
 from trunkline.search.own_tools import OwnTools
@@ -54,13 +54,13 @@ class GatewayRuntime:
         self.session_tokens = SessionTokens()
         self.unfinished = UnfinishedBytes(gateway.limits.unfinished_bytes)
         self._protected = tuple(protected)
-        parts = Parts(
+        context = SourceContext(
             children=self.children,
             environ=environ,
             message_bytes=gateway.limits.message_bytes,
             sessions_per_source=gateway.limits.sessions_per_source,
             session_idle_s=gateway.limits.source_session_idle,
-            starts=StartQueue(),
+            start_slots=StartSlots(),
             redact=redact,
             unfinished=self.unfinished,
             session_tokens=self.session_tokens,
@@ -73,7 +73,7 @@ class GatewayRuntime:
             protected_files=(*started_files(settings), *protected),
             roots=roots_of(settings),
         )
-        self.reconciler = SourceReconciler(self.router.registry, parts, events)
+        self.reconciler = SourceReconciler(self.router.registry, context, events)
 
     def start(self) -> None:
         """Start every source, in parallel; nothing waits for any of them."""

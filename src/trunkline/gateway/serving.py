@@ -18,7 +18,7 @@ from trunkline.frontends.mcp.server import McpServer
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.config_watch import EVERY_S, FileWatch
 from trunkline.gateway.operations import Load, Operations
-from trunkline.runtime.own_process import heeded, keep_large_buffers
+from trunkline.runtime.own_process import keep_large_buffers, unignored_signals
 from trunkline.sources.builtin.protection.watch import may_be_planted
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.metrics import Metrics
@@ -68,7 +68,7 @@ class ServedGateway:
         self._files: dict[str, FileWatch] = {}
         self._hang_up_later: asyncio.TimerHandle | None = None
         self._put_off: set[str] = set()
-        self._ends_with_terminal = has_terminal() and bool(heeded(signal.SIGHUP))
+        self._ends_with_terminal = has_terminal() and bool(unignored_signals(signal.SIGHUP))
 
     def _make_tracer(self, transport: str) -> Tracer | None:
         """The tracer, or None where nothing is traced; the tracing code is not imported then."""
@@ -166,7 +166,7 @@ async def running_gateway(settings: Settings, load: Load, *, transport: str) -> 
     running = ServedGateway(settings, load, transport)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(running.stray_error)
-    for number in heeded(signal.SIGINT, signal.SIGTERM):
+    for number in unignored_signals(signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, running.stop, number)
     loop.add_signal_handler(signal.SIGHUP, running.hang_up)
     try:

@@ -22,7 +22,7 @@ from trunkline.gateway.operator_token import make_operator_token
 from trunkline.gateway.serving import ServedGateway, running_gateway, settle_memory
 from trunkline.protocol.http1 import HttpLimits
 from trunkline.runtime.gateway_records import Announcement, announce_running, find_running, running_record
-from trunkline.runtime.own_process import most_connections, raise_limit
+from trunkline.runtime.own_process import connection_limit, raise_open_file_limit
 from trunkline.version import __version__
 
 
@@ -69,8 +69,8 @@ async def _listen(door: HttpDoor, running: ServedGateway) -> tuple[str, int]:
 
 def _door(running: ServedGateway, access: Access) -> tuple[HttpDoor, Pages]:
     gateway, limits = running.settings.gateway, running.settings.gateway.limits
-    raise_limit()
-    connections = min(limits.connections, most_connections())
+    raise_open_file_limit()
+    connections = min(limits.connections, connection_limit())
     if connections < limits.connections:
         message = (
             f"At most {connections} HTTP connections are served at once, not {limits.connections} "

@@ -22,7 +22,7 @@ from trunkline.router.definitions import fingerprint
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.router.registry import SourceRegistry, SourceSink
 from trunkline.router.sanitizing import Redact
-from trunkline.runtime.source_context import Parts
+from trunkline.runtime.source_context import SourceContext
 from trunkline.sources import load_kind
 from trunkline.telemetry.redact import Redactor
 
@@ -62,9 +62,9 @@ class _RunningSource:
 
 
 class SourceReconciler:
-    def __init__(self, registry: SourceRegistry, parts: Parts, events: Events) -> None:
+    def __init__(self, registry: SourceRegistry, context: SourceContext, events: Events) -> None:
         self._registry = registry
-        self._parts = parts
+        self._context = context
         self._events = events
         self._running: dict[str, _RunningSource] = {}
         self._admissions: dict[Admission, _RunningSource] = {}
@@ -74,7 +74,7 @@ class SourceReconciler:
 
     def protect(self, files: tuple[str, ...], roots: tuple[str, ...]) -> set[str]:
         """Set what sources made from now on protect. Returns the files and roots that are new or gone."""
-        before, self._parts = self._parts, replace(self._parts, protected_files=files, roots=roots)
+        before, self._context = self._context, replace(self._context, protected_files=files, roots=roots)
         return {*before.protected_files, *before.roots} ^ {*files, *roots}
 
     def apply(self, sections: Mapping[str, SourceSection], from_api: Container[str] = ()) -> Changes:
@@ -129,13 +129,13 @@ class SourceReconciler:
         if isinstance(section, Unready):
             return _Waiting(section.obstacles)
         try:
-            return load_kind(section.kind).build(name, section, replace(self._parts, redact=redact))
+            return load_kind(section.kind).build(name, section, replace(self._context, redact=redact))
         except Exception as error:
             return _Unbuilt(error)
 
     def _redact_for(self, source_run: _RunningSource) -> Redact:
         """Hides secrets in the text of a source. A service that registered has secrets of its own."""
-        of_all = self._parts.redact
+        of_all = self._context.redact
         if source_run.origin == _FILE:
             return of_all
         own = Redactor(secrets_of(source_run.section))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, overload
 
 from trunkline.plugin.signature import WrongInput, choices_of, inputs_of, read_inputs
-from trunkline.protocol.plugin_v1 import Executed, Info, Input, Operation
+from trunkline.protocol.plugin_v1 import Operation, OperationInput, OperationResult, PluginInfo
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,7 +32,7 @@ class Result:
 class _Registered:
     schema: Operation
     function: Callable[..., Any]
-    inputs: tuple[Input, ...]
+    inputs: tuple[OperationInput, ...]
     choices: Mapping[str, tuple[Any, ...]]
 
 
@@ -40,7 +40,7 @@ class Plugin:
     """`config` are the plugin's settings, once the host has given them. `log` writes lines that the host keeps."""
 
     def __init__(self, name: str, *, version: str = "0.0.0", description: str = "") -> None:
-        self.info = Info(name, version, description, ("operations",))
+        self.info = PluginInfo(name, version, description, ("operations",))
         self.config: dict[str, Any] = {}
         self.log = logging.getLogger(name)
         self._operations: dict[str, _Registered] = {}
@@ -104,21 +104,21 @@ class Plugin:
         if self._on_shutdown is not None:
             await call(self._on_shutdown)
 
-    async def execute(self, name: str, given: Mapping[str, bytes], call: Caller) -> Executed:
+    async def execute(self, name: str, given: Mapping[str, bytes], call: Caller) -> OperationResult:
         """Whatever an operation does, the host gets an answer."""
         registered = self._operations.get(name)
         if registered is None:
-            return Executed(error=f"unknown operation `{name}`")
+            return OperationResult(error=f"unknown operation `{name}`")
         try:
             values = read_inputs(registered.inputs, given, registered.choices)
             return _executed(await call(registered.function, **values))
         except (OperationFailed, WrongInput) as error:
-            return Executed(error=_words_of(error))
+            return OperationResult(error=_words_of(error))
         except BaseException as error:  # an operation that calls `sys.exit` has failed too, and others go on
             if isinstance(error, asyncio.CancelledError) and _caller_is_gone():
                 raise
             self.log.error("operation %s failed", name, exc_info=error)
-            return Executed(error=f"{type(error).__name__}: {_words_of(error)}")
+            return OperationResult(error=f"{type(error).__name__}: {_words_of(error)}")
 
 
 Caller = Callable[..., Any]
@@ -137,15 +137,15 @@ def _words_of(error: BaseException) -> str:
         return "(it cannot be shown)"
 
 
-def _executed(value: Any) -> Executed:
+def _executed(value: Any) -> OperationResult:
     if value is None:
-        return Executed(success=True)
+        return OperationResult(success=True)
     if isinstance(value, str):
-        return Executed(success=True, output=_sendable(value))
+        return OperationResult(success=True, output=_sendable(value))
     if isinstance(value, Result):
-        return Executed(success=True, output=_sendable(str(value.output)), data=_encoded(value.data))
+        return OperationResult(success=True, output=_sendable(str(value.output)), data=_encoded(value.data))
     data = cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {"result": value}
-    return Executed(success=True, output=_sendable(json.dumps(value, ensure_ascii=False)), data=_encoded(data))
+    return OperationResult(success=True, output=_sendable(json.dumps(value, ensure_ascii=False)), data=_encoded(data))
 
 
 def _encoded(data: Mapping[str, Any]) -> dict[str, bytes]:

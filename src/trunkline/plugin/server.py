@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.protocol import plugin_v1 as wire
-from trunkline.protocol.protobuf import Malformed
+from trunkline.protocol.protobuf import MalformedProtobuf
 
 if TYPE_CHECKING:
     from trunkline.plugin.plugin import Plugin
@@ -159,7 +159,7 @@ class _Server:
     async def _answer(self, method: Callable[[bytes, Any], Any], request: bytes, context: Any) -> bytes:
         try:
             return await method(request, context)
-        except Malformed as error:
+        except MalformedProtobuf as error:
             return await context.abort(self._grpc.StatusCode.INVALID_ARGUMENT, f"the request cannot be read: {error}")
 
     # -- the services ---------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class _Server:
     async def _init(self, request: bytes, context: Any) -> bytes:
         try:
             await self._plugin.start(wire.decode_init(request), self._call)
-        except Malformed:
+        except MalformedProtobuf:
             raise
         except Exception as error:
             self._plugin.log.exception("init failed")

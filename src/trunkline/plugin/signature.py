@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Union
 
-from trunkline.protocol.plugin_v1 import Input
+from trunkline.protocol.plugin_v1 import OperationInput
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class WrongInput(Exception):
     """The values of a call do not fit the operation."""
 
 
-def inputs_of(function: Callable[..., Any]) -> tuple[Input, ...]:
+def inputs_of(function: Callable[..., Any]) -> tuple[OperationInput, ...]:
     """One input for each parameter. Raises TypeError where a parameter cannot be one."""
     hints = typing.get_type_hints(function, include_extras=True)
     parameters = inspect.signature(function).parameters.values()
     return tuple(_input(parameter, hints, function.__qualname__) for parameter in parameters)
 
 
-def _input(parameter: inspect.Parameter, hints: Mapping[str, Any], function: str) -> Input:
+def _input(parameter: inspect.Parameter, hints: Mapping[str, Any], function: str) -> OperationInput:
     name = parameter.name
     if parameter.kind in _NO_NAMES:
         raise TypeError(f"{function}: the parameter `{parameter}` cannot be an input: inputs are given by name")
@@ -62,7 +62,7 @@ def _input(parameter: inspect.Parameter, hints: Mapping[str, Any], function: str
     if kind is None:
         raise TypeError(f"{function}: the type of `{name}` cannot be an input's: {hints[name]}")
     _check_default(parameter, kind, function)
-    return Input(
+    return OperationInput(
         name=name,
         type=kind,
         required=parameter.default is inspect.Parameter.empty,
@@ -140,7 +140,7 @@ def _default_text(default: Any) -> str:
 
 
 def read_inputs(
-    inputs: tuple[Input, ...], given: Mapping[str, bytes], choices: Mapping[str, tuple[Any, ...]] = NO_CHOICES
+    inputs: tuple[OperationInput, ...], given: Mapping[str, bytes], choices: Mapping[str, tuple[Any, ...]] = NO_CHOICES
 ) -> dict[str, Any]:
     """The values of a call. Raises WrongInput, which names the input."""
     known = {item.name: item for item in inputs}
@@ -158,7 +158,7 @@ def read_inputs(
     return {name: value for name, value in values.items() if value is not None or known[name].required}
 
 
-def _value(item: Input, raw: bytes) -> Any:
+def _value(item: OperationInput, raw: bytes) -> Any:
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -17,17 +17,17 @@ from msgspec import Raw
 from trunkline.core.call import Json
 from trunkline.core.errors import INVALID_REQUEST
 from trunkline.protocol.jsonrpc import (
-    LESS_ROOM,
-    SHORT_BYTES,
+    REDUCED_STACK,
+    SHALLOW_BYTES,
     BadMessage,
     Members,
     check_text,
     encode,
     members_of,
     members_of_message,
-    mend_surrogates,
+    replace_lone_surrogates,
 )
-from trunkline.protocol.mcp.tool_results import error_result, result_of
+from trunkline.protocol.mcp.tool_results import error_result, tool_result
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n"
@@ -51,7 +51,7 @@ class BadLine(Exception):
         self.correlation_id = correlation_id
 
 
-class BadRegister(Exception):
+class BadRegistration(Exception):
     """A `register` that cannot be taken, and whether its sender wants to be told."""
 
     def __init__(self, reason: str, *, acknowledge: bool) -> None:
@@ -69,20 +69,20 @@ class AppResult(msgspec.Struct):
     def as_mcp(self) -> bytes:
         """The same as the result of an MCP `tools/call`."""
         if self.success:
-            return result_of(self.data)
+            return tool_result(self.data)
         if self.error is not None:
             return error_result(self.error)
         data = bytes(self.data)
-        return error_result(_NO_REASON) if data == _NULL else result_of(data, is_error=True)
+        return error_result(_NO_REASON) if data == _NULL else tool_result(data, is_error=True)
 
 
-class Response(msgspec.Struct, rename="camel"):
+class AppResponse(msgspec.Struct, rename="camel"):
     type: Literal["toolResponse"]
     correlation_id: int
     result: AppResult
 
 
-class Progress(msgspec.Struct):
+class AppProgress(msgspec.Struct):
     """How a call gets on: the members of MCP's `notifications/progress`, each as JSON where there is one."""
 
     correlation_id: int
@@ -100,7 +100,7 @@ class Progress(msgspec.Struct):
         return b"{%b}" % b",".join(parts)
 
 
-class Register(msgspec.Struct):
+class Registration(msgspec.Struct):
     """An app says who it is and what it offers; `tools` are as it wrote them."""
 
     app_name: str
@@ -110,13 +110,13 @@ class Register(msgspec.Struct):
     acknowledge: bool
 
 
-class Unknown(msgspec.Struct):
+class UnknownMessage(msgspec.Struct):
     """A message of another type: of a later version, maybe."""
 
 
-Incoming = Response | Progress | Register | Unknown
+AppMessage = AppResponse | AppProgress | Registration | UnknownMessage
 
-_decode_response: Final = msgspec.json.Decoder(Response).decode
+_decode_response: Final = msgspec.json.Decoder(AppResponse).decode
 _decode_list: Final = cast(Callable[[Any], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
 _decode_text: Final = cast(Callable[[Any], str], msgspec.json.Decoder(str).decode)
 _decode_bool: Final = cast(Callable[[Any], bool], msgspec.json.Decoder(bool).decode)
@@ -127,8 +127,8 @@ _decode_id: Final = cast(Callable[[Any], int], msgspec.json.Decoder(int, strict=
 # -- from the app --------------------------------------------------------------------------------------------------
 
 
-def read_line(line: bytes) -> Incoming:
-    """The message in one line; raises BadLine or BadRegister. What is no message at all must cost next to nothing."""
+def parse_line(line: bytes) -> AppMessage:
+    """The message in one line; raises BadLine or BadRegistration. What is no message at all must cost next to nothing."""
     if line[:1] != b"{":
         line = line.removeprefix(_BYTE_ORDER_MARK).lstrip(_SPACE)
         if line[:1] != b"{":
@@ -136,17 +136,17 @@ def read_line(line: bytes) -> Incoming:
     try:
         if not line.isascii():
             line.decode()
-        if len(line) < SHORT_BYTES:
+        if len(line) < SHALLOW_BYTES:
             return _decode_response(line)
-        with LESS_ROOM:
+        with REDUCED_STACK:
             return _decode_response(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _read_otherwise(line)
+        return _parse_slowly(line)
 
 
-def _read_otherwise(line: bytes) -> Incoming:
+def _parse_slowly(line: bytes) -> AppMessage:
     """Not a response as we write it: another message, another spelling, or broken."""
-    text = mend_surrogates(line)
+    text = replace_lone_surrogates(line)
     try:
         check_text(text)
         members = _folded(members_of_message(text))
@@ -155,13 +155,13 @@ def _read_otherwise(line: bytes) -> Incoming:
         raise BadLine(str(error), readable_id(text)) from None
 
 
-def _read_members(members: Members) -> Incoming:
+def _read_members(members: Members) -> AppMessage:
     kind = _text(members, "type").casefold()
     if kind == "toolresponse":
         return _read_response(members)
     if kind == "toolprogress":
         return _read_progress(members)
-    return _read_register(members) if kind == "register" else Unknown()
+    return _read_register(members) if kind == "register" else UnknownMessage()
 
 
 def folded_members(raw: Raw, what: str) -> Members:
@@ -177,13 +177,13 @@ def _folded(members: Members) -> Members:
     return folded
 
 
-def _read_response(members: Members) -> Response:
+def _read_response(members: Members) -> AppResponse:
     correlation_id = _correlation_id(members)
     raw = members.get("result")
     try:
         if raw is None:
             raise BadLine("the answer has no `result`")
-        return Response("toolResponse", correlation_id, _read_result(folded_members(raw, "`result`")))
+        return AppResponse("toolResponse", correlation_id, _read_result(folded_members(raw, "`result`")))
     except (BadMessage, BadLine) as error:
         raise BadLine(str(error), correlation_id) from None
 
@@ -194,9 +194,9 @@ def _read_result(members: Members) -> AppResult:
     return AppResult(success, members.get("data", Raw(_NULL)), None if error is None else _as_text(error))
 
 
-def _read_progress(members: Members) -> Progress:
+def _read_progress(members: Members) -> AppProgress:
     message = _present(members, "message") or _present(members, "data")
-    return Progress(
+    return AppProgress(
         _correlation_id(members),
         _number(members, "progress"),
         _number(members, "total"),
@@ -204,10 +204,10 @@ def _read_progress(members: Members) -> Progress:
     )
 
 
-def _read_register(members: Members) -> Register:
+def _read_register(members: Members) -> Registration:
     acknowledge = _flag(members, "acknowledge", default=False)
     try:
-        return Register(
+        return Registration(
             _app_name(members),
             _tools(members),
             _secret(members, "token"),
@@ -215,7 +215,7 @@ def _read_register(members: Members) -> Register:
             acknowledge,
         )
     except BadLine as error:
-        raise BadRegister(str(error), acknowledge=acknowledge) from None
+        raise BadRegistration(str(error), acknowledge=acknowledge) from None
 
 
 def _app_name(members: Members) -> str:

@@ -13,7 +13,7 @@ _SMALL_BYTES: Final = 4096
 """Smaller pieces are merged: as objects of their own they would cost many times what they hold."""
 
 
-class Pieces:
+class ByteBuffer:
     """A growing run of bytes. Linear in its total size, however small the pieces are."""
 
     __slots__ = ("_parts", "size")
@@ -88,7 +88,7 @@ class LineFramer:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._pending = Pieces()
+        self._pending = ByteBuffer()
         self._skipping = False
         self._rest = b""
         self.blank_lines = 0

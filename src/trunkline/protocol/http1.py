@@ -14,7 +14,7 @@ from typing import Final
 import httptools
 import msgspec
 
-from trunkline.protocol.framing import Pieces
+from trunkline.protocol.framing import ByteBuffer
 from trunkline.protocol.http1_message import HEAD_END, HeaderBlock, HttpLimits, HttpProblem, KnownHeads, content_length
 from trunkline.protocol.http1_response import ResponseParser
 
@@ -104,7 +104,7 @@ class RequestParser(HeaderBlock):
         self._state = _IDLE
         self._url = b""
         self._head: _Head | None = None
-        self._body = Pieces()
+        self._body = ByteBuffer()
         self._head_bytes = 0
         self._head_told = False
         self._expects_continue = False

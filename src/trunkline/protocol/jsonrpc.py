@@ -26,7 +26,7 @@ from trunkline.core.errors import INVALID_REQUEST, PARSE_ERROR, Code, Problem
 
 _KEPT: Final = 400
 """More than the deepest stack that anything here is decoded on."""
-SHORT_BYTES: Final = 2 * _KEPT
+SHALLOW_BYTES: Final = 2 * _KEPT
 """Each level takes two brackets: no text shorter than this is nested deeper than what is kept."""
 
 
@@ -41,7 +41,7 @@ class _LessRoom:
         sys.setrecursionlimit(sys.getrecursionlimit() + _KEPT)
 
 
-LESS_ROOM: Final = _LessRoom()
+REDUCED_STACK: Final = _LessRoom()
 
 
 Members = dict[str, Raw]
@@ -113,9 +113,9 @@ _decode_list: Final = cast(Callable[[bytes], list[Raw]], msgspec.json.Decoder(li
 
 def decode_server_message(text: bytes) -> ServerMessage:
     """Raises MsgspecError, or RecursionError where it is nested too deeply."""
-    if len(text) < SHORT_BYTES:
+    if len(text) < SHALLOW_BYTES:
         return _decode_server_message(text)
-    with LESS_ROOM:
+    with REDUCED_STACK:
         return _decode_server_message(text)
 
 
@@ -135,10 +135,10 @@ def parse_message(data: bytes) -> Message:
 
 
 def members_of_message(data: bytes) -> Members:
-    if len(data) < SHORT_BYTES:
+    if len(data) < SHALLOW_BYTES:
         return members_of(data, "message")
     try:
-        with LESS_ROOM:
+        with REDUCED_STACK:
             return members_of(data, "message")
     except RecursionError:
         raise BadMessage(PARSE_ERROR, "message cannot be read here: the stack is too deep") from None
@@ -229,7 +229,7 @@ def readable_id(head: bytes) -> int | None:
     return int(match[1]) if match else None
 
 
-def mend_surrogates(text: bytes) -> bytes:
+def replace_lone_surrogates(text: bytes) -> bytes:
     """Half of a surrogate pair becomes U+FFFD: programs in JavaScript write one when they cut a text within a pair."""
     if b"\\u" not in text:
         return text
@@ -275,18 +275,18 @@ def encode_members(members: Mapping[str, Json | Raw]) -> bytes:
     return b"{%b}" % b",".join([b"%b:%b" % (encode(name), value) for name, value in members.items()])
 
 
-def encode_request(request: Request, upstream_id: int, stamp: bytes) -> bytes:
+def encode_request(request: Request, upstream_id: int, request_meta: bytes) -> bytes:
     """The request as one line of JSON for its server.
 
-    `stamp` holds the `_meta` members that this hop adds (2026-07-28), already encoded and without braces.
+    `request_meta` holds the `_meta` members that this hop adds (2026-07-28), already encoded and without braces.
     """
     method = request.method.encode()
     params = request.params
-    if request.meta is None and not stamp and not request.wants_progress:
+    if request.meta is None and not request_meta and not request.wants_progress:
         return b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}' % (upstream_id, method, params)
     meta = [b"%b:%b" % (encode(name), value) for name, value in (request.meta or {}).items()]
-    if stamp:
-        meta.append(stamp)
+    if request_meta:
+        meta.append(request_meta)
     if request.wants_progress:
         meta.append(b'"progressToken":%d' % upstream_id)
     head = bytes(params)[:-1]
@@ -322,8 +322,8 @@ def result_message(id_json: bytes, result: Json) -> bytes:
 
 # JSON-RPC batches, which only 2025-03-26 has: several messages of a client in one array.
 
-MAX_MESSAGES: Final = 100
-VERSION: Final = "2025-03-26"
+MAX_BATCH_MESSAGES: Final = 100
+BATCH_VERSION: Final = "2025-03-26"
 _BRACKET: Final = b"["
 _decode: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -343,12 +343,12 @@ def split_batch(data: bytes) -> list[bytes]:
         raise BadMessage(PARSE_ERROR, "batch is nested too deeply") from None
     if not parts:
         raise BadMessage(INVALID_REQUEST, "A batch must not be empty")
-    if len(parts) > MAX_MESSAGES:
+    if len(parts) > MAX_BATCH_MESSAGES:
         raise BadMessage(INVALID_REQUEST, f"A batch holds at most {MAX_MESSAGES} messages")
     return [bytes(part) for part in parts]
 
 
-def read_member(text: bytes) -> Message | BadMessage:
+def parse_batch_member(text: bytes) -> Message | BadMessage:
     """One message of a batch; a handshake is no part of one."""
     try:
         message = Message(members_of_message(text))

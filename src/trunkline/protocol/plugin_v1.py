@@ -12,7 +12,7 @@ from typing import Final
 from trunkline.protocol.protobuf import (
     BYTES,
     VARINT,
-    Room,
+    FieldBudget,
     bytes_field,
     fields,
     map_entry,
@@ -48,7 +48,7 @@ EMPTY: Final = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Info:
+class PluginInfo:
     name: str = ""
     version: str = ""
     description: str = ""
@@ -56,7 +56,7 @@ class Info:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class OperationInput:
     """`default` is text, whatever the type; empty where there is none."""
 
     name: str = ""
@@ -68,7 +68,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OperationOutput:
     name: str = ""
     type: str = ""
     description: str = ""
@@ -78,12 +78,12 @@ class Output:
 class Operation:
     name: str = ""
     description: str = ""
-    inputs: tuple[Input, ...] = ()
-    outputs: tuple[Output, ...] = ()
+    inputs: tuple[OperationInput, ...] = ()
+    outputs: tuple[OperationOutput, ...] = ()
 
 
 @dataclass(slots=True)
-class Executed:
+class OperationResult:
     """How an operation ended."""
 
     success: bool = False
@@ -95,12 +95,12 @@ class Executed:
 # -- what a plugin is ------------------------------------------------------------------------------------------------
 
 
-def encode_info(info: Info) -> bytes:
+def encode_info(info: PluginInfo) -> bytes:
     head = text_field(1, info.name) + text_field(2, info.version) + text_field(3, info.description)
     return head + b"".join([bytes_field(4, word.encode()) for word in info.capabilities])
 
 
-def decode_info(data: bytes) -> Info:
+def decode_info(data: bytes) -> PluginInfo:
     texts = {1: "", 2: "", 3: ""}
     capabilities: list[str] = []
     for number, kind, value in fields(data):
@@ -108,7 +108,7 @@ def decode_info(data: bytes) -> Info:
             capabilities.append(text(value))
         elif kind == BYTES and number in texts:
             texts[number] = text(value)
-    return Info(texts[1], texts[2], texts[3], tuple(capabilities))
+    return PluginInfo(texts[1], texts[2], texts[3], tuple(capabilities))
 
 
 def encode_init(config: Mapping[str, bytes]) -> bytes:
@@ -117,10 +117,10 @@ def encode_init(config: Mapping[str, bytes]) -> bytes:
 
 def decode_init(data: bytes) -> dict[str, bytes]:
     config: dict[str, bytes] = {}
-    room = Room()
-    for number, kind, value in fields(data, room):
+    budget = FieldBudget()
+    for number, kind, value in fields(data, budget):
         if kind == BYTES and number == 1:
-            config |= map_entry(value, room)
+            config |= map_entry(value, budget)
     return config
 
 
@@ -132,8 +132,8 @@ def encode_operations(operations: Sequence[Operation]) -> bytes:
 
 
 def decode_operations(data: bytes) -> list[Operation]:
-    room = Room()
-    return [_operation(value, room) for number, kind, value in fields(data, room) if kind == BYTES and number == 1]
+    budget = FieldBudget()
+    return [_operation(value, budget) for number, kind, value in fields(data, budget) if kind == BYTES and number == 1]
 
 
 def encode_operation(operation: Operation) -> bytes:
@@ -142,24 +142,24 @@ def encode_operation(operation: Operation) -> bytes:
     return head + inputs + b"".join([bytes_field(4, _encode_output(item)) for item in operation.outputs])
 
 
-def _operation(data: int | bytes, room: Room) -> Operation:
+def _operation(data: int | bytes, budget: FieldBudget) -> Operation:
     assert isinstance(data, bytes)
     texts = {1: "", 2: ""}
-    inputs: list[Input] = []
-    outputs: list[Output] = []
-    for number, kind, value in fields(data, room):
+    inputs: list[OperationInput] = []
+    outputs: list[OperationOutput] = []
+    for number, kind, value in fields(data, budget):
         if kind != BYTES:
             continue
         if number in texts:
             texts[number] = text(value)
         elif number == 3:
-            inputs.append(_input(value, room))
+            inputs.append(_input(value, budget))
         elif number == 4:
-            outputs.append(_output(value, room))
+            outputs.append(_output(value, budget))
     return Operation(texts[1], texts[2], tuple(inputs), tuple(outputs))
 
 
-def _encode_input(item: Input) -> bytes:
+def _encode_input(item: OperationInput) -> bytes:
     return b"".join(
         (
             text_field(1, item.name),
@@ -172,29 +172,29 @@ def _encode_input(item: Input) -> bytes:
     )
 
 
-def _input(data: int | bytes, room: Room) -> Input:
+def _input(data: int | bytes, budget: FieldBudget) -> OperationInput:
     assert isinstance(data, bytes)
     texts = {1: "", 2: "", 4: "", 5: "", 6: ""}
     required = False
-    for number, kind, value in fields(data, room):
+    for number, kind, value in fields(data, budget):
         if kind == VARINT and number == 3:
             required = bool(value)
         elif kind == BYTES and number in texts:
             texts[number] = text(value)
-    return Input(texts[1], texts[2], required, texts[4], texts[5], texts[6])
+    return OperationInput(texts[1], texts[2], required, texts[4], texts[5], texts[6])
 
 
-def _encode_output(item: Output) -> bytes:
+def _encode_output(item: OperationOutput) -> bytes:
     return text_field(1, item.name) + text_field(2, item.type) + text_field(3, item.description)
 
 
-def _output(data: int | bytes, room: Room) -> Output:
+def _output(data: int | bytes, budget: FieldBudget) -> OperationOutput:
     assert isinstance(data, bytes)
     texts = {1: "", 2: "", 3: ""}
-    for number, kind, value in fields(data, room):
+    for number, kind, value in fields(data, budget):
         if kind == BYTES and number in texts:
             texts[number] = text(value)
-    return Output(texts[1], texts[2], texts[3])
+    return OperationOutput(texts[1], texts[2], texts[3])
 
 
 def decode_get_operation(data: bytes) -> str:
@@ -219,31 +219,31 @@ def encode_execute(operation: str, inputs: Mapping[str, bytes]) -> bytes:
 def decode_execute(data: bytes) -> tuple[str, dict[str, bytes]]:
     operation = ""
     inputs: dict[str, bytes] = {}
-    room = Room()
-    for number, kind, value in fields(data, room):
+    budget = FieldBudget()
+    for number, kind, value in fields(data, budget):
         if kind == BYTES and number == 1:
             operation = text(value)
         elif kind == BYTES and number == 2:
-            inputs |= map_entry(value, room)
+            inputs |= map_entry(value, budget)
     return operation, inputs
 
 
-def encode_executed(done: Executed) -> bytes:
+def encode_executed(done: OperationResult) -> bytes:
     head = number_field(1, done.success) + text_field(2, done.output)
     return head + map_field(3, done.data) + text_field(4, done.error)
 
 
-def decode_executed(data: bytes) -> Executed:
-    done = Executed()
-    room = Room()
-    for number, kind, value in fields(data, room):
+def decode_executed(data: bytes) -> OperationResult:
+    done = OperationResult()
+    budget = FieldBudget()
+    for number, kind, value in fields(data, budget):
         if kind == VARINT:
             if number == 1:
                 done.success = bool(value)
         elif number == 2:
             done.output = text(value)
         elif number == 3:
-            done.data |= map_entry(value, room)
+            done.data |= map_entry(value, budget)
         elif number == 4:
             done.error = text(value)
     return done

@@ -14,7 +14,7 @@ from msgspec import Raw
 from trunkline.core.call import Json
 from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.protocol.jsonrpc import (
-    LESS_ROOM,
+    REDUCED_STACK,
     BadMessage,
     Members,
     check_text,
@@ -35,11 +35,11 @@ _OBJECT_TYPE: Final = b'"object"'
 _SCHEMAS: Final = ("inputSchema", "outputSchema", "annotations")
 
 
-class BadAnswer(Exception):
+class BadServiceResponse(Exception):
     """A service answered something else than it was asked for."""
 
 
-class Executed(NamedTuple):
+class ExecuteResponse(NamedTuple):
     """What a tool gave, as JSON; `metadata` is an object."""
 
     output: bytes
@@ -55,8 +55,8 @@ def execute_body(service_id: str, session_id: str, tool: str, args: Json | Raw) 
     )
 
 
-def read_executed(body: bytes) -> Executed:
-    """The answer to an execution, or BadAnswer."""
+def parse_execute_response(body: bytes) -> ExecuteResponse:
+    """The answer to an execution, or BadServiceResponse."""
     try:
         check_text(body)
         members = members_of_message(body)
@@ -64,16 +64,16 @@ def read_executed(body: bytes) -> Executed:
         if metadata != _NULL:
             members_of(metadata, "`metadata`")
     except BadMessage as error:
-        raise BadAnswer(str(error)) from None
+        raise BadServiceResponse(str(error)) from None
     if "output" not in members:
-        raise BadAnswer("it has no member `output`")
-    return Executed(bytes(members["output"]), None if metadata == _NULL else metadata)
+        raise BadServiceResponse("it has no member `output`")
+    return ExecuteResponse(bytes(members["output"]), None if metadata == _NULL else metadata)
 
 
 # -- its tools --------------------------------------------------------------------------------------------------------
 
 
-class Tools(NamedTuple):
+class ToolListing(NamedTuple):
     """Definitions as MCP has them, by name, and what is wrong with those that are left out."""
 
     definitions: dict[str, bytes]
@@ -84,20 +84,20 @@ class _Listed(msgspec.Struct):
     tools: list[Raw]
 
 
-def read_tools(body: bytes) -> Tools:
-    """A list of definitions, bare or as the member `tools`. Raises BadAnswer."""
+def parse_tool_listing(body: bytes) -> ToolListing:
+    """A list of definitions, bare or as the member `tools`. Raises BadServiceResponse."""
     try:
         check_text(body)
-        with LESS_ROOM:
+        with REDUCED_STACK:
             listed = msgspec.json.decode(body, type=list[Raw] | _Listed)
     except BadMessage as error:
-        raise BadAnswer(str(error)) from None
+        raise BadServiceResponse(str(error)) from None
     except (msgspec.MsgspecError, RecursionError):
-        raise BadAnswer("it is not a list of tools") from None
+        raise BadServiceResponse("it is not a list of tools") from None
     return usable_tools(listed.tools if isinstance(listed, _Listed) else listed)
 
 
-def usable_tools(definitions: Iterable[Raw]) -> Tools:
+def usable_tools(definitions: Iterable[Raw]) -> ToolListing:
     usable: dict[str, bytes] = {}
     warnings: list[str] = []
     for number, raw in enumerate(definitions, 1):
@@ -111,7 +111,7 @@ def usable_tools(definitions: Iterable[Raw]) -> Tools:
             usable[name] = definition
         except BadMessage as error:
             warnings.append(f"{TOOL_NOT_USABLE}: a tool is left out: {error}")
-    return Tools(usable, tuple(warnings))
+    return ToolListing(usable, tuple(warnings))
 
 
 def _usable(raw: Raw, number: int) -> tuple[str, bytes]:

@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from trunkline.protocol.framing import Pieces
+from trunkline.protocol.framing import ByteBuffer
 
 COMMENT: Final = b":\n\n"
 """Keeps a quiet stream open: every parser drops it."""
@@ -58,7 +58,7 @@ class SseParser:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._pending = Pieces()
+        self._pending = ByteBuffer()
         self._after_cr = False
         self._at_start = True
         self._event_bytes = 0

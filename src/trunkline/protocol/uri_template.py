@@ -31,7 +31,7 @@ _LED: Final = {"#": _ANYTHING, ".": _SEGMENT, ";": _SEGMENT, "?": _QUERY, "&": _
 _Step = Callable[["Subject", int], int]
 
 
-class Subject:
+class CandidateUri:
     """A URI that templates are tried on. Bit `i` of a set of places stands for the place before character `i`."""
 
     def __init__(self, uri: str) -> None:
@@ -67,9 +67,9 @@ class UriTemplate:
         self.text = template
         self._steps: list[_Step] | None = None
 
-    def matches(self, subject: Subject | str) -> bool:
+    def matches(self, subject: CandidateUri | str) -> bool:
         if isinstance(subject, str):
-            subject = Subject(subject)
+            subject = CandidateUri(subject)
         if not subject.matchable or len(self.text) > MOST_CHARACTERS:
             return False
         if self._steps is None:
@@ -114,7 +114,7 @@ def _expression(text: str) -> list[_Step]:
 def _literal(text: str) -> _Step:
     literal = _as_expanded(text)
 
-    def step(subject: Subject, places: int) -> int:
+    def step(subject: CandidateUri, places: int) -> int:
         if not places & (places - 1):  # one place only, as at the start of every template
             place = places.bit_length() - 1
             return places << len(literal) if subject.text.startswith(literal, place) else 0
@@ -134,7 +134,7 @@ def _run(excluded: str) -> _Step:
 def _led(character: str, excluded: str) -> _Step:
     """Nothing, or the character and what follows it."""
 
-    def step(subject: Subject, places: int) -> int:
+    def step(subject: CandidateUri, places: int) -> int:
         after = (places & subject.having(character)) << 1
         return places | _star(after, subject.free_of(excluded))
 

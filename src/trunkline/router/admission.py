@@ -25,10 +25,11 @@ from trunkline.core.errors import (
 )
 from trunkline.core.source import Health, Source
 from trunkline.core.unfinished_bytes import DEFAULT_BYTES
+from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.router.options import SourceOptions
 from trunkline.router.sanitizing import redact_problem
 from trunkline.runtime.deadlines import LATE_S, READ_FIRST_S
-from trunkline.runtime.safe_calls import bug_problem, report_bug
+from trunkline.runtime.safe_calls import internal_problem, report_exception
 
 _RETRY_AFTER_MS: Final = 1000
 _REFUSING: Final[dict[str, Code]] = {
@@ -84,8 +85,8 @@ class Admission:
             try:  # `contained` would cost a call; an exception here would end the call that made room for this one
                 self.source.submit(call)
             except Exception as error:
-                report_bug(f"a call to {self.name}", error)
-                call.finish(Failure(bug_problem(call.source, call.tool)))
+                report_exception(f"a call to {self.name}", error)
+                call.finish(Failure(internal_problem(call.source, call.tool)))
         else:
             self._hold(call)
 
@@ -229,8 +230,6 @@ class CallMemory:
 
 # -- deadlines --------------------------------------------------------------------------------------------------------
 
-_TOOLS_CALL: Final = "tools/call"
-
 
 class Deadlines:
     """Times calls out. Progress extends a deadline up to `max_call_s` from the start of the call.
@@ -272,7 +271,7 @@ class Deadlines:
             return
         seconds = round(now - call.started_at) if call.progressed_at else call.timeout
         phase = call.phase
-        what = "Tool execution" if call.method == _TOOLS_CALL else f"`{call.method}`"
+        what = "Tool execution" if call.method == TOOLS_CALL else f"`{call.method}`"
         problem = Problem(
             code=DEADLINE,
             message=f"{what} timed out after {seconds:g} seconds",

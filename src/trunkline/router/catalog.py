@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from trunkline.core.call import Caller
 from trunkline.core.errors import Problem
 from trunkline.core.names import without_own_prefix
@@ -269,6 +271,23 @@ def _header_parameters(tool: Tool) -> tuple[HeaderParameter, ...] | None:
         return header_parameters_of(tool.definition) or None
     except BadAnnotation:  # tools of HTTP servers are checked when they are listed; for others it does not matter
         return None
+
+
+class _Annotations(msgspec.Struct, rename="camel"):
+    read_only_hint: bool = False
+
+
+class _Definition(msgspec.Struct):
+    annotations: _Annotations | None = None
+
+
+def says_read_only(definition: bytes) -> bool:
+    """Whether a tool's definition declares it read-only (`annotations.readOnlyHint`)."""
+    try:
+        annotations = msgspec.json.decode(definition, type=_Definition).annotations
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return annotations is not None and annotations.read_only_hint
 
 
 # -- prompts ----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from trunkline.core.names import RESERVED_SOURCE, slug_pattern
 from trunkline.core.source import OnEvicted, Source
 from trunkline.router.admission import Admission
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 
 if TYPE_CHECKING:
     from trunkline.router.registry import SourceRegistry, SourceSink
@@ -90,7 +90,7 @@ class ConnectedApps:
         for admission in self.of(host):
             if self._registry.admissions.get(admission.name) is admission:
                 self._registry.remove(admission.name)
-                contained("an app of a retired app source", self._evicted[admission], True)
+                call_safely("an app of a retired app source", self._evicted[admission], True)
 
     def host_released(self, host: Admission) -> None:
         for admission in self.of(host):

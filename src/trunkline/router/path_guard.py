@@ -21,11 +21,6 @@ from trunkline.core.call import Call, Failure
 from trunkline.core.errors import DRAINING, PATH_TRAVERSAL, QUEUE_FULL, Code, Problem
 from trunkline.router.admission import Deadlines
 
-# Where calls to guarded sources are stopped: short ones are looked at on the spot, long ones beside the loop.
-#
-# To look through megabytes takes a second or more where somebody wants it to, and nobody else should wait for that. Long
-# calls are looked at one after the other, in a thread, and what they may take up while they wait is bounded.
-
 _LONG_BYTES: Final = 32 * 1024
 _MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
 _RETRY_AFTER_MS: Final = 1000

@@ -9,7 +9,7 @@ from trunkline.core.call import Call, Failure
 from trunkline.protocol.jsonrpc import Members
 from trunkline.router.admission import Admission, Deadlines
 from trunkline.router.registry import SourceRegistry
-from trunkline.runtime.safe_calls import handed_on
+from trunkline.runtime.safe_calls import resume_safely
 
 _LEAST_BYTES: Final = 1024
 """What a held call takes besides its parameters."""
@@ -68,4 +68,4 @@ class PendingCalls:
             held, self.calls = self.calls, {}
             for call, route_again in held.items():
                 if not call.done:
-                    handed_on(call, route_again)
+                    resume_safely(call, route_again)

@@ -26,7 +26,7 @@ from trunkline.router.options import RouterOptions, SourceOptions
 from trunkline.router.sanitizing import redact_health, redact_snapshot, reveal_snapshot
 from trunkline.router.task_ids import TaskIds
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 
 SWAP_S: Final = 15.0
 """After this long a successor takes over even if it has not reported anything; calls then wait for it."""
@@ -225,7 +225,7 @@ class SourceRegistry:
         waiting = admission.retire()
         self.apps.host_retired(admission)
         for subscriber in self.on_source_retired:
-            contained("retiring a source", subscriber, admission)
+            call_safely("retiring a source", subscriber, admission)
         return waiting
 
     def busy(self, admission: Admission) -> bool:
@@ -276,7 +276,7 @@ class SourceRegistry:
                     admission.name, snapshot, shared.warnings if shared is not None else ()
                 )
             for subscriber in self.on_client_list_changed:
-                contained("a list of one client", subscriber, admission.name, session)
+                call_safely("a list of one client", subscriber, admission.name, session)
             self._list_changed()
 
     def health_changed(self, admission: Admission, health: Health) -> None:
@@ -317,11 +317,11 @@ class SourceRegistry:
     def _list_changed(self) -> None:
         """Tell listeners that the list may have changed; they compare it with what they saw last."""
         for subscriber in self.on_list_changed:
-            contained("a changed list", subscriber)
+            call_safely("a changed list", subscriber)
 
     def _source_changed(self) -> None:
         for subscriber in self.on_source_changed:
-            contained("a changed source", subscriber)
+            call_safely("a changed source", subscriber)
 
     # -- all sources --------------------------------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class SourceRegistry:
         """Release what is held for a client's session, which has ended."""
         self.views.forget(session)
         for admission in (*self.admissions.values(), *self._retired):
-            contained("the end of a session", admission.source.forget, session)
+            call_safely("the end of a session", admission.source.forget, session)
 
     def drain(self) -> None:
         for name in list(self._successors):

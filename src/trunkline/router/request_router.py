@@ -23,6 +23,7 @@ from trunkline.core.names import names_source, without_own_prefix
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
 from trunkline.protocol.mcp.capabilities import server_capabilities
+from trunkline.protocol.mcp.methods import COMPLETION_COMPLETE, PROMPTS_GET, RESOURCES_READ
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.admission import Admission, Deadlines
 from trunkline.router.catalog import PromptEntry
@@ -32,9 +33,6 @@ from trunkline.router.registry import SourceRegistry
 from trunkline.router.result_rewriting import ResultRewriter, UriRewriter
 from trunkline.router.task_ids import TASKS, TaskIds, declares_tasks
 
-PROMPTS_GET: Final = "prompts/get"
-RESOURCES_READ: Final = "resources/read"
-COMPLETE: Final = "completion/complete"
 _LEGACY_TASKS: Final = frozenset({"tasks/get", "tasks/result", "tasks/cancel"})
 _MODERN_TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _BEFORE_COMPLETIONS: Final = "2024-11-05"
@@ -68,7 +66,7 @@ class RequestRouter:
         self._routes: dict[str, _Route] = {
             PROMPTS_GET: self._get_prompt,
             RESOURCES_READ: self._read_resource,
-            COMPLETE: self._complete,
+            COMPLETION_COMPLETE: self._complete,
         } | dict.fromkeys(_LEGACY_TASKS | _MODERN_TASKS, self._route_task)
 
     def route(self, call: Call, members: Members) -> None:

@@ -14,7 +14,7 @@ from trunkline.core.hidden_text import reveal
 from trunkline.core.tool import Item, Snapshot
 from trunkline.protocol.jsonrpc import encode, encode_members, members_of
 from trunkline.protocol.mcp.capabilities import server_capabilities
-from trunkline.protocol.uri_template import Subject, UriTemplate
+from trunkline.protocol.uri_template import CandidateUri, UriTemplate
 
 SCHEME: Final = "trunkline://"
 _MATCHED_CHARACTERS: Final = 32 * 1024
@@ -96,7 +96,7 @@ class Resources:
 
     def by_template(self, uri: str) -> ResourceLocation | None:
         """The URI at the first source with a template that matches it."""
-        subject = Subject(uri)
+        subject = CandidateUri(uri)
         for template, source in self._templates:
             if template.matches(subject):
                 return ResourceLocation(source, uri)

@@ -1,9 +1,10 @@
-"""Results that may be given again: whose they are, how long they hold, and what makes them void.
+"""Caches results of tools: for whom, for how long, and what invalidates them.
 
-Only tools that their server calls read-only, or that the operator vouches for, have their results kept, and only for
-whoever asked, unless they call themselves public. Any other call of the same source may change what reads see: while
-one is under way nothing is given, and when it has run everything kept of that source is dropped. A kept result is given
-while its server is down, but not once the server is back: it may not remember what it said before.
+- Only results of tools that their server declares read-only, or that the configuration assumes to be, are cached. They
+  are given to the same caller only, unless they declare themselves public.
+- Any other call of the same source may change what its reads return: while one is in flight nothing is given from the
+  cache, and when it has ended everything of that source is dropped.
+- A cached result is given while its server is down, but not after the server has restarted: it may have lost its state.
 """
 
 from __future__ import annotations
@@ -22,23 +23,24 @@ from trunkline.core.tool import Snapshot, Tool
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode_members, members_of
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.admission import Admission
+from trunkline.router.catalog import says_read_only
 from trunkline.router.options import CacheRules
 from trunkline.router.registry import SourceRegistry
 
 _OVERHEAD_BYTES: Final = 512
-"""What keeping a result takes besides its bytes and those of its question."""
+"""What an entry takes besides the bytes of its key and its result."""
 _PLAIN_CALL: Final = frozenset({"name", "arguments", "_meta"})
-"""A call that says more (answers to a server's questions, a wish to run as a task) is part of something longer."""
+"""A call with other members (responses to server requests, a request to run as a task) is not cached."""
 _PER_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage", "claudecode/toolUseId", "vscode.requestId"})
-"""Members of `_meta` that are different each time and change nothing. Any other may say for whom a client asks."""
-_UNSETTLED_S: Final = 60.0
-"""How long a server may go on with what its caller waits for no longer, before what it says is kept again."""
+"""Members of `_meta` that differ in each request and do not affect the result. Others may, so they are in the key."""
+_ABANDONED_WRITE_S: Final = 60.0
+"""How long nothing is cached after a write was abandoned, because the server may still complete it."""
 _WELL: Final = ("ready", "degraded")
 _NO_ACCESS: Final = ("disabled", "auth_required")
 
 
 class _Key(NamedTuple):
-    """One question. Without `principal` the answer is everybody's; `session` matters where each has its own server."""
+    """One call. `principal` is None for a public result; `session` is set if each session has its own server."""
 
     source: str
     method: str
@@ -52,7 +54,9 @@ class _Key(NamedTuple):
         return len(self.params) + len(self.meta)
 
 
-class _Kept(NamedTuple):
+class _Entry(NamedTuple):
+    """A cached result. `own_ttl_ms` is the server's TTL, if it gave one."""
+
     raw: bytes
     since: float
     until: float
@@ -61,7 +65,7 @@ class _Kept(NamedTuple):
 
 
 class _Basis(NamedTuple):
-    """What everything on a shelf rests on: when any of it changes, the shelf is cleared."""
+    """What the entries of one source depend on: they are dropped when any of it changes."""
 
     admission: Admission
     snapshot: Snapshot | None
@@ -69,11 +73,11 @@ class _Basis(NamedTuple):
     restarts: int
 
 
-class _Shelf:
-    """What is kept of one source. `writes` counts calls under way that may change what reads see.
+class _SourceCache:
+    """The entries of one source. `writes` counts the calls in flight that may change what reads return.
 
-    `generation` goes up whenever something was dropped: a read that began before that is not kept. Until
-    `settled_at` a change may still be made that nobody waits for.
+    `generation` increases whenever entries are dropped: a read that began before is not cached. Before `settled_at` an
+    abandoned write may still take effect.
     """
 
     __slots__ = ("basis", "generation", "keys", "settled_at", "writes")
@@ -87,181 +91,183 @@ class _Shelf:
 
 
 class ResultCache:
+    """The cached results of all sources, with one limit on their size; the least recently used are dropped."""
+
     def __init__(self, registry: SourceRegistry, limit_bytes: int, now: Callable[[], float]) -> None:
         self._catalog = registry.catalog
         self._events = registry.events
         self._limit_bytes = limit_bytes
         self._now = now
-        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
-        self._kept_bytes = 0
-        self._shelves: dict[str, _Shelf] = {}
-        registry.on_source_retired.append(self._source_left)
-        registry.on_client_list_changed.append(self._client_news)
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._size_bytes = 0
+        self._source_caches: dict[str, _SourceCache] = {}
+        registry.on_source_retired.append(self._source_retired)
+        registry.on_client_list_changed.append(self._client_list_changed)
 
     @property
     def kept_bytes(self) -> int:
-        return self._kept_bytes
+        return self._size_bytes
 
     def answers(self, call: Call, tool: Tool, admission: Admission, rules: CacheRules, members: Members) -> bool:
-        """Whether this call is answered now. If not, the call is watched: its end may fill the cache or clear it."""
-        shelf = self._shelf_of(admission, rules)
+        """Finish the call with a cached result. Returns False if there is none; then `call.keeper` sees how it ends."""
+        source_cache = self._source_cache_of(admission, rules)
         use = use_of(tool, rules)
         if use == "write":
-            shelf.writes += 1
-            call.keeper = _Write(self, shelf)
+            source_cache.writes += 1
+            call.keeper = _Write(self, source_cache)
             return False
-        barred = admission.draining or admission.health.state in _NO_ACCESS
-        if use == "read" or barred or not members.keys() <= _PLAIN_CALL:
+        no_access = admission.draining or admission.health.state in _NO_ACCESS
+        if use == "read" or no_access or not members.keys() <= _PLAIN_CALL:
             return False
-        return self._answered(call, shelf)
+        return self._answered(call, source_cache)
 
-    def _shelf_of(self, admission: Admission, rules: CacheRules) -> _Shelf:
+    def _source_cache_of(self, admission: Admission, rules: CacheRules) -> _SourceCache:
         snapshot = self._catalog.snapshot(admission.name)
-        shelf = self._shelves.get(admission.name)
-        if shelf is None:
+        source_cache = self._source_caches.get(admission.name)
+        if source_cache is None:
             basis = _Basis(admission, snapshot, rules, admission.health.restarts)
-            shelf = self._shelves[admission.name] = _Shelf(basis)
-            return shelf
-        restarts = admission.health.restarts if admission.health.state in _WELL else shelf.basis.restarts
+            source_cache = self._source_caches[admission.name] = _SourceCache(basis)
+            return source_cache
+        restarts = admission.health.restarts if admission.health.state in _WELL else source_cache.basis.restarts
         basis = _Basis(admission, snapshot, rules, restarts)
-        if basis != shelf.basis:
-            self.clear(shelf)
-            shelf.basis = basis
-        return shelf
+        if basis != source_cache.basis:
+            self.clear(source_cache)
+            source_cache.basis = basis
+        return source_cache
 
-    def _answered(self, call: Call, shelf: _Shelf) -> bool:
-        key = _key_of(call, shelf.basis)
-        if not shelf.writes and self._now() >= shelf.settled_at:
-            kept = self._find(key) or self._find(_for_everybody(key))
-            if kept is not None:
+    def _answered(self, call: Call, source_cache: _SourceCache) -> bool:
+        key = _key_of(call, source_cache.basis)
+        if not source_cache.writes and self._now() >= source_cache.settled_at:
+            entry = self._find(key) or self._find(_public(key))
+            if entry is not None:
                 self._events.count("cache_hits", call.source)
-                raw = _aged(kept, self._now())
+                raw = _aged(entry, self._now())
                 call.finish(Cached(raw, raw))
                 return True
             if key.size_bytes <= LARGEST_BYTES:
-                call.keeper = _Read(self, shelf, key)
+                call.keeper = _Read(self, source_cache, key)
         self._events.count("cache_misses", call.source)
         return False
 
-    def _find(self, key: _Key) -> _Kept | None:
-        kept = self._kept.get(key)
-        if kept is None:
+    def _find(self, key: _Key) -> _Entry | None:
+        entry = self._entries.get(key)
+        if entry is None:
             return None
-        if kept.until <= self._now():
+        if entry.until <= self._now():
             self._drop(key)
             return None
-        self._kept.move_to_end(key)
-        return kept
+        self._entries.move_to_end(key)
+        return entry
 
-    # -- keeping and dropping -------------------------------------------------------------------------------------
+    # -- storing and dropping -------------------------------------------------------------------------------------
 
-    def keep(self, shelf: _Shelf, key: _Key, raw: Json) -> None:
+    def keep(self, source_cache: _SourceCache, key: _Key, raw: Json) -> None:
         hints = lasting_hints(raw)
         if hints is None:
             return
         if hints.is_public:
-            key = _for_everybody(key)
-        own_ttl_ms, ttl_s = hints.own_ttl_ms, shelf.basis.rules.ttl_s
+            key = _public(key)
+        own_ttl_ms, ttl_s = hints.own_ttl_ms, source_cache.basis.rules.ttl_s
         since = self._now()
         until = since + (ttl_s if own_ttl_ms is None else min(ttl_s, own_ttl_ms / 1000))
         self._drop(key)
-        # A view would keep the whole message alive that it is a part of.
-        kept = _Kept(bytes(raw), since, until, own_ttl_ms, len(raw) + key.size_bytes + _OVERHEAD_BYTES)
-        self._kept[key] = kept
-        self._kept_bytes += kept.size_bytes
-        shelf.keys.add(key)
+        # `bytes`, because a view would keep the whole message alive.
+        entry = _Entry(bytes(raw), since, until, own_ttl_ms, len(raw) + key.size_bytes + _OVERHEAD_BYTES)
+        self._entries[key] = entry
+        self._size_bytes += entry.size_bytes
+        source_cache.keys.add(key)
         self._make_room()
 
     def _make_room(self) -> None:
-        """Those that nobody asked for longest go first, and with them what is out of date already."""
+        """Drop the least recently used entries until the rest fits, and expired ones among them."""
         now = self._now()
-        while self._kept:
-            key, oldest = next(iter(self._kept.items()))
-            if self._kept_bytes <= self._limit_bytes and oldest.until > now:
+        while self._entries:
+            key, oldest = next(iter(self._entries.items()))
+            if self._size_bytes <= self._limit_bytes and oldest.until > now:
                 return
             self._drop(key)
 
     def _drop(self, key: _Key) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._kept_bytes -= kept.size_bytes
-            self._shelves[key.source].keys.discard(key)
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._size_bytes -= entry.size_bytes
+            self._source_caches[key.source].keys.discard(key)
 
-    def clear(self, shelf: _Shelf) -> None:
-        shelf.generation += 1
-        for key in list(shelf.keys):
+    def clear(self, source_cache: _SourceCache) -> None:
+        source_cache.generation += 1
+        for key in list(source_cache.keys):
             self._drop(key)
 
     def forget(self, holder: str | None) -> None:
-        """A session or principal, or everybody, has other rights now: what was kept for it may not be its to see."""
-        for shelf in self._shelves.values():
-            shelf.generation += 1
-            for key in [key for key in shelf.keys if holder is None or holder in (key.session, key.principal)]:
+        """Drop what is cached for a session or a principal, or for everybody: its permissions may have changed."""
+        for source_cache in self._source_caches.values():
+            source_cache.generation += 1
+            for key in [key for key in source_cache.keys if holder is None or holder in (key.session, key.principal)]:
                 self._drop(key)
 
-    def unsettle(self, shelf: _Shelf) -> None:
-        """A server was told that nobody waits for a change any more, and may make it nevertheless."""
-        shelf.settled_at = self._now() + min(_UNSETTLED_S, shelf.basis.rules.ttl_s)
+    def unsettle(self, source_cache: _SourceCache) -> None:
+        """Note that a write was abandoned, which the server may complete nevertheless."""
+        source_cache.settled_at = self._now() + min(_ABANDONED_WRITE_S, source_cache.basis.rules.ttl_s)
 
-    def _source_left(self, admission: Admission) -> None:
-        """A source was replaced or removed. Calls that may still change something keep its shelf until they end."""
-        shelf = self._shelves.get(admission.name)
-        if shelf is not None:
-            self.clear(shelf)
-            if not shelf.writes:
-                del self._shelves[admission.name]
+    def _source_retired(self, admission: Admission) -> None:
+        """Drop the entries of a source that was replaced or removed. Writes in flight are still counted."""
+        source_cache = self._source_caches.get(admission.name)
+        if source_cache is not None:
+            self.clear(source_cache)
+            if not source_cache.writes:
+                del self._source_caches[admission.name]
 
-    def _client_news(self, source: str, session: str) -> None:
-        """One client's own server is another one now, or offers other tools."""
-        shelf = self._shelves.get(source)
-        if shelf is not None:
-            shelf.generation += 1
-            for key in [key for key in shelf.keys if key.session == session]:
+    def _client_list_changed(self, source: str, session: str) -> None:
+        """Drop the entries of a session whose own server was replaced, or offers other tools."""
+        source_cache = self._source_caches.get(source)
+        if source_cache is not None:
+            source_cache.generation += 1
+            for key in [key for key in source_cache.keys if key.session == session]:
                 self._drop(key)
 
 
 class _Read:
-    """A call on its way whose result may be kept, unless something happened to its shelf meanwhile."""
+    """The keeper of a call whose result is cached, unless entries of its source are dropped meanwhile."""
 
-    __slots__ = ("_cache", "_generation", "_key", "_shelf")
+    __slots__ = ("_cache", "_generation", "_key", "_source_cache")
 
-    def __init__(self, cache: ResultCache, shelf: _Shelf, key: _Key) -> None:
+    def __init__(self, cache: ResultCache, source_cache: _SourceCache, key: _Key) -> None:
         self._cache = cache
-        self._shelf = shelf
+        self._source_cache = source_cache
         self._key = key
-        self._generation = shelf.generation
+        self._generation = source_cache.generation
 
     def ended(self, call: Call) -> None:
         outcome = call.outcome
-        # A result that took an answer of the client is for that answer alone.
-        if isinstance(outcome, Result) and not call.asked_client and self._shelf.generation == self._generation:
-            self._cache.keep(self._shelf, self._key, outcome.raw)
+        # A result that depends on what the client answered is not cached.
+        if isinstance(outcome, Result) and not call.asked_client and self._source_cache.generation == self._generation:
+            self._cache.keep(self._source_cache, self._key, outcome.raw)
 
 
 class _Write:
-    """A call on its way that may change what reads see."""
+    """The keeper of a call that may change what reads return."""
 
-    __slots__ = ("_cache", "_shelf")
+    __slots__ = ("_cache", "_source_cache")
 
-    def __init__(self, cache: ResultCache, shelf: _Shelf) -> None:
+    def __init__(self, cache: ResultCache, source_cache: _SourceCache) -> None:
         self._cache = cache
-        self._shelf = shelf
+        self._source_cache = source_cache
 
     def ended(self, call: Call) -> None:
         outcome = call.outcome
-        self._shelf.writes -= 1
+        self._source_cache.writes -= 1
         if isinstance(outcome, Failure) and outcome.problem.executed == "no":
             return
-        self._cache.clear(self._shelf)
+        self._cache.clear(self._source_cache)
         if isinstance(outcome, Failure) and outcome.problem.code in (CANCELLED, DEADLINE):
-            self._cache.unsettle(self._shelf)
+            self._cache.unsettle(self._source_cache)
 
 
-def _aged(kept: _Kept, now: float) -> bytes:
-    """The result as its server wrote it; one that says how long it holds now says how long it still does."""
-    if kept.own_ttl_ms is None:
-        return kept.raw
-    return with_ttl(kept.raw, max(0, int(kept.own_ttl_ms - (now - kept.since) * 1000)))
+def _aged(entry: _Entry, now: float) -> bytes:
+    """The result as its server wrote it, except that `ttlMs` is the time left."""
+    if entry.own_ttl_ms is None:
+        return entry.raw
+    return with_ttl(entry.raw, max(0, int(entry.own_ttl_ms - (now - entry.since) * 1000)))
 
 
 def _key_of(call: Call, basis: _Basis) -> _Key:
@@ -273,13 +279,12 @@ def _key_of(call: Call, basis: _Basis) -> _Key:
     return _Key(call.source, call.method, bytes(call.params), meta_json, caller.principal, session)
 
 
-def _for_everybody(key: _Key) -> _Key:
+def _public(key: _Key) -> _Key:
     return key._replace(principal=None, session=None)
 
 
-# What servers say of tools and results: whether they only read, and whether, how long and for whom they hold.
-#
-# Whatever cannot be read for sure counts as not said.
+# -- what tools and results declare -----------------------------------------------------------------------------------
+# Whatever cannot be read counts as not declared.
 
 LARGEST_BYTES: Final = 1024 * 1024
 _LONGEST_TTL_MS: Final = 2.0**53
@@ -287,17 +292,9 @@ _LONGEST_TTL_MS: Final = 2.0**53
 CacheUse = Literal["keep", "read", "write"]
 
 
-class _Annotations(msgspec.Struct, rename="camel"):
-    read_only_hint: bool = False
-
-
-class _Definition(msgspec.Struct):
-    annotations: _Annotations | None = None
-
-
 @lru_cache(maxsize=4096)
 def use_of(tool: Tool, rules: CacheRules) -> CacheUse:
-    """What a call of the tool means to the cache: its result is kept, it only reads, or it may change something."""
+    """What a call of the tool means to the cache: its result is cached, it only reads, or it may change something."""
     if rules.assumes_read_only(tool.name):
         return "keep"
     if not says_read_only(tool.definition):
@@ -305,15 +302,9 @@ def use_of(tool: Tool, rules: CacheRules) -> CacheUse:
     return "keep" if rules.names(tool.name) else "read"
 
 
-def says_read_only(definition: bytes) -> bool:
-    try:
-        annotations = msgspec.json.decode(definition, type=_Definition).annotations
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-    return annotations is not None and annotations.read_only_hint
-
-
 class ResultCacheHints(msgspec.Struct, rename="camel"):
+    """The members of a result that matter to the cache."""
+
     is_error: bool = False
     result_type: str = "complete"
     ttl_ms: float | UnsetType = UNSET
@@ -329,19 +320,19 @@ class ResultCacheHints(msgspec.Struct, rename="camel"):
 
 
 def lasting_hints(raw: Json) -> ResultCacheHints | None:
-    """What a result says of itself; None for one that may not be given a second time."""
+    """Read the hints of a result; returns None if it must not be cached."""
     if len(raw) > LARGEST_BYTES:
         return None
     try:
         hints = msgspec.json.decode(raw, type=ResultCacheHints)
         if hints.ttl_ms is not UNSET:
-            members_of(bytes(raw), "result")  # `with_ttl` will have to write it again
+            members_of(bytes(raw), "result")  # `with_ttl` must be able to rewrite it
     except (msgspec.MsgspecError, BadMessage, RecursionError):
         return None
-    passing = hints.ttl_ms is not UNSET and hints.ttl_ms <= 0
-    return None if hints.is_error or hints.result_type != "complete" or passing else hints
+    expired = hints.ttl_ms is not UNSET and hints.ttl_ms <= 0
+    return None if hints.is_error or hints.result_type != "complete" or expired else hints
 
 
 def with_ttl(raw: bytes, ttl_ms: int) -> bytes:
-    """The same result with another `ttlMs`."""
+    """Replace `ttlMs` in a result."""
     return encode_members({**members_of(raw, "result"), "ttlMs": b"%d" % ttl_ms})

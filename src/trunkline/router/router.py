@@ -19,7 +19,8 @@ from trunkline.core.names import split_address, without_own_prefix
 from trunkline.core.server_request import ServerRequest
 from trunkline.core.tool import ListName
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, single_line
-from trunkline.protocol.mcp.capabilities import NOTHING
+from trunkline.protocol.mcp.capabilities import NO_CAPABILITIES
+from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.protocol.mcp.param_headers import param_headers
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.admission import Deadlines
@@ -43,9 +44,8 @@ from trunkline.router.subscriptions import (
 )
 from trunkline.router.task_ids import declares_tasks
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 
-TOOLS_CALL: Final = "tools/call"
 _MAX_REPORTED: Final = 1000
 _NOT_PASSED_ON: Final = ("name", "_meta")
 _ROUTED_BY: Final = frozenset({"name", "arguments", "_meta"})
@@ -149,7 +149,7 @@ class Router:
     def _release_list_waiters(self) -> None:
         waiters, self._list_waiters = self._list_waiters, []
         for then in waiters:
-            contained("a list that waited for servers", then)
+            call_safely("a list that waited for servers", then)
 
     def listed(self, kind: ListName) -> None:
         """Note that a client lists this: lists that are out of date are fetched again, for the next client."""
@@ -251,7 +251,7 @@ class Router:
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         """Pass on a client's notification to every source."""
         for admission in list(self.admissions.values()):
-            contained("a client's notification", admission.source.notify, caller, method, params)
+            call_safely("a client's notification", admission.source.notify, caller, method, params)
 
     def _route(self, call: Call, name: str, members: Members, *, checked: bool = False) -> None:
         entry = self.views.of(call.caller).find(name)
@@ -276,7 +276,7 @@ class Router:
                 return
         if entry.header_parameters is not None:
             call.headers = param_headers(entry.header_parameters, members.get("arguments", b"{}"))
-        if entry.rewrites_uris or call.caller.capabilities != NOTHING or "task" in members:
+        if entry.rewrites_uris or call.caller.capabilities != NO_CAPABILITIES or "task" in members:
             self._adapt(call, entry, members)
         if options.cache is not None and self.cache.answers(call, tool, admission, options.cache, members):
             return
@@ -330,7 +330,7 @@ class Router:
         if call.admission is not None:
             call.admission.release(call)
         if call.keeper is not None:
-            contained("the result cache", call.keeper.ended, call)
+            call_safely("the result cache", call.keeper.ended, call)
         try:
             call.reply(call)
         except Exception as error:  # must not reach the source, which has other calls to finish

@@ -23,7 +23,7 @@ from trunkline.router.resources import ResourceLocation
 from trunkline.router.result_rewriting import UriRewriter
 from trunkline.router.task_ids import TaskIds, TaskLocation, map_task_ids
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import bug_problem, contained
+from trunkline.runtime.safe_calls import call_safely, internal_problem
 
 _RETRY_S: Final = 5.0
 _PERMANENT: Final = (INVALID_PARAMS, UNKNOWN_METHOD, UNKNOWN_RESOURCE)
@@ -64,8 +64,8 @@ class ResourceSubscription:
                 self._on_updated(self._rewritten(params, location, uri_rewriter))
 
         self.admission, self.location = admission, location
-        on_updated = partial(contained, "the update of a resource", updated)
-        on_settled = partial(contained, "the outcome of a subscription", self.settle)
+        on_updated = partial(call_safely, "the update of a resource", updated)
+        on_settled = partial(call_safely, "the outcome of a subscription", self.settle)
         self._watch = ResourceWatch(self.caller, location.uri, on_updated, on_settled)
         admission.source.watch_resource(self._watch)
 
@@ -152,8 +152,8 @@ class ResourceSubscriptions:
         if self._unresolved:
             unresolved, self._unresolved = self._unresolved, {}
             for subscription in unresolved:
-                if not contained("a subscription that waited", self._begin, subscription):
-                    contained("its failure", subscription.settle, Failure(bug_problem()))
+                if not call_safely("a subscription that waited", self._begin, subscription):
+                    call_safely("its failure", subscription.settle, Failure(internal_problem()))
 
     def _begin(self, subscription: ResourceSubscription) -> None:
         location = self._uri_rewriter.resolve_or_guess(subscription.caller, subscription.uri)
@@ -191,7 +191,7 @@ class ResourceSubscriptions:
     def _source_retired(self, admission: Admission) -> None:
         successor = self._registry.admissions.get(admission.name)
         for subscription in [subscription for subscription in self._open if subscription.admission is admission]:
-            contained("a resource subscription", self._move, subscription, admission.name, successor)
+            call_safely("a resource subscription", self._move, subscription, admission.name, successor)
 
     def _move(self, subscription: ResourceSubscription, name: str, successor: Admission | None) -> None:
         if successor is None or subscription.location is None:
@@ -286,8 +286,8 @@ class _TasksAtSource:
         if not self._settled and admission.refusal() is not None:
             self.settle(frozenset())
             return
-        on_updated = partial(contained, "the update of a task", self._updated)
-        on_settled = partial(contained, "the outcome of a task subscription", self.settle)
+        on_updated = partial(call_safely, "the update of a task", self._updated)
+        on_settled = partial(call_safely, "the outcome of a task subscription", self.settle)
         self._watch = TaskWatch(self._subscription.caller, frozenset(self.shown), on_updated, on_settled)
         admission.source.watch_tasks(self._watch)
 
@@ -356,7 +356,7 @@ class TaskSubscriptions:
 
     def _source_retired(self, admission: Admission) -> None:
         for subscription in list(self._open):
-            contained("a task subscription", self._move, subscription, admission)
+            call_safely("a task subscription", self._move, subscription, admission)
 
     def _move(self, subscription: TaskSubscription, left: Admission) -> None:
         part, successor = subscription.at.get(left.name), self._registry.admissions.get(left.name)

@@ -13,7 +13,7 @@ import msgspec
 from trunkline.core.call import Caller, Json
 from trunkline.core.seal import Sealer
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
-from trunkline.protocol.mcp.capabilities import NOTHING, TASKS, extensions
+from trunkline.protocol.mcp.capabilities import NO_CAPABILITIES, TASKS, extensions
 
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 _MARK: Final = b"taskId"
@@ -31,7 +31,7 @@ class TaskLocation(NamedTuple):
 def declares_tasks(caller: Caller) -> bool:
     """Whether the caller declared the tasks extension of MCP 2026-07-28."""
     capabilities = caller.capabilities
-    return capabilities != NOTHING and TASKS in extensions(capabilities)
+    return capabilities != NO_CAPABILITIES and TASKS in extensions(capabilities)
 
 
 class TaskIds:

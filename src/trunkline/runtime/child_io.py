@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trunkline.runtime.children import Child
 import os
 
-from trunkline.runtime.fair_reading import Turns
+from trunkline.runtime.fair_reading import FairReader
 
 _KEPT_BYTES: Final = 16 * 1024
 _SHOWN_CHARACTERS: Final = 2 * 1024
@@ -23,21 +23,21 @@ _FIRST_WORD: Final = re.compile(r"""\A[^\s"'`,;<>()\[\]{}]*""")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def harmless(text: str, redact: Callable[[str], str]) -> str:
+def safe_text(text: str, redact: Callable[[str], str]) -> str:
     """Text of a program that others may see: nothing in it drives a terminal, no secret of ours is in it, and a model
     reads in it what people see. A secret may have hidden characters in it, so they are shown last."""
     text = redact(_UNPRINTABLE.sub("", text))
     return text if text.isascii() else reveal(text)
 
 
-def beginning(data: bytes, limit_bytes: int) -> str:
+def head_text(data: bytes, limit_bytes: int) -> str:
     """The first of a text that may be long. What was cut ends at a border between words: half a secret would not be
     recognised as one."""
     text = data[:limit_bytes].decode(errors="replace")
     return text if len(data) < limit_bytes else _FIRST_WORD.sub("", text[::-1], count=1)[::-1]
 
 
-def end(text: str, limit: int) -> str:
+def tail_text(text: str, limit: int) -> str:
     """The last of a text; it too begins at a border."""
     return text if len(text) <= limit else _from_border(text[-limit:])
 
@@ -66,7 +66,7 @@ class StderrTail:
     def __str__(self) -> str:
         """Half a secret would not be recognised as one, so it is cut last."""
         kept = self._kept.decode(errors="replace")
-        text = harmless(_from_border(kept) if self._is_cut else kept, self._redact)
+        text = safe_text(_from_border(kept) if self._is_cut else kept, self._redact)
         return text.strip()[-_SHOWN_CHARACTERS:]
 
 
@@ -86,7 +86,7 @@ def stderr_hint(tail: str) -> str:
     return f"its last output on stderr: {tail}" if tail else ""
 
 
-def end_of(child: Child) -> tuple[Code, str]:
+def describe_exit(child: Child) -> tuple[Code, str]:
     """How a program ended that has: the code for calls that it carried, and the reason."""
     if child.exceeded is not None:
         return SOURCE_OVER_LIMITS, f"was ended because it {child.exceeded}"
@@ -100,7 +100,7 @@ def exit_reason(code: int) -> str:
 # The beginning and the end of a long output, in bounded memory: what lies between is counted and dropped.
 
 
-class HeadAndTail:
+class HeadTailBuffer:
     """Keeps the first `head_bytes` and the last `tail_bytes` of what is added, and never much more than that."""
 
     __slots__ = ("_head", "_head_bytes", "_tail", "_tail_bytes", "total_bytes", "total_lines")
@@ -158,27 +158,27 @@ class PipeReader:
         self._pipe = pipe
         self._on_data = on_data
         self._since_breather = 0
-        self._turns = Turns(self._hand_on, self._read_on)
+        self._fair_reader = FairReader(self._hand_on, self._read_on)
         self._read_on(True)
 
     def close(self) -> None:
         """Read what the pipe still holds, as nobody writes any more, and close it."""
         self._read_on(False)
         try:
-            self._turns.finish()
+            self._fair_reader.finish()
             for _ in range(_READS_AT_THE_END):
                 data = self._read()
                 if not data:
                     break
                 self._on_data(data)
         finally:
-            self._turns.close()
+            self._fair_reader.close()
             os.close(self._pipe)
 
     def _readable(self) -> None:
         data = self._read()
         if data:
-            self._turns.take(data)
+            self._fair_reader.take(data)
         elif data is not None:
             self._read_on(False)
 
@@ -186,7 +186,7 @@ class PipeReader:
         self._since_breather += len(data)
         if self._since_breather >= _READ_BYTES:
             self._since_breather = 0
-            self._turns.rest(_BREATHER_S)
+            self._fair_reader.rest(_BREATHER_S)
         self._on_data(data)
 
     def _read_on(self, wanted: bool) -> None:

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.runtime.control import close_all
-from trunkline.runtime.deadlines import Within
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.processes import sees_all_processes
 from trunkline.runtime.supervisor_client import (
     EXIT_CODE_WHEN_LOST,
     Exceeded,
-    Guarded,
-    Held,
+    GuardedProgram,
+    HeldFolder,
     Limits,
-    SupervisorLink,
-    Ward,
+    ProcessHandle,
+    SupervisorClient,
 )
 
 if TYPE_CHECKING:
@@ -46,29 +46,29 @@ _CHILDREN_WITH_LARGE_PIPES: Final = 16
 class Child:
     """One running program. `stdin`, `stdout`, `stderr` are our ends of its pipes; the caller owns and closes them."""
 
-    def __init__(self, link: SupervisorLink, ward: Ward, pipes: Sequence[int]) -> None:
-        self._link = link
-        self._ward = ward
-        self.pid = ward.pid
-        self.exited: asyncio.Future[int] = ward.exited
+    def __init__(self, client: SupervisorClient, handle: ProcessHandle, pipes: Sequence[int]) -> None:
+        self._client = client
+        self._handle = handle
+        self.pid = handle.pid
+        self.exited: asyncio.Future[int] = handle.exited
         """The return code, negative for a signal, once the program has ended (what it started may end later)."""
-        self.gone: asyncio.Future[None] = ward.gone
+        self.gone: asyncio.Future[None] = handle.gone
         """Done once everything it started has ended too."""
         self.stdin, self.stdout, self.stderr = pipes
 
     def others(self) -> dict[str, int]:
         """What else its supervisor holds, also what is just starting or ending: the leaders by tag."""
-        return {ward.tag: ward.pid for ward in self._link.wards.values() if ward is not self._ward}
+        return {handle.tag: handle.pid for handle in self._client.handles.values() if handle is not self._handle}
 
     @property
     def exceeded(self) -> Exceeded | None:
         """What it was ended for, where it was over its limits."""
-        return self._ward.exceeded
+        return self._handle.exceeded
 
     @property
     def lost(self) -> bool:
         """Whether its supervisor died before it: how it ended is not known then."""
-        return self._link.lost
+        return self._client.lost
 
     async def stop(self, *, grace_s: float = 2.0) -> int:
         """End it and everything it started; its stdin should be closed already. Returns its return code.
@@ -76,17 +76,17 @@ class Child:
         It gets `grace_s` to end by itself, as long again after SIGTERM, then SIGKILL. Cancelling this wait does not
         stop the stopping.
         """
-        self._link.stop(self._ward, close_s=grace_s, term_s=grace_s)
-        await asyncio.wait([self._ward.gone], timeout=2 * grace_s + _KILL_LIMIT_S)
+        self._client.stop(self._handle, close_s=grace_s, term_s=grace_s)
+        await asyncio.wait([self._handle.gone], timeout=2 * grace_s + _KILL_LIMIT_S)
         return self.exited.result() if self.exited.done() else EXIT_CODE_WHEN_LOST
 
     def terminate(self, *, term_s: float) -> None:
         """SIGTERM now, and SIGKILL after `term_s`, for it and everything it started. Waits for nothing."""
-        self._link.stop(self._ward, close_s=0.0, term_s=term_s)
+        self._client.stop(self._handle, close_s=0.0, term_s=term_s)
 
     def kill(self) -> None:
         """SIGKILL for it and everything it started, now."""
-        self._link.kill(self._ward)
+        self._client.kill(self._handle)
 
 
 class Children:
@@ -96,14 +96,14 @@ class Children:
         self._portable = portable or not sees_all_processes()
         self._on_fault = on_fault or _ignore
         self._spawning = asyncio.Semaphore(_SPAWNS_AT_ONCE)
-        self._links: list[SupervisorLink] = []  # the last may be in use; those before it died and are being buried
-        self._held: dict[bytes, Held] = {}
+        self._clients: list[SupervisorClient] = []  # the last may be in use; those before it died and are being buried
+        self._held: dict[bytes, HeldFolder] = {}
         self._closed = False
 
     @property
     def supervisor_pid(self) -> int | None:
         """The process that holds the children; None before the first spawn and while there is none."""
-        return self._links[-1].pid if self._links and not self._links[-1].lost else None
+        return self._clients[-1].pid if self._clients and not self._clients[-1].lost else None
 
     async def spawn(
         self,
@@ -128,20 +128,20 @@ class Children:
             limits = None
         program = _encode(argv, env, _ITS_STDIN if isinstance(cwd, int) else cwd, label, limits)
         async with self._spawning:
-            link = self._link(label)
-            ours, theirs = _open_pipes(label, large=len(link.wards) < _CHILDREN_WITH_LARGE_PIPES)
+            client = self._client(label)
+            ours, theirs = _open_pipes(label, large=len(client.handles) < _CHILDREN_WITH_LARGE_PIPES)
             if isinstance(cwd, int):
                 os.dup2(cwd, theirs[0], inheritable=False)
-            ward = link.launch(program, theirs)
+            handle = client.launch(program, theirs)
             if on_launch is not None:
-                on_launch(ward.gone)
+                on_launch(handle.gone)
             try:
-                await self._wait_started(ward, argv[0], cwd, label)
+                await self._wait_started(handle, argv[0], cwd, label)
             except BaseException:
-                link.kill(ward)
+                client.kill(handle)
                 close_all(ours)
                 raise
-        return Child(link, ward, ours)
+        return Child(client, handle, ours)
 
     def hold(self, folder: Path, label: str) -> None:
         """Have this folder removed, after every child has ended, should we end without having done it.
@@ -149,53 +149,53 @@ class Children:
         Raises `GatewayError` when there is nobody to do it; `label` says whose it is.
         """
         status = folder.lstat()
-        held = Held(os.fsencode(folder), status.st_dev, status.st_ino)
-        self._link(label).hold(held)
+        held = HeldFolder(os.fsencode(folder), status.st_dev, status.st_ino)
+        self._client(label).hold(held)
         self._held[held.path] = held
 
     def release(self, folder: Path) -> None:
         """It is gone, or no longer to be removed."""
         path = os.fsencode(folder)
         self._held.pop(path, None)
-        for link in self._links:
-            link.release(path)
+        for client in self._clients:
+            client.release(path)
 
-    def guard(self, label: str) -> Guarded:
+    def guard(self, label: str) -> GuardedProgram:
         """Have what carries this tag killed should we end without having done it: programs in our own process group,
         which are no children of the supervisor (see `foreground.py`)."""
-        return self._link(label).guard(os.getpgrp())
+        return self._client(label).guard(os.getpgrp())
 
     async def close(self) -> None:
         """End every child (SIGTERM, then SIGKILL) and the supervisor; nothing can be started afterwards."""
         self._closed = True
         try:
-            for link in self._links:
-                await _stop_all(link)
+            for client in self._clients:
+                await _stop_all(client)
         finally:
-            for link in self._links:
-                link.cut()
-        for link in self._links:
-            await link.end()
-        self._links.clear()
+            for client in self._clients:
+                client.cut()
+        for client in self._clients:
+            await client.end()
+        self._clients.clear()
 
-    def _link(self, label: str) -> SupervisorLink:
+    def _client(self, label: str) -> SupervisorClient:
         """The supervisor in use; a new one when there is none yet or it died."""
         if self._closed:
             raise draining(label)
-        self._links = [link for link in self._links if not link.buried]
-        if not self._links or self._links[-1].lost:
+        self._clients = [client for client in self._clients if not client.ended]
+        if not self._clients or self._clients[-1].lost:
             try:
-                self._links.append(SupervisorLink(portable=self._portable, on_fault=self._on_fault))
+                self._clients.append(SupervisorClient(portable=self._portable, on_fault=self._on_fault))
             except OSError as error:
                 raise no_resources(label, "cannot start the supervisor of child processes", error.errno or 0) from error
             for held in self._held.values():
-                self._links[-1].hold(held)
-        return self._links[-1]
+                self._clients[-1].hold(held)
+        return self._clients[-1]
 
-    async def _wait_started(self, ward: Ward, command: str, cwd: str | int | None, label: str) -> None:
+    async def _wait_started(self, handle: ProcessHandle, command: str, cwd: str | int | None, label: str) -> None:
         try:
-            async with Within(_START_LIMIT_S):
-                failure = await ward.started
+            async with TimeLimit(_START_LIMIT_S):
+                failure = await handle.started
         except TimeoutError:
             message = f"`{command}` was not running after {_START_LIMIT_S:g} s"
             raise start_failed(label, message, "is its file on a slow or hanging drive?", retryable=True) from None
@@ -212,12 +212,12 @@ def _ignore(fault: str) -> None:
     """Nobody wants to hear."""
 
 
-async def _stop_all(link: SupervisorLink) -> None:
-    wards = list(link.wards.values())
-    for ward in wards:
-        link.stop(ward, close_s=0.0, term_s=_CLOSE_TERM_S)
-    if wards:
-        await asyncio.wait([ward.gone for ward in wards], timeout=_CLOSE_TERM_S + 1.0)
+async def _stop_all(client: SupervisorClient) -> None:
+    handles = list(client.handles.values())
+    for handle in handles:
+        client.stop(handle, close_s=0.0, term_s=_CLOSE_TERM_S)
+    if handles:
+        await asyncio.wait([handle.gone for handle in handles], timeout=_CLOSE_TERM_S + 1.0)
 
 
 def _encode(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, label: str, limits: Limits | None) -> Launch:

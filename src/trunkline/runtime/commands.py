@@ -17,9 +17,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Literal
 
-from trunkline.runtime.child_io import HeadAndTail, PipeReader, PipeWriter
+from trunkline.runtime.child_io import HeadTailBuffer, PipeReader, PipeWriter
 from trunkline.runtime.children import Child, Children, LostWhileStarting
-from trunkline.runtime.deadlines import Within
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.processes import (
     Process,
     process_table,
@@ -47,11 +47,11 @@ _LAUNCHER: Final = """\
 exec "$@" </dev/null 2>&1"""
 _WITH_INPUT: Final = _LAUNCHER.replace("</dev/null ", "")
 
-How = Literal["exited", "timed_out", "too_many_processes", "lost"]
+EndReason = Literal["exited", "timed_out", "too_many_processes", "lost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class CommandSpec:
     """What to run. `folder` is where: its path, or an open folder, which nobody can swap for another. `stdin` is its
     input; with an open folder there can be none."""
 
@@ -64,16 +64,16 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class CommandResult:
     """How a command ended. `code` is negative for a signal, and means nothing unless it `exited` by itself."""
 
-    how: How
+    how: EndReason
     code: int
-    output: HeadAndTail
+    output: HeadTailBuffer
     seconds: float
 
 
-class Commands:
+class CommandRunner:
     """Runs commands. `on_fault` hears what went wrong with their supervisor."""
 
     def __init__(
@@ -100,10 +100,10 @@ class Commands:
 
     async def run(
         self,
-        command: Command,
-        on_look: Callable[[HeadAndTail], None] | None = None,
+        command: CommandSpec,
+        on_look: Callable[[HeadTailBuffer], None] | None = None,
         on_launch: Callable[[asyncio.Future[None]], None] | None = None,
-    ) -> Ended:
+    ) -> CommandResult:
         """Run one command to its end or to its deadline, whatever comes first; then nothing of it is left.
 
         `on_look` is called several times a second while it runs. `on_launch` gets what is done once nothing of it runs
@@ -112,13 +112,13 @@ class Commands:
         started_at = monotonic()
         launcher = _WITH_INPUT if command.stdin else _LAUNCHER
         argv = ["/bin/sh", "-c", launcher, self._user_limit(), *command.argv]
-        output = HeadAndTail(head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES)
+        output = HeadTailBuffer(head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES)
         try:
             child = await self._children.spawn(
                 argv, env=command.env, cwd=_where(command.folder), label=command.label, on_launch=on_launch
             )
         except LostWhileStarting:
-            return Ended(how="lost", code=0, output=output, seconds=monotonic() - started_at)
+            return CommandResult(how="lost", code=0, output=output, seconds=monotonic() - started_at)
         os.close(child.stderr)  # the launcher joins it with the output
         feeding = PipeWriter(child.stdin, command.stdin)
         reading = PipeReader(child.stdout, output.add)
@@ -131,16 +131,16 @@ class Commands:
             feeding.close()
             reading.close()
         code = child.exited.result() if child.exited.done() else 0
-        return Ended(how=how, code=code, output=output, seconds=seconds)
+        return CommandResult(how=how, code=code, output=output, seconds=seconds)
 
     async def close(self) -> None:
         """End every command; nothing can be started afterwards."""
         await self._children.close()
 
-    async def _wait(self, child: Child, deadline: float, on_look: Callable[[], object]) -> How:
-        crowd = Crowd(self._process_limit, lambda: self._has_too_many(child))
+    async def _wait(self, child: Child, deadline: float, on_look: Callable[[], object]) -> EndReason:
+        crowd = ProcessLimit(self._process_limit, lambda: self._has_too_many(child))
         with suppress(TimeoutError):
-            async with Within(deadline - monotonic()):
+            async with TimeLimit(deadline - monotonic()):
                 while not child.exited.done():
                     await asyncio.wait([child.exited], timeout=_LOOK_S)
                     if crowd.too_large():
@@ -152,7 +152,7 @@ class Commands:
 
     def _has_too_many(self, child: Child) -> bool:
         supervisor = self._children.supervisor_pid
-        return supervisor is not None and exceeds(
+        return supervisor is not None and exceeds_process_limit(
             self._process_limit, leader=child.pid, supervisor=supervisor, others=child.others()
         )
 
@@ -172,7 +172,7 @@ async def _end(child: Child, *, at_once: bool) -> None:
     await asyncio.wait([child.gone], timeout=_GONE_S)
 
 
-def path_of(folder: int) -> str:
+def path_of_folder(folder: int) -> str:
     """Where an open folder is at this moment."""
     if sees_all_processes():
         return os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115
@@ -182,7 +182,7 @@ def path_of(folder: int) -> str:
 
 def _where(folder: str | int) -> str | int:
     """An open folder as such where it can be handed over, and its path elsewhere."""
-    return folder if isinstance(folder, str) or sees_all_processes() else path_of(folder)
+    return folder if isinstance(folder, str) or sees_all_processes() else path_of_folder(folder)
 
 
 # How many processes there are: of the whole system, which costs next to nothing, and of one command, which costs.
@@ -200,7 +200,7 @@ def tasks_in_system() -> int | None:
         return None
 
 
-def exceeds(limit: int, *, leader: int, supervisor: int, others: Mapping[str, int]) -> bool:
+def exceeds_process_limit(limit: int, *, leader: int, supervisor: int, others: Mapping[str, int]) -> bool:
     """Whether a command has more processes than this: those of its leader's session, and whatever else is below the
     supervisor and not known to come from other commands, which are given as their leaders by tag.
 
@@ -244,7 +244,7 @@ def _session_exceeds(limit: int, session: int) -> bool:
     return False
 
 
-class Crowd:
+class ProcessLimit:
     """Watches for somebody who starts processes without end: `look` is asked only once the system has grown a lot."""
 
     def __init__(self, limit: int, look: Callable[[], bool]) -> None:

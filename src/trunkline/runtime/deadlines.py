@@ -19,21 +19,21 @@ READ_FIRST_S: Final = 1.0
 
 
 class Deadline:
-    """Calls `strike` after so many seconds, unless it is cancelled. Late it waits a moment longer, once.
+    """Calls `on_expired` after so many seconds, unless it is cancelled. Late it waits a moment longer, once.
 
     Less than no seconds is how long ago it was due.
     """
 
     __slots__ = ("_due", "_loop", "_strike", "_timer")
 
-    def __init__(self, seconds: float, strike: Callable[[], object]) -> None:
+    def __init__(self, seconds: float, on_expired: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._strike = strike
+        self._on_expired = on_expired
         self._due = self._loop.time() + seconds
         self._timer: asyncio.TimerHandle | None = self._loop.call_at(self._due, self._look)
 
     def cancel(self) -> None:
-        self._strike = _nothing  # it may lead to whoever holds this
+        self._on_expired = _nothing  # it may lead to whoever holds this
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -46,10 +46,10 @@ class Deadline:
 
     def _end(self) -> None:
         self._timer = None  # it leads back here
-        self._strike()
+        self._on_expired()
 
 
-class Within:
+class TimeLimit:
     """As `asyncio.timeout`, by such a deadline."""
 
     __slots__ = ("_deadline", "_seconds", "_timeout")
@@ -61,7 +61,7 @@ class Within:
 
     async def __aenter__(self) -> None:
         await self._timeout.__aenter__()
-        self._deadline = Deadline(self._seconds, self._strike)
+        self._deadline = Deadline(self._seconds, self._on_expired)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -73,14 +73,14 @@ class Within:
     def expired(self) -> bool:
         return self._timeout.expired()
 
-    def _strike(self) -> None:
+    def _on_expired(self) -> None:
         self._timeout.reschedule(asyncio.get_running_loop().time())
 
 
-async def first_of(awaited: Iterable[asyncio.Future[Any]], seconds: float) -> None:
+async def wait_first(awaited: Iterable[asyncio.Future[Any]], seconds: float) -> None:
     """Until one of them is done, or until such a deadline."""
     with suppress(TimeoutError):
-        async with Within(seconds):
+        async with TimeLimit(seconds):
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
 
 

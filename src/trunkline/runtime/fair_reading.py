@@ -23,7 +23,7 @@ _MOST_RESTS: Final = 4
 _LEAST_REST_S: Final = 0.001
 
 
-class Turns:
+class FairReader:
     """Feeds what a wire brings to `feed`, in slices that end with a line, and after a turn's work lets others go first.
 
     While some of it waits for the next turn the wire is not read: `read(False)`, then `read(True)`. `served` counts
@@ -191,21 +191,21 @@ class Turns:
                     self._read(True)
 
 
-class _Line:
+class _TurnQueue:
     """Those whose last turn is over, in the order in which they get the next one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._waiting: dict[Turns, None] = {}
+        self._waiting: dict[FairReader, None] = {}
         self._moves = False
 
-    def join(self, turns: Turns) -> None:
+    def join(self, turns: FairReader) -> None:
         self._waiting[turns] = None
         if not self._moves:
             self._moves = True
             self.loop.call_soon(self._move)
 
-    def leave(self, turns: Turns) -> None:
+    def leave(self, turns: FairReader) -> None:
         self._waiting.pop(turns, None)
 
     def _move(self) -> None:
@@ -219,13 +219,13 @@ class _Line:
             first.go_on()
 
 
-_lines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Line]] = WeakKeyDictionary()
+_lines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _TurnQueue]] = WeakKeyDictionary()
 
 
-def _line_of(loop: asyncio.AbstractEventLoop) -> _Line:
+def _line_of(loop: asyncio.AbstractEventLoop) -> _TurnQueue:
     line = _lines.get(loop)
     if line is None:
-        line = _lines[loop] = _Line(loop)
+        line = _lines[loop] = _TurnQueue(loop)
     return line
 
 

@@ -19,7 +19,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final
 
 from trunkline.runtime.children import Children, failed_at
-from trunkline.runtime.own_process import heeded
+from trunkline.runtime.own_process import unignored_signals
 from trunkline.runtime.processes import (
     TAG,
     Prctl,
@@ -29,7 +29,7 @@ from trunkline.runtime.processes import (
     signal_processes,
     with_descendants,
 )
-from trunkline.runtime.supervisor_client import LIVING
+from trunkline.runtime.supervisor_client import SUPERVISOR_PIDS
 
 _TERM_S: Final = 2.5
 """From SIGTERM to SIGKILL: together with what comes before and after it less than five seconds."""
@@ -60,7 +60,7 @@ async def run_in_foreground(
             finally:
                 await _to_its_end(process, below)
     finally:
-        guarded.link.unguard(guarded)
+        guarded.client.unguard(guarded)
 
 
 def _start(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, label: str) -> subprocess.Popen[bytes]:
@@ -144,7 +144,7 @@ class _Below:
         self._dead = dead
 
     def _tops(self) -> list[Process]:
-        return [process for process in _children_of_ours() if process.pid not in self._before | LIVING]
+        return [process for process in _children_of_ours() if process.pid not in self._before | SUPERVISOR_PIDS]
 
 
 def _children_of_ours() -> list[Process]:
@@ -162,7 +162,7 @@ def _nothing(number: int, frame: object) -> None:
 def _keyboard_left_alone() -> Generator[None]:
     """With handlers that do nothing: a signal that is ignored would stay so in the program, and does where whoever
     started us wants that."""
-    before = {number: signal.signal(number, _nothing) for number in heeded(*_OF_THE_KEYBOARD)}
+    before = {number: signal.signal(number, _nothing) for number in unignored_signals(*_OF_THE_KEYBOARD)}
     try:
         yield
     finally:

@@ -29,7 +29,7 @@ _LOCK_PAUSE_S: Final = 0.01
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
-class Running(msgspec.Struct, frozen=True):
+class RunningGateway(msgspec.Struct, frozen=True):
     """A gateway that runs: `url` is its `/mcp`, `socket` the path of its Unix socket or nothing."""
 
     pid: int
@@ -58,10 +58,10 @@ class Announcement:
         os.close(lock)
 
 
-def running_record(*, host: str, port: int, socket: Path | None, config: Path, version: str) -> Running:
+def running_record(*, host: str, port: int, socket: Path | None, config: Path, version: str) -> RunningGateway:
     """What this process tells others about itself. An address that means all of them is told as one to dial."""
     host = _WILDCARDS.get(host, host)
-    return Running(
+    return RunningGateway(
         pid=os.getpid(),
         url=f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp",
         config=str(config),
@@ -71,7 +71,7 @@ def running_record(*, host: str, port: int, socket: Path | None, config: Path, v
     )
 
 
-def announce_running(folder: Path, record: Running) -> Announcement:
+def announce_running(folder: Path, record: RunningGateway) -> Announcement:
     """Tell others that this gateway runs. It never fails: a gateway that cannot be found by itself is still a gateway.
 
     The first gateway of a configuration file has the record; a second one beside it is reached by its URL.
@@ -94,7 +94,7 @@ def announce_running(folder: Path, record: Running) -> Announcement:
     return Announcement(folder, lock)
 
 
-def find_running(folder: Path) -> Running | None:
+def find_running(folder: Path) -> RunningGateway | None:
     """The gateway that runs for this folder. Whatever lies there, this returns."""
     if not _alive(folder):
         return None
@@ -102,13 +102,13 @@ def find_running(folder: Path) -> Running | None:
     if data is None:
         return None
     try:
-        record = msgspec.json.decode(data, type=Running)
+        record = msgspec.json.decode(data, type=RunningGateway)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
-    return record if _sound(record) else None
+    return record if _is_valid(record) else None
 
 
-def all_running(state_dir: Path) -> list[Running]:
+def all_running(state_dir: Path) -> list[RunningGateway]:
     """Every gateway that runs with this state folder, the oldest first."""
     try:
         folders = list(islice(gateways_folder(state_dir).iterdir(), _MAX_FOLDERS))
@@ -158,7 +158,7 @@ def _take(lock: int) -> bool:
     return False
 
 
-def _sound(record: Running) -> bool:
+def _is_valid(record: RunningGateway) -> bool:
     try:
         parts = urlsplit(record.url)
         dialable = parts.scheme == "http" and bool(parts.hostname) and parts.port is not None

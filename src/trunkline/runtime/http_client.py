@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from trunkline.protocol.http1 import HttpProblem, ResponseParser
-from trunkline.runtime.deadlines import Within
-from trunkline.runtime.fair_reading import Turns
+from trunkline.runtime.deadlines import TimeLimit
+from trunkline.runtime.fair_reading import FairReader
 
 IDLE_S: Final = 4.0
 """Shorter than the 5 seconds after which common servers close: reusing a connection they just closed loses a call."""
@@ -33,7 +33,7 @@ def _tls_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-class Target:
+class HttpTarget:
     """Where requests go: the parts of a URL that matter on the wire, and the Unix socket to reach them by, if any."""
 
     __slots__ = ("authority", "host", "path", "port", "socket", "tls", "url")
@@ -55,7 +55,7 @@ class Target:
         """Where a connection is made to, for people."""
         return self.socket or self.authority.decode()
 
-    def same_origin(self, other: Target) -> bool:
+    def same_origin(self, other: HttpTarget) -> bool:
         return (self.tls, self.host, self.port, self.socket) == (other.tls, other.host, other.port, other.socket)
 
 
@@ -90,7 +90,7 @@ class Exchange:
 
 class HttpPool:
     def __init__(
-        self, target: Target, *, connect_timeout_s: float, limit_bytes: int, max_connections: int = 512
+        self, target: HttpTarget, *, connect_timeout_s: float, limit_bytes: int, max_connections: int = 512
     ) -> None:
         self.target = target
         self.limit_bytes = limit_bytes
@@ -147,7 +147,7 @@ class HttpPool:
     async def _connect(self) -> None:
         target, timeout_s = self.target, self.connect_timeout_s
         try:
-            async with Within(timeout_s):
+            async with TimeLimit(timeout_s):
                 protocol = await self._open_connection(target)
         except TimeoutError:
             self._refuse(f"no connection within {timeout_s:g} seconds")
@@ -158,7 +158,7 @@ class HttpPool:
         else:
             self.released(protocol)
 
-    async def _open_connection(self, target: Target) -> _Connection:
+    async def _open_connection(self, target: HttpTarget) -> _Connection:
         tls = _tls_context() if target.tls else None
         if target.socket:
             _, protocol = await self._loop.create_unix_connection(
@@ -167,7 +167,7 @@ class HttpPool:
             return protocol
         return await self._open_one_of(await self._addresses(target), tls)
 
-    async def _addresses(self, target: Target) -> list[str]:
+    async def _addresses(self, target: HttpTarget) -> list[str]:
         """Looked up apart from the connection: uvloop does not end the lookup of one that is given up, and complains
         of its failure later."""
         found = await self._loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
@@ -262,7 +262,7 @@ class _Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self.idle_since = 0.0
         self.parser = ResponseParser(pool.limit_bytes, self._on_head, self._on_body, self._on_end)
-        self._turns = Turns(self._feed, self._read_on, pool.served)
+        self._fair_reader = FairReader(self._feed, self._read_on, pool.served)
         self._coded = False
 
     @property
@@ -284,12 +284,12 @@ class _Connection(asyncio.Protocol):
     def expect_events(self) -> None:
         """The answer that has begun is a stream of events: its size has no limit, and its lines may end in CR."""
         self.parser.lift_limit()
-        self._turns.line_ends = (b"\n", b"\r")
+        self._fair_reader.line_ends = (b"\n", b"\r")
         if self._coded:  # a few bytes may stand for thousands of lines
-            self._turns.line_ends, self._turns.slice_bytes = (), _CODED_SLICE_BYTES
+            self._fair_reader.line_ends, self._fair_reader.slice_bytes = (), _CODED_SLICE_BYTES
 
     def read(self, wanted: bool) -> None:
-        if not self._turns.waiting:
+        if not self._fair_reader.waiting:
             self._read_on(wanted)
 
     def _read_on(self, wanted: bool) -> None:
@@ -301,7 +301,7 @@ class _Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def drop(self) -> None:
-        self._turns.close()
+        self._fair_reader.close()
         if self._transport is not None:
             self._transport.abort()
 
@@ -312,7 +312,7 @@ class _Connection(asyncio.Protocol):
         self._pool.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        self._turns.take(data)
+        self._fair_reader.take(data)
 
     def _feed(self, data: bytes) -> None:
         if self._exchange is None:
@@ -324,8 +324,8 @@ class _Connection(asyncio.Protocol):
             self._fail(problem)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._turns.finish()
-        self._turns.close()
+        self._fair_reader.finish()
+        self._fair_reader.close()
         self._transport = None
         self._pool.lost(self)
         exchange = self._exchange
@@ -362,7 +362,7 @@ class _Connection(asyncio.Protocol):
 
     def _on_end(self) -> None:
         exchange, self._exchange = self._exchange, None
-        if self.parser.keep_alive and self.usable and not self._turns.more:
+        if self.parser.keep_alive and self.usable and not self._fair_reader.more:
             self._pool.released(self)
         else:
             self.drop()
@@ -375,13 +375,13 @@ class _Connection(asyncio.Protocol):
 # One request over a pool of connections, and its whole reply: for whoever waits for it in a task.
 
 
-class Reply(NamedTuple):
+class HttpResponse(NamedTuple):
     status: int
     body: bytes
     headers: Mapping[bytes, bytes] = MappingProxyType({})
 
 
-class NoReply(Exception):
+class RequestFailed(Exception):
     """Why there is none. `sent` says whether a byte of the request was."""
 
     def __init__(self, reason: str, *, sent: bool, too_large: bool = False, malformed: bool = False) -> None:
@@ -396,7 +396,7 @@ class _Waiting(Exchange):
 
     def __init__(self, out: bytes) -> None:
         super().__init__(out)
-        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.reply: asyncio.Future[HttpResponse] = asyncio.get_running_loop().create_future()
         self._status = 0
         self._headers: Mapping[bytes, bytes] = {}
         self._parts: list[bytes] = []
@@ -410,23 +410,23 @@ class _Waiting(Exchange):
 
     def on_end(self) -> None:
         if not self.reply.done():
-            self.reply.set_result(Reply(self._status, b"".join(self._parts), self._headers))
+            self.reply.set_result(HttpResponse(self._status, b"".join(self._parts), self._headers))
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
         if not self.reply.done():
-            fault = NoReply(reason, sent=self.written, too_large=too_large, malformed=malformed)
+            fault = RequestFailed(reason, sent=self.written, too_large=too_large, malformed=malformed)
             self.reply.set_exception(fault)
 
 
-async def ask(pool: HttpPool, out: bytes, timeout_s: float) -> Reply:
-    """The reply to a request, or NoReply. Whoever stops waiting closes the connection."""
+async def send_request(pool: HttpPool, out: bytes, timeout_s: float) -> HttpResponse:
+    """The reply to a request, or RequestFailed. Whoever stops waiting closes the connection."""
     exchange = _Waiting(out)
     pool.send(exchange)
     try:
-        async with Within(timeout_s):
+        async with TimeLimit(timeout_s):
             return await exchange.reply
     except TimeoutError:
-        raise NoReply(f"no answer within {timeout_s:g} seconds", sent=exchange.written) from None
+        raise RequestFailed(f"no answer within {timeout_s:g} seconds", sent=exchange.written) from None
     finally:
         if not exchange.over:
             exchange.abort()

@@ -59,7 +59,7 @@ class Listener:
 
 # A Unix socket to listen on: bound for its owner only, never taken from a program that lives, gone at the end.
 
-LISTENING: Final[set[Path]] = set()
+LISTENING_SOCKETS: Final[set[Path]] = set()
 """The sockets that this process has, of all its gateways: nothing in a sandbox may see them."""
 _ANSWER_S: Final = 1.0
 
@@ -84,10 +84,10 @@ class UnixSocket:
         except GatewayError:
             self.socket.close()
             raise
-        LISTENING.add(path)
+        LISTENING_SOCKETS.add(path)
 
     def remove(self) -> None:
-        LISTENING.discard(self.path)
+        LISTENING_SOCKETS.discard(self.path)
         self.socket.close()
         with contextlib.suppress(OSError):
             if _identity(self.path) == self._identity:
@@ -139,7 +139,7 @@ def _problem(path: Path, key: str, reason: str) -> GatewayError:
 _GONE: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
-def has_hung_up(transport: asyncio.BaseTransport) -> bool:
+def peer_has_hung_up(transport: asyncio.BaseTransport) -> bool:
     """Also where it only says that it will send no more, as at the end of what is read."""
     descriptor = transport.get_extra_info("socket").fileno()
     if descriptor < 0:

@@ -45,7 +45,7 @@ def run_event_loop(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 # script.
 
 
-def heeded(*numbers: signal.Signals) -> tuple[signal.Signals, ...]:
+def unignored_signals(*numbers: signal.Signals) -> tuple[signal.Signals, ...]:
     """Those of them that count. Ask before anything listens for them."""
     return tuple(number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN)
 
@@ -82,7 +82,7 @@ _lowered: list[tuple[int, int]] = []
 """The limits that we were started with, once they were raised."""
 
 
-def raise_limit() -> None:
+def raise_open_file_limit() -> None:
     """As far as the system lets us, or as far as any use of it goes. For a program of our own, not a library."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
@@ -93,14 +93,14 @@ def raise_limit() -> None:
         _lowered.append((soft, hard))
 
 
-def put_back_for(pid: int) -> None:
+def restore_open_file_limit(pid: int) -> None:
     """Give a process that we have just started the limit that we were started with."""
     if _lowered and hasattr(resource, "prlimit"):
         with contextlib.suppress(OSError):
             resource.prlimit(pid, resource.RLIMIT_NOFILE, _lowered[0])
 
 
-def most_connections() -> int:
+def connection_limit() -> int:
     """How many descriptors connections may take; the rest is for servers, files and whoever comes by another way."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

@@ -1,6 +1,6 @@
 """Which processes belong to which child of the supervisor, and how to signal them.
 
-`Descendants` finds every process below the supervisor; `Groups` is what is left where that is not possible. Loaded by
+`Descendants` finds every process below the supervisor; `ProcessGroups` is what is left where that is not possible. Loaded by
 the supervisor only, so it stays with light imports.
 """
 
@@ -12,8 +12,8 @@ import time
 
 from trunkline.runtime.processes import (
     Process,
-    by_parent,
-    living_from,
+    children_by_parent,
+    living_descendants,
     process_table,
     signal_group,
     signal_process,
@@ -93,7 +93,7 @@ _SURVEY_RETRIES = 4
 _STRAY_S = 0.2  # far longer than an exec takes
 
 
-class Tree:
+class ProcessTree:
     """One child and everything it started. `leader` is the process we made; its pid is also its group and session."""
 
     __slots__ = ("due", "exec_pipe", "give_up_at", "id", "leader", "leader_alive", "phase", "term_s")
@@ -118,17 +118,17 @@ class Descendants:
 
     kill_limit_s = 10.0  # what survives SIGKILL this long belongs to another user or hangs in the kernel
 
-    def __init__(self, run: str, trees: dict[int, Tree]) -> None:
+    def __init__(self, run: str, trees: dict[int, ProcessTree]) -> None:
         self._trees = trees
         self._marks = OwnerMarks()
-        self._owners = Owners(run, trees, self._marks)
+        self._owners = ProcessOwners(run, trees, self._marks)
         self._strays: dict[int, float] = {}  # orphans without an owner, and since when
 
     def mark(self, child: int) -> int | None:
         """What a child puts on itself before anything else."""
         return self._marks.of(child)
 
-    def signal(self, tree: Tree, number: int) -> bool:
+    def signal(self, tree: ProcessTree, number: int) -> bool:
         """Signal all of a tree; False when nothing of it is left. Number 0 only looks."""
         members, certain = self._survey(tree)
         for _ in range(_SURVEY_RETRIES):
@@ -143,8 +143,8 @@ class Descendants:
         """The processes of every tree that are alive now; and, as None, those of whom that cannot be told."""
         table = process_table()
         roots = self._owners.roots(table)
-        below = by_parent(table)
-        found: dict[int | None, list[Process]] = {None: living_from(self._unowned(roots), below)}
+        below = children_by_parent(table)
+        found: dict[int | None, list[Process]] = {None: living_descendants(self._unowned(roots), below)}
         return found | {tree: self._members(tree, roots, below) for tree in self._trees}
 
     def kill_everything(self) -> None:
@@ -152,7 +152,7 @@ class Descendants:
         own = os.getpid()
         signal_processes(with_descendants([p for p in table.values() if p.parent == own], table), signal.SIGKILL)
 
-    def _survey(self, tree: Tree) -> tuple[list[Process], bool]:
+    def _survey(self, tree: ProcessTree) -> tuple[list[Process], bool]:
         """What of a tree is alive, and whether "nothing" would be certain.
 
         The table is not read at one instant, so a process that forks and ends meanwhile could hide its child. It then
@@ -161,7 +161,7 @@ class Descendants:
         """
         table = process_table()
         roots = self._owners.roots(table)
-        members = self._members(tree.id, roots, by_parent(table))
+        members = self._members(tree.id, roots, children_by_parent(table))
         own = os.getpid()
         some_died = self._reap_orphans([process for process in table.values() if process.parent == own])
         some_are_new = self._note_strays([process.pid for process in self._unowned(roots)])
@@ -170,10 +170,10 @@ class Descendants:
     def _members(
         self, tree: int, roots: dict[int | None, list[Process]], below: dict[int, list[Process]]
     ) -> list[Process]:
-        members = living_from(roots.get(tree, ()), below)
+        members = living_descendants(roots.get(tree, ()), below)
         self._owners.note(tree, members)
         if None in roots and not self._unowned(roots):
-            return living_from(roots.get(tree, []) + roots[None], below)  # a guess, so it is not noted
+            return living_descendants(roots.get(tree, []) + roots[None], below)  # a guess, so it is not noted
         return members
 
     def _unowned(self, roots: dict[int | None, list[Process]]) -> list[Process]:
@@ -194,15 +194,15 @@ class Descendants:
         return any(now - since < _STRAY_S for since in self._strays.values())
 
 
-class Groups:
+class ProcessGroups:
     """Anywhere: a tree is the process group of its leader. What leaves the group is out of reach."""
 
     kill_limit_s = 1.0  # zombies that nobody reaps look alive from here, so there is no point in waiting long
 
-    def __init__(self, trees: dict[int, Tree]) -> None:
+    def __init__(self, trees: dict[int, ProcessTree]) -> None:
         self._trees = trees
 
-    def signal(self, tree: Tree, number: int) -> bool:
+    def signal(self, tree: ProcessTree, number: int) -> bool:
         if signal_group(tree.leader, number):
             return True
         return tree.leader_alive and signal_process(tree.leader, number)  # it has not made its group yet
@@ -227,10 +227,10 @@ class Groups:
 _FORGET_S = 30.0  # a number that nobody has had for so long may be somebody else's by now
 
 
-class Owners:
+class ProcessOwners:
     """Of all processes below the supervisor, which tree each is of."""
 
-    def __init__(self, run: str, trees: Mapping[int, Tree], marks: OwnerMarks) -> None:
+    def __init__(self, run: str, trees: Mapping[int, ProcessTree], marks: OwnerMarks) -> None:
         self._run = run
         self._trees = trees
         self._own = os.getpid()
@@ -271,7 +271,7 @@ class Owners:
         started, tree = seen
         return pid in table and table[pid].started == started and tree in self._trees
 
-    def _owner(self, orphan: Process, leaders: dict[int, Tree]) -> int | None:
+    def _owner(self, orphan: Process, leaders: dict[int, ProcessTree]) -> int | None:
         leader = leaders.get(orphan.pid)
         if leader is not None and leader.leader_alive:
             return leader.id

@@ -120,17 +120,17 @@ def read_proc(path: str, most: int = sys.maxsize) -> bytes:
 
 def with_descendants(roots: Iterable[Process], table: dict[int, Process]) -> list[Process]:
     """The living among the roots and everything below them."""
-    return living_from(roots, by_parent(table))
+    return living_descendants(roots, children_by_parent(table))
 
 
-def by_parent(table: dict[int, Process]) -> dict[int, list[Process]]:
+def children_by_parent(table: dict[int, Process]) -> dict[int, list[Process]]:
     below: dict[int, list[Process]] = {}
     for process in table.values():
         below.setdefault(process.parent, []).append(process)
     return below
 
 
-def living_from(roots: Iterable[Process], below: dict[int, list[Process]]) -> list[Process]:
+def living_descendants(roots: Iterable[Process], below: dict[int, list[Process]]) -> list[Process]:
     found: dict[int, Process] = {}
     waiting = list(roots)
     while waiting:
@@ -249,7 +249,7 @@ _ENV_START = 50 - 3  # fields of /proc/PID/stat, the first of which behind the n
 _ENV_END = 51 - 3
 
 
-def hide_from_others() -> None:
+def hide_from_other_processes() -> None:
     """Root may read everything all the same. Programs that we start are not hidden: an exec ends it."""
     if sys.platform != "linux":
         return

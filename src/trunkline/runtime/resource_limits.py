@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     # REFAC
-    from trunkline.runtime.process_trees import Tree
+    from trunkline.runtime.process_trees import ProcessTree
 import time
 
 from trunkline.runtime.process_trees import NEVER
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     # REFAC
-    from trunkline.runtime.process_trees import Descendants, Groups, Tree
+    from trunkline.runtime.process_trees import Descendants, ProcessGroups, ProcessTree
     from trunkline.runtime.processes import Process
 
     Limits = tuple[int, int]  # bytes of memory and number of processes; 0 for any
@@ -78,7 +78,7 @@ class Cgroups:
         self._limits[child] = limits
         return [door]
 
-    def keep(self, tree: Tree) -> None:
+    def keep(self, tree: ProcessTree) -> None:
         """It runs: unless it could not enter its cgroup, which then bounds nothing."""
         if tree.id in self and tree.leader_alive:
             where = _read(f"/proc/{tree.leader}/cgroup").decode(errors="replace").split()
@@ -271,10 +271,10 @@ class LimitWatch:
 
     def __init__(
         self,
-        census: Descendants | Groups,
+        census: Descendants | ProcessGroups,
         cgroups: Cgroups,
-        trees: dict[int, Tree],
-        on_exceeded: Callable[[Tree, Exceeded], None],
+        trees: dict[int, ProcessTree],
+        on_exceeded: Callable[[ProcessTree, Exceeded], None],
         on_fault: Callable[[str], None],
     ) -> None:
         self.due = NEVER

@@ -53,21 +53,21 @@ _KERNEL_FILE_SYSTEMS: Final = frozenset(
 )
 
 
-class Escape(PermissionError):
+class PathEscapesRoot(PermissionError):
     """The way leads out of the folder."""
 
     def __init__(self) -> None:
         super().__init__(errno.EXDEV, "leads out of the folder")
 
 
-class OfTheKernel(PermissionError):
+class KernelFileRefused(PermissionError):
     """One of the kernel's own files (`/proc`, `/sys`), which tell of this process and its system, not of a project."""
 
     def __init__(self) -> None:
         super().__init__(errno.EACCES, "one of the kernel's own files")
 
 
-class OfTheGateway(PermissionError):
+class HiddenFileRefused(PermissionError):
     """One of the files and folders that were to be hidden, or something in one."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class _Calls(Protocol):
     def file_system(self, fd: int, /) -> int: ...
 
 
-class Beneath:
+class RootHandle:
     """One folder, held open. Paths are relative to it, or absolute where they begin with one of its own spellings.
 
     Files and folders that are `hidden` are not opened by whichever name, nor is anything in them. Whether something
@@ -96,7 +96,7 @@ class Beneath:
             raise
         self._calls = None if walk_only or walk else linux_calls()
 
-    def __enter__(self) -> Beneath:
+    def __enter__(self) -> RootHandle:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -115,14 +115,14 @@ class Beneath:
         for home in self._homes:
             if parts[: len(home)] == home:
                 return "/".join(_steps(path)[len(home) :]) or "."
-        raise Escape
+        raise PathEscapesRoot
 
     def open(self, path: str, flags: int) -> int:
         """Open what is there; it is not for creating. Links are followed as long as they stay inside."""
         fd = self._open(path, flags)
         if self._hidden and _identity(os.fstat(fd)) in self._hidden:
             os.close(fd)
-            raise OfTheGateway
+            raise HiddenFileRefused
         return fd
 
     def _open(self, path: str, flags: int) -> int:
@@ -136,7 +136,7 @@ class Beneath:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
     def _walk_and_open(self, relative: str, flags: int) -> int:
-        folder_fd, name = self.place_of(relative)
+        folder_fd, name = self.resolve(relative)
         try:
             return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder_fd)
         finally:
@@ -151,16 +151,16 @@ class Beneath:
                 return os.fstat(fd)
             finally:
                 os.close(fd)
-        folder_fd, name = self.place_of(path)
+        folder_fd, name = self.resolve(path)
         try:
             status = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
         finally:
             os.close(folder_fd)
         if _identity(status) in self._hidden:
-            raise OfTheGateway
+            raise HiddenFileRefused
         return status
 
-    def place_of(
+    def resolve(
         self, path: str, *, make_folders: bool = False, check: Callable[[int, str], object] | None = None
     ) -> tuple[int, str]:
         """Where a path ends once all links are followed: an open folder, which is the caller's to close, and the name
@@ -209,7 +209,7 @@ class _Trail:
 
     def back(self) -> None:
         if len(self._fds) == 1:
-            raise Escape
+            raise PathEscapesRoot
         os.close(self._fds.pop())
 
     def enter(self, name: str, make: bool, check: Callable[[int, str], object] | None = None) -> bool:
@@ -225,7 +225,7 @@ class _Trail:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
             return False
         if self._hidden and _identity(os.fstat(self._fds[-1])) in self._hidden:
-            raise OfTheGateway
+            raise HiddenFileRefused
         return True
 
     def _open(self, name: str, make: bool, check: Callable[[int, str], object] | None) -> int:
@@ -258,10 +258,10 @@ class _Trail:
 
 
 def refuse_kernel_files(fd: int) -> None:
-    """Raises OfTheKernel for a file or a folder that is no place for data."""
+    """Raises KernelFileRefused for a file or a folder that is no place for data."""
     calls = linux_calls()
     if calls is not None and calls.file_system(fd) in _KERNEL_FILE_SYSTEMS:
-        raise OfTheKernel
+        raise KernelFileRefused
 
 
 # -- what is hidden ----------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def lies_in(folder_fd: int, folders: Iterable[str]) -> bool:
 
 def _look_for(hidden: Iterable[str], folder_fd: int) -> tuple[frozenset[Identity], bool]:
     """Which files and folders are meant at this moment, and whether one of the folders lies below this one. Raises
-    OfTheGateway where this one lies in one of them."""
+    HiddenFileRefused where this one lies in one of them."""
     found: set[Identity] = set()
     below = False
     for path in hidden:
@@ -291,7 +291,7 @@ def _look_for(hidden: Iterable[str], folder_fd: int) -> tuple[frozenset[Identity
         found.add(_identity(status))
         below = below or _identity(os.fstat(folder_fd)) in way_up
     if found and not found.isdisjoint(_way_up(".", folder_fd)):
-        raise OfTheGateway
+        raise HiddenFileRefused
     return frozenset(found), below
 
 

@@ -38,14 +38,14 @@ class HealthTracker:
         """Whether calls for what all share are better refused than kept waiting."""
         return self.health.state in ("down", "auth_required")
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """What it serves by other means has changed."""
         self._tell(self.health)
 
-    def well(self) -> None:
+    def ready(self) -> None:
         self._report("ready")
 
-    def ailing(self, reason: str) -> None:
+    def degraded(self, reason: str) -> None:
         """It answers calls, and something else of it does not work."""
         self._report("degraded", reason)
 
@@ -57,7 +57,7 @@ class HealthTracker:
         state: State = "auth_required" if problem.code is SOURCE_AUTH_REQUIRED else "down"
         self._report_problem(state, problem, stderr_tail)
 
-    def worth_waiting(self, retry_s: float) -> bool:
+    def may_wait(self, retry_s: float) -> bool:
         """Whether calls may wait for the next try; where that is a while off, it is down until then."""
         if retry_s > SOON_S and self.health.state == "starting":
             self._tell(replace(self.health, state="down"))
@@ -117,7 +117,7 @@ AT_ONCE: Final = 5
 AT_ONCE_WITHIN_S: Final = 60.0
 
 
-class Backoff:
+class RetryBackoff:
     """One that came up before it was lost is tried again at once, `AT_ONCE` times a minute.
 
     Its handshake is proof enough that it works: the number keeps one that crashes right behind it from being started

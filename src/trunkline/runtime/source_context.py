@@ -23,7 +23,7 @@ AT_ONCE: Final = 16
 LONGEST_TURN_S: Final = 5.0
 
 
-class StartQueue:
+class StartSlots:
     """A turn ends when the start does, or after a while: servers that hang must not hold up those behind them."""
 
     def __init__(self, at_once: int = AT_ONCE, longest_turn_s: float = LONGEST_TURN_S) -> None:
@@ -53,7 +53,7 @@ class StartQueue:
 #
 # A session's own id is a secret of the client and the gateway, so services are given another name for it.
 
-MOST: Final = 10_000
+MOST_SESSIONS: Final = 10_000
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,8192}\Z")
 _KEY_BYTES: Final = 32
 _ALIAS_DIGITS: Final = 32
@@ -74,7 +74,7 @@ class SessionTokens:
 
     def put(self, session: str, token: str) -> bool:
         """False when there are too many already."""
-        if session not in self._tokens and len(self._tokens) >= MOST:
+        if session not in self._tokens and len(self._tokens) >= MOST_SESSIONS:
             return False
         self._tokens[session] = token
         return True
@@ -88,13 +88,13 @@ class SessionTokens:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class SourceContext:
     children: Children
     environ: Mapping[str, str]
     message_bytes: int
     sessions_per_source: int
     session_idle_s: float
-    starts: StartQueue
+    start_slots: StartSlots
     redact: Callable[[str], str]
     """Takes configured secrets out of text that a server wrote, before anyone sees it."""
     unfinished: UnfinishedBytes = field(default_factory=UnfinishedBytes)

@@ -31,12 +31,12 @@ _ENDS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 _WHOLE_PROGRAM = "import sys; sys.argv[0] = 'trunkline'; from trunkline.cli import main; main()"
 
 
-def serve_command(config: Path) -> tuple[str, tuple[str, ...]]:
+def bridge_command(config: Path) -> tuple[str, tuple[str, ...]]:
     """The program and its arguments: for any working folder and environment, and nothing is imported from either."""
     return sys.executable, ("-I", "-S", os.path.abspath(__file__), "mcp-serve", "--config", str(config))
 
 
-def socket_of(arguments: list[str]) -> str | None:
+def socket_path(arguments: list[str]) -> str | None:
     """The path of the router's socket; None where these arguments, or their file, are another matter."""
     if len(arguments) == 1 and arguments[0].startswith("--config="):
         file = arguments[0].partition("=")[2]
@@ -71,7 +71,7 @@ def _leading_text(text: str) -> tuple[str | None, str]:
     return value, text[end:].strip()
 
 
-def join(path: str) -> NoReturn:
+def run_bridge(path: str) -> NoReturn:
     """Until either side ends, or a signal says so."""
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _fill_standard_streams()
@@ -139,10 +139,10 @@ def _find_package() -> None:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    path = socket_of(arguments[1:])
+    path = socket_path(arguments[1:])
     if path is None:
         os.execv(sys.executable, [sys.executable, "-I", "-c", _WHOLE_PROGRAM, *arguments])
-    join(path)
+    run_bridge(path)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ if __name__ == "__main__":  # started by its path, without site-packages
 
 from trunkline.runtime.control import Inbox, Outbox, close_all
 from trunkline.runtime.launch import fork_child
-from trunkline.runtime.process_trees import NEVER, Descendants, Groups, Tree
+from trunkline.runtime.process_trees import NEVER, Descendants, ProcessGroups, ProcessTree
 from trunkline.runtime.processes import Prctl, kill_run, signal_group
 from trunkline.runtime.resource_limits import Cgroups, LimitWatch
 from trunkline.runtime.tree_removal import is_folder_of_ours, remove_tree
@@ -52,14 +52,14 @@ class Supervisor:
         self._run = run
         self._inbox = Inbox(control)
         self._outbox = Outbox(control)
-        self._trees: dict[int, Tree] = {}
-        self._leaders: dict[int, Tree] = {}
+        self._trees: dict[int, ProcessTree] = {}
+        self._leaders: dict[int, ProcessTree] = {}
         self._folders: dict[bytes, tuple[int, int]] = {}
         self._guarded: dict[int, int] = {}
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._prctl = None if portable else Prctl()
-        self._census = Groups(self._trees) if portable else Descendants(run, self._trees)
+        self._census = ProcessGroups(self._trees) if portable else Descendants(run, self._trees)
         self._cgroups = Cgroups(run, self._tell_notice)
         self._limits = LimitWatch(
             self._census,
@@ -99,7 +99,7 @@ class Supervisor:
             except Exception:
                 self._tell_fault()
 
-    def _tend(self, tree: Tree, step: Callable[..., None], *more: Any) -> None:
+    def _tend(self, tree: ProcessTree, step: Callable[..., None], *more: Any) -> None:
         """Whatever goes wrong with one child is told, and costs it its life, and no other anything."""
         try:
             step(tree, *more)
@@ -107,7 +107,7 @@ class Supervisor:
             self._tell_fault()
             self._abandon(tree, time.monotonic())
 
-    def _abandon(self, tree: Tree, now: float) -> None:
+    def _abandon(self, tree: ProcessTree, now: float) -> None:
         if tree.id not in self._trees:
             return
         if tree.leader_alive:
@@ -222,13 +222,13 @@ class Supervisor:
             return
         finally:
             close_all(stdio + doors)
-        tree = Tree(child, leader, exec_pipe)
+        tree = ProcessTree(child, leader, exec_pipe)
         self._trees[child] = self._leaders[leader] = tree
         self._watch(exec_pipe, lambda: self._tend(tree, self._exec_ended))
         if launch[3] is not None:
             self._limits.watch(child, launch[3])
 
-    def _exec_ended(self, tree: Tree) -> None:
+    def _exec_ended(self, tree: ProcessTree) -> None:
         """The pipe closes by a successful exec, and brings the reason of a failed one."""
         if tree.exec_pipe < 0:
             return
@@ -266,7 +266,7 @@ class Supervisor:
                 if not self._ended:
                     self._tend(tree, self._leader_ended, os.waitstatus_to_exitcode(status))
 
-    def _leader_ended(self, tree: Tree, code: int) -> None:
+    def _leader_ended(self, tree: ProcessTree, code: int) -> None:
         self._exec_ended(tree)
         if tree.id not in self._trees:  # it never became what it should
             return
@@ -282,7 +282,7 @@ class Supervisor:
         else:
             self._gone(tree)
 
-    def _stop(self, tree: Tree, close_s: float, term_s: float) -> None:
+    def _stop(self, tree: ProcessTree, close_s: float, term_s: float) -> None:
         """Its input is closed already: wait for that to work, then SIGTERM, then SIGKILL. Asked again: the sooner."""
         if tree.phase == "killing":
             return
@@ -296,13 +296,13 @@ class Supervisor:
         tree.due = min(tree.due, now + close_s)
         tree.term_s = min(tree.term_s, term_s)
 
-    def _end_over_limits(self, tree: Tree, exceeded: Exceeded) -> None:
+    def _end_over_limits(self, tree: ProcessTree, exceeded: Exceeded) -> None:
         """At once, and its group first, in one step: it may be starting processes without end."""
         self._tell("over", tree.id, exceeded)
         signal_group(tree.leader, signal.SIGKILL)
         self._start_killing(tree, time.monotonic())
 
-    def _advance(self, tree: Tree, now: float) -> None:
+    def _advance(self, tree: ProcessTree, now: float) -> None:
         if tree.phase == "closing":
             signal_group(tree.leader, signal.SIGTERM)
             tree.phase, tree.give_up_at, tree.due = "terminating", now + tree.term_s, now + tree.term_s
@@ -315,20 +315,20 @@ class Supervisor:
         else:
             self._gone(tree)
 
-    def _start_killing(self, tree: Tree, now: float) -> None:
+    def _start_killing(self, tree: ProcessTree, now: float) -> None:
         if tree.phase != "killing":
             tree.phase, tree.give_up_at = "killing", now + self._census.kill_limit_s
             self._cgroups.kill(tree.id)
         self._sweep(tree, now)
 
-    def _sweep(self, tree: Tree, now: float) -> None:
+    def _sweep(self, tree: ProcessTree, now: float) -> None:
         left = self._census.signal(tree, signal.SIGKILL) or tree.leader_alive
         if left and now < tree.give_up_at:
             tree.due = now + SWEEP_PAUSE_S
         else:
             self._gone(tree)
 
-    def _gone(self, tree: Tree) -> None:
+    def _gone(self, tree: ProcessTree) -> None:
         del self._trees[tree.id]
         try:
             self._cgroups.remove(tree.id)

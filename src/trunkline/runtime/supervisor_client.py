@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from trunkline.runtime.control import Inbox, Outbox, close_all
-from trunkline.runtime.own_process import put_back_for
+from trunkline.runtime.own_process import restore_open_file_limit
 from trunkline.runtime.processes import TAG, kill_run, make_tag
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _SWEEP_LIMIT_S: Final = 5.0
 _GROUPS_LIMIT_S: Final = 1.0
 # Nothing of our environment matters to it, except how its interpreter is loaded and whose child we are ourselves.
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", TAG)
-LIVING: Final[set[int]] = set()
+SUPERVISOR_PIDS: Final[set[int]] = set()
 """The supervisors that this process has, of all its gateways."""
 EXIT_CODE_WHEN_LOST: Final = -9
 """A child's return code when nobody was left to see it end: the kernel killed it together with its supervisor."""
@@ -63,7 +63,7 @@ def _mebibytes(count: int) -> str:
     return f"{-(-count >> 20):,}"
 
 
-class Held(NamedTuple):
+class HeldFolder(NamedTuple):
     """A folder that the supervisor removes at the end: where it is, and which one it is."""
 
     path: bytes
@@ -71,15 +71,15 @@ class Held(NamedTuple):
     inode: int
 
 
-class Guarded(NamedTuple):
+class GuardedProgram(NamedTuple):
     """A program that is no child of the supervisor: what its environment has to hold, and who looks after it."""
 
-    link: SupervisorLink
+    client: SupervisorClient
     id: int
     tag: str
 
 
-class Ward:
+class ProcessHandle:
     """What the supervisor has said about one child so far."""
 
     __slots__ = ("exceeded", "exited", "gone", "id", "pid", "started", "tag")
@@ -95,12 +95,12 @@ class Ward:
         """Its whole tree has ended, not only the program itself."""
 
 
-class SupervisorLink:
+class SupervisorClient:
     """One supervisor process and the children it holds. Raises `OSError` when it cannot be started."""
 
     def __init__(self, *, portable: bool, on_fault: Callable[[str], None]) -> None:
         self.run = secrets.token_hex(8)
-        self.wards: dict[int, Ward] = {}
+        self.handles: dict[int, ProcessHandle] = {}
         self.lost = False
         self._portable = portable
         self._on_fault = on_fault
@@ -110,7 +110,7 @@ class SupervisorLink:
         self._fd = self._socket.fileno()
         self._inbox = Inbox(self._socket)
         self._outbox = Outbox(self._socket)
-        self._burial: asyncio.Task[None] | None = None
+        self._cleanup: asyncio.Task[None] | None = None
         self._loop.add_reader(self._fd, self._readable)
 
     @property
@@ -118,47 +118,47 @@ class SupervisorLink:
         return self._process.pid
 
     @property
-    def buried(self) -> bool:
-        return self._burial is not None and self._burial.done()
+    def ended(self) -> bool:
+        return self._cleanup is not None and self._cleanup.done()
 
-    def launch(self, program: Launch, descriptors: Sequence[int]) -> Ward:
+    def launch(self, program: Launch, descriptors: Sequence[int]) -> ProcessHandle:
         """Hand a new child over. The descriptors become the link's to close."""
-        ward = Ward(self._next_id, make_tag(self.run, self._next_id), self._loop)
+        handle = ProcessHandle(self._next_id, make_tag(self.run, self._next_id), self._loop)
         self._next_id += 1
-        self.wards[ward.id] = ward
+        self.handles[handle.id] = handle
         argv, environment, *rest = program
-        self._send(("spawn", ward.id, (argv, environment | {TAG.encode(): ward.tag.encode()}, *rest)), descriptors)
-        return ward
+        self._send(("spawn", handle.id, (argv, environment | {TAG.encode(): handle.tag.encode()}, *rest)), descriptors)
+        return handle
 
-    def stop(self, ward: Ward, *, close_s: float, term_s: float) -> None:
-        self._send(("stop", ward.id, (close_s, term_s)))
+    def stop(self, handle: ProcessHandle, *, close_s: float, term_s: float) -> None:
+        self._send(("stop", handle.id, (close_s, term_s)))
 
-    def kill(self, ward: Ward) -> None:
-        self._send(("kill", ward.id, None))
+    def kill(self, handle: ProcessHandle) -> None:
+        self._send(("kill", handle.id, None))
 
-    def hold(self, folder: Held) -> None:
+    def hold(self, folder: HeldFolder) -> None:
         """Have the supervisor remove this folder when the channel closes."""
         self._send(("hold", 0, tuple(folder)))
 
     def release(self, path: bytes) -> None:
         self._send(("release", 0, path))
 
-    def guard(self, group: int) -> Guarded:
+    def guard(self, group: int) -> GuardedProgram:
         """Have the supervisor kill, when the channel closes, all that carries the tag, though it is not below it.
         `group` is the process group that it shares with others."""
-        guarded = Guarded(self, self._next_id, make_tag(self.run, self._next_id))
+        guarded = GuardedProgram(self, self._next_id, make_tag(self.run, self._next_id))
         self._next_id += 1
         self._send(("guard", guarded.id, group))
         return guarded
 
-    def unguard(self, guarded: Guarded) -> None:
+    def unguard(self, guarded: GuardedProgram) -> None:
         self._send(("unguard", guarded.id, None))
 
     async def end(self) -> None:
         """Close the channel, upon which the supervisor kills what it has and ends. Returns when it has ended."""
         self.cut()
-        if self._burial is not None:
-            await asyncio.shield(self._burial)
+        if self._cleanup is not None:
+            await asyncio.shield(self._cleanup)
 
     def cut(self) -> None:
         """Close the channel, by our will or because the supervisor died: its children are as good as dead."""
@@ -170,10 +170,10 @@ class SupervisorLink:
         self._outbox.close()
         self._inbox.close()
         self._socket.close()
-        for ward in self.wards.values():
-            _settle(ward.started, StartFailure("supervisor", 0))
-            _settle(ward.exited, EXIT_CODE_WHEN_LOST)
-        self._burial = self._loop.create_task(self._bury())
+        for handle in self.handles.values():
+            _settle(handle.started, StartFailure("supervisor", 0))
+            _settle(handle.exited, EXIT_CODE_WHEN_LOST)
+        self._cleanup = self._loop.create_task(self._clean_up())
 
     def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         if self.lost:
@@ -202,37 +202,37 @@ class SupervisorLink:
         for verb, child, value, _ in messages:
             if verb == "fault":
                 self._on_fault(value)
-            elif child in self.wards:
-                self._hear(verb, self.wards[child], value)
+            elif child in self.handles:
+                self._hear(verb, self.handles[child], value)
 
-    def _hear(self, verb: str, ward: Ward, value: Any) -> None:
+    def _hear(self, verb: str, handle: ProcessHandle, value: Any) -> None:
         if verb == "started":
-            ward.pid = value
-            _settle(ward.started, None)
+            handle.pid = value
+            _settle(handle.started, None)
         elif verb == "over":
-            ward.exceeded = Exceeded(*value)
+            handle.exceeded = Exceeded(*value)
         elif verb == "exited":
-            _settle(ward.exited, value)
+            _settle(handle.exited, value)
         elif verb == "failed":
-            _settle(ward.started, StartFailure(*value))
-            self._forget(ward)
+            _settle(handle.started, StartFailure(*value))
+            self._forget(handle)
         elif verb == "gone":
-            self._forget(ward)
+            self._forget(handle)
 
-    def _forget(self, ward: Ward) -> None:
-        self.wards.pop(ward.id, None)
-        _settle(ward.exited, EXIT_CODE_WHEN_LOST)
-        _settle(ward.gone, None)
+    def _forget(self, handle: ProcessHandle) -> None:
+        self.handles.pop(handle.id, None)
+        _settle(handle.exited, EXIT_CODE_WHEN_LOST)
+        _settle(handle.gone, None)
 
     def _supervisor_died(self, how: str) -> None:
         self._on_fault(f"the supervisor of child processes died, and {len(self.wards)} with it: {how}")
         self.cut()
 
-    async def _bury(self) -> None:
-        leaders = [ward.pid for ward in self.wards.values() if ward.pid]
-        await asyncio.to_thread(_bury, self._process, self.run, leaders, self._portable)
-        for ward in list(self.wards.values()):
-            self._forget(ward)
+    async def _clean_up(self) -> None:
+        leaders = [handle.pid for handle in self.handles.values() if handle.pid]
+        await asyncio.to_thread(_clean_up, self._process, self.run, leaders, self._portable)
+        for handle in list(self.handles.values()):
+            self._forget(handle)
 
 
 T = TypeVar("T")
@@ -262,8 +262,8 @@ def _start(run: str, *, portable: bool) -> tuple[socket.socket, subprocess.Popen
         raise
     finally:
         theirs.close()
-    LIVING.add(process.pid)
-    put_back_for(process.pid)
+    SUPERVISOR_PIDS.add(process.pid)
+    restore_open_file_limit(process.pid)
     return ours, process
 
 
@@ -272,14 +272,14 @@ def _interpreter_flags() -> list[str]:
     return ["-I", "-S", "-B"] if sys.dont_write_bytecode else ["-I", "-S"]
 
 
-def _bury(process: subprocess.Popen[bytes], run: str, leaders: Sequence[int], portable: bool) -> None:
+def _clean_up(process: subprocess.Popen[bytes], run: str, leaders: Sequence[int], portable: bool) -> None:
     """Wait for the supervisor's end, and do its last duty if it did not come to it. Blocks: for a thread."""
     try:
         status = process.wait(_END_LIMIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         status = process.wait()
-    LIVING.discard(process.pid)
+    SUPERVISOR_PIDS.discard(process.pid)
     if status != 0:
         limit_s = _GROUPS_LIMIT_S if portable else _SWEEP_LIMIT_S
         kill_run(run, leaders, portable=portable, limit_s=limit_s)

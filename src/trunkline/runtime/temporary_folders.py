@@ -22,7 +22,7 @@ _NEW_S: Final = 60.0
 """A folder this young may be one that is just about to be locked."""
 
 
-class PrivateFolder:
+class TemporaryFolder:
     """A folder with a short path, whose name begins with `prefix`. Raises OSError where none can be made."""
 
     def __init__(self, prefix: str) -> None:
@@ -43,10 +43,10 @@ class PrivateFolder:
 
 @functools.cache
 def _remove_left_once(parent: str, prefix: str) -> None:
-    remove_left(parent, prefix)
+    remove_abandoned(parent, prefix)
 
 
-def remove_left(parent: str, prefix: str) -> None:
+def remove_abandoned(parent: str, prefix: str) -> None:
     """Remove the folders of gateways that are gone."""
     try:
         found = [entry.path for entry in os.scandir(parent) if entry.name.startswith(prefix)]
@@ -89,7 +89,7 @@ def _locked(folder: int) -> bool:
 PREFIX: Final = "trunkline-r-"
 
 
-class RunFolder(PrivateFolder):
+class RunFolder(TemporaryFolder):
     """`label` says whose it is. Raises GatewayError where none can be made."""
 
     def __init__(self, children: Children, label: str) -> None:

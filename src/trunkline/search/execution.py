@@ -23,9 +23,8 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.protocol.jsonrpc import LESS_ROOM, Members
-from trunkline.router.catalog import ToolEntry
-from trunkline.router.result_cache import says_read_only
+from trunkline.protocol.jsonrpc import REDUCED_STACK, Members
+from trunkline.router.catalog import ToolEntry, says_read_only
 from trunkline.router.router import Router
 from trunkline.search.arguments import BadArgument, Execute, read
 from trunkline.search.disclosure import Disclosure
@@ -114,7 +113,7 @@ def _arguments(raw: Raw) -> Raw:
     if bytes(raw) in _EMPTY:
         return Raw(b"{}")
     try:
-        with LESS_ROOM:  # what was text until now has not been looked into
+        with REDUCED_STACK:  # what was text until now has not been looked into
             msgspec.json.decode(raw, type=dict[str, Raw])
     except (msgspec.MsgspecError, RecursionError):
         raise BadArgument("`arguments` must be an object") from None

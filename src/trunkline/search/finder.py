@@ -17,7 +17,7 @@ from trunkline.config.settings import SearchSettings
 from trunkline.core.names import without_own_prefix
 from trunkline.core.tool import Tool
 from trunkline.router.catalog import Catalog, ToolEntry
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 from trunkline.search.answers import offered
 from trunkline.search.engine import Engine
 from trunkline.search.patterns import ToolPatterns
@@ -161,7 +161,7 @@ class Finder:
     def _refresh(self) -> None:
         self._refreshing = None
         for indexed in self._kept.values():
-            if not contained("what is known of tools", self._refresh_one, indexed):
+            if not call_safely("what is known of tools", self._refresh_one, indexed):
                 indexed.version = _OUTDATED  # the next search begins anew
 
     def _refresh_one(self, indexed: _Indexed) -> None:

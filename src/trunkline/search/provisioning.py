@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from trunkline.core.call import Caller
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 from trunkline.search.arguments import BadArgument
 
 MAX_HANDLES_PER_PRINCIPAL: Final = 256
@@ -133,7 +133,7 @@ class Provisioning:
 
     def changed(self) -> None:
         for subscriber in self.on_change:
-            contained("what a client was given", subscriber)
+            call_safely("what a client was given", subscriber)
 
     def forget(self, session: str) -> None:
         self._held.pop((_SESSION, session, ""), None)

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from trunkline.protocol.http1 import request_head
-from trunkline.protocol.service import EXECUTE, BadAnswer, execute_body, read_executed
-from trunkline.runtime.child_io import beginning
-from trunkline.runtime.http_client import HttpPool, NoReply, Reply, Target, ask
+from trunkline.protocol.service import EXECUTE, BadServiceResponse, execute_body, parse_execute_response
+from trunkline.runtime.child_io import head_text
+from trunkline.runtime.http_client import HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
 from trunkline.services.calls import ToolCall, ToolResult
 from trunkline.services.errors import ServiceNotFoundError, SessionTokenNotFoundError, ToolExecutionError
 from trunkline.services.registry import ProjectServerRecord, ProjectServerRegistry
@@ -68,20 +68,20 @@ class ToolProxy:
         reply = await self._send(record, token, execute_body(call.service_id, call.session_id, call.tool, args))
         return _result(call, reply, token)
 
-    async def _send(self, record: ProjectServerRecord, token: str, body: bytes) -> Reply:
+    async def _send(self, record: ProjectServerRecord, token: str, body: bytes) -> HttpResponse:
         service = record.service_id
-        target = Target(record.endpoint.rstrip("/") + EXECUTE)
+        target = HttpTarget(record.endpoint.rstrip("/") + EXECUTE)
         try:
             out = _request(target, token, body)
         except ValueError as error:
             raise ToolExecutionError(f"Service {service} cannot be asked: {error}", executed="no") from None
         try:
-            return await ask(self._pool(target), out, self._timeout_s)
-        except NoReply as fault:
+            return await send_request(self._pool(target), out, self._timeout_s)
+        except RequestFailed as fault:
             executed = "unknown" if fault.sent else "no"
             raise ToolExecutionError(f"Service {service} gave no answer: {fault}", executed=executed) from None
 
-    def _pool(self, target: Target) -> HttpPool:
+    def _pool(self, target: HttpTarget) -> HttpPool:
         pools = self._pools.get(loop := asyncio.get_running_loop())
         if pools is None:
             self._pools = {other: kept for other, kept in self._pools.items() if not other.is_closed()}
@@ -128,7 +128,7 @@ async def _given(value: T | Awaitable[T]) -> T:
     return await cast(Awaitable[T], value) if inspect.isawaitable(value) else value
 
 
-def _request(target: Target, token: str, body: bytes) -> bytes:
+def _request(target: HttpTarget, token: str, body: bytes) -> bytes:
     """Raises ValueError where the token or the address could break out of its line."""
     headers = [
         (b"host", target.authority),
@@ -140,21 +140,21 @@ def _request(target: Target, token: str, body: bytes) -> bytes:
     return request_head(b"POST", target.path, headers) + body
 
 
-def _result(call: ToolCall, reply: Reply, token: str) -> ToolResult:
+def _result(call: ToolCall, reply: HttpResponse, token: str) -> ToolResult:
     service, said = call.service_id, _said(reply, token)
     if reply.status != 200:
         message = f"Service {service} answered HTTP {reply.status}" + (f": {said}" if said else "")
         raise ToolExecutionError(message, status=reply.status, body=said)
     try:
-        executed = read_executed(reply.body)
-    except BadAnswer as error:
+        executed = parse_execute_response(reply.body)
+    except BadServiceResponse as error:
         message = f"Service {service} answered with something else than a result: {error}"
         raise ToolExecutionError(message, status=reply.status, body=said) from None
     metadata: Any = None if executed.metadata is None else msgspec.json.decode(executed.metadata)
     return ToolResult(msgspec.json.decode(executed.output), metadata)
 
 
-def _said(reply: Reply, token: str) -> str:
+def _said(reply: HttpResponse, token: str) -> str:
     """Some services repeat what they were sent. Half a token would not be recognised, so it is cut last."""
-    text = _UNPRINTABLE.sub("", beginning(reply.body, 4 * _SHOWN_CHARACTERS))
+    text = _UNPRINTABLE.sub("", head_text(reply.body, 4 * _SHOWN_CHARACTERS))
     return text.replace(token, _HIDDEN).strip()[:_SHOWN_CHARACTERS]

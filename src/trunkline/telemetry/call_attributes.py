@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from trunkline.core.errors import CODES
-from trunkline.telemetry.call_end import TOOLS_CALL, What
+from trunkline.protocol.mcp.methods import TOOLS_CALL
+from trunkline.telemetry.call_end import What
 from trunkline.telemetry.log_format import NAME_LIMIT
 from trunkline.telemetry.otlp_json import encode_attributes
 from trunkline.telemetry.safe_text import one_line

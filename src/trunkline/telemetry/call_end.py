@@ -11,10 +11,9 @@ from typing import Final
 import msgspec
 
 from trunkline.core.call import Call, Failure, Json, RemoteError, Result
+from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.telemetry.outcome import outcome_word
 
-TOOLS_CALL: Final = "tools/call"
-PROMPTS_GET: Final = "prompts/get"
 TOOL_ERROR: Final = "tool_error"
 _LOOKED_THROUGH: Final = 4096
 _FLAG: Final = b'"isError"'

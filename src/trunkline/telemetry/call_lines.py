@@ -14,7 +14,8 @@ from typing import Final
 from trunkline.core.call import Call, Result
 from trunkline.core.errors import INTERNAL
 from trunkline.core.events import Level
-from trunkline.telemetry.call_end import TOOLS_CALL, tool_failed, what_of
+from trunkline.protocol.mcp.methods import TOOLS_CALL
+from trunkline.telemetry.call_end import tool_failed, what_of
 from trunkline.telemetry.log_format import Client, LineFormat, Target
 from trunkline.telemetry.tool_names import NamingRouter, ToolNames
 

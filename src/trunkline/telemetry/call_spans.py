@@ -7,8 +7,9 @@ from typing import Final, Protocol
 
 from trunkline.core.call import Call, Json
 from trunkline.core.events import Events
+from trunkline.protocol.mcp.methods import PROMPTS_GET, TOOLS_CALL
 from trunkline.telemetry.call_attributes import CallAttributes, Kept, Who
-from trunkline.telemetry.call_end import PROMPTS_GET, TOOLS_CALL, What, prompt_of, what_of
+from trunkline.telemetry.call_end import What, prompt_of, what_of
 from trunkline.telemetry.span import SERVER, Span, new_trace_id
 from trunkline.telemetry.tool_names import NamingRouter, ToolNames
 from trunkline.telemetry.trace_context import TRACEPARENT, TRACESTATE, read_parent, read_state

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from trunkline.core.source import Level
-from trunkline.runtime.http_client import HttpPool, NoReply, Reply, Target, ask
+from trunkline.runtime.http_client import HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
 from trunkline.telemetry.otlp_json import Envelope, encode_span
 from trunkline.telemetry.span import Span
 from trunkline.version import __version__
@@ -52,7 +52,7 @@ class OtlpExporter:
         delay_s: float = DELAY_S,
         pauses_s: tuple[float, ...] = _PAUSES_S,
     ) -> None:
-        target = Target(url)
+        target = HttpTarget(url)
         self._pool = HttpPool(target, connect_timeout_s=_CONNECT_S, limit_bytes=_REPLY_BYTES, max_connections=1)
         self._head = _head(target, headers)
         self._envelope = envelope
@@ -127,8 +127,8 @@ class OtlpExporter:
 
     async def _try(self, request: bytes) -> _Answer:
         try:
-            reply = await ask(self._pool, request, self._timeout_s)
-        except NoReply as fault:
+            reply = await send_request(self._pool, request, self._timeout_s)
+        except RequestFailed as fault:
             return _Answer(str(fault), again=not fault.too_large)
         if reply.status // 100 == 2:
             return _Answer(rejected=_rejected(reply.body))
@@ -170,7 +170,7 @@ class OtlpExporter:
         await self._pool.close()
 
 
-def _head(target: Target, headers: Iterable[tuple[str, str]]) -> bytes:
+def _head(target: HttpTarget, headers: Iterable[tuple[str, str]]) -> bytes:
     lines = [
         b"POST %b HTTP/1.1" % target.path,
         b"Host: %b" % target.authority,
@@ -181,7 +181,7 @@ def _head(target: Target, headers: Iterable[tuple[str, str]]) -> bytes:
     return b"".join(line + b"\r\n" for line in lines)
 
 
-def _retry_after_s(reply: Reply) -> float:
+def _retry_after_s(reply: HttpResponse) -> float:
     said = reply.headers.get(b"retry-after", b"").strip()
     return min(float(int(said)), _LONGEST_PAUSE_S) if said.isdigit() and len(said) < 10 else 0.0
 

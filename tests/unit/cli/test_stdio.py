@@ -6,7 +6,7 @@ import pytest
 from tests.support.config_files import load_text, settings_of
 
 from trunkline.cli.stdio import belongs_to, client_token
-from trunkline.runtime.http_client import Target
+from trunkline.runtime.http_client import HttpTarget
 
 
 def test_the_configured_token_wins_over_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,10 +23,10 @@ def test_the_configured_token_wins_over_that_of_the_environment(monkeypatch: pyt
 @pytest.mark.law
 def test_a_file_that_nobody_named_gives_its_token_to_its_own_gateway_only() -> None:
     settings = settings_of(load_text("gateway: {listen: '127.0.0.1:4747', socket: /run/gw.sock}"))
-    assert belongs_to(Target("http://localhost/mcp", socket="/run/gw.sock"), settings)
-    assert not belongs_to(Target("http://localhost/mcp", socket="/run/other.sock"), settings)
-    assert belongs_to(Target("http://127.0.0.1:4747/mcp"), settings)
-    assert not belongs_to(Target("http://127.0.0.1:4747/mcp"), None)
+    assert belongs_to(HttpTarget("http://localhost/mcp", socket="/run/gw.sock"), settings)
+    assert not belongs_to(HttpTarget("http://localhost/mcp", socket="/run/other.sock"), settings)
+    assert belongs_to(HttpTarget("http://127.0.0.1:4747/mcp"), settings)
+    assert not belongs_to(HttpTarget("http://127.0.0.1:4747/mcp"), None)
     for url in (
         "http://[::1]:4747/mcp",
         "http://localhost:4747/mcp",
@@ -34,4 +34,4 @@ def test_a_file_that_nobody_named_gives_its_token_to_its_own_gateway_only() -> N
         "https://127.0.0.1:4747/mcp",
         "http://example.com:4747/mcp",
     ):
-        assert not belongs_to(Target(url), settings)
+        assert not belongs_to(HttpTarget(url), settings)

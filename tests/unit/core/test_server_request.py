@@ -4,7 +4,7 @@ import pytest
 
 from trunkline.core.call import Call, Caller
 from trunkline.core.server_request import ResponseKind, ServerRequest
-from trunkline.protocol.mcp.methods import ROOTS
+from trunkline.protocol.mcp.methods import ROOTS_LIST
 
 
 def open_call() -> Call:
@@ -14,7 +14,7 @@ def open_call() -> Call:
 def test_a_question_ends_once_whoever_is_first() -> None:
     endings: list[tuple[ResponseKind, bytes]] = []
     withdrawn: list[bool] = []
-    server_request = ServerRequest("s", ROOTS, b"{}", lambda ending, raw: endings.append((ending, bytes(raw))))
+    server_request = ServerRequest("s", ROOTS_LIST, b"{}", lambda ending, raw: endings.append((ending, bytes(raw))))
     server_request.on_withdrawn = lambda: withdrawn.append(True)
     assert server_request.answer(b"{}")
     assert not server_request.refuse(b"{}")
@@ -25,7 +25,7 @@ def test_a_question_ends_once_whoever_is_first() -> None:
 
 def test_a_question_that_its_server_takes_back_is_answered_to_nobody() -> None:
     withdrawn: list[bool] = []
-    server_request = ServerRequest("s", ROOTS, b"{}", lambda ending, raw: pytest.fail("nobody waits for this"))
+    server_request = ServerRequest("s", ROOTS_LIST, b"{}", lambda ending, raw: pytest.fail("nobody waits for this"))
     server_request.withdraw()
     server_request.on_withdrawn = lambda: withdrawn.append(True)
     server_request.withdraw()
@@ -35,7 +35,7 @@ def test_a_question_that_its_server_takes_back_is_answered_to_nobody() -> None:
 
 def test_the_calls_behind_it_rest_and_then_have_their_time_again() -> None:
     calls = (open_call(), open_call())
-    server_request = ServerRequest("s", ROOTS, b"{}", lambda ending, raw: None, calls)
+    server_request = ServerRequest("s", ROOTS_LIST, b"{}", lambda ending, raw: None, calls)
     assert [(call.open_server_requests, call.asked_client, call.progressed_at) for call in calls] == [
         (1, True, 0.0)
     ] * 2
@@ -46,7 +46,7 @@ def test_the_calls_behind_it_rest_and_then_have_their_time_again() -> None:
 
 def test_progress_on_what_is_over_is_dropped() -> None:
     progress: list[bytes] = []
-    server_request = ServerRequest("s", ROOTS, b"{}", lambda ending, raw: None)
+    server_request = ServerRequest("s", ROOTS_LIST, b"{}", lambda ending, raw: None)
     server_request.progressed(b"early")
     server_request.on_progress = lambda params: progress.append(bytes(params))
     server_request.progressed(b"1")

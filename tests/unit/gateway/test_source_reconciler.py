@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.searching import make_parts
+from tests.support.searching import make_source_context
 from tests.support.waiting import at_most, until
 from tests.unit.router.fakes import Desk, FakeSource, problem_of
 
@@ -54,7 +54,9 @@ class Sea:
         self.desk.events.noted.append(self.notes.append)
         kind = SourceKind(section=McpHttpSection, build=self._build)
         monkeypatch.setattr(source_reconciler, "load_kind", lambda _: kind)
-        self.reconciler = SourceReconciler(self.desk.router.registry, make_parts(Children(), ""), self.desk.events)
+        self.reconciler = SourceReconciler(
+            self.desk.router.registry, make_source_context(Children(), ""), self.desk.events
+        )
 
     def _build(self, name: str, section: Any, parts: Any) -> Ship:
         ship = self.build(name)

@@ -10,7 +10,7 @@ import pytest
 
 from trunkline.plugin import Email, Url
 from trunkline.plugin.signature import WrongInput, inputs_of, read_inputs
-from trunkline.protocol.plugin_v1 import Input
+from trunkline.protocol.plugin_v1 import OperationInput
 
 
 class Point(TypedDict):
@@ -35,18 +35,18 @@ def everything(
 
 def test_every_type_that_can_be_an_input_is_one() -> None:
     assert inputs_of(everything) == (
-        Input("text", "string", True, "", "Some text"),
-        Input("page", "string", True, validation="url"),
-        Input("mail", "string", False, "a@b.example", "Where to write", "email"),
-        Input("whole", "integer", False, "3"),
-        Input("part", "number", False, "0.5"),
-        Input("yes", "boolean", False, "false"),
-        Input("items", "array", False, "[1]"),
-        Input("more", "array"),
-        Input("table", "object"),
-        Input("point", "object"),
-        Input("word", "string", False, "a", 'one of "a", "b"'),
-        Input("old", "integer"),
+        OperationInput("text", "string", True, "", "Some text"),
+        OperationInput("page", "string", True, validation="url"),
+        OperationInput("mail", "string", False, "a@b.example", "Where to write", "email"),
+        OperationInput("whole", "integer", False, "3"),
+        OperationInput("part", "number", False, "0.5"),
+        OperationInput("yes", "boolean", False, "false"),
+        OperationInput("items", "array", False, "[1]"),
+        OperationInput("more", "array"),
+        OperationInput("table", "object"),
+        OperationInput("point", "object"),
+        OperationInput("word", "string", False, "a", 'one of "a", "b"'),
+        OperationInput("old", "integer"),
     )
 
 

@@ -16,9 +16,9 @@ from trunkline.protocol.jsonrpc import (
     encode_notification,
     has_member,
     members_of,
-    mend_surrogates,
     parse_message,
     readable_id,
+    replace_lone_surrogates,
     single_line,
     text_member,
 )
@@ -194,13 +194,13 @@ def test_a_method_that_a_peer_chose_stays_one_string_on_one_line(method: str) ->
 
 def test_a_text_without_half_a_character_is_not_copied() -> None:
     for text in (b"INFO " + b"x" * 5000, b"\\\\" * 5000, rb'"\u0041 \\ud83d \ud83d\ude00"'):
-        assert mend_surrogates(text) is text
+        assert replace_lone_surrogates(text) is text
 
 
 def test_more_halves_than_a_cut_text_has_are_left_alone() -> None:
-    assert mend_surrogates(rb"\ud83d" * 10_000) == rb"\ufffd" * 10_000
+    assert replace_lone_surrogates(rb"\ud83d" * 10_000) == rb"\ufffd" * 10_000
     for strange in (rb"\ud83d" * 30_000, rb"\ud83d\ude00" * 30_000 + rb"\ud83d", b"\\" * 1000 + rb"\ud83d"):
-        assert mend_surrogates(strange) is strange
+        assert replace_lone_surrogates(strange) is strange
 
 
 # Nesting -------------------------------------------------------------------------------------------------------------

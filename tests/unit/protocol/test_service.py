@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from trunkline.protocol.service import BadAnswer, Executed, execute_body, read_executed, read_tools
+from trunkline.protocol.service import (
+    BadServiceResponse,
+    ExecuteResponse,
+    execute_body,
+    parse_execute_response,
+    parse_tool_listing,
+)
 
 
 def test_arguments_are_spliced_in_as_they_were_written() -> None:
@@ -16,13 +22,13 @@ def test_arguments_are_spliced_in_as_they_were_written() -> None:
 @pytest.mark.parametrize(
     ("body", "executed"),
     [
-        (b'{"output":1.50}', Executed(b"1.50", None)),
-        (b'{"output":null,"metadata":null}', Executed(b"null", None)),
-        (b' {"metadata": {"a": [1]}, "output": {"x": 1} , "more": 1}', Executed(b'{"x": 1}', b'{"a": [1]}')),
+        (b'{"output":1.50}', ExecuteResponse(b"1.50", None)),
+        (b'{"output":null,"metadata":null}', ExecuteResponse(b"null", None)),
+        (b' {"metadata": {"a": [1]}, "output": {"x": 1} , "more": 1}', ExecuteResponse(b'{"x": 1}', b'{"a": [1]}')),
     ],
 )
-def test_the_output_is_taken_out_as_it_was_written(body: bytes, executed: Executed) -> None:
-    assert read_executed(body) == executed
+def test_the_output_is_taken_out_as_it_was_written(body: bytes, executed: ExecuteResponse) -> None:
+    assert parse_execute_response(body) == executed
 
 
 @pytest.mark.parametrize(
@@ -43,33 +49,33 @@ def test_the_output_is_taken_out_as_it_was_written(body: bytes, executed: Execut
     ],
 )
 def test_what_is_no_result_is_refused(body: bytes) -> None:
-    with pytest.raises(BadAnswer):
-        read_executed(body)
+    with pytest.raises(BadServiceResponse):
+        parse_execute_response(body)
 
 
 def test_tools_are_listed_bare_or_as_a_member() -> None:
     tools = b'[{"name":"a","description":"A","inputSchema":{"properties":{}},"title":"T"}]'
     expected = {"name": "a", "description": "A", "title": "T", "inputSchema": {"type": "object", "properties": {}}}
     for body in (tools, b'{"tools":%b}' % tools):
-        listed = read_tools(body)
+        listed = parse_tool_listing(body)
         assert [json.loads(definition) for definition in listed.definitions.values()] == [expected]
         assert listed.warnings == ()
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"{}", b'{"tools":{}}', b"7", b"\xff", b"[" * 50_000])
 def test_what_is_no_list_is_refused(body: bytes) -> None:
-    with pytest.raises(BadAnswer):
-        read_tools(body)
+    with pytest.raises(BadServiceResponse):
+        parse_tool_listing(body)
 
 
 def test_tools_that_cannot_be_used_are_named_and_the_others_stay() -> None:
     bad = [{}, {"name": ""}, {"name": "x" * 129}, {"name": "a\nb"}, 7, {"name": "s", "inputSchema": []}]
     bad += [{"name": "d", "description": 7}, {"name": "t", "inputSchema": {"type": "array"}}]
-    listed = read_tools(json.dumps([*bad, {"name": "good"}, {"name": "good"}]).encode())
+    listed = parse_tool_listing(json.dumps([*bad, {"name": "good"}, {"name": "good"}]).encode())
     assert list(listed.definitions) == ["good"]
     assert len(listed.warnings) == len(bad) + 1
 
 
 def test_there_is_an_end_to_tools() -> None:
-    listed = read_tools(json.dumps([{"name": f"t{n}"} for n in range(1200)]).encode())
+    listed = parse_tool_listing(json.dumps([{"name": f"t{n}"} for n in range(1200)]).encode())
     assert (len(listed.definitions), len(listed.warnings)) == (1000, 1)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.protocol.uri_template import MOST_CHARACTERS, Subject, UriTemplate
+from trunkline.protocol.uri_template import MOST_CHARACTERS, CandidateUri, UriTemplate
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_anything_else_does_not(template: str, uri: str) -> None:
 
 
 def test_one_uri_may_be_tried_on_many_templates() -> None:
-    subject = Subject("x://a/b")
+    subject = CandidateUri("x://a/b")
     templates = ["x://{a}", "y://{a}/{b}", "x://{a}/{b}", "x://{+all}", "x://a{/b}"]
     assert [UriTemplate(text).matches(subject) for text in templates] == [False, False, True, True, True]
 

@@ -9,7 +9,7 @@ from tests.unit.router.virtual_clock import ClockLoop, run_with_clock
 
 from trunkline.core.errors import DEADLINE
 from trunkline.core.server_request import ServerRequest
-from trunkline.protocol.mcp.methods import ROOTS
+from trunkline.protocol.mcp.methods import ROOTS_LIST
 
 
 def test_the_clock_rests_while_the_client_thinks_and_then_starts_anew(
@@ -20,7 +20,7 @@ def test_the_clock_rests_while_the_client_thinks_and_then_starts_anew(
         desk.add("s", "t", timeout_s=60.0)
         call = desk.call("s_t")
         await asyncio.sleep(59)
-        server_request = ServerRequest("s", ROOTS, b"{}", lambda ending, raw: None, (call,))
+        server_request = ServerRequest("s", ROOTS_LIST, b"{}", lambda ending, raw: None, (call,))
         await asyncio.sleep(300)
         server_request.answer(b"{}")
         await asyncio.sleep(59)
@@ -41,7 +41,7 @@ def test_the_longest_time_of_a_call_does_not_count_what_its_client_took(
         call = desk.call("s_t")
         for _ in range(2):
             await asyncio.sleep(20)
-            both = [ServerRequest("s", ROOTS, b"{}", lambda ending, raw: None, (call,)) for _ in range(2)]
+            both = [ServerRequest("s", ROOTS_LIST, b"{}", lambda ending, raw: None, (call,)) for _ in range(2)]
             await asyncio.sleep(300)
             both[0].answer(b"{}")
             await asyncio.sleep(300)

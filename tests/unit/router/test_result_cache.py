@@ -23,7 +23,7 @@ from trunkline.core.errors import (
 from trunkline.core.server_request import ServerRequest
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.protocol.mcp.methods import ROOTS
+from trunkline.protocol.mcp.methods import ROOTS_LIST
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.router.result_cache import LARGEST_BYTES
 
@@ -161,7 +161,7 @@ async def test_what_took_an_answer_of_the_client_is_not_given_again(tmp_path: Pa
 
     def ask(call: Call) -> None:
         server.asked.append(call)
-        ServerRequest("s", ROOTS, b"{}", lambda ending, raw: call.finish(OK) and None, (call,)).answer(b"{}")
+        ServerRequest("s", ROOTS_LIST, b"{}", lambda ending, raw: call.finish(OK) and None, (call,)).answer(b"{}")
 
     server.source.on_submit = ask
     for _ in range(2):

@@ -19,7 +19,7 @@ from trunkline.protocol.mcp.versions import Era
 from trunkline.router.options import NameRules, SourceOptions
 from trunkline.router.registry import SourceSink
 from trunkline.router.task_ids import RELATED_TASK, TaskLocation
-from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.source import McpSource, Tuning
 
@@ -232,7 +232,7 @@ async def test_what_was_never_promised_does_not_wait_at_a_successor_that_refuses
 async def test_a_source_that_takes_over_unreached_listens_once_it_is_up_and_keeps_nothing_of_a_client_that_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes_up: bool
 ) -> None:
-    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 0.01)
+    monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 0.01)
     desk, a, _ = desk_of_two(tmp_path)
     listener, _ = promised(desk, a)
     server = FailsFirst()

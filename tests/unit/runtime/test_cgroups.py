@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.runtime.process_trees import Tree
+from trunkline.runtime.process_trees import ProcessTree
 from trunkline.runtime.resource_limits import Cgroups, find_delegated
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="cgroups are Linux's")
@@ -239,7 +239,7 @@ def test_a_child_that_is_not_in_its_cgroup_is_left_to_the_watch(fs: CgroupFs):
     service = fs.make(SERVICE, delegated=True)
     cgroups, _ = fs.cgroups(SERVICE)
     os.close(cgroups.make(7, (MIB, 0))[0])
-    cgroups.keep(Tree(7, os.getpid(), -1))
+    cgroups.keep(ProcessTree(7, os.getpid(), -1))
     assert (7 in cgroups, folders(service / "trunkline-run-ab")) == (False, set())
 
 

@@ -17,7 +17,7 @@ from tests.support.waiting import at_most, until, wait_until
 from tests.unit.runtime.scripted_server import both_loops, run_on
 
 from trunkline.core.errors import DRAINING, GatewayError
-from trunkline.runtime.commands import HEAD_BYTES, TAIL_BYTES, Command, Commands, Ended
+from trunkline.runtime.commands import HEAD_BYTES, TAIL_BYTES, CommandResult, CommandRunner, CommandSpec
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc"),
@@ -27,8 +27,8 @@ pytestmark = [
 
 
 @asynccontextmanager
-async def commands_of(**keys: Any) -> AsyncIterator[Commands]:
-    commands = Commands(**keys)
+async def commands_of(**keys: Any) -> AsyncIterator[CommandRunner]:
+    commands = CommandRunner(**keys)
     try:
         yield commands
     finally:
@@ -37,11 +37,11 @@ async def commands_of(**keys: Any) -> AsyncIterator[Commands]:
 
 def shell(
     script: str, *, mark: str = "", timeout_s: float = at_most(30), folder: str | int = "/", shell: str = "bash"
-) -> Command:
-    return Command(argv=[shell, "-c", script], env=marked(mark), folder=folder, timeout_s=timeout_s, label="test")
+) -> CommandSpec:
+    return CommandSpec(argv=[shell, "-c", script], env=marked(mark), folder=folder, timeout_s=timeout_s, label="test")
 
 
-async def begin(commands: Commands, command: Command) -> asyncio.Future[Ended]:
+async def begin(commands: CommandRunner, command: CommandSpec) -> asyncio.Future[CommandResult]:
     """A command that certainly runs, and is looked after."""
     looked = asyncio.Event()
     running = asyncio.ensure_future(commands.run(command, lambda _: looked.set()))
@@ -49,7 +49,7 @@ async def begin(commands: Commands, command: Command) -> asyncio.Future[Ended]:
     return running
 
 
-def words(ended: Ended) -> str:
+def words(ended: CommandResult) -> str:
     return (ended.output.head + ended.output.tail).decode()
 
 
@@ -202,7 +202,7 @@ async def test_at_the_deadline_everything_ends_and_the_output_so_far_is_there() 
         await none_below(commands)
 
 
-async def none_below(commands: Commands) -> None:
+async def none_below(commands: CommandRunner) -> None:
     """Nor a process that hides, once the supervisor has had the time to look."""
     supervisor = commands.supervisor_pid
     assert supervisor is not None
@@ -229,7 +229,7 @@ async def test_a_cancelled_command_leaves_nothing() -> None:
 
 async def test_closing_ends_what_runs() -> None:
     mark = new_mark()
-    commands = Commands()
+    commands = CommandRunner()
     running = await begin(commands, shell("sleep 1000", mark=mark))
     await commands.close()
     assert (await running).how in ("exited", "lost")

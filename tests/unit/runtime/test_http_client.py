@@ -14,7 +14,7 @@ from tests.support.waiting import at_most, until
 from tests.unit.runtime.scripted_server import Peer, Scripted, both_loops, http, run_on, scripted
 
 from trunkline.runtime import http_client
-from trunkline.runtime.http_client import Exchange, HttpPool, Target
+from trunkline.runtime.http_client import Exchange, HttpPool, HttpTarget
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 Loop = Callable[[], asyncio.AbstractEventLoop]
@@ -55,7 +55,7 @@ class Asked(Exchange):
 
 @contextlib.asynccontextmanager
 async def pool_to(url: str, **options: Any) -> AsyncIterator[HttpPool]:
-    pool = HttpPool(Target(url), **{"connect_timeout_s": at_most(10), "limit_bytes": 1000, **options})
+    pool = HttpPool(HttpTarget(url), **{"connect_timeout_s": at_most(10), "limit_bytes": 1000, **options})
     try:
         yield pool
     finally:
@@ -94,21 +94,21 @@ async def done(exchange: Asked) -> bytes:
     ],
 )
 def test_a_url_gives_the_host_header_and_the_request_target(url: str, authority: bytes, path: bytes) -> None:
-    assert (Target(url).authority, Target(url).path) == (authority, path)
+    assert (HttpTarget(url).authority, HttpTarget(url).path) == (authority, path)
 
 
 def test_an_origin_is_scheme_host_and_port() -> None:
-    here = Target("http://h:1/a")
-    assert here.same_origin(Target("http://H:1/b"))
+    here = HttpTarget("http://h:1/a")
+    assert here.same_origin(HttpTarget("http://H:1/b"))
     for other in ("https://h:1/a", "http://i:1/a", "http://h:2/a", "http://h/a"):
-        assert not here.same_origin(Target(other))
+        assert not here.same_origin(HttpTarget(other))
 
 
 def test_the_same_name_by_another_socket_is_another_origin() -> None:
-    here = Target("http://localhost/mcp", socket="/run/a")
-    assert here.same_origin(Target("http://localhost/other", socket="/run/a"))
-    assert not here.same_origin(Target("http://localhost/mcp", socket="/run/b"))
-    assert not here.same_origin(Target("http://localhost/mcp"))
+    here = HttpTarget("http://localhost/mcp", socket="/run/a")
+    assert here.same_origin(HttpTarget("http://localhost/other", socket="/run/a"))
+    assert not here.same_origin(HttpTarget("http://localhost/mcp", socket="/run/b"))
+    assert not here.same_origin(HttpTarget("http://localhost/mcp"))
 
 
 # Unix sockets --------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_a_unix_socket_is_dialled_like_a_port(loop_factory: Loop, tmp_path: Path
     async def main() -> None:
         path = str(tmp_path / "s")
         server = await asyncio.start_unix_server(serve, path)
-        target = Target("http://localhost/x", socket=path)
+        target = HttpTarget("http://localhost/x", socket=path)
         pool = HttpPool(target, connect_timeout_s=at_most(10), limit_bytes=1000)
         assert await done(ask(pool)) == b"hello"
         server.close()
@@ -141,7 +141,9 @@ def test_a_unix_socket_is_dialled_like_a_port(loop_factory: Loop, tmp_path: Path
 def test_a_unix_socket_that_cannot_be_dialled_fails_the_exchange(loop_factory: Loop, tmp_path: Path, name: str) -> None:
     async def main() -> None:
         pool = HttpPool(
-            Target("http://localhost/", socket=str(tmp_path / name)), connect_timeout_s=at_most(10), limit_bytes=1000
+            HttpTarget("http://localhost/", socket=str(tmp_path / name)),
+            connect_timeout_s=at_most(10),
+            limit_bytes=1000,
         )
         exchange = ask(pool)
         assert (await exchange.end()).startswith("cannot connect")
@@ -569,7 +571,7 @@ def test_a_request_aborted_while_it_waits_is_never_written(loop_factory: Loop) -
 def test_closing_the_pool_ends_everything_in_it(loop_factory: Loop) -> None:
     async def main() -> None:
         async with scripted(Peer.wait_closed) as server:
-            pool = HttpPool(Target(server.url), connect_timeout_s=at_most(10), limit_bytes=1000, max_connections=1)
+            pool = HttpPool(HttpTarget(server.url), connect_timeout_s=at_most(10), limit_bytes=1000, max_connections=1)
             first = ask(pool)
             await until(lambda: first.written, "the first is on its way")
             waiting = ask(pool)
@@ -587,7 +589,7 @@ def test_closing_the_pool_while_it_connects_leaves_nothing(loop_factory: Loop) -
     async def main() -> None:
         server = Scripted(Peer.wait_closed)
         await server.start()
-        pool = HttpPool(Target(server.url), connect_timeout_s=at_most(10), limit_bytes=1000)
+        pool = HttpPool(HttpTarget(server.url), connect_timeout_s=at_most(10), limit_bytes=1000)
         exchange = ask(pool)
         await asyncio.sleep(0)
         await pool.close()
@@ -605,7 +607,7 @@ def test_closing_the_pool_while_it_looks_for_a_host_leaves_nobody_to_complain_la
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: complaints.append(context))
-        pool = HttpPool(Target("http://no-such-host.invalid/"), connect_timeout_s=at_most(10), limit_bytes=1000)
+        pool = HttpPool(HttpTarget("http://no-such-host.invalid/"), connect_timeout_s=at_most(10), limit_bytes=1000)
         exchange = ask(pool)
         await asyncio.sleep(0)
         await pool.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.core.errors import LISTEN_FAILED, GatewayError
-from trunkline.runtime.listener import LISTENING, UnixSocket
+from trunkline.runtime.listener import LISTENING_SOCKETS, UnixSocket
 
 KEY = "sources.desktop.listen"
 
@@ -29,10 +29,10 @@ def test_a_socket_that_a_killed_gateway_left_is_replaced(tmp_path: Path) -> None
         old.bind(str(path))
     replaced = UnixSocket(path, KEY)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path in LISTENING
+    assert path in LISTENING_SOCKETS
     replaced.remove()
     assert not path.exists()
-    assert path not in LISTENING
+    assert path not in LISTENING_SOCKETS
 
 
 def test_a_socket_on_which_somebody_listens_is_left_alone(tmp_path: Path) -> None:

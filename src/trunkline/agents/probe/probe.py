@@ -16,7 +16,7 @@ from trunkline.agents.providers.provider import Provider, RunSpec
 from trunkline.agents.runner import AgentResult, AgentRunner
 from trunkline.core.errors import GatewayError
 from trunkline.protocol.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
-from trunkline.runtime.deadlines import first_of
+from trunkline.runtime.deadlines import wait_first
 
 _PROBE_S: Final = 120.0
 """Gemini CLI may take most of a minute to start on a busy machine."""
@@ -30,7 +30,7 @@ async def probe_agent(runner: AgentRunner, provider: Provider, installed: Instal
     probe_spec = replace(spec, prompt=_PROMPT, instructions="", timeout_s=_PROBE_S, model_url=model.url)
     run = asyncio.get_running_loop().create_task(runner.run(provider, installed, probe_spec, None, _ignore))
     try:
-        await first_of([run, model.offered], _PROBE_S)
+        await wait_first([run, model.offered], _PROBE_S)
         if model.offered.done():
             return _result_of(provider, model.offered.result())
         return ProbeResult(failure=_failure_of(run))

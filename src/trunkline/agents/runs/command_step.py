@@ -19,9 +19,9 @@ from trunkline.config.settings import Settings
 from trunkline.config.trust.store import TrustStore
 from trunkline.core.errors import CODES, COMMAND_FAILED, PART_MISSING, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.core.source import Level
-from trunkline.runtime.child_io import HeadAndTail, end
+from trunkline.runtime.child_io import HeadTailBuffer, tail_text
 from trunkline.runtime.children import child_environment
-from trunkline.runtime.commands import Command, Commands, Ended
+from trunkline.runtime.commands import CommandResult, CommandRunner, CommandSpec
 from trunkline.sources.builtin.no_sandbox import no_sandbox
 from trunkline.sources.builtin.place_guard import PlaceGuard
 from trunkline.sources.builtin.programs import find_program
@@ -52,7 +52,7 @@ class CommandStepRunner:
         warn: Callable[[str, Problem], None],
         workflow: Path = Path("workflow.yaml"),
     ) -> None:
-        self._commands = Commands()
+        self._commands = CommandRunner()
         self._environ = child_environment(environ, extra={}, inherit="all")
         self._places = CommandSandboxes(self._environ, self._commands, settings, warn, [str(workflow.absolute())])
 
@@ -74,7 +74,7 @@ class CommandStepRunner:
         await self._places.close()
 
 
-def _with_own(command: Command, state: CommandState, values: TemplateValues) -> Command:
+def _with_own(command: CommandSpec, state: CommandState, values: TemplateValues) -> CommandSpec:
     """Add the step's variables and input. The variables that keep git from the repository's programs stay."""
     own = {name: values.of(value) for name, value in state.env.items()}
     kept = {name: value for name, value in command.env.items() if name.startswith(_GIT)}
@@ -82,7 +82,7 @@ def _with_own(command: Command, state: CommandState, values: TemplateValues) -> 
     return replace(command, env={**command.env, **own, **kept}, stdin=stdin)
 
 
-def output_text(output: HeadAndTail) -> str:
+def output_text(output: HeadTailBuffer) -> str:
     """The output without its final newlines, with a line in place of what did not fit."""
     if output.dropped_bytes:
         head, tail = output.head.decode("utf-8", "ignore"), output.tail.decode("utf-8", "ignore")
@@ -90,13 +90,13 @@ def output_text(output: HeadAndTail) -> str:
     return (output.head + output.tail).decode("utf-8", "replace").rstrip("\n")
 
 
-def _exit_code(ended: Ended) -> int | None:
+def _exit_code(ended: CommandResult) -> int | None:
     if ended.how != "exited":
         return None
     return ended.code if ended.code >= 0 else 128 - ended.code
 
 
-def _problem(state: CommandState, ended: Ended, output: str) -> Problem | None:
+def _problem(state: CommandState, ended: CommandResult, output: str) -> Problem | None:
     match ended.how:
         case "exited" if ended.code == 0:
             return None
@@ -114,7 +114,7 @@ def _problem(state: CommandState, ended: Ended, output: str) -> Problem | None:
 
 def _quoted(output: str) -> str:
     """The end of the output, where the reason of a failure most often is."""
-    words = end(output.strip(), _QUOTED)
+    words = tail_text(output.strip(), _QUOTED)
     return f": {words}" if words else " and wrote nothing"
 
 
@@ -143,7 +143,7 @@ class CommandSandboxes:
     def __init__(
         self,
         environ: Mapping[str, str],
-        commands: Commands,
+        commands: CommandRunner,
         settings: Settings,
         warn: Callable[[str, Problem], None],
         protected: Sequence[str] = (),
@@ -163,8 +163,8 @@ class CommandSandboxes:
         self._trees: dict[str, Tree] = {}
 
     async def run(
-        self, state: CommandState, argv: Sequence[str], folder: Path, finished: Callable[[Command], Command]
-    ) -> Ended:
+        self, state: CommandState, argv: Sequence[str], folder: Path, finished: Callable[[CommandSpec], CommandSpec]
+    ) -> CommandResult:
         """Run a step's command, to which `finished` adds the step's own settings.
 
         Raises GatewayError where it needs a sandbox and there is none, or cannot be started.
@@ -173,7 +173,7 @@ class CommandSandboxes:
         env = {**self._environ, **git}
         sandbox = await self._sandbox_of(state, str(folder))
         if sandbox is None:
-            command = Command(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
+            command = CommandSpec(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
             return await self._commands.run(finished(command))
         guarded = await _or_failure(self._guard(state, str(folder)).begin())
         try:
@@ -182,7 +182,7 @@ class CommandSandboxes:
                 partial(sandbox.wrap, argv, str(folder), read_only=mounts.read_only, pinned=mounts.pinned)
             )
             env = {**sandbox.environment(), **git}
-            command = Command(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
+            command = CommandSpec(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
             return await self._commands.run(finished(command), on_launch=guarded.launched)
         finally:
             await guarded.end()
@@ -257,7 +257,7 @@ class CommandSandboxes:
 
     async def _user_git_config(self, git: str, folder: Path) -> dict[str, list[str]]:
         argv = ["/bin/sh", "-c", _LIST_GIT_CONFIG, git]
-        command = Command(argv=argv, env=self._environ, folder=str(folder), timeout_s=_GIT_CONFIG_S, label="git")
+        command = CommandSpec(argv=argv, env=self._environ, folder=str(folder), timeout_s=_GIT_CONFIG_S, label="git")
         ended = await self._commands.run(command)
         return read_list((ended.output.head + ended.output.tail).decode("utf-8", "surrogateescape"))
 

@@ -19,7 +19,7 @@ from trunkline.config.config_file import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.core.errors import INSTRUCTIONS_LEFT_OUT, Problem
 from trunkline.core.hidden_text import reveal
-from trunkline.runtime.rooted_files import Beneath, Escape, refuse_kernel_files
+from trunkline.runtime.rooted_files import PathEscapesRoot, RootHandle, refuse_kernel_files
 from trunkline.sources.builtin.own_places import OwnPlaces
 
 # What an isolated agent is told by the project it works in, looked up where its tools may look as well.
@@ -68,14 +68,14 @@ class _Refused(Exception):
 def read_instructions(project: Path, names: Sequence[str], *, hidden: Iterable[str] = ()) -> Instructions:
     """What the first of these files says that is there. Never raises: without instructions, agents work too."""
     try:
-        with Beneath(str(project), hidden=hidden) as folder:
+        with RootHandle(str(project), hidden=hidden) as folder:
             name = next((name for name in names if _is_there(folder, name)), "")
             return _read(folder, name) if name else Instructions()
     except OSError:
         return Instructions()  # the folder itself cannot be opened, which the agent's tools will tell
 
 
-def _is_there(folder: Beneath, name: str) -> bool:
+def _is_there(folder: RootHandle, name: str) -> bool:
     """A file that may not be read is there: no other is taken in its place."""
     try:
         folder.status(name)
@@ -86,10 +86,10 @@ def _is_there(folder: Beneath, name: str) -> bool:
     return True
 
 
-def _read(folder: Beneath, name: str) -> Instructions:
+def _read(folder: RootHandle, name: str) -> Instructions:
     try:
         text, cut = _text(folder, name)
-    except Escape:
+    except PathEscapesRoot:
         return _left_out(name, "it is a link that leads out of the project's folder")
     except _Refused as refused:
         return _left_out(name, str(refused))
@@ -101,7 +101,7 @@ def _read(folder: Beneath, name: str) -> Instructions:
     return Instructions(file=name, text=_told(name, text), problem=problem if cut else None)
 
 
-def _text(folder: Beneath, name: str) -> tuple[str, bool]:
+def _text(folder: RootHandle, name: str) -> tuple[str, bool]:
     """The text, and whether it is only the beginning of what is there."""
     if not stat.S_ISREG(folder.status(name).st_mode):
         raise _Refused("it is not a regular file")

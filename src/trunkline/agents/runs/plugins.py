@@ -20,8 +20,8 @@ from trunkline.config.trust.verdict import Verdict
 from trunkline.core.events import Events
 from trunkline.core.source import Health
 from trunkline.gateway.composition import GatewayRuntime
-from trunkline.runtime.deadlines import Within
-from trunkline.runtime.temporary_folders import PrivateFolder
+from trunkline.runtime.deadlines import TimeLimit
+from trunkline.runtime.temporary_folders import TemporaryFolder
 from trunkline.sources import section_kinds
 
 PLUGIN: Final = "plugin"
@@ -141,7 +141,7 @@ async def probe_plugins(
     start_s: float = START_S,
 ) -> dict[str, PluginProbe]:
     """Start plugins, all at once, and list their operations. On return none is running. `path` is the workflow file."""
-    scratch = PrivateFolder(_PREFIX)
+    scratch = TemporaryFolder(_PREFIX)
     try:
         # use nothing of an earlier start, and keep nothing of this one
         gateway_settings = GatewaySettings(
@@ -179,7 +179,7 @@ async def _first_health(
     events.health.append(changed)
     gateway.start()
     with suppress(TimeoutError):
-        async with Within(limit_s):
+        async with TimeLimit(limit_s):
             await all_first_health.wait()
     return health
 

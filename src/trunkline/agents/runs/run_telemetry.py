@@ -33,7 +33,8 @@ from trunkline.core.call import Call, Result
 from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
 from trunkline.core.events import Events, Level, LogEvent
 from trunkline.core.source import Health
-from trunkline.router.router import TOOLS_CALL, Router
+from trunkline.protocol.mcp.methods import TOOLS_CALL
+from trunkline.router.router import Router
 from trunkline.telemetry.call_lines import CallLines
 from trunkline.telemetry.logs import CallLog
 from trunkline.telemetry.outcome import outcome_word

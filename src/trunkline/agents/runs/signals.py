@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, Final, TypeVar
 
 from trunkline.core.errors import STEP_INTERRUPTED, GatewayError, Problem
-from trunkline.runtime.own_process import heeded
+from trunkline.runtime.own_process import unignored_signals
 
 INTERRUPTED: Final = 130
 ORDERLY_S: Final = 4.0
@@ -77,7 +77,7 @@ def handle_signals(on_signal: Callable[[int], None]) -> Generator[None, None, No
     """
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    handled = heeded(*_SIGNALS)
+    handled = unignored_signals(*_SIGNALS)
     received: set[int] = set()
     delivered: set[int] = set()
 

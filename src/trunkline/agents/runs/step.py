@@ -16,7 +16,7 @@ from trunkline.agents.workflow.document import AgentState
 from trunkline.agents.workflow.template import Template
 from trunkline.core.call import Caller
 from trunkline.core.errors import STEP_TIMEOUT, GatewayError, Problem
-from trunkline.runtime.deadlines import Within
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.telemetry.span import Span
 
 
@@ -79,7 +79,7 @@ class AgentTask:
     @asynccontextmanager
     async def in_time(self) -> AsyncGenerator[None, None]:
         """Limits its body to the time of the step. Raises GatewayError when that is over."""
-        limit = Within(self.left_s)
+        limit = TimeLimit(self.left_s)
         try:
             async with limit:
                 yield

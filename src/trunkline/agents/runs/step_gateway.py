@@ -30,8 +30,8 @@ from trunkline.core.source import Health
 from trunkline.frontends.stdio.private_socket import CutOff, PrivateDoor
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.router.admission import Admission
-from trunkline.runtime.deadlines import Within
-from trunkline.runtime.stdio_bridge import serve_command
+from trunkline.runtime.deadlines import TimeLimit
+from trunkline.runtime.stdio_bridge import bridge_command
 from trunkline.search.answers import offered
 
 _UP: Final = frozenset({"ready", "degraded"})
@@ -113,7 +113,7 @@ class StepGateway:
     async def _settled_within(self, limit_s: float) -> bool:
         """Wait until nothing starts any more, or something that is wanted failed, but not longer than this."""
         try:
-            async with Within(limit_s):
+            async with TimeLimit(limit_s):
                 while self._unsettled():
                     self._news.clear()
                     await self._news.wait()
@@ -228,7 +228,7 @@ class AgentSocket:
         config = self._folder / _CONFIG
         with os.fdopen(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(msgspec.json.encode({"socket": str(self._folder / _SOCKET)}))
-        command, args = serve_command(config)
+        command, args = bridge_command(config)
         return ToolServer(command=command, args=args, call_s=self._call_s)
 
     async def close(self) -> None:

@@ -33,7 +33,7 @@ from trunkline.core.errors import (
 from trunkline.core.tool import Tool
 from trunkline.frontends.relay.attach import check_target
 from trunkline.protocol.jsonrpc import encode
-from trunkline.runtime.http_client import HttpPool, Target
+from trunkline.runtime.http_client import HttpPool, HttpTarget
 from trunkline.sources.mcp.handshake import Session, shake_hands
 from trunkline.sources.mcp.listing import fetch_tools
 
@@ -262,7 +262,7 @@ class _OwnAnswer(msgspec.Struct, rename="camel"):
 
 @asynccontextmanager
 async def attached_desk(there: There) -> AsyncGenerator[AttachedDesk, None]:
-    target = Target(there.url, socket=there.socket)
+    target = HttpTarget(there.url, socket=there.socket)
     for token in (there.token, there.operator_token):
         check_target(target, token)
     pool = HttpPool(target, connect_timeout_s=_CONNECT_S, limit_bytes=_LIMIT_BYTES)

@@ -10,7 +10,7 @@ from trunkline.cli.ask.readings import problem_in_error
 from trunkline.core.call import Json, Outcome, RemoteError
 from trunkline.core.errors import UNKNOWN_METHOD, UNSUPPORTED_VERSION, Problem
 from trunkline.protocol.http1 import request_head
-from trunkline.runtime.deadlines import Within
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.http_client import Exchange, HttpPool
 from trunkline.sources.mcp.http_lane import HttpLane
 
@@ -41,7 +41,7 @@ async def fetch(pool: HttpPool, path: str, headers: list[tuple[bytes, bytes]], t
     page = _Page(request_head(b"GET", path.encode(), head))
     pool.send(page)
     try:
-        async with Within(timeout_s):
+        async with TimeLimit(timeout_s):
             return await page.answered
     except TimeoutError:
         raise NotFetched(f"no answer within {timeout_s:g} seconds") from None

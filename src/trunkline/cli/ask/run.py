@@ -18,7 +18,7 @@ from trunkline.cli.ask.waiting import Waiting, sign_of_life
 from trunkline.cli.ask.whom import Here, There, whom_to_ask
 from trunkline.cli.terminal import complain
 from trunkline.core.errors import GatewayError
-from trunkline.runtime.own_process import heeded, run_event_loop
+from trunkline.runtime.own_process import run_event_loop, unignored_signals
 
 T = TypeVar("T")
 INTERRUPTED: Final = 130
@@ -79,7 +79,7 @@ async def _until_interrupted(work: Coroutine[Any, Any, T], waiting: Waiting) -> 
         waiting.say("interrupted: ending what was begun")
         task.cancel()
 
-    for number in heeded(signal.SIGINT, signal.SIGTERM):
+    for number in unignored_signals(signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, pressed)
     return await task
 

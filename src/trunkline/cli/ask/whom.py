@@ -25,7 +25,7 @@ from trunkline.config.settings import STATE_DIR, Settings
 from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import CONFIG_UNREADABLE, GatewayError, Problem
 from trunkline.gateway.operator_token import read_operator_token
-from trunkline.runtime.gateway_records import Running, all_running, find_running
+from trunkline.runtime.gateway_records import RunningGateway, all_running, find_running
 from trunkline.runtime.state_files import gateway_key, gateways_folder
 
 OPERATOR_VARIABLE: Final = "TRUNKLINE_OPERATOR_TOKEN"
@@ -98,7 +98,7 @@ def _state_dirs(config: Path | None) -> list[Path]:
     return list(dict.fromkeys([*own, _default_state_dir()]))
 
 
-def _is_at(record: Running, url: str) -> bool:
+def _is_at(record: RunningGateway, url: str) -> bool:
     """`localhost` is as good as the address that the gateway wrote down, which is the one that is then dialled."""
     if record.url == url:
         return True
@@ -137,7 +137,7 @@ def _only_one_that_runs() -> There:
     raise GatewayError(Problem(code=CONFIG_UNREADABLE, message=message, hint=hint))
 
 
-def _of_record(record: Running, state_dir: Path, settings: Settings | None) -> There:
+def _of_record(record: RunningGateway, state_dir: Path, settings: Settings | None) -> There:
     """What the file says comes before what the gateway made up by itself, and that before the environment, which may
     be about another gateway."""
     gateway = None if settings is None else settings.gateway

@@ -7,7 +7,7 @@ from msgspec import Raw
 from trunkline.core.call import Call, Failure, Json, RemoteError, Result
 from trunkline.core.errors import CANCELLED, INTERNAL, NOT_ANSWERED, Problem
 from trunkline.frontends.rest.rest import NO_STORE, Visit
-from trunkline.protocol.mcp.translation import message_of
+from trunkline.protocol.mcp.translation import error_text
 
 
 def answer_call(visit: Visit, call: Call) -> None:
@@ -43,7 +43,7 @@ def answer_problem(visit: Visit, problem: Problem) -> None:
 def _servers_own(call: Call, error: Json) -> dict[str, object]:
     """The server's own JSON-RPC error, unchanged; the number in it is the server's, so there is no code of ours."""
     return {
-        "detail": message_of(error),
+        "detail": error_text(error),
         "source": call.source,
         "tool": call.tool,
         "phase": "sent",

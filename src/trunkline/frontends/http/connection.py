@@ -20,8 +20,8 @@ from trunkline.protocol.http1 import (
     head_size,
     response_head,
 )
-from trunkline.runtime.fair_reading import Turns
-from trunkline.runtime.listener import has_hung_up
+from trunkline.runtime.fair_reading import FairReader
+from trunkline.runtime.listener import peer_has_hung_up
 
 READ_S: Final = 15.0
 IDLE_S: Final = 75.0
@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
         self._queued_bytes = 0
         self._held_bytes = 0
         self._begun = 0
-        self._turns: Turns | None = None
+        self._fair_reader: FairReader | None = None
         self._turned_away = False
         self._aborted = False
         self._exchange: HttpExchange | None = None
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._begun = 0
-        turns = self._turns
+        turns = self._fair_reader
         if turns is not None and turns.waiting:
             turns.take(data)
         elif len(data) <= _LARGE_BYTES or self._parser.takes_whole(data):
@@ -143,10 +143,10 @@ class Connection(asyncio.Protocol):
         if self._parser.takes_whole(rest):
             self._feed(rest)
             return
-        if self._turns is None:
-            self._turns = Turns(self._feed, self._read)
-            self._turns.line_ends, self._turns.slice_bytes = (), _LARGE_BYTES
-        self._turns.take(rest)
+        if self._fair_reader is None:
+            self._fair_reader = FairReader(self._feed, self._read)
+            self._fair_reader.line_ends, self._fair_reader.slice_bytes = (), _LARGE_BYTES
+        self._fair_reader.take(rest)
 
     def _feed(self, data: bytes) -> None:
         parser = self._parser
@@ -157,8 +157,8 @@ class Connection(asyncio.Protocol):
         except HttpProblem as problem:
             self._refuse(problem.status, _unreadable(problem.status, problem.reason))
         held_bytes = parser.held_bytes + self._queued_bytes
-        if self._turns is not None:
-            held_bytes += self._turns.held_bytes
+        if self._fair_reader is not None:
+            held_bytes += self._fair_reader.held_bytes
         if held_bytes != self._held_bytes:
             self._hold(held_bytes)
 
@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
     def _read_on(self) -> None:
         """Unless something else is in the way: unread answers, requests that wait, a rest, or bytes not read yet."""
         waits = self._stuck_since or self._resting is not None or len(self._queue) >= _MAX_PIPELINED
-        if waits or (self._turns is not None and self._turns.waiting):
+        if waits or (self._fair_reader is not None and self._fair_reader.waiting):
             return
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -307,8 +307,8 @@ class Connection(asyncio.Protocol):
     def _stop_reading(self) -> None:
         """Keep nothing of what came, or of what will come."""
         self._parser.close()
-        if self._turns is not None:
-            self._turns.close()
+        if self._fair_reader is not None:
+            self._fair_reader.close()
         self._queue.clear()
         self._queued_bytes = 0
         if self._held_bytes:
@@ -416,7 +416,7 @@ class Connection(asyncio.Protocol):
 
     def _has_gone(self) -> bool:
         """Nobody is told of the end of what is not read."""
-        return self._transport is not None and not self._transport.is_closing() and has_hung_up(self._transport)
+        return self._transport is not None and not self._transport.is_closing() and peer_has_hung_up(self._transport)
 
     def idle_s(self, now: float) -> float:
         """How long nothing was asked or answered on it; 0 while something is."""

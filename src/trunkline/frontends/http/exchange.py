@@ -15,7 +15,7 @@ from trunkline.core.errors import Problem
 from trunkline.frontends.http.replay import Replay, Track
 from trunkline.protocol.http1 import HttpRequest, response_head
 from trunkline.protocol.jsonrpc import encode_error, error_message, single_line
-from trunkline.protocol.mcp.translation import code_of
+from trunkline.protocol.mcp.translation import error_code
 from trunkline.protocol.sse import COMMENT, encode_event
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class HttpExchange:
             self.respond(status, message)
 
     def _status_of(self, raw: Json, problem: Problem | None) -> int:
-        code = code_of(raw) if problem is None else problem.code.jsonrpc
+        code = error_code(raw) if problem is None else problem.code.jsonrpc
         return _MODERN_STATUS.get(code, _COMMON_STATUS)
 
     def notice(self, message: bytes) -> None:

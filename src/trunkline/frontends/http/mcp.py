@@ -24,8 +24,8 @@ from trunkline.frontends.http.trace import bridge_trace
 from trunkline.frontends.mcp.batches import BatchAnswer
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.protocol.http1 import HttpRequest
-from trunkline.protocol.jsonrpc import VERSION as BATCH_VERSION
 from trunkline.protocol.jsonrpc import (
+    BATCH_VERSION,
     BadMessage,
     Members,
     Message,
@@ -35,7 +35,7 @@ from trunkline.protocol.jsonrpc import (
     split_batch,
     text_member,
 )
-from trunkline.protocol.mcp.modern import NAMED_BY, Refused, check_headers, is_modern
+from trunkline.protocol.mcp.modern import NAME_PARAMETERS, RequestRefused, check_headers, is_modern
 from trunkline.protocol.mcp.param_headers import check_param_headers
 from trunkline.protocol.mcp.versions import LEGACY, SUPPORTED
 
@@ -192,7 +192,7 @@ class McpRoute:
         exchange.statuses_follow_errors()
 
         def check(version: str, method: str, params: Members) -> None:
-            named_by = NAMED_BY.get(method)
+            named_by = NAME_PARAMETERS.get(method)
             name = text_member(params, named_by) if named_by is not None else None
             check_headers(request.headers, request.repeated, version, method, name)
             if method == "tools/call" and name is not None:
@@ -210,7 +210,7 @@ class McpRoute:
             request.headers, entry.header_parameters, params.get("arguments", _NONE), request.repeated
         )
         if what is not None:
-            raise Refused(
+            raise RequestRefused(
                 Problem(code=HEADER_MISMATCH, message=what, hint="list the tools again, then repeat the call")
             )
 

@@ -32,7 +32,7 @@ from trunkline.protocol.http1 import HttpLimits, HttpRequest
 from trunkline.protocol.jsonrpc import encode
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.listener import UnixSocket
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 
 _TICK_S: Final = 1.0
 _CLOSE_S: Final = 2.0
@@ -281,9 +281,9 @@ class HttpDoor:
                 connection.abort()
         if now - self._looked_at > _TICK_S:
             self._dispensable.clear()
-        contained("idle connections", self._close_idle, now)
-        contained("the clock of sessions", self._sessions.tick, now)
-        contained("news of connections", self._tell, now)
+        call_safely("idle connections", self._close_idle, now)
+        call_safely("the clock of sessions", self._sessions.tick, now)
+        call_safely("news of connections", self._tell, now)
 
     def stop_listening(self) -> None:
         for server in (self._server, self._unix_server):

@@ -12,7 +12,7 @@ from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.frontends.http.replay import Kept, Replay, Track
 from trunkline.frontends.mcp.conversation import Conversation
 from trunkline.frontends.mcp.server import McpServer
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 
 _MAX_WAITING_NEWS: Final = 64
 _MAX_WAITING_BYTES: Final = 1024 * 1024
@@ -195,4 +195,4 @@ class Sessions:
 
     def close(self) -> None:
         for session in list(self._sessions.values()):
-            contained("the end of a session", self.end, session, "the gateway is shutting down")
+            call_safely("the end of a session", self.end, session, "the gateway is shutting down")

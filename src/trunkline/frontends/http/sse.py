@@ -22,8 +22,8 @@ from trunkline.frontends.mcp.batches import WANT_OF_ROOM, Batch, as_array
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.frontends.rest.rest import Visit
 from trunkline.protocol.http1 import HttpRequest
-from trunkline.protocol.jsonrpc import VERSION as BATCH_VERSION
 from trunkline.protocol.jsonrpc import (
+    BATCH_VERSION,
     BadMessage,
     Message,
     encode_error,

@@ -8,7 +8,7 @@ from typing import ParamSpec, Protocol
 from trunkline.core.call import Call, Failure, Json, Outcome, RemoteError, Result
 from trunkline.core.errors import CANCELLED, Problem
 from trunkline.protocol.jsonrpc import encode, encode_error
-from trunkline.runtime.safe_calls import bug_problem, contained
+from trunkline.runtime.safe_calls import call_safely, internal_problem
 
 P = ParamSpec("P")
 
@@ -53,8 +53,8 @@ def refuse(answer: Answer, problem: Problem, extra: dict[str, object] | None = N
 
 def answered_later(answer: Answer, run: Callable[P, object], *args: P.args, **more: P.kwargs) -> None:
     """Run what answers a request that waited, where no door looks after it: a bug of ours is an answer, too."""
-    if not contained("an answer that waited", run, *args, **more):
-        refuse(answer, bug_problem())
+    if not call_safely("an answer that waited", run, *args, **more):
+        refuse(answer, internal_problem())
 
 
 def deliver(answer: Answer, call: Call) -> None:

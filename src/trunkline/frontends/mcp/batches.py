@@ -12,7 +12,7 @@ from trunkline.protocol.jsonrpc import (
     Message,
     encode_error,
     error_message,
-    read_member,
+    parse_batch_member,
     result_message,
     single_line,
 )
@@ -64,7 +64,7 @@ class Batch:
 
     def read(self, text: bytes) -> Message | None:
         """One message of the batch; what is none is answered by saying so."""
-        message = read_member(text)
+        message = parse_batch_member(text)
         if isinstance(message, BadMessage):
             self._answers.append(error_message(message.id_json, encode_error(message.problem)))
             return None

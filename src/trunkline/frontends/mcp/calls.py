@@ -16,15 +16,15 @@ from trunkline.frontends.mcp.notices import pass_on
 from trunkline.frontends.mcp.parameters import NO_NAME, text_or_none, wrong_with, wrong_with_arguments
 from trunkline.frontends.mcp.rounds import Rounds
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, single_line, text_member
-from trunkline.protocol.mcp.capabilities import NOTHING
-from trunkline.protocol.mcp.modern import HOP_OWNED
+from trunkline.protocol.mcp.capabilities import NO_CAPABILITIES
+from trunkline.protocol.mcp.modern import HOP_META
 from trunkline.router.router import Router
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.conversation import Conversation
     from trunkline.frontends.mcp.parking import ParkedCall, Parking
 
-_HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_OWNED)
+_HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_META)
 """Compared without case: a server that ignores case must not find a second progress token."""
 
 
@@ -124,10 +124,10 @@ class RoutedCall(Asked):
             passed_on = {
                 key: single_line(value)
                 for key, value in meta.items()
-                if key not in HOP_OWNED and key.casefold() not in _HOP_OWNED
+                if key not in HOP_META and key.casefold() not in _HOP_OWNED
             } or None
         notice = self._noticed if progress or self.conversation is not None or caller.log_level else None
-        ask = None if caller.capabilities == NOTHING else self._asked_something
+        ask = None if caller.capabilities == NO_CAPABILITIES else self._asked_something
         method = self.message.method or ""
         if method == "tools/call":
             call = self._router.call_tool(

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from trunkline.core.call import Call
 from trunkline.core.errors import CLIENT_LIMIT, INVALID_REQUEST, Problem
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 
 
 class InFlight(Protocol):
@@ -52,4 +52,4 @@ class ClientCalls:
 
     def cancel_all(self, why: str) -> None:
         for call in list(self._calls.values()):
-            contained("a call that is taken back", call.cancel, why)
+            call_safely("a call that is taken back", call.cancel, why)

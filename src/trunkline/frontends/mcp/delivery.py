@@ -8,15 +8,16 @@ from trunkline.core.call import Call, Failure, Json, NeedsInput, RemoteError, Re
 from trunkline.core.errors import CANCELLED, UNKNOWN_RESOURCE, Problem
 from trunkline.frontends.mcp.answer import deliver, result_of_ours
 from trunkline.protocol.jsonrpc import encode, encode_error, has_member, text_member
-from trunkline.protocol.mcp.modern import complete
+from trunkline.protocol.mcp.methods import COMPLETION_COMPLETE, RESOURCES_READ, TASKS_GET
+from trunkline.protocol.mcp.modern import completed_result
 from trunkline.protocol.mcp.server_requests import labelled_result
 from trunkline.protocol.mcp.translation import (
-    NO_RESOURCE,
-    URL_REQUIRED,
-    code_of,
+    RESOURCE_NOT_FOUND,
+    URL_ELICITATION_REQUIRED,
     downgraded_result,
-    for_legacy,
-    for_modern,
+    error_code,
+    error_for_legacy,
+    error_for_modern,
     legacy_code,
 )
 from trunkline.protocol.mcp.versions import LEGACY, MODERN
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from trunkline.frontends.mcp.conversation import Conversation
     from trunkline.frontends.mcp.parking import Parking
 
-_READ: Final = "resources/read"
-_COMPLETE: Final = "completion/complete"
-_TASK: Final = "tasks/get"
 _READ_HINTS: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
 _WITH_CONTENT: Final = frozenset({"tools/call", "prompts/get"})
 _OLD: Final = frozenset(LEGACY[:2])
@@ -41,10 +39,10 @@ _SPECIAL: Final = b"-32"
 def deliver_modern(asked: Asked, call: Call, parking: Parking) -> None:
     outcome = call.outcome
     if isinstance(outcome, Result):
-        raw = complete(outcome.raw)
-        if call.method == _READ:
+        raw = completed_result(outcome.raw)
+        if call.method == RESOURCES_READ:
             raw = _with_hints(raw)
-        elif call.method == _TASK and _has(raw, "inputRequests"):
+        elif call.method == TASKS_GET and _has(raw, "inputRequests"):
             raw = labelled_result(call.source, raw, in_text=parking.rules.names_servers())
         asked.answer.result(Result(raw, outcome.message))
     elif isinstance(outcome, NeedsInput):
@@ -57,13 +55,13 @@ def deliver_modern(asked: Asked, call: Call, parking: Parking) -> None:
 
 
 def _modern_error(asked: Asked, call: Call, error: Json, parking: Parking) -> None:
-    if code_of(error) == URL_REQUIRED:
+    if error_code(error) == URL_ELICITATION_REQUIRED:
         asking = parking.urls_to_visit(asked, call.source, error)
         if asking is not None:
             asked.answer.result(result_of_ours(asking))
             return
-    uri = text_member(asked.params, "uri") if call.method == _READ else None
-    asked.answer.error(for_modern(error, uri), None)
+    uri = text_member(asked.params, "uri") if call.method == RESOURCES_READ else None
+    asked.answer.error(error_for_modern(error, uri), None)
 
 
 def _with_hints(raw: bytes) -> bytes:
@@ -87,9 +85,9 @@ def deliver_legacy(asked: Asked, conversation: Conversation, call: Call, router:
                 outcome = Result(raw)
         asked.answer.result(outcome)
     elif isinstance(outcome, RemoteError) and _SPECIAL in bytes(outcome.raw):
-        reading = call.method == _READ and _is_modern(router, call.source)
-        asked.answer.error(for_legacy(outcome.raw, reading=reading), None)
-    elif isinstance(outcome, Failure) and outcome.problem.code is not CANCELLED and call.method != _COMPLETE:
+        reading = call.method == RESOURCES_READ and _is_modern(router, call.source)
+        asked.answer.error(error_for_legacy(outcome.raw, reading=reading), None)
+    elif isinstance(outcome, Failure) and outcome.problem.code is not CANCELLED and call.method != COMPLETION_COMPLETE:
         asked.answer.error(legacy_error(outcome.problem), outcome.problem)
     else:
         deliver(asked.answer, call)
@@ -98,7 +96,7 @@ def deliver_legacy(asked: Asked, conversation: Conversation, call: Call, router:
 def legacy_error(problem: Problem) -> bytes:
     """A problem of ours with a code that clients from before 2026-07-28 know."""
     known = problem.code.jsonrpc
-    code = NO_RESOURCE if problem.code is UNKNOWN_RESOURCE else legacy_code(known)
+    code = RESOURCE_NOT_FOUND if problem.code is UNKNOWN_RESOURCE else legacy_code(known)
     if code == known:
         return encode_error(problem)
     return encode({"code": code, "message": problem.message, "data": problem.data()})

@@ -15,23 +15,27 @@ from trunkline.core.errors import CAPABILITY_MISSING, INVALID_PARAMS, Problem
 from trunkline.frontends.mcp.answer import Answer, result_of_ours
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_notification
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
-from trunkline.protocol.mcp.methods import LIST_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED
-from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID, Refused
+from trunkline.protocol.mcp.methods import (
+    NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+    NOTIFICATIONS_RESOURCES_LIST_CHANGED,
+    NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED,
+    NOTIFICATIONS_TOOLS_LIST_CHANGED,
+)
+from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID, RequestRefused
 from trunkline.protocol.mcp.notifications import modern_task, modern_update
 from trunkline.protocol.mcp.server_requests import labelled_result
 
 MAX_WATCHED: Final = 1000
 MAX_CHARACTERS: Final = 8192
 """Of one URI or id: all of them are kept for as long as the client listens."""
-_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _SETTLE_S: Final = 3.0
 """How long servers may take to say whether they will tell of a resource."""
 _MAX_HELD: Final = 1000
 _MAX_HELD_BYTES: Final = 1024 * 1024
 _LISTS: Final = {
-    "toolsListChanged": LIST_CHANGED,
-    "promptsListChanged": PROMPTS_CHANGED,
-    "resourcesListChanged": RESOURCES_CHANGED,
+    "toolsListChanged": NOTIFICATIONS_TOOLS_LIST_CHANGED,
+    "promptsListChanged": NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+    "resourcesListChanged": NOTIFICATIONS_RESOURCES_LIST_CHANGED,
 }
 
 
@@ -77,7 +81,7 @@ def read_wanted(members: Members, capabilities: bytes) -> Wanted:
     task_ids = _distinct(members, "taskIds")
     if task_ids and TASKS not in extensions(capabilities):
         problem = Problem(code=CAPABILITY_MISSING, message=f"`taskIds` needs the extension `{TASKS}`")
-        raise Refused(problem, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
+        raise RequestRefused(problem, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
     lists = tuple(name for name in _LISTS if _flag(members, name))
     return Wanted(lists, _distinct(members, "resourceSubscriptions"), task_ids)
 
@@ -170,7 +174,7 @@ class Listen:
         if self._task_ids:
             honoured["taskIds"] = [task_id for task_id in self.wanted.task_ids if task_id in self._task_ids]
         body = b'{"notifications":%b,%b}' % (encode(honoured), self._meta())
-        self.answer.notice(encode_notification(_ACKNOWLEDGED, body))
+        self.answer.notice(encode_notification(NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, body))
         for message in held:
             self.answer.notice(message)
 

@@ -9,21 +9,20 @@ from trunkline.core.call import Caller, Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.frontends.mcp.answer import refuse, result_of_ours
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, text_member
-from trunkline.protocol.mcp.modern import LOG_LEVEL, Refused
-from trunkline.protocol.mcp.notifications import LEVELS, RANKS, wanted
+from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL, NOTIFICATIONS_MESSAGE
+from trunkline.protocol.mcp.modern import LOG_LEVEL, RequestRefused
+from trunkline.protocol.mcp.notifications import LEVELS, RANKS, is_level_wanted
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.router import Router
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.asked import Asked
 
-LOG_MESSAGE: Final = "notifications/message"
-SET_LEVEL: Final = "logging/setLevel"
 _ONE_OF: Final = ", ".join(LEVELS)
 
 
 def is_log_message(method: str) -> bool:
-    return method == LOG_MESSAGE
+    return method == NOTIFICATIONS_MESSAGE
 
 
 def wants_log_message(caller: Caller, params: Json) -> bool:
@@ -34,7 +33,7 @@ def wants_log_message(caller: Caller, params: Json) -> bool:
         level = text_member(members_of(bytes(params), "`params`"), "level")
     except BadMessage:
         return False
-    return level is not None and wanted(level, caller.log_level)
+    return level is not None and is_level_wanted(level, caller.log_level)
 
 
 def stated_level(meta: Members) -> str:
@@ -43,7 +42,9 @@ def stated_level(meta: Members) -> str:
         return ""
     level = _level_in(meta, LOG_LEVEL)
     if level is None:
-        raise Refused(Problem(code=INVALID_PARAMS, message=f"`_meta` member `{LOG_LEVEL}` must be one of {_ONE_OF}"))
+        raise RequestRefused(
+            Problem(code=INVALID_PARAMS, message=f"`_meta` member `{LOG_LEVEL}` must be one of {_ONE_OF}")
+        )
     return level
 
 
@@ -55,7 +56,7 @@ def set_level(router: Router, asked: Asked) -> None:
         refuse(asked.answer, Problem(code=INVALID_PARAMS, message=f"`params.level` must be one of {_ONE_OF}"))
         return
     conversation.caller = replace(conversation.caller, log_level=level)
-    router.notify(conversation.caller, SET_LEVEL, encode({"level": level}))
+    router.notify(conversation.caller, LOGGING_SET_LEVEL, encode({"level": level}))
     asked.answer.result(result_of_ours(b"{}"))
 
 

@@ -13,15 +13,19 @@ from trunkline.frontends.mcp.listen import Listen
 from trunkline.frontends.mcp.lists import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Shown
 from trunkline.frontends.mcp.subscriptions import Listens
 from trunkline.protocol.jsonrpc import encode_notification
-from trunkline.protocol.mcp.methods import LIST_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED
+from trunkline.protocol.mcp.methods import (
+    NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+    NOTIFICATIONS_RESOURCES_LIST_CHANGED,
+    NOTIFICATIONS_TOOLS_LIST_CHANGED,
+)
 from trunkline.router.router import Router
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 
 _SETTLE_S: Final = 0.05
 _NEWS: Final[dict[str, tuple[Kind, ...]]] = {
-    LIST_CHANGED: (TOOLS,),
-    PROMPTS_CHANGED: (PROMPTS,),
-    RESOURCES_CHANGED: (RESOURCES, TEMPLATES),
+    NOTIFICATIONS_TOOLS_LIST_CHANGED: (TOOLS,),
+    NOTIFICATIONS_PROMPTS_LIST_CHANGED: (PROMPTS,),
+    NOTIFICATIONS_RESOURCES_LIST_CHANGED: (RESOURCES, TEMPLATES),
 }
 _ALIKE: Final = (PROMPTS, RESOURCES, TEMPLATES)
 """The lists that are the same for everybody without a session."""
@@ -78,9 +82,9 @@ class News:
         self._router.report_collisions()
         changes = _Changes(self._shown)
         for conversation in list(self._conversations):
-            contained("news for a client", _tell_conversation, conversation, changes)
+            call_safely("news for a client", _tell_conversation, conversation, changes)
         for listen in self._listens.all():
-            contained("news for a client", _tell_listen, listen, changes)
+            call_safely("news for a client", _tell_listen, listen, changes)
         self._note(self._before, _ANYBODY, _ALIKE)
 
     def close(self) -> None:

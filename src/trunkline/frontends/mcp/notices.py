@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trunkline.core.call import PROGRESS, STREAM_CLOSED, Json
-from trunkline.frontends.mcp.logs import LOG_MESSAGE, wants_log_message
+from trunkline.frontends.mcp.logs import wants_log_message
 from trunkline.protocol.jsonrpc import BadMessage, encode_members, encode_notification, members_of, single_line
-from trunkline.protocol.mcp.methods import CANCELLED
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_MESSAGE
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.asked import Asked
@@ -36,8 +36,8 @@ def _progress(asked: Asked, params: Json) -> None:
 
 def _is_for(asked: Asked, method: str, params: Json) -> bool:
     conversation = asked.conversation
-    if method == LOG_MESSAGE:
+    if method == NOTIFICATIONS_MESSAGE:
         # A legacy client may have changed its mind since it asked.
         return wants_log_message(asked.caller if conversation is None else conversation.caller, params)
     # Modern clients get nothing on a request's stream but its progress and its log.
-    return conversation is not None and method != CANCELLED
+    return conversation is not None and method != NOTIFICATIONS_CANCELLED

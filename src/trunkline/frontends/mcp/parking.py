@@ -19,12 +19,12 @@ from trunkline.frontends.mcp.answer import refuse, result_of_ours
 from trunkline.frontends.mcp.questions import MAX_OPEN, Rules, why_not
 from trunkline.frontends.mcp.request_state import StateSeal, answers_in, is_for_legacy, without_round
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
-from trunkline.protocol.mcp.methods import ELICITATION
-from trunkline.protocol.mcp.server_requests import MAY_ASK, Asking, encode_input_required, labelled
+from trunkline.protocol.mcp.methods import ELICITATION_CREATE
+from trunkline.protocol.mcp.server_requests import MAY_REQUIRE_INPUT, InputRequest, encode_input_required, labelled
 from trunkline.protocol.mcp.translation import urls_required
 from trunkline.router.router import Router
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.asked import Asked
@@ -49,7 +49,7 @@ class ParkedCall:
         self._parking = parking
         self._first = first
         self._calls = first.calls
-        self._open: dict[str, tuple[ServerRequest, Asking]] = {}
+        self._open: dict[str, tuple[ServerRequest, InputRequest]] = {}
         self._asked_so_far = 0
         self._outcome: Call | None = None
         self._gathering: asyncio.TimerHandle | None = None
@@ -215,24 +215,30 @@ class Parking:
     def urls_to_visit(self, asked: Asked, source: str, error: Json) -> bytes | None:
         """A server's error -32042 as questions to a client that takes such; the retry simply calls again."""
         urls = urls_required(error)
-        if not urls or asked.message.method not in MAY_ASK or why_not(asked.caller, ELICITATION, _URL) is not None:
+        if (
+            not urls
+            or asked.message.method not in MAY_REQUIRE_INPUT
+            or why_not(asked.caller, ELICITATION_CREATE, _URL) is not None
+        ):
             return None
-        asking: dict[str, Asking] = {}
+        asking: dict[str, InputRequest] = {}
         for number, url in enumerate(urls, start=1):
             params = encode_members({name: url[name] for name in url if name not in ("mode", "elicitationId")})
-            members = self._labelled(source, ELICITATION, params)
-            asking[f"{source}-{number}"] = Asking(ELICITATION, encode_members({"mode": b'"url"', **members}))
+            members = self._labelled(source, ELICITATION_CREATE, params)
+            asking[f"{source}-{number}"] = InputRequest(
+                ELICITATION_CREATE, encode_members({"mode": b'"url"', **members})
+            )
         return encode_input_required(asking, self.state_of(asked, _URLS))
 
-    def asking(self, server_request: ServerRequest) -> Asking:
+    def asking(self, server_request: ServerRequest) -> InputRequest:
         """A question as its client sees it: modern clients have no way to show progress on it."""
         members = self._labelled(server_request.source, server_request.method, server_request.params)
         meta = members_of(bytes(members["_meta"]), "`_meta`")
         if "progressToken" in meta:
             members["_meta"] = encode_members({name: meta[name] for name in meta if name != "progressToken"})
-        if server_request.method == ELICITATION:
+        if server_request.method == ELICITATION_CREATE:
             members.pop("elicitationId", None)
-        return Asking(server_request.method, encode_members(members))
+        return InputRequest(server_request.method, encode_members(members))
 
     def _labelled(self, source: str, method: str, params: Json) -> dict[str, Json]:
         return labelled(source, method, params, in_text=self.rules.names_servers())
@@ -247,11 +253,11 @@ class Parking:
         """Shutting down: calls whose client is away are not waited for."""
         for parked in list(self._parked.values()):
             if parked.waiting is None:
-                contained("a parked call", parked.give_up, "the gateway is shutting down")
+                call_safely("a parked call", parked.give_up, "the gateway is shutting down")
 
     def close(self) -> None:
         for parked in list(self._parked.values()):
-            contained("a parked call", parked.cancel, "the gateway is shutting down")
+            call_safely("a parked call", parked.cancel, "the gateway is shutting down")
 
 
 def _refuse(asked: Asked, message: str) -> bool:

@@ -23,7 +23,11 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     text_member,
 )
-from trunkline.protocol.mcp.methods import CANCELLED, ELICITATION
+from trunkline.protocol.mcp.methods import (
+    ELICITATION_CREATE,
+    NOTIFICATIONS_CANCELLED,
+    NOTIFICATIONS_ELICITATION_COMPLETE,
+)
 from trunkline.protocol.mcp.server_requests import labelled, refusal
 from trunkline.runtime.deadlines import Deadline
 
@@ -34,8 +38,7 @@ MAX_OPEN: Final = 64
 _OPEN_BRACE: Final = 0x7B
 _ELICITS_SINCE: Final = "2025-06-18"
 _VISITS_URLS_SINCE: Final = "2025-11-25"
-_ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
-_OF_ONE_HOP: Final = frozenset({PROGRESS, CANCELLED})
+_OF_ONE_HOP: Final = frozenset({PROGRESS, NOTIFICATIONS_CANCELLED})
 Send = Callable[[bytes], bool]
 
 
@@ -133,7 +136,7 @@ class ClientQuestions:
         waiting = self._take(number)
         if waiting is not None:
             params = b'{"requestId":%d,"reason":%b}' % (number, encode(reason))
-            self._send(waiting.send, encode_notification(CANCELLED, params))
+            self._send(waiting.send, encode_notification(NOTIFICATIONS_CANCELLED, params))
 
     def tell(self, method: str, params: Json) -> None:
         """What one of this client's own servers says outside any call."""
@@ -142,7 +145,7 @@ class ClientQuestions:
         caller = self._conversation.caller
         if method in _OF_ONE_HOP or (is_log_message(method) and not wants_log_message(caller, params)):
             return
-        if method == _ELICITATION_COMPLETE and caller.version < _VISITS_URLS_SINCE:
+        if method == NOTIFICATIONS_ELICITATION_COMPLETE and caller.version < _VISITS_URLS_SINCE:
             return
         try:
             self._send(None, encode_notification(method, single_line(params)))
@@ -198,10 +201,10 @@ class ClientQuestions:
 
 def why_not(caller: Caller, method: str, params: Json) -> bytes | None:
     """The JSON-RPC error for what this client cannot be asked; None when it can."""
-    if method == ELICITATION and caller.version < _ELICITS_SINCE:
+    if method == ELICITATION_CREATE and caller.version < _ELICITS_SINCE:
         return _error(-32601, f"The client speaks {caller.version or 'no version'}, which has no elicitation")
     refused = refusal(caller.capabilities, method, bytes(params))
-    if refused is None and method == ELICITATION and caller.version < _VISITS_URLS_SINCE and _is_url(params):
+    if refused is None and method == ELICITATION_CREATE and caller.version < _VISITS_URLS_SINCE and _is_url(params):
         return _error(-32602, "The client takes no elicitations of mode `url`")
     return refused
 

@@ -13,7 +13,7 @@ from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.seal import Sealer
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
-from trunkline.protocol.mcp.server_requests import ROUND_MEMBERS
+from trunkline.protocol.mcp.server_requests import RETRY_MEMBERS
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.catalog import ToolEntry
 from trunkline.router.router import Router
@@ -69,7 +69,7 @@ def _digest(asked: Asked) -> str:
 
 def without_round(params: Members) -> Members:
     """The parameters of the request itself, without what belongs to a round of questions."""
-    return {name: value for name, value in params.items() if name not in ROUND_MEMBERS and name != "_meta"}
+    return {name: value for name, value in params.items() if name not in RETRY_MEMBERS and name != "_meta"}
 
 
 def answers_in(params: Members) -> dict[str, bytes] | Problem:

@@ -14,10 +14,10 @@ from trunkline.frontends.mcp.delivery import legacy_error
 from trunkline.frontends.mcp.listen import MAX_CHARACTERS, Watching
 from trunkline.protocol.jsonrpc import BadMessage, text_member
 from trunkline.protocol.mcp.notifications import legacy_update
-from trunkline.protocol.mcp.translation import for_legacy
+from trunkline.protocol.mcp.translation import error_for_legacy
 from trunkline.router.router import Router
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 
 MAX_PER_CLIENT: Final = 1000
 _SETTLE_S: Final = 30.0
@@ -125,8 +125,8 @@ class ResourceSubscriptions:
         """A client is gone, and its subscriptions with it; what it still waits for is answered all the same."""
         gone = Failure(Problem(code=CANCELLED, message=f"Subscription given up: {why}"))
         for subscription in self._of.pop(conversation, {}).values():
-            contained("a subscription that is given up", subscription.close)
-            contained("a subscription that is given up", subscription.settle, gone)
+            call_safely("a subscription that is given up", subscription.close)
+            call_safely("a subscription that is given up", subscription.settle, gone)
 
 
 def _uri_of(asked: Asked) -> str | None:
@@ -147,7 +147,7 @@ def _deliver(answer: Answer, outcome: Outcome) -> None:
     elif isinstance(outcome, Failure):
         answer.error(legacy_error(outcome.problem), outcome.problem)
     elif isinstance(outcome, RemoteError):
-        answer.error(for_legacy(outcome.raw, reading=True), None)
+        answer.error(error_for_legacy(outcome.raw, reading=True), None)
     else:
         answer.result(_DONE)
 

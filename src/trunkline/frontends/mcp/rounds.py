@@ -18,9 +18,8 @@ from trunkline.core.errors import CANCELLED, NOT_ANSWERED, SOURCE_PROTOCOL, Code
 from trunkline.core.server_request import ResponseKind, ServerRequest
 from trunkline.frontends.mcp.answer import refuse
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of
-from trunkline.protocol.mcp.methods import ELICITATION
-from trunkline.protocol.mcp.server_requests import MAY_ASK, ROUND_MEMBERS, Asking, read_input_required
-from trunkline.protocol.mcp.translation import message_of
+from trunkline.protocol.mcp.methods import ELICITATION_CREATE
+from trunkline.protocol.mcp.server_requests import MAY_REQUIRE_INPUT, RETRY_MEMBERS, InputRequest, read_input_required
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.calls import RoutedCall
@@ -54,7 +53,7 @@ class Rounds:
         except BadMessage as error:
             self._fail(SOURCE_PROTOCOL, f"asked for input that cannot be given: {error}")
             return
-        if self._routed.message.method not in MAY_ASK:
+        if self._routed.message.method not in MAY_REQUIRE_INPUT:
             self._fail(SOURCE_PROTOCOL, "asked for input where the protocol allows none")
             return
         self._state = required.state
@@ -68,7 +67,7 @@ class Rounds:
 
     # -- the client's part ----------------------------------------------------------------------------------------
 
-    def _ask(self, asked: dict[str, Asking]) -> None:
+    def _ask(self, asked: dict[str, InputRequest]) -> None:
         """Everything at once; a question may be refused before the next one is put."""
         conversation, answer = self._routed.conversation, self._routed.answer
         assert conversation is not None
@@ -82,7 +81,7 @@ class Rounds:
     def _answered(self, key: str, method: str, ending: ResponseKind, raw: Json) -> None:
         if self._over:
             return
-        if ending == "error" and method != ELICITATION:
+        if ending == "error" and method != ELICITATION_CREATE:
             self._fail(NOT_ANSWERED, f"`{method}` was not answered: {message_of(raw)}")
             return
         self._answers[key] = raw if ending == "result" else _CANCEL
@@ -92,7 +91,7 @@ class Rounds:
     def _again(self) -> None:
         """The same request with what the client answered, and the server's state as it wrote it."""
         self._pause = None
-        members: Members = {name: value for name, value in self._routed.params.items() if name not in ROUND_MEMBERS}
+        members: Members = {name: value for name, value in self._routed.params.items() if name not in RETRY_MEMBERS}
         if self._questions:
             members["inputResponses"] = msgspec.Raw(encode_members(self._answers))
         if self._state is not None:
@@ -129,9 +128,9 @@ class Rounds:
         return Problem(code=code, message=message, source=self._source, tool=tool, phase="sent", executed="unknown")
 
 
-def _with_id(asking: Asking) -> bytes:
+def _with_id(asking: InputRequest) -> bytes:
     """A URL to visit has an id in the legacy era, and none in the modern one."""
-    if asking.method != ELICITATION:
+    if asking.method != ELICITATION_CREATE:
         return asking.params
     params = members_of(asking.params, "`params`")
     if bytes(params.get("mode", b"")) != b'"url"' or "elicitationId" in params:

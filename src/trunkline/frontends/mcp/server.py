@@ -23,10 +23,11 @@ from trunkline.frontends.mcp.resource_subscriptions import ResourceSubscriptions
 from trunkline.frontends.mcp.stateless import StatelessClients
 from trunkline.frontends.mcp.subscriptions import Listens
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, members_of
-from trunkline.protocol.mcp.modern import Refused, check_meta, check_version
+from trunkline.protocol.mcp.methods import SUBSCRIPTIONS_LISTEN
+from trunkline.protocol.mcp.modern import RequestRefused, check_meta, check_version
 from trunkline.protocol.mcp.notifications import cancelled_id
 from trunkline.router.router import Router
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 from trunkline.search.discovery import Discovery
 
 _LISTS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
@@ -39,7 +40,6 @@ _ROUTED: Final = (
     "tasks/cancel",
 )
 _ROUTED_LEGACY: Final = ("tasks/result", "tasks/list")
-LISTEN: Final = "subscriptions/listen"
 Handler = Callable[[Asked], None]
 
 
@@ -81,7 +81,7 @@ class McpServer:
         self._modern: Final[dict[str, Handler]] = {
             **common,
             "server/discover": self._hello.discover,
-            LISTEN: self.listens.open,
+            SUBSCRIPTIONS_LISTEN: self.listens.open,
         }
 
     # -- the legacy era -------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class McpServer:
                 call.call_tool(self.router)
             else:
                 self._serve(Asked(message, params, meta, answer, caller, calls, key), self._modern)
-        except Refused as refused:
+        except RequestRefused as refused:
             refuse(answer, refused.problem, dict(refused.extra) if refused.extra is not None else None)
         except BadMessage as error:
             refuse(answer, error.problem)
@@ -197,7 +197,7 @@ class McpServer:
     def close(self) -> None:
         self.news.close()
         for conversation in list(self.conversations):
-            contained("a client at the end", self.end, conversation, "the gateway is shutting down")
+            call_safely("a client at the end", self.end, conversation, "the gateway is shutting down")
         self._stateless.cancel_all("the gateway is shutting down")
         self.parking.close()
 

@@ -14,8 +14,8 @@ from trunkline.core.events import Events, Level
 from trunkline.frontends.relay.link import GatewayLink, shown
 from trunkline.frontends.relay.relay import Relay
 from trunkline.protocol.http1 import request_head
-from trunkline.runtime.http_client import Target
-from trunkline.runtime.own_process import heeded, keep_large_buffers
+from trunkline.runtime.http_client import HttpTarget
+from trunkline.runtime.own_process import keep_large_buffers, unignored_signals
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.redact import Redactor
 
@@ -28,7 +28,7 @@ _LISTS: Final = 4
 """A list of all servers' tools may be larger than any one message of theirs."""
 
 
-async def attach(target: Target, *, token: str = "", settings: Settings | None = None, how: str = "") -> int:
+async def attach(target: HttpTarget, *, token: str = "", settings: Settings | None = None, how: str = "") -> int:
     """`trunkline stdio` as a client's way into a gateway that runs; the exit status.
 
     `settings` are those of the gateway where they are known; `how` is added to the line that says so.
@@ -39,7 +39,7 @@ async def attach(target: Target, *, token: str = "", settings: Settings | None =
     running = _Attached(target, token, settings)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(running.stray_error)
-    for number in heeded(signal.SIGINT, signal.SIGTERM):
+    for number in unignored_signals(signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, running.stop, number)
     loop.add_signal_handler(signal.SIGHUP, running.hang_up)
     keep_large_buffers()
@@ -54,7 +54,7 @@ async def attach(target: Target, *, token: str = "", settings: Settings | None =
 
 
 class _Attached:
-    def __init__(self, target: Target, token: str, settings: Settings | None) -> None:
+    def __init__(self, target: HttpTarget, token: str, settings: Settings | None) -> None:
         gateway = GatewaySettings() if settings is None else settings.gateway
         limits = gateway.limits
         # a gateway whose settings are not known here says by itself what is too much for it
@@ -95,7 +95,7 @@ class _Attached:
         self.events.note("info", "no_reload", "SIGHUP: the gateway, not this relay, has a configuration to load again")
 
 
-def check_target(target: Target, token: str) -> None:
+def check_target(target: HttpTarget, token: str) -> None:
     """Raises GatewayError for what cannot be written into a request."""
     try:
         request_head(b"POST", target.path, [(b"host", target.authority)])

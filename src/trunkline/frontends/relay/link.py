@@ -14,7 +14,7 @@ from trunkline.frontends.relay.messages import Headers
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
 from trunkline.runtime.deadlines import LATE_S
-from trunkline.runtime.http_client import Exchange, HttpPool, Target
+from trunkline.runtime.http_client import Exchange, HttpPool, HttpTarget
 from trunkline.telemetry.redact import Redactor
 
 CONNECT_S: Final = 5.0
@@ -149,7 +149,7 @@ class Post(Exchange):
 class GatewayLink:
     """`where` is the address as people may see it; `served` is whether it ever answered a request."""
 
-    def __init__(self, target: Target, *, token: str, limit_bytes: int, max_in_flight: int, events: Events) -> None:
+    def __init__(self, target: HttpTarget, *, token: str, limit_bytes: int, max_in_flight: int, events: Events) -> None:
         self.limit_bytes = limit_bytes
         self.has_token = bool(token)
         self.redact = Redactor(secrets_in("token", token))
@@ -275,7 +275,7 @@ class GatewayLink:
         await self._pool.close()
 
 
-def shown(target: Target) -> str:
+def shown(target: HttpTarget) -> str:
     """The address without what might be secret in it."""
     if target.socket:
         return f"`{target.socket}`"

@@ -27,8 +27,8 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     text_member,
 )
-from trunkline.protocol.mcp.modern import NAMED_BY, PROTOCOL_VERSION, encode_header
-from trunkline.runtime.child_io import beginning
+from trunkline.protocol.mcp.modern import NAME_PARAMETERS, PROTOCOL_VERSION, encode_header
+from trunkline.runtime.child_io import head_text
 
 Headers = list[tuple[bytes, bytes]]
 Kind = Literal["answer", "notice", "nonsense"]
@@ -63,7 +63,7 @@ def mirrors(message: Message) -> Headers:
     except BadMessage:
         return headers
     _mirror(headers, b"mcp-protocol-version", meta, PROTOCOL_VERSION)
-    _mirror(headers, b"mcp-name", params, NAMED_BY.get(message.method or ""))
+    _mirror(headers, b"mcp-name", params, NAME_PARAMETERS.get(message.method or ""))
     return headers
 
 
@@ -164,7 +164,7 @@ def no_gateway(where: str, what: str, *, executed: Executed = "no") -> Problem:
 def odd_answer(where: str, status: int, body: bytes, redact: Callable[[str], str]) -> Problem:
     """An HTTP answer in which there is none to our request. One that blames us says that nothing was done; one of a
     proxy that lost its gateway, say, does not."""
-    excerpt = redact(beginning(body, _EXCERPT_BYTES)).strip()
+    excerpt = redact(head_text(body, _EXCERPT_BYTES)).strip()
     shown = f": {excerpt!r}" if excerpt else ""
     return no_gateway(where, f"HTTP {status}{shown}", executed="no" if 300 <= status < 500 else "unknown")
 

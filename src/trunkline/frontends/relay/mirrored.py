@@ -12,13 +12,12 @@ from trunkline.core.errors import HEADER_MISMATCH
 from trunkline.frontends.relay.link import GatewayLink, Post
 from trunkline.frontends.relay.messages import Headers
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, encode, encode_members, members_of, text_member
+from trunkline.protocol.mcp.methods import TOOLS_CALL, TOOLS_LIST
 from trunkline.protocol.mcp.modern import LATEST_MODERN
 from trunkline.protocol.mcp.param_headers import BadAnnotation, HeaderParameter, header_parameters_of, param_headers
 
-CALL: Final = "tools/call"
-_LIST: Final = "tools/list"
 _MAX_PAGES: Final = 64
-_HEADERS: Final[Headers] = [(b"mcp-method", _LIST.encode()), (b"mcp-protocol-version", LATEST_MODERN.encode())]
+_HEADERS: Final[Headers] = [(b"mcp-method", TOOLS_LIST.encode()), (b"mcp-protocol-version", LATEST_MODERN.encode())]
 Done = Callable[[], None]
 
 
@@ -58,7 +57,7 @@ class MirroredArguments:
 
     def headers(self, message: Message) -> Headers:
         """Those of a call, as far as it is known what its tool wants."""
-        if not self._tools or message.method != CALL:
+        if not self._tools or message.method != TOOLS_CALL:
             return []
         params = _members(message.params)
         header_parameters = self._tools.get(_text(params, "name"), ())
@@ -95,7 +94,7 @@ class _Listing:
         self._pages += 1
         params = {"_meta": self._meta} | ({} if cursor is None else {"cursor": encode(cursor)})
         body = b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}'
-        self._link.post(body % (self._pages, _LIST.encode(), encode_members(params)), self, _HEADERS)
+        self._link.post(body % (self._pages, TOOLS_LIST.encode(), encode_members(params)), self, _HEADERS)
 
     def event(self, data: bytes) -> None:
         self._last = data  # the answer is the last of a stream

@@ -25,9 +25,10 @@ from trunkline.frontends.relay.messages import (
     unreachable,
     version_in,
 )
-from trunkline.frontends.relay.mirrored import CALL, lacks_header
+from trunkline.frontends.relay.mirrored import lacks_header
 from trunkline.frontends.relay.session import HANDSHAKE_S
 from trunkline.protocol.jsonrpc import Message, single_line
+from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.protocol.mcp.modern import is_modern
 
 if TYPE_CHECKING:
@@ -193,7 +194,10 @@ class Request:
     def _add_headers(self, post: Post, body: bytes) -> bool:
         """A call whose tool wants arguments repeated in headers is sent again with them, once."""
         wanted = (
-            self.modern and self.message.method == CALL and not self._sent_again and lacks_header(post.status, body)
+            self.modern
+            and self.message.method == TOOLS_CALL
+            and not self._sent_again
+            and lacks_header(post.status, body)
         )
         if wanted:
             self._sent_again = True

@@ -16,8 +16,8 @@ from trunkline.frontends.relay.mirrored import MirroredArguments
 from trunkline.frontends.relay.outgoing import Give, Notice, Request
 from trunkline.frontends.relay.session import Session
 from trunkline.frontends.stdio.pipes import StdioPipes
-from trunkline.protocol.jsonrpc import VERSION as BATCH_VERSION
 from trunkline.protocol.jsonrpc import (
+    BATCH_VERSION,
     BadMessage,
     Message,
     MessageId,
@@ -29,7 +29,7 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     split_batch,
 )
-from trunkline.protocol.mcp.methods import CANCELLED, INITIALIZED
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_INITIALIZED, SUBSCRIPTIONS_LISTEN
 from trunkline.protocol.mcp.modern import is_modern
 from trunkline.protocol.mcp.notifications import cancelled_id
 
@@ -37,7 +37,6 @@ _MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 """What is kept for a client that does not read; more stays with the gateway."""
 _MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
 _MAX_NOTICES: Final = 1024
-_LISTEN: Final = "subscriptions/listen"
 
 
 class Relay:
@@ -76,7 +75,7 @@ class Relay:
         why = "this relay is shutting down" if self._stopped else "the client is gone"
         for request in list(self.requests.values()):
             # a client that only closed its end waits for no answer to a subscription
-            answered = self._stopped or request.message.method != _LISTEN
+            answered = self._stopped or request.message.method != SUBSCRIPTIONS_LISTEN
             request.drop(f"Call cancelled: {why}" if answered else "")
         await self.session.close()
         await self.link.close()
@@ -84,7 +83,9 @@ class Relay:
 
     def _owed(self) -> bool:
         """Whether an answer is still to come, or a message still to leave; a subscription has no end of its own."""
-        return bool(self._notices) or any(request.message.method != _LISTEN for request in self.requests.values())
+        return bool(self._notices) or any(
+            request.message.method != SUBSCRIPTIONS_LISTEN for request in self.requests.values()
+        )
 
     def stop(self) -> None:
         """We are to end; what is then still open is answered all the same."""
@@ -177,10 +178,10 @@ class Relay:
 
     def _notice(self, line: bytes, message: Message) -> None:
         """A notification, or a client's answer. Without a session there is nobody whom they could concern."""
-        if message.method == CANCELLED:
+        if message.method == NOTIFICATIONS_CANCELLED:
             self._cancel(line, cancelled_id(message))
         elif self.session.exists and not is_modern(message):
-            if message.method == INITIALIZED:
+            if message.method == NOTIFICATIONS_INITIALIZED:
                 self.session.initialized(line)
             self.send_notice(line)
 

@@ -11,8 +11,8 @@ from trunkline.core.errors import Problem
 from trunkline.frontends.relay.link import GatewayLink, Post
 from trunkline.frontends.relay.messages import answer_in, kind_of, odd_answer, token_refused, unreachable, version_in
 from trunkline.protocol.jsonrpc import Message, encode_notification, single_line
-from trunkline.protocol.mcp.methods import LIST_CHANGED
-from trunkline.runtime.deadlines import Within
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_TOOLS_LIST_CHANGED
+from trunkline.runtime.deadlines import TimeLimit
 
 HANDSHAKE_S: Final = 10.0
 """A gateway answers `initialize` at once; this is for one that hangs."""
@@ -156,7 +156,7 @@ class Session:
         if problem is None:
             self._state = "open"
             if self._ready:
-                self._tell(encode_notification(LIST_CHANGED))
+                self._tell(encode_notification(NOTIFICATIONS_TOOLS_LIST_CHANGED))
                 self._news.start()
         else:
             self._link.failed(problem)
@@ -185,7 +185,7 @@ class Session:
         awaited = Awaited()
         post = self._link.post(line, awaited, silent_s=HANDSHAKE_S)
         try:
-            async with Within(2 * HANDSHAKE_S):
+            async with TimeLimit(2 * HANDSHAKE_S):
                 await awaited.done
         except TimeoutError:
             awaited.reason = f"no answer within {2 * HANDSHAKE_S:g} seconds"

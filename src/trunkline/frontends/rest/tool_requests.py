@@ -16,7 +16,7 @@ from trunkline.core.errors import INVALID_PARAMS, UNSUPPORTED_MEDIA, GatewayErro
 from trunkline.frontends.http.exchange import JSON
 from trunkline.frontends.http.operator import switches
 from trunkline.protocol.http1 import HttpRequest
-from trunkline.protocol.jsonrpc import LESS_ROOM, BadMessage, check_text, encode, members_of
+from trunkline.protocol.jsonrpc import REDUCED_STACK, BadMessage, check_text, encode, members_of
 from trunkline.search.arguments import BadArgument, Discover, Execute, Provision, Unprovision, read
 
 _AS_CURL_SENDS_IT: Final = b"application/x-www-form-urlencoded"
@@ -54,7 +54,7 @@ def _check_object(body: bytes) -> None:
     if not body.strip():
         raise GatewayError(Problem(code=INVALID_PARAMS, message="The body is empty", hint=_BODY_HINT))
     check_text(body)
-    with LESS_ROOM:
+    with REDUCED_STACK:
         members_of(body, "The body")
 
 

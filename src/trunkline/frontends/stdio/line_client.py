@@ -10,10 +10,10 @@ from trunkline.core.errors import INTERNAL, Problem
 from trunkline.frontends.mcp.answer import Answer
 from trunkline.frontends.mcp.batches import Batch, as_array
 from trunkline.frontends.mcp.conversation import Conversation
-from trunkline.frontends.mcp.server import LISTEN, McpServer
+from trunkline.frontends.mcp.server import McpServer
 from trunkline.frontends.stdio.line_connection import Lines, LineWire
-from trunkline.protocol.jsonrpc import VERSION as BATCH_VERSION
 from trunkline.protocol.jsonrpc import (
+    BATCH_VERSION,
     BadMessage,
     Message,
     encode_error,
@@ -24,6 +24,7 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     split_batch,
 )
+from trunkline.protocol.mcp.methods import SUBSCRIPTIONS_LISTEN
 from trunkline.protocol.mcp.modern import is_modern
 from trunkline.protocol.mcp.notifications import cancelled_id
 
@@ -134,7 +135,7 @@ class LineClient:
             return
         key = (self._name, message.id)
         self._server.modern_request(message, answer, self._principal, key, calls=self._conversation.calls)
-        if message.method == LISTEN and key in self._server.listens:
+        if message.method == SUBSCRIPTIONS_LISTEN and key in self._server.listens:
             self._listening.add(key)
 
     def _notification(self, message: Message) -> None:

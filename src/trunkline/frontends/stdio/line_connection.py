@@ -10,7 +10,7 @@ from trunkline.core.call import Json
 from trunkline.core.errors import REQUEST_TOO_LARGE, Problem
 from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.protocol.jsonrpc import encode_error, error_message, readable_id
-from trunkline.runtime.fair_reading import Turns
+from trunkline.runtime.fair_reading import FairReader
 
 LAST_ANSWERS_S: Final = 5.0
 """How long a client that closed its end is still served, if it reads: a script may close it right after asking."""
@@ -46,7 +46,7 @@ class LineWire:
         self._unread = False
         self._held = False
         self._hurried = False
-        self._turns = Turns(self._feed, self._turn)
+        self._fair_reader = FairReader(self._feed, self._turn)
         self._others_turn = False
         self._may_go_on = asyncio.Event()
         self._may_go_on.set()
@@ -87,7 +87,7 @@ class LineWire:
         self.stop()
 
     def stop(self) -> None:
-        self._turns.close()
+        self._fair_reader.close()
         self._stop_reading()
         self._may_go_on.set()
         if not self._over.done():
@@ -105,7 +105,7 @@ class LineWire:
     # -- in -------------------------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        self._turns.take(data)
+        self._fair_reader.take(data)
 
     def _turn(self, ours: bool) -> None:
         self._others_turn = not ours

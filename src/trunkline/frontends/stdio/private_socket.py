@@ -17,14 +17,12 @@ from trunkline.frontends.mcp.server import McpServer
 from trunkline.frontends.stdio.line_client import LineClient
 from trunkline.frontends.stdio.line_connection import Lines, LineWire
 from trunkline.protocol.jsonrpc import Message
+from trunkline.protocol.mcp.methods import INITIALIZE, TOOLS_CALL, TOOLS_LIST
 from trunkline.protocol.mcp.tool_results import shortened, with_structure
 from trunkline.router.router import Router
 from trunkline.runtime.listener import Listener
 from trunkline.search.discovery import Discovery
 
-_BEGINNING: Final = "initialize"
-_LISTING: Final = "tools/list"
-_CALLING: Final = "tools/call"
 _MAX_CLIENTS: Final = 64
 _MISREADS_JSON: Final = b'"gemini-cli'
 """How the name of a client begins that takes a text for more than a text."""
@@ -129,11 +127,11 @@ class _PrivateClient(LineClient):
         await self._finish()
 
     def _request(self, message: Message, answer: Answer) -> None:
-        if message.method == _LISTING:
+        if message.method == TOOLS_LIST:
             answer = _ListingAnswer(answer, self._door.note_listed)
-        elif message.method == _CALLING:
+        elif message.method == TOOLS_CALL:
             answer = self._fitting(answer)
-        elif message.method == _BEGINNING:
+        elif message.method == INITIALIZE:
             self._misreads_json = _MISREADS_JSON in bytes(message.params or b"")
         super()._request(message, answer)
 

@@ -13,7 +13,7 @@ from trunkline.core.source import Health
 from trunkline.gateway import composition
 from trunkline.gateway.library.results import Tool, tool_of
 from trunkline.router.catalog import Catalog
-from trunkline.runtime.deadlines import Within
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.search.answers import offered
 from trunkline.search.finder import Found
 from trunkline.telemetry.redact import Redactor
@@ -115,7 +115,7 @@ class EmbeddedGateway:
         found: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self._searches.add(found)
         try:
-            async with Within(_SEARCH_S):
+            async with TimeLimit(_SEARCH_S):
                 find = self._gateway.discovery.find
                 find(caller, query, [], lambda hits: None if found.done() else found.set_result(hits))
                 return [tool_of(entry) for entry in (await found).entries[: max(limit, 0)]]

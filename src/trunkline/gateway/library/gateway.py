@@ -17,7 +17,7 @@ from trunkline.gateway.library.calls import call_tool, check_timeout
 from trunkline.gateway.library.embedded import Config, EmbeddedGateway
 from trunkline.gateway.library.results import CallResult, Progress, Tool
 from trunkline.router.status import ServerStatus, server_statuses
-from trunkline.runtime.deadlines import Within
+from trunkline.runtime.deadlines import TimeLimit
 
 _FOUND: Final = 8
 
@@ -74,7 +74,7 @@ class Gateway:
         running = self._now()
         check_timeout(timeout)
         with suppress(TimeoutError):
-            async with asyncio.timeout(None) if timeout is None else Within(timeout):
+            async with asyncio.timeout(None) if timeout is None else TimeLimit(timeout):
                 await running.settled()
         return server_statuses(running.router)
 

@@ -11,7 +11,7 @@ import msgspec
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode_members, members_of
 from trunkline.protocol.mcp.versions import LEGACY
 
-NOTHING: Final = b"{}"
+NO_CAPABILITIES: Final = b"{}"
 TASKS: Final = "io.modelcontextprotocol/tasks"
 _DECLARED: Final = ("elicitation", "experimental", "extensions", "roots", "sampling")
 _ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})

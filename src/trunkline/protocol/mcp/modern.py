@@ -30,10 +30,10 @@ LOG_LEVEL: Final = PREFIX + "logLevel"
 SERVER_INFO: Final = PREFIX + "serverInfo"
 SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
 
-HOP_OWNED: Final = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
+HOP_META: Final = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
 """Members of a request's `_meta` that belong to one hop: rebuilt, never passed on."""
 
-NAMED_BY: Final = {
+NAME_PARAMETERS: Final = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
@@ -47,7 +47,7 @@ _SENTINEL_START: Final = b"=?base64?"
 _SENTINEL_END: Final = b"?="
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A modern request that fails a check of the protocol; `extra` goes into the error's data."""
 
     def __init__(self, problem: Problem, extra: Mapping[str, object] | None = None) -> None:
@@ -56,7 +56,7 @@ class Refused(Exception):
         self.extra = extra
 
 
-def stamp(client_name: str, client_version: str, capabilities: bytes, log_level: str = "") -> bytes:
+def encode_request_meta(client_name: str, client_version: str, capabilities: bytes, log_level: str = "") -> bytes:
     """The `_meta` members of a request to a modern server, encoded, without the braces."""
     info = encode({"name": client_name, "version": client_version})
     level = b',"%b":"%b"' % (LOG_LEVEL.encode(), log_level.encode()) if log_level else b""
@@ -75,12 +75,12 @@ def check_meta(meta: Members) -> str:
     """The version of a modern request, after the members that every request must carry."""
     for name in (PROTOCOL_VERSION, CLIENT_CAPABILITIES):
         if name not in meta:
-            raise Refused(Problem(code=INVALID_PARAMS, message=f"`_meta` lacks `{name}`"))
+            raise RequestRefused(Problem(code=INVALID_PARAMS, message=f"`_meta` lacks `{name}`"))
     try:
         version = msgspec.json.decode(meta[PROTOCOL_VERSION], type=str)
         members_of(meta[CLIENT_CAPABILITIES], f"`{CLIENT_CAPABILITIES}`")
     except (msgspec.MsgspecError, BadMessage):
-        raise Refused(Problem(code=INVALID_PARAMS, message="`_meta` has a member of the wrong type")) from None
+        raise RequestRefused(Problem(code=INVALID_PARAMS, message="`_meta` has a member of the wrong type")) from None
     return version
 
 
@@ -91,7 +91,7 @@ def check_version(version: str) -> None:
             message=f"Protocol version `{version}` is not served",
             hint="use one of `data.supported`",
         )
-        raise Refused(problem, {"supported": list(SUPPORTED), "requested": version})
+        raise RequestRefused(problem, {"supported": list(SUPPORTED), "requested": version})
 
 
 ROUTING_HEADERS: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
@@ -121,8 +121,8 @@ def _check_header(headers: Mapping[bytes, bytes], header: bytes, expected: str) 
         raise _mismatch(header, "differs from the body")
 
 
-def _mismatch(header: bytes, what: str) -> Refused:
-    return Refused(Problem(code=HEADER_MISMATCH, message=f"Header `{header.decode()}` {what}"))
+def _mismatch(header: bytes, what: str) -> RequestRefused:
+    return RequestRefused(Problem(code=HEADER_MISMATCH, message=f"Header `{header.decode()}` {what}"))
 
 
 def decode_header(value: bytes) -> str | None:
@@ -148,7 +148,7 @@ def _looks_encoded(value: bytes) -> bool:
     return value.startswith(_SENTINEL_START) and value.endswith(_SENTINEL_END)
 
 
-def complete(result: Json) -> bytes:
+def completed_result(result: Json) -> bytes:
     """A legacy server's result as a modern one: it says that it is complete.
 
     What may be asked of a client was looked at before; a result that still says it asks comes from a server that may

@@ -17,7 +17,7 @@ from trunkline.protocol.jsonrpc import (
     read_id,
     single_line,
 )
-from trunkline.protocol.mcp.methods import CANCELLED, RESOURCE_UPDATED, TASK_TOLD
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_RESOURCES_UPDATED, NOTIFICATIONS_TASKS
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 
 # What a client's message is about, as far as a transport must know: its era, and which request it takes back.
@@ -25,7 +25,7 @@ from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 
 def cancelled_id(message: Message) -> MessageId | None:
     """Which request a `notifications/cancelled` takes back; None for any other notification, and for nonsense."""
-    if message.method != CANCELLED or message.params is None:
+    if message.method != NOTIFICATIONS_CANCELLED or message.params is None:
         return None
     try:
         request_id = members_of(message.params, "`params`").get("requestId")
@@ -37,19 +37,19 @@ def cancelled_id(message: Message) -> MessageId | None:
 def legacy_update(params: Json) -> bytes:
     """For a client that subscribed to it in a session. Raises BadMessage for what is not an object."""
     members, meta = _read(params)
-    return _encode(RESOURCE_UPDATED, members, meta)
+    return _encode(NOTIFICATIONS_RESOURCES_UPDATED, members, meta)
 
 
 def modern_update(params: Json, subscription: bytes) -> bytes:
     """For a client that listens under this id of its own (as JSON). Raises BadMessage for what is not an object."""
     members, meta = _read(params)
-    return _encode(RESOURCE_UPDATED, members, {**meta, SUBSCRIPTION_ID: subscription})
+    return _encode(NOTIFICATIONS_RESOURCES_UPDATED, members, {**meta, SUBSCRIPTION_ID: subscription})
 
 
 def modern_task(params: Json, subscription: bytes) -> bytes:
     """How a task is, for a client that listens under this id. Raises BadMessage for what is not an object."""
     members, meta = _read(params)
-    return _encode(TASK_TOLD, members, {**meta, SUBSCRIPTION_ID: subscription})
+    return _encode(NOTIFICATIONS_TASKS, members, {**meta, SUBSCRIPTION_ID: subscription})
 
 
 def _read(params: Json) -> tuple[Members, dict[str, Json]]:
@@ -74,6 +74,6 @@ RANKS: Final[Mapping[str, int]] = {level: rank for rank, level in enumerate(LEVE
 """A level by name → how severe it is; what is not here is no level."""
 
 
-def wanted(level: str, least: str) -> bool:
+def is_level_wanted(level: str, least: str) -> bool:
     """Whether a message of `level` is for someone who wants `least` and above; an unknown level is wanted."""
     return RANKS.get(level, len(LEVELS)) >= RANKS.get(least, 0)

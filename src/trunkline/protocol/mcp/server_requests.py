@@ -17,12 +17,12 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     text_member,
 )
-from trunkline.protocol.mcp.methods import ELICITATION, ROOTS, SAMPLING
+from trunkline.protocol.mcp.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 
 # What a server may ask of a client, going by what the client declared.
 
 METHOD_NOT_FOUND: Final = b'{"code":-32601,"message":"Method not found"}'
-_DECLARED_AS: Final = {ELICITATION: "elicitation", SAMPLING: "sampling", ROOTS: "roots"}
+_DECLARED_AS: Final = {ELICITATION_CREATE: "elicitation", SAMPLING_CREATE_MESSAGE: "sampling", ROOTS_LIST: "roots"}
 
 
 def refusal(capabilities: bytes, method: str, params: bytes) -> bytes | None:
@@ -39,26 +39,26 @@ def refusal(capabilities: bytes, method: str, params: bytes) -> bytes | None:
 
 
 def _wrong_with(method: str, granted: Members, asked: Members) -> str | None:
-    if method == ELICITATION:
+    if method == ELICITATION_CREATE:
         mode = text_member(asked, "mode") or "form"
         # A capability without members is from before there were modes.
         return None if mode in (granted or ("form",)) else f"the client does not take elicitations of mode `{mode}`"
-    if method == SAMPLING and "tools" not in granted and ("tools" in asked or "toolChoice" in asked):
+    if method == SAMPLING_CREATE_MESSAGE and "tools" not in granted and ("tools" in asked or "toolChoice" in asked):
         return "the client does not take tools in sampling"
     return None
 
 
-SERVER: Final = "trunkline/server"
+SERVER_META: Final = "trunkline/server"
 """The member of `_meta` that names the server behind a question."""
 MAX_QUESTIONS: Final = 64
-ROUND_MEMBERS: Final = ("inputResponses", "requestState")
+RETRY_MEMBERS: Final = ("inputResponses", "requestState")
 _OVERWRITES: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that would let a message take back the name in front of it on a terminal: CR, backspace, escapes."""
-MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+MAY_REQUIRE_INPUT: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The methods whose answer may be a question."""
 
 
-class Asking(NamedTuple):
+class InputRequest(NamedTuple):
     """One thing that a server wants to know: a method and its parameters."""
 
     method: str
@@ -68,7 +68,7 @@ class Asking(NamedTuple):
 class InputRequired(NamedTuple):
     """`state` is the server's `requestState` as it wrote it, a JSON string; None where there is none."""
 
-    asked: dict[str, Asking]
+    asked: dict[str, InputRequest]
     state: bytes | None
 
 
@@ -87,16 +87,16 @@ def read_input_required(raw: Json) -> InputRequired:
     return InputRequired(asked, None if state is None else bytes(state))
 
 
-def _read_asking(request: Members) -> Asking:
+def _read_asking(request: Members) -> InputRequest:
     method = text_member(request, "method")
     if method is None:
         raise BadMessage(INVALID_REQUEST, "a question has no `method`")
     params = single_line(request.get("params", b"{}"))
     members_of(params, "`params` of a question")
-    return Asking(method, params)
+    return InputRequest(method, params)
 
 
-def encode_input_required(asked: Mapping[str, Asking], state: str) -> bytes:
+def encode_input_required(asked: Mapping[str, InputRequest], state: str) -> bytes:
     requests = {
         key: b'{"method":%b,"params":%b}' % (encode(one.method), single_line(one.params)) for key, one in asked.items()
     }
@@ -113,8 +113,8 @@ def labelled(source: str, method: str, params: Json, *, in_text: bool) -> dict[s
     """
     members: dict[str, Json] = {name: single_line(value) for name, value in members_of(bytes(params), "params").items()}
     meta = members_of(bytes(members["_meta"]), "`_meta`") if "_meta" in members else {}
-    members["_meta"] = encode_members({**meta, SERVER: encode(source)})
-    if in_text and method == ELICITATION:
+    members["_meta"] = encode_members({**meta, SERVER_META: encode(source)})
+    if in_text and method == ELICITATION_CREATE:
         message = text_member(members_of(bytes(params), "params"), "message")
         members["message"] = encode(f"[{source}] {_OVERWRITES.sub('', message or '')}")
     return members
@@ -145,4 +145,4 @@ def labelled_result(source: str, raw: Json, *, in_text: bool) -> bytes:
 
 def _names_itself(params: Json) -> bool:
     members = members_of(bytes(params), "params")
-    return "_meta" in members and SERVER in members_of(members["_meta"], "`_meta`")
+    return "_meta" in members and SERVER_META in members_of(members["_meta"], "`_meta`")

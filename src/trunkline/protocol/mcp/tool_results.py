@@ -63,7 +63,7 @@ class _McpResult(msgspec.Struct, rename="camel"):
 _decode_mcp_result: Final = msgspec.json.Decoder(_McpResult).decode
 
 
-def result_of(value: bytes | Raw, *, is_error: bool = False, meta: Mapping[str, Json] | None = None) -> bytes:
+def tool_result(value: bytes | Raw, *, is_error: bool = False, meta: Mapping[str, Json] | None = None) -> bytes:
     """A `tools/call` result with this JSON value in it. `meta` are members of `_meta`.
 
     A text is shown as it is and an object also as `structuredContent`; an object that is an MCP result already, with

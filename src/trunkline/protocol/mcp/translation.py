@@ -193,14 +193,14 @@ def _is_object_schema(schema: Raw) -> bool:
 # 2026-07-28 knows no -32002 (resource not found) and no -32042 (a URL must be visited first); clients from before know no
 # -32020, -32021 and -32022.
 
-NO_RESOURCE: Final = -32002
-URL_REQUIRED: Final = -32042
+RESOURCE_NOT_FOUND: Final = -32002
+URL_ELICITATION_REQUIRED: Final = -32042
 INVALID_PARAMS: Final = -32602
 INTERNAL: Final = -32603
 _TO_LEGACY: Final = {-32020: INTERNAL, -32021: INVALID_PARAMS, -32022: INTERNAL}
 
 
-def code_of(error: Json) -> int:
+def error_code(error: Json) -> int:
     """The code of an error object; 0 where there is none to read."""
     try:
         return msgspec.json.decode(error, type=_Error).code
@@ -217,22 +217,22 @@ def legacy_code(code: int) -> int:
     return _TO_LEGACY.get(code, code)
 
 
-def for_legacy(error: Json, *, reading: bool) -> Json:
+def error_for_legacy(error: Json, *, reading: bool) -> Json:
     """A server's error for a legacy client. A modern server says -32602 of a resource that it has not."""
-    code = code_of(error)
+    code = error_code(error)
     if code in _TO_LEGACY:
         return _with_code(error, _TO_LEGACY[code])
     if reading and code == INVALID_PARAMS and _names_uri(error):
-        return _with_code(error, NO_RESOURCE)
+        return _with_code(error, RESOURCE_NOT_FOUND)
     return error
 
 
-def for_modern(error: Json, uri: str | None) -> Json:
+def error_for_modern(error: Json, uri: str | None) -> Json:
     """A server's error for a modern client; `uri` is what was read, where something was."""
-    code = code_of(error)
-    if code == NO_RESOURCE:
+    code = error_code(error)
+    if code == RESOURCE_NOT_FOUND:
         return _with_code(error, INVALID_PARAMS, uri)
-    return _with_code(error, INTERNAL) if code == URL_REQUIRED else error
+    return _with_code(error, INTERNAL) if code == URL_ELICITATION_REQUIRED else error
 
 
 def urls_required(error: Json) -> list[Members]:
@@ -272,7 +272,7 @@ def _data_with(data: Json | None, uri: str) -> bytes:
     return encode_members({**before, "uri": before.get("uri", encode(uri))})
 
 
-def message_of(error: Json) -> str:
+def error_text(error: Json) -> str:
     """What an error object says, for a sentence of our own."""
     try:
         return text_member(members_of(bytes(error), "error"), "message") or "no reason given"

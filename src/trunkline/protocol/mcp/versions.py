@@ -44,7 +44,7 @@ def initialize_result(version: str, capabilities: dict[str, object], info: dict[
     return encode(result)
 
 
-class ServerHello(msgspec.Struct, rename="camel"):
+class InitializeResult(msgspec.Struct, rename="camel"):
     """What a server says of itself, in `initialize` (legacy) or `server/discover` (modern)."""
 
     protocol_version: str = ""
@@ -71,4 +71,4 @@ class ServerHello(msgspec.Struct, rename="camel"):
             return False
 
 
-decode_hello: Final = msgspec.json.Decoder(ServerHello).decode
+decode_initialize_result: Final = msgspec.json.Decoder(InitializeResult).decode

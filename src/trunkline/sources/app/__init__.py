@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from trunkline.core.source import Source, SourceKind
-from trunkline.runtime.source_context import Parts
+from trunkline.runtime.source_context import SourceContext
 from trunkline.sources.app.section import AppSection
 
 
-def build(name: str, section: AppSection, parts: Parts) -> Source:
+def build(name: str, section: AppSection, context: SourceContext) -> Source:
     from trunkline.sources.app.host import AppHost
 
-    return AppHost(name, section, parts.message_bytes, parts.unfinished)
+    return AppHost(name, section, context.message_bytes, context.unfinished)
 
 
 KIND = SourceKind(section=AppSection, build=build)

@@ -12,7 +12,7 @@ from typing import Final
 from trunkline.core.errors import APP_REFUSED
 from trunkline.protocol.app_messages import is_browser
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.own_process import most_connections
+from trunkline.runtime.own_process import connection_limit
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.link import AppLink
 
@@ -72,4 +72,4 @@ def _most_waiting() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _MOST_WAITING
-    return max(1, min(_MOST_WAITING, (soft - most_connections()) // 4))
+    return max(1, min(_MOST_WAITING, (soft - connection_limit()) // 4))

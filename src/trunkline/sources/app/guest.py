@@ -22,7 +22,7 @@ from trunkline.core.errors import (
 )
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
-from trunkline.protocol.app_messages import Register, refused
+from trunkline.protocol.app_messages import Registration, refused
 from trunkline.protocol.jsonrpc import encode
 from trunkline.sources.app.allowance import Allowance
 from trunkline.sources.app.complaints import Complaints
@@ -104,7 +104,7 @@ class Guest(ToolsOnlySource):
             return None
         return hmac.compare_digest(self._credential, credential.encode())
 
-    def welcome(self, link: AppLink, message: Register, sink: Sink) -> Offer:
+    def welcome(self, link: AppLink, message: Registration, sink: Sink) -> Offer:
         """Take this connection for the app's, and what it says for all it offers."""
         before, self.link = self.link, link
         self._sink = self._complaints.hearer = sink

@@ -16,11 +16,11 @@ from trunkline.core.names import slug
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
 from trunkline.core.unfinished_bytes import UnfinishedBytes
-from trunkline.protocol.app_messages import BadRegister, Register, refused, registered
+from trunkline.protocol.app_messages import BadRegistration, Registration, refused, registered
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.listener import Listener
-from trunkline.runtime.own_process import most_connections
-from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.runtime.own_process import connection_limit
+from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.doorway import Doorway
 from trunkline.sources.app.guest import Guest
@@ -70,7 +70,7 @@ class AppHost(ToolsOnlySource):
         self._complaints = Complaints(sink)
         self._doorway = Doorway(self._complaints, has_token=bool(self._token))
         try:
-            self._listener = await self._listen(Backoff())
+            self._listener = await self._listen(RetryBackoff())
             self._up_since = time.time()
             sink.publish(Snapshot())
             self._tell()
@@ -78,7 +78,7 @@ class AppHost(ToolsOnlySource):
         finally:
             await self._close()
 
-    async def _listen(self, backoff: Backoff) -> Listener:
+    async def _listen(self, backoff: RetryBackoff) -> Listener:
         """Somebody else may hold the address for a while: our own predecessor, maybe."""
         since = time.time()
         while True:
@@ -151,10 +151,10 @@ class AppHost(ToolsOnlySource):
     def heard_early(self, link: AppLink, line: bytes) -> None:
         self._doorway.heard(link, line)
 
-    def asked_badly(self, link: AppLink, wrong: BadRegister) -> None:
+    def asked_badly(self, link: AppLink, wrong: BadRegistration) -> None:
         self._refuse(link, "an app", str(wrong), acknowledge=wrong.acknowledge)
 
-    def asked_to_register(self, link: AppLink, message: Register) -> None:
+    def asked_to_register(self, link: AppLink, message: Registration) -> None:
         if self._closing:
             return
         name = server_name(message.app_name)
@@ -192,7 +192,7 @@ class AppHost(ToolsOnlySource):
     def _new_guest(self, name: str) -> Guest:
         return Guest(name, Complaints(self._sink), queue=self._section.queue, rate=self._section.rate)
 
-    def _refusal(self, link: AppLink, message: Register, guest: Guest) -> str:
+    def _refusal(self, link: AppLink, message: Registration, guest: Guest) -> str:
         """Why this app may not register, empty if it may."""
         if self._token and not hmac.compare_digest(self._token, message.token.encode()):
             return "its `token` is missing or wrong"
@@ -200,12 +200,12 @@ class AppHost(ToolsOnlySource):
             return f"this connection is of `{link.server}`; another app needs another connection"
         if guest.link is not None and guest.link is not link and not self._is_same_app(guest, message):
             return f"an app named `{guest.app_name}` is connected already"
-        most = min(_MOST_APPS, most_connections() // 8)
+        most = min(_MOST_APPS, connection_limit() // 8)
         if not link.server and self._connected >= most:
             return f"there are {most} apps already"
         return ""
 
-    def _is_same_app(self, guest: Guest, message: Register) -> bool:
+    def _is_same_app(self, guest: Guest, message: Registration) -> bool:
         """By what only the app itself can know; where it gave nothing, the token that all of them know."""
         known = guest.knows(message.credential)
         return bool(self._token) if known is None else known

@@ -18,19 +18,19 @@ from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, Request, Re
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, Code, Phase, Problem
 from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.protocol.app_messages import (
+    AppMessage,
+    AppProgress,
+    AppResponse,
     BadLine,
-    BadRegister,
-    Incoming,
-    Progress,
-    Register,
-    Response,
+    BadRegistration,
+    Registration,
     cancellation,
     invocation,
-    read_line,
+    parse_line,
     readable_id,
 )
 from trunkline.protocol.framing import LineFramer, LineTooLong
-from trunkline.runtime.fair_reading import Turns
+from trunkline.runtime.fair_reading import FairReader
 from trunkline.sources.app.complaints import Complaints
 
 _correlation_ids: Final = itertools.count(1)
@@ -55,8 +55,8 @@ class Reception(Protocol):
         """A line before `register` that is something else."""
         ...
 
-    def asked_to_register(self, link: AppLink, message: Register, /) -> None: ...
-    def asked_badly(self, link: AppLink, wrong: BadRegister, /) -> None: ...
+    def asked_to_register(self, link: AppLink, message: Registration, /) -> None: ...
+    def asked_badly(self, link: AppLink, wrong: BadRegistration, /) -> None: ...
     def left(self, link: AppLink, /) -> None:
         """It carries no more calls; those that are open fail next."""
         ...
@@ -88,7 +88,7 @@ class AppLink(asyncio.Protocol):
         self._parting: tuple[str, bytes] | None = None
         self._steps: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._turns = Turns(self._feed, self._read_on, lambda: self._answers)
+        self._fair_reader = FairReader(self._feed, self._read_on, lambda: self._answers)
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
 
@@ -152,7 +152,7 @@ class AppLink(asyncio.Protocol):
         return self._framer.buffered_bytes
 
     def data_received(self, data: bytes) -> None:
-        self._turns.take(data)
+        self._fair_reader.take(data)
 
     def _read_on(self, wanted: bool) -> None:
         if self._transport.is_closing():
@@ -191,15 +191,15 @@ class AppLink(asyncio.Protocol):
 
     def _received(self, line: bytes) -> None:
         try:
-            message = read_line(line)
+            message = parse_line(line)
         except BadLine as wrong:
             self._broken(line, wrong)
             return
-        except BadRegister as wrong:
+        except BadRegistration as wrong:
             if not self._over:
                 self._reception.asked_badly(self, wrong)
             return
-        if type(message) is Response:
+        if type(message) is AppResponse:
             call = self._take(message.correlation_id)
             if call is not None:
                 self._answers += 1
@@ -208,18 +208,18 @@ class AppLink(asyncio.Protocol):
                 return
         self._told(line, message)
 
-    def _told(self, line: bytes, message: Incoming) -> None:
+    def _told(self, line: bytes, message: AppMessage) -> None:
         """Anything but the answer to an open call."""
         if self._over:
             return
-        if isinstance(message, Register):
+        if isinstance(message, Registration):
             self._registers += 1
             self._reception.asked_to_register(self, message)
         elif not self.server:
             self._reception.heard_early(self, line)
-        elif isinstance(message, Progress):
+        elif isinstance(message, AppProgress):
             self._progressed(message)
-        elif isinstance(message, Response):
+        elif isinstance(message, AppResponse):
             what = f"the app answered a call that nobody waits for (correlation id {message.correlation_id})"
             self.complaints.add("unmatched_answers", what)
         else:
@@ -232,7 +232,7 @@ class AppLink(asyncio.Protocol):
             self._loop.call_soon(self._end_if_idle)
         return self.pending.pop(correlation_id, None)
 
-    def _progressed(self, message: Progress) -> None:
+    def _progressed(self, message: AppProgress) -> None:
         correlation_id = message.correlation_id
         call = self.pending.get(correlation_id)
         if call is None:
@@ -261,7 +261,7 @@ class AppLink(asyncio.Protocol):
         rest_s = (self._registers - 1) * _REGISTER_REST_S
         self._registers = 0
         if rest_s > 0:
-            self._turns.rest(min(rest_s, _LONGEST_REST_S))
+            self._fair_reader.rest(min(rest_s, _LONGEST_REST_S))
 
     def _oversized(self, head: bytes) -> None:
         """Nobody can tell what else is in there, so the app has to begin anew."""
@@ -298,7 +298,7 @@ class AppLink(asyncio.Protocol):
             self.end(SOURCE_LOST, *self._parting)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._turns.finish()
+        self._fair_reader.finish()
         if not self._over:
             self._leave(SOURCE_LOST, "the app disconnected")
         self._stop_timer()
@@ -307,7 +307,7 @@ class AppLink(asyncio.Protocol):
     def _leave(self, code: Code, reason: str) -> None:
         """It counts as gone before anything ends: a call that takes the place of one that ends must not come here."""
         self._over = True
-        self._turns.close()
+        self._fair_reader.close()
         self._framer.clear()
         self._hold(0)
         self._stop_timer()

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Final
 
 from trunkline.core.source import Source, SourceKind
-from trunkline.runtime.source_context import Parts
+from trunkline.runtime.source_context import SourceContext
 from trunkline.sources.builtin.section import BASH, BuiltinSection
 
 TOOLS: Final[dict[str, str]] = {
@@ -20,18 +20,18 @@ TOOLS: Final[dict[str, str]] = {
 """Each tool with what makes it: called with a Workplace it gives a Builtin (both in `tool`)."""
 
 
-def build(name: str, section: BuiltinSection, parts: Parts) -> Source:
+def build(name: str, section: BuiltinSection, context: SourceContext) -> Source:
     from trunkline.sources.builtin.own_places import OwnPlaces
     from trunkline.sources.builtin.protection.places import protected_below
     from trunkline.sources.builtin.root import Root
     from trunkline.sources.builtin.source import BuiltinSource
     from trunkline.sources.builtin.tool import Builtin, Workplace
 
-    own = OwnPlaces(folders=parts.private, files=parts.own_files, redact=parts.redact)
-    files = (*parts.own_files, *parts.protected_files)
-    protected = protected_below(section.root, section.protect, files, parts.roots)
+    own = OwnPlaces(folders=context.private, files=context.own_files, redact=context.redact)
+    files = (*context.own_files, *context.protected_files)
+    protected = protected_below(section.root, section.protect, files, context.roots)
     root = Root(section.root, own=own, protected=protected)
-    place = Workplace(source=name, root=root, sandbox=section.sandbox, parts=parts)
+    place = Workplace(source=name, root=root, sandbox=section.sandbox, context=context)
     tools: dict[str, Builtin] = {}
     for tool, spelling in TOOLS.items():
         if tool != BASH or section.runs_commands:

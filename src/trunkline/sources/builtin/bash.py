@@ -9,9 +9,9 @@ from time import monotonic
 from typing import Any, Final
 
 from trunkline.core.errors import SOURCE_LOST, GatewayError, Problem
-from trunkline.runtime.child_io import HeadAndTail
+from trunkline.runtime.child_io import HeadTailBuffer
 from trunkline.runtime.children import child_environment
-from trunkline.runtime.commands import PROCESS_LIMIT, Command, Commands, Ended, path_of
+from trunkline.runtime.commands import PROCESS_LIMIT, CommandResult, CommandRunner, CommandSpec, path_of_folder
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
 from trunkline.sources.builtin.command_text import text_of
 from trunkline.sources.builtin.place_guard import GuardedCommand, PlaceGuard
@@ -66,20 +66,22 @@ class Bash:
         network = place.sandbox.network if place.sandbox.mode != "off" else "on"
         self.definition = definition(BASH, _DOC + _NETWORK[network], _PARAMETERS, hints)
         self._place = place
-        self._env = child_environment(place.parts.environ, extra=place.sandbox.env, inherit=())
+        self._env = child_environment(place.context.environ, extra=place.sandbox.env, inherit=())
         self._shell = find_program("bash", self._env.get("PATH", os.defpath), place.root.path) or "/bin/sh"
-        self._commands = Commands(on_fault=place.parts.on_fault)
+        self._commands = CommandRunner(on_fault=place.context.on_fault)
         self._sandbox = SandboxChoice(
             place.sandbox,
             place.root.path,
             self._env,
             self._commands,
-            hidden=(*place.parts.private, *place.parts.own_sockets),
-            fixed=place.parts.own_files,
-            started=place.parts.protected_files,
+            hidden=(*place.context.private, *place.context.own_sockets),
+            fixed=place.context.own_files,
+            started=place.context.protected_files,
         )
         home = self._env.get("HOME", "")
-        self._guard = PlaceGuard(place.root.path, place.root.protected, place.parts.state_dir, place.parts.note, home)
+        self._guard = PlaceGuard(
+            place.root.path, place.root.protected, place.context.state_dir, place.context.note, home
+        )
 
     async def prepare(self) -> Note | None:
         note = await self._sandbox.note()
@@ -112,7 +114,9 @@ class Bash:
         if (scratch := self._sandbox.scratch) is not None:
             self._place.root.own.hide(scratch)
 
-    async def _command(self, line: str, folder: int, timeout_s: float, job: Job, guarded: GuardedCommand) -> Command:
+    async def _command(
+        self, line: str, folder: int, timeout_s: float, job: Job, guarded: GuardedCommand
+    ) -> CommandSpec:
         argv = [self._shell, "-c", "--", line]  # a line may begin with a dash
         sandbox = await self._sandbox.get()
         self._hide_scratch()
@@ -120,10 +124,10 @@ class Bash:
         if sandbox is not None:
             mounts = guarded.mounts
             argv = await job.in_thread(
-                lambda: sandbox.wrap(argv, path_of(folder), read_only=mounts.read_only, pinned=mounts.pinned)
+                lambda: sandbox.wrap(argv, path_of_folder(folder), read_only=mounts.read_only, pinned=mounts.pinned)
             )
             env = sandbox.environment()
-        return Command(argv=argv, env=env, folder=folder, timeout_s=timeout_s, label=self._place.source)
+        return CommandSpec(argv=argv, env=env, folder=folder, timeout_s=timeout_s, label=self._place.source)
 
 
 def _check(arguments: Mapping[str, Any]) -> None:
@@ -149,12 +153,12 @@ def _timeout(asked_ms: int, left_s: float) -> float:
     return min(asked_s, left_s - _SPARE_S) if left_s > 2 * _SPARE_S else asked_s
 
 
-def _telling(job: Job) -> Callable[[HeadAndTail], None]:
+def _telling(job: Job) -> Callable[[HeadTailBuffer], None]:
     """Tells the caller now and then that the command still runs."""
     started_at = monotonic()
     told_at = started_at
 
-    def look(output: HeadAndTail) -> None:
+    def look(output: HeadTailBuffer) -> None:
         nonlocal told_at
         now = monotonic()
         if now - told_at >= _PROGRESS_S:
@@ -167,7 +171,7 @@ def _telling(job: Job) -> Callable[[HeadAndTail], None]:
 # -- what is said of it ------------------------------------------------------------------------------------------------
 
 
-def _result(ended: Ended, timeout_s: float, undone: str) -> bytes:
+def _result(ended: CommandResult, timeout_s: float, undone: str) -> bytes:
     if ended.how == "lost":
         message = "The process that looks after commands died, and the command with it"
         raise GatewayError(Problem(code=SOURCE_LOST, message=message, phase="sent", executed="unknown"))
@@ -178,7 +182,7 @@ def _result(ended: Ended, timeout_s: float, undone: str) -> bytes:
     return fault(f"{_failure(ended, timeout_s)}\n{output}".rstrip("\n") + told)
 
 
-def _failure(ended: Ended, timeout_s: float) -> str:
+def _failure(ended: CommandResult, timeout_s: float) -> str:
     """The first line of a result that is an error."""
     if ended.how == "timed_out":
         return (

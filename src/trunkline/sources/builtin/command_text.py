@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from trunkline.runtime.child_io import HeadAndTail
+from trunkline.runtime.child_io import HeadTailBuffer
 from trunkline.sources.builtin.text_size import first_units, last_units, units
 
 MOST_CHARACTERS: Final = 30_000
@@ -24,7 +24,7 @@ _CONTROLS: Final = {code: None for code in (*range(32), *range(127, 160)) if chr
 _NO_CHARACTER: Final = "\ufffd"
 
 
-def text_of(output: HeadAndTail) -> str:
+def text_of(output: HeadTailBuffer) -> str:
     """The output within the limits, with a line that says how much is missing, where something is."""
     if not output.dropped_bytes:
         whole = _clean(output.head + output.tail).rstrip("\n")
@@ -73,7 +73,7 @@ def _ending(text: str, most_characters: int, most_lines: int) -> str:
     return kept[kept.find("\n") + 1 :] or kept
 
 
-def _missing(output: HeadAndTail, head: str, tail: str) -> str:
+def _missing(output: HeadTailBuffer, head: str, tail: str) -> str:
     size = _size(output.total_bytes - len(head.encode()) - len(tail.encode()))
     unended = 0 if output.tail.endswith(b"\n") else 1
     lines = output.total_lines + unended - (head.count("\n") + 1) - (tail.count("\n") + 1)

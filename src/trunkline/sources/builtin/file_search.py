@@ -16,7 +16,7 @@ import msgspec
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.runtime.child_io import PipeReader, PipeWriter
 from trunkline.runtime.children import Child, child_environment
-from trunkline.runtime.deadlines import Within
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.builtin.arguments import Parameter
 from trunkline.sources.builtin.glob_patterns import PathFilter, check_length
 from trunkline.sources.builtin.root import Root, shown
@@ -80,7 +80,7 @@ class FileSearchTool:
     def __init__(self, place: Workplace, find: Callable[[], str | None] = find_ripgrep) -> None:
         self._place = place
         self._root = place.root
-        self._env = child_environment(place.parts.environ, extra={}, inherit=())
+        self._env = child_environment(place.context.environ, extra={}, inherit=())
         self._ripgrep = find()
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
@@ -134,13 +134,13 @@ class FileSearchTool:
         """The worker's answer. Cancelling this ends the worker and all that it started."""
         async with self._turns:
             try:
-                child = await self._place.parts.children.spawn(
+                child = await self._place.context.children.spawn(
                     _command(), env=self._env, cwd=self._root.path, label=self._place.source
                 )
             except GatewayError as error:
                 raise _failed(error.problem.message) from None
             try:
-                async with Within(LIMIT_S + _GRACE_S):
+                async with TimeLimit(LIMIT_S + _GRACE_S):
                     raw = await _exchange(child, request)
             except TimeoutError:
                 raise _failed(f"The search did not end within {LIMIT_S + _GRACE_S:g} s") from None

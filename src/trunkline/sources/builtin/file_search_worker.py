@@ -20,7 +20,7 @@ if __name__ == "__main__":  # started by its path: its packages are known withou
         sys.modules[_name] = type(sys)(_name)
         sys.modules[_name].__path__ = [f"{_root}/{_name.replace('.', '/')}"]
 
-from trunkline.runtime.rooted_files import Beneath
+from trunkline.runtime.rooted_files import RootHandle
 from trunkline.sources.builtin.ripgrep import BadPattern, Ripgrep, RipgrepBroken, UnknownType, refuse_line_ends
 from trunkline.sources.builtin.root_files import RootFiles
 from trunkline.sources.builtin.text_size import printable, units
@@ -48,7 +48,7 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _time_is_over)
     signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
     try:
-        with Beneath(".", hidden=request["hidden"]) as beneath:
+        with RootHandle(".", hidden=request["hidden"]) as beneath:
             found = answer(request, beneath)
     except Exception as error:
         import traceback
@@ -73,7 +73,7 @@ def _time_is_over(number: int, frame: object) -> None:
     raise SearchTimeout
 
 
-def answer(request: Request, beneath: Beneath) -> dict[str, Any]:
+def answer(request: Request, beneath: RootHandle) -> dict[str, Any]:
     """The lines of one page and what there is to say about them; or what is wrong."""
     page = ResultPage(offset=request["offset"], limit=request["limit"], most_characters=request["most_characters"])
     notes: list[str] = []

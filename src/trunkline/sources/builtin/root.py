@@ -17,8 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.config.problems import nearest
-from trunkline.runtime.commands import path_of
-from trunkline.runtime.rooted_files import Beneath, Escape, OfTheGateway, OfTheKernel, lies_in, refuse_kernel_files
+from trunkline.runtime.commands import path_of_folder
+from trunkline.runtime.rooted_files import (
+    HiddenFileRefused,
+    KernelFileRefused,
+    PathEscapesRoot,
+    RootHandle,
+    lies_in,
+    refuse_kernel_files,
+)
 from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.protection.places import GIT_FILES, HEAD, HOOKS, ProtectedPlaces, wrong_to_write
 from trunkline.sources.builtin.text_size import printable
@@ -95,7 +102,7 @@ class Root:
             raise ToolFault(f"{shown(path)} names a folder, not a file")
         with self._open() as beneath, self._in_words(path):
             check = partial(self._refuse_protected, path=path, folder=True)
-            folder_fd, name = beneath.place_of(path, make_folders=make_folders, check=check)
+            folder_fd, name = beneath.resolve(path, make_folders=make_folders, check=check)
             return _checked(folder_fd, lambda: self._check_place(folder_fd, name, path)), name
 
     def refuse_own(self, folder_fd: int, name: str, path: str) -> None:
@@ -111,7 +118,7 @@ class Root:
         if self.protected is None:
             return
         home = os.path.realpath(self.path)
-        real = _names(os.path.relpath(posixpath.join(path_of(folder_fd), name), home))
+        real = _names(os.path.relpath(posixpath.join(path_of_folder(folder_fd), name), home))
         wrong = wrong_to_write(real, self.protected) or _led_to(home, real, self.protected)
         wrong = wrong or wrong_to_write(_names(self._below(path)), self.protected)
         if not wrong and not folder and _is_of_repository(folder_fd, name):
@@ -135,14 +142,14 @@ class Root:
         with self._open() as beneath, self._in_words(path):
             return posixpath.normpath(beneath.relative(path or "."))
 
-    def _open(self) -> Beneath:
+    def _open(self) -> RootHandle:
         try:
-            return Beneath(self.path, walk_only=self._walk_only, hidden=self.own.folders)
+            return RootHandle(self.path, walk_only=self._walk_only, hidden=self.own.folders)
         except FileNotFoundError:
             raise RootMissing(f"The root folder `{self.path}` does not exist") from None
         except NotADirectoryError:
             raise RootMissing(f"The root `{self.path}` is not a folder") from None
-        except OfTheGateway:
+        except HiddenFileRefused:
             raise RootMissing(f"The root folder `{self.path}` lies in the gateway's own `state_dir`") from None
         except OSError as error:
             # Without a descriptor to spare nobody knows whether the folder is there, and it probably is.
@@ -164,7 +171,7 @@ class Root:
         if name == ".":
             raise ToolFault(f"{shown(path)} is a folder, not a file")
         if lies_in(folder_fd, self.own.folders):  # it was not there before, or nobody could have come this far
-            raise OfTheGateway
+            raise HiddenFileRefused
 
     def _check_readable(self, fd: int, path: str) -> None:
         check_plain(os.fstat(fd), path)
@@ -177,15 +184,15 @@ class Root:
     def _in_words(self, path: str) -> Generator[None]:
         try:
             yield
-        except Escape:
+        except PathEscapesRoot:
             what = "Path traversal: " if ".." in path.split("/") else ""
             raise OutsideRoot(
                 f"{what}{shown(path)} is outside the root folder `{self.path}`: "
                 "give a path below it, or one relative to it"
             ) from None
-        except OfTheKernel:
+        except KernelFileRefused:
             raise ToolFault(f"{shown(path)} is one of the kernel's own files, which are not offered") from None
-        except OfTheGateway:
+        except HiddenFileRefused:
             raise ToolFault(f"{shown(path)} belongs to this gateway itself, and is not offered") from None
         except FileNotFoundError:
             raise self.missing(path) from None
@@ -222,7 +229,7 @@ def _is_of_repository(folder_fd: int, name: str) -> bool:
         return True
     if name.casefold() == HEAD.casefold() and _exists("objects", folder_fd):
         return True  # on many a file system that is the same name
-    return os.path.basename(path_of(folder_fd)).casefold() == HOOKS and _exists(f"../{HEAD}", folder_fd)  # noqa: PTH119
+    return os.path.basename(path_of_folder(folder_fd)).casefold() == HOOKS and _exists(f"../{HEAD}", folder_fd)  # noqa: PTH119
 
 
 def _exists(path: str, folder_fd: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from trunkline.runtime.rooted_files import Beneath, refuse_kernel_files
+from trunkline.runtime.rooted_files import RootHandle, refuse_kernel_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class RootFiles:
     """Files and folders below the root, reached by descriptors only: what cannot be reached without leaving the root is
     not there. Paths are from the root, which itself is the empty one."""
 
-    def __init__(self, beneath: Beneath) -> None:
+    def __init__(self, beneath: RootHandle) -> None:
         self._beneath = beneath
         self._device = beneath.status(".").st_dev  # what is on the same device as the root is a file like the others
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.config.sandbox import OF_THE_KERNEL, SCRATCH, SandboxSettings
-from trunkline.runtime.listener import LISTENING
+from trunkline.runtime.listener import LISTENING_SOCKETS
 from trunkline.sources.builtin.protection.tree import PACKAGES
 from trunkline.sources.builtin.socket_filter import socket_filter
 
@@ -167,7 +167,11 @@ class Sandbox:
     def _ours(self) -> set[str]:
         """What nobody may see. Where the root is above our scratch folder, a command could write the next one's
         filter, or put a link in place of a private folder, and the next one would have what that leads to."""
-        return {*self._hidden, os.path.realpath(self.scratch), *(os.path.realpath(path) for path in list(LISTENING))}
+        return {
+            *self._hidden,
+            os.path.realpath(self.scratch),
+            *(os.path.realpath(path) for path in list(LISTENING_SOCKETS)),
+        }
 
     def _places(self, read_only: Iterable[str], pinned: Iterable[str]) -> Iterable[str]:
         """The folders that are shown, and in them what is not: our own may come into being at any time."""

@@ -12,7 +12,7 @@ from typing import Final
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.runtime.children import start_failed
-from trunkline.runtime.commands import Command, Commands, Ended
+from trunkline.runtime.commands import CommandResult, CommandRunner, CommandSpec
 from trunkline.sources.builtin.command_text import text_of
 from trunkline.sources.builtin.no_sandbox import INSTALL, NOT_INSTALLED, no_sandbox
 from trunkline.sources.builtin.programs import find_program
@@ -44,7 +44,7 @@ class SandboxChoice:
         settings: SandboxSettings,
         root: str,
         env: Mapping[str, str],
-        commands: Commands,
+        commands: CommandRunner,
         *,
         hidden: Sequence[str] = (),
         fixed: Sequence[str] = (),
@@ -146,7 +146,7 @@ class SandboxChoice:
         except OSError as error:
             return f"no folder for it: {error.strerror}"
         argv = ["/bin/sh", "-c", _TRIAL, "sh", sandbox.root, "yes" if writable else "no"]
-        command = Command(
+        command = CommandSpec(
             argv=sandbox.wrap(argv, sandbox.root),
             env=sandbox.environment(),
             folder=sandbox.root,
@@ -182,7 +182,7 @@ class SandboxChoice:
             raise
 
 
-def _verdict(ended: Ended) -> str:
+def _verdict(ended: CommandResult) -> str:
     """Why it cannot be used; empty when it can."""
     if ended.how == "exited" and ended.code == 0:
         return ""

@@ -14,7 +14,7 @@ from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST, Code, Gate
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.protocol.jsonrpc import encode
-from trunkline.runtime.deadlines import Within
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.builtin.arguments import read_arguments
 from trunkline.sources.builtin.root import Root, RootMissing
 from trunkline.sources.builtin.threads import Threads
@@ -64,7 +64,7 @@ class BuiltinSource(ToolsOnlySource):
 
     async def _trouble(self) -> str:
         try:
-            async with Within(_LOOK_S):
+            async with TimeLimit(_LOOK_S):
                 return await self._lookout.run(self._root.trouble)
         except TimeoutError:
             return f"The file system of `{self._root.path}` does not answer"

@@ -13,7 +13,7 @@ from trunkline.protocol.jsonrpc import encode
 
 if TYPE_CHECKING:
     from trunkline.config.sandbox import SandboxSettings
-    from trunkline.runtime.source_context import Parts
+    from trunkline.runtime.source_context import SourceContext
     from trunkline.sources.builtin.arguments import Parameter
     from trunkline.sources.builtin.root import Root
     from trunkline.sources.builtin.threads import Threads
@@ -72,7 +72,7 @@ class Workplace:
     source: str
     root: Root
     sandbox: SandboxSettings
-    parts: Parts
+    context: SourceContext
 
 
 class Job:

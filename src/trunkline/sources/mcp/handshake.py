@@ -12,10 +12,17 @@ from trunkline.core.call import Failure, Outcome, RemoteError, Result
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError, Problem
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
-from trunkline.protocol.mcp.methods import INITIALIZED
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_INITIALIZED
 from trunkline.protocol.mcp.modern import SERVER_INFO
-from trunkline.protocol.mcp.versions import LATEST_MODERN, LEGACY, Era, ServerHello, decode_hello, initialize_params
-from trunkline.runtime.deadlines import Within, first_of
+from trunkline.protocol.mcp.versions import (
+    LATEST_MODERN,
+    LEGACY,
+    Era,
+    InitializeResult,
+    decode_initialize_result,
+    initialize_params,
+)
+from trunkline.runtime.deadlines import TimeLimit, wait_first
 from trunkline.sources.mcp.http_lane import HttpLane
 from trunkline.sources.mcp.lane import Lane
 from trunkline.sources.mcp.per_caller import CLIENT_NAME, LaneLevel, Stamps, own_stamp
@@ -31,13 +38,13 @@ class Session:
 
     lane: Lane
     era: Era
-    hello: ServerHello
+    hello: InitializeResult
 
 
 async def shake_hands(lane: Lane, known_era: Era | None, capabilities: bytes, timeout_s: float) -> Session:
     """Probe for the modern era, fall back to `initialize`; a server whose era is known is not probed again."""
     try:
-        async with Within(timeout_s):
+        async with TimeLimit(timeout_s):
             if known_era == "modern":
                 return _modern(lane, await _discover(lane, timeout_s))
             if known_era == "legacy":
@@ -53,7 +60,7 @@ async def _probe(lane: Lane, capabilities: bytes, timeout_s: float) -> Session:
     goes out too, and the first of the two to be answered well decides."""
     probe = asyncio.ensure_future(_discover(lane, timeout_s))
     try:
-        await first_of([probe], _PROBE_S)
+        await wait_first([probe], _PROBE_S)
         if probe.done():
             outcome = probe.result()
             if _is_modern(outcome):
@@ -73,7 +80,7 @@ async def _first_of(lane: Lane, probe: asyncio.Future[Outcome], capabilities: by
     try:
         await asyncio.wait([probe, greeting], return_when=asyncio.FIRST_COMPLETED)
         if greeting.done() and greeting.exception() is not None:
-            await first_of([probe], _PROBE_S)
+            await wait_first([probe], _PROBE_S)
         if probe.done() and _is_modern(probe.result()):
             return _modern(lane, probe.result())
         return await greeting
@@ -95,7 +102,7 @@ def _is_modern(outcome: Outcome) -> bool:
     if not isinstance(outcome, Result):
         return False
     try:
-        return LATEST_MODERN in decode_hello(outcome.raw).supported_versions
+        return LATEST_MODERN in decode_initialize_result(outcome.raw).supported_versions
     except msgspec.MsgspecError:
         return False
 
@@ -106,7 +113,7 @@ def _modern(lane: Lane, outcome: Outcome) -> Session:
         raise GatewayError(lane.problem(SOURCE_PROTOCOL, f"does not serve protocol version {LATEST_MODERN}"))
     _speak(lane, LATEST_MODERN, modern=True)
     lane.questions.declared = b"{}"  # servers of this era put their questions into results
-    hello = decode_hello(raw)
+    hello = decode_initialize_result(raw)
     lane.has_tasks = TASKS in extensions(bytes(hello.capabilities))
     lane.prepare = Stamps(logs="logging" in hello.capability_names(), tasks=lane.has_tasks)
     hello.protocol_version = LATEST_MODERN
@@ -158,7 +165,7 @@ async def _initialize(lane: Lane, capabilities: bytes, timeout_s: float) -> Sess
     params = initialize_params(CLIENT_NAME, __version__, capabilities)
     outcome = await lane.ask("initialize", params, timeout_s)
     try:
-        hello = decode_hello(lane.result_of(outcome))
+        hello = decode_initialize_result(lane.result_of(outcome))
     except msgspec.MsgspecError as error:
         raise GatewayError(lane.problem(SOURCE_PROTOCOL, f"its `initialize` result is not valid: {error}")) from None
     except GatewayError as error:
@@ -169,7 +176,7 @@ async def _initialize(lane: Lane, capabilities: bytes, timeout_s: float) -> Sess
     _speak(lane, hello.protocol_version, modern=False)
     if "logging" in hello.capability_names():
         lane.prepare = LaneLevel(lane)
-    lane.notify(INITIALIZED)
+    lane.notify(NOTIFICATIONS_INITIALIZED)
     return Session(lane, "legacy", hello)
 
 

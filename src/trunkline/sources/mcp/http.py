@@ -7,8 +7,8 @@ from collections.abc import Callable
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.core.source import Source, SourceKind
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.http_client import HttpPool, Target
-from trunkline.runtime.source_context import Parts
+from trunkline.runtime.http_client import HttpPool, HttpTarget
+from trunkline.runtime.source_context import SourceContext
 from trunkline.sources.mcp.handshake import Session, shake_hands
 from trunkline.sources.mcp.http_lane import HttpLane
 from trunkline.sources.mcp.source import McpSource, Tuning
@@ -19,11 +19,11 @@ from trunkline.sources.sections import McpHttpSection
 class _Dialer:
     """Opens sessions with one server, and remembers which transport it turned out to speak."""
 
-    def __init__(self, name: str, section: McpHttpSection, parts: Parts) -> None:
+    def __init__(self, name: str, section: McpHttpSection, context: SourceContext) -> None:
         self._name = name
         self._section = section
-        self._limit_bytes = parts.message_bytes
-        self._redact = parts.redact
+        self._limit_bytes = context.message_bytes
+        self._redact = context.redact
         self._transport = section.transport
 
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
@@ -70,19 +70,19 @@ class _Dialer:
 
     def _pool(self) -> HttpPool:
         return HttpPool(
-            Target(self._section.url),
+            HttpTarget(self._section.url),
             connect_timeout_s=self._section.connect_timeout,
             limit_bytes=self._limit_bytes,
         )
 
 
-def build(name: str, section: McpHttpSection, parts: Parts) -> Source:
+def build(name: str, section: McpHttpSection, context: SourceContext) -> Source:
     tuning = Tuning(
         shared=section.sessions == "shared",
-        max_sessions=parts.sessions_per_source,
-        session_idle_s=parts.session_idle_s,
+        max_sessions=context.sessions_per_source,
+        session_idle_s=context.session_idle_s,
     )
-    return McpSource(name, _Dialer(name, section, parts).open, tuning)
+    return McpSource(name, _Dialer(name, section, context).open, tuning)
 
 
 KIND = SourceKind(section=McpHttpSection, build=build)

@@ -12,7 +12,7 @@ import msgspec
 from trunkline.core.call import STREAM_CLOSED, Request
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, Problem
 from trunkline.protocol.sse import SseParser, SseTooLarge
-from trunkline.runtime.child_io import beginning
+from trunkline.runtime.child_io import head_text
 from trunkline.runtime.http_client import Exchange
 from trunkline.sources.mcp.http_streams import REST_S, deliver
 
@@ -144,7 +144,7 @@ class Post(Exchange):
     def _excerpt(self, body: bytes) -> str:
         """Some servers repeat what they were sent, our credentials too. Half of one would not be recognised, so it is
         cut last."""
-        text = self._lane.redact(beginning(body, _EXCERPT_BYTES))
+        text = self._lane.redact(head_text(body, _EXCERPT_BYTES))
         return repr(text[:_SHOWN_CHARACTERS])
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:

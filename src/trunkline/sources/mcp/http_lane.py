@@ -11,10 +11,10 @@ import msgspec
 from trunkline.core.call import QUEUED, SENT, Call, Failure, Json, Outcome, RemoteError, Request
 from trunkline.core.errors import SOURCE_LOST, Phase, Problem
 from trunkline.protocol.http1 import request_head
-from trunkline.protocol.mcp.modern import NAMED_BY, encode_header
-from trunkline.protocol.mcp.translation import code_of
+from trunkline.protocol.mcp.modern import NAME_PARAMETERS, encode_header
+from trunkline.protocol.mcp.translation import error_code
 from trunkline.protocol.sse import SseParser
-from trunkline.runtime.deadlines import first_of
+from trunkline.runtime.deadlines import wait_first
 from trunkline.runtime.http_client import HttpPool
 from trunkline.sources.mcp.http_exchanges import EVENTS, SESSION_ID, Farewell, Post
 from trunkline.sources.mcp.http_streams import OwnStream, Resumption, pause_s
@@ -188,7 +188,7 @@ class HttpLane(Lane):
         """The server's own error. If it says that headers are wrong, its tools are not what they were, and the call
         was not run."""
         self.pending.pop(request.upstream_id, None)
-        if self.modern and isinstance(request, Call) and code_of(error) == _HEADER_MISMATCH:
+        if self.modern and isinstance(request, Call) and error_code(error) == _HEADER_MISMATCH:
             request.upstream = None
             if self.mirror_again(request):
                 return
@@ -214,7 +214,7 @@ class HttpLane(Lane):
         """Until that stream is open, or refused: what a server asks meanwhile would find no way to us."""
         if self._listener is not None:
             either = [self._listener, self._heard_of_stream]
-            await first_of(either, _STREAM_OPENS_S)
+            await wait_first(either, _STREAM_OPENS_S)
 
     def stream_head(self, last_event_id: str) -> bytes:
         extra = [(b"last-event-id", last_event_id.encode())] if last_event_id else []
@@ -287,7 +287,7 @@ class HttpLane(Lane):
 
 
 def _mirrored_name(request: Request) -> str:
-    parameter = NAMED_BY.get(request.method)
+    parameter = NAME_PARAMETERS.get(request.method)
     if parameter is None:
         return ""
     try:

@@ -7,7 +7,7 @@ from typing import Final
 from trunkline.core.call import Call, Json, Request
 from trunkline.protocol.jsonrpc import BadMessage, Members, members_of, text_member
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
-from trunkline.protocol.mcp.server_requests import MAY_ASK, refusal
+from trunkline.protocol.mcp.server_requests import MAY_REQUIRE_INPUT, refusal
 from trunkline.sources.mcp.questions import MAX_OPEN
 
 MARK: Final = b"input_required"
@@ -30,7 +30,7 @@ def wrong_with_input(raw: Json, request: Request) -> str | None:
 
 
 def _wrong(result: Members, request: Request) -> str:
-    if request.method not in MAY_ASK or not isinstance(request, Call):
+    if request.method not in MAY_REQUIRE_INPUT or not isinstance(request, Call):
         return f"asks for input in an answer to `{request.method}`"
     if "inputRequests" not in result and "requestState" not in result:
         return "asks for input without saying what it needs"

@@ -35,13 +35,13 @@ from trunkline.protocol.jsonrpc import (
     decode_server_message,
     encode_notification,
     encode_request,
-    mend_surrogates,
     readable_id,
+    replace_lone_surrogates,
 )
-from trunkline.protocol.mcp.methods import CANCELLED, RESOURCE_UPDATED
-from trunkline.runtime.child_io import beginning
-from trunkline.runtime.deadlines import Within
-from trunkline.runtime.safe_calls import contained
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_RESOURCES_UPDATED
+from trunkline.runtime.child_io import head_text
+from trunkline.runtime.deadlines import TimeLimit
+from trunkline.runtime.safe_calls import call_safely
 from trunkline.sources.mcp.input_required import ESCAPED, MARK, TASK_MARK, wrong_with_input, wrong_with_task
 from trunkline.sources.mcp.questions import Questions
 
@@ -58,10 +58,10 @@ _LINGERS_S: Final = 5.0
 _NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
 LISTS_CHANGED: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 OF_THE_LANE: Final = LISTS_CHANGED | {
-    RESOURCE_UPDATED,
+    NOTIFICATIONS_RESOURCES_UPDATED,
     "notifications/subscriptions/acknowledged",
     "notifications/tasks",
-    CANCELLED,
+    NOTIFICATIONS_CANCELLED,
 }
 """What a server tells to whoever tends the lane, whichever calls are in flight."""
 
@@ -146,7 +146,7 @@ class Lane:
         request = Request(method, params, done)
         self.send(request)
         try:
-            async with Within(timeout_s):
+            async with TimeLimit(timeout_s):
                 return await answered
         except TimeoutError:
             self.abandon(request)
@@ -204,7 +204,7 @@ class Lane:
             self._count("noise_lines")
 
     def _several(self, text: bytes, request: Request | None) -> None:
-        batch = decode_batch(mend_surrogates(text)) if len(text) <= _LARGEST_BATCH_BYTES else None
+        batch = decode_batch(replace_lone_surrogates(text)) if len(text) <= _LARGEST_BATCH_BYTES else None
         if batch is None or len(batch) > _LARGEST_BATCH:
             self._count("protocol_errors")
             return
@@ -219,7 +219,7 @@ class Lane:
 
     def _unreadable(self, text: bytes, request: Request | None, error: Exception) -> None:
         """No message as it stands; half a character in a text can be mended."""
-        mended = mend_surrogates(text)
+        mended = replace_lone_surrogates(text)
         if mended != text:
             self.received(mended, request)
         else:
@@ -276,7 +276,7 @@ class Lane:
             self._progressed(params)
         elif method not in OF_THE_LANE:
             self._noticed(method, params, stream)
-        elif method != CANCELLED or not self.questions.cancelled(params):
+        elif method != NOTIFICATIONS_CANCELLED or not self.questions.cancelled(params):
             self.on_notification(method, params)
 
     def _causes(self, stream: Request | None) -> tuple[Call, ...]:
@@ -349,9 +349,9 @@ class Lane:
         pending, self.pending = self.pending, {}
         if not self.lost.done():
             self.lost.set_result(problem)
-        contained("questions of a lost server", self.questions.withdraw_all)
+        call_safely("questions of a lost server", self.questions.withdraw_all)
         for request in pending.values():
-            contained("a request to a lost server", request.finish, Failure(_about(problem, request)))
+            call_safely("a request to a lost server", request.finish, Failure(_about(problem, request)))
 
     def problem(self, code: Code, reason: str, request: Request | None = None, hint: str = "") -> Problem:
         message = f"Server {self.source}: {self.redact(reason)}"
@@ -368,7 +368,7 @@ class Lane:
             return bytes(outcome.raw)
         if isinstance(outcome, Failure):
             raise GatewayError(outcome.problem)
-        text = self.redact(beginning(bytes(outcome.raw), _EXCERPT_BYTES))
+        text = self.redact(head_text(bytes(outcome.raw), _EXCERPT_BYTES))
         raise GatewayError(Problem(code=SOURCE_PROTOCOL, message=f"refused: {text[:_SHOWN_CHARACTERS]}"))
 
     async def settled(self) -> None:

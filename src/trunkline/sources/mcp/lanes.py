@@ -22,8 +22,8 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import handed_on
-from trunkline.runtime.server_lifecycle import AT_ONCE_WITHIN_S, SOON_S, Backoff
+from trunkline.runtime.safe_calls import resume_safely
+from trunkline.runtime.server_lifecycle import AT_ONCE_WITHIN_S, SOON_S, RetryBackoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lane import Lane, leave
 from trunkline.sources.mcp.settling import settle
@@ -44,7 +44,7 @@ class NoLanes(Exception):
     """The server takes no conversation with one client: its calls go where all others go."""
 
 
-class _Rest(Backoff):
+class _Rest(RetryBackoff):
     """When something that failed may be tried again."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class ClientLanes:
         lane.expected, waiting, slot.waiting = [], slot.waiting, []
         for call in waiting:
             if not call.done:
-                handed_on(call, lane.send, call)
+                resume_safely(call, lane.send, call)
         self._changed()
 
     async def _greet(self, key: LaneKey, slot: _Slot, session: Session) -> None:
@@ -207,7 +207,7 @@ class ClientLanes:
         for call in waiting:
             if not call.done and self._elsewhere is not None:
                 call.upstream = None
-                handed_on(call, self._elsewhere, call)
+                resume_safely(call, self._elsewhere, call)
 
     def _lane_lost(self, key: LaneKey, slot: _Slot) -> None:
         """The next call opens a new lane; what was in flight on this one has been answered, or will be."""

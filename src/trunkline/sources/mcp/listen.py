@@ -15,13 +15,12 @@ import msgspec
 from trunkline.core.call import Failure, Json, Outcome, RemoteError, Request
 from trunkline.core.errors import CANCELLED, INVALID_PARAMS, SOURCE_LOST, Problem
 from trunkline.protocol.jsonrpc import encode
+from trunkline.protocol.mcp.methods import SUBSCRIPTIONS_LISTEN
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
-from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.offer import announced_kinds
 
-ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-_METHOD: Final = "subscriptions/listen"
 _ACKNOWLEDGED_S: Final = 10.0
 
 Uris = frozenset[str]
@@ -63,7 +62,7 @@ class Listen:
         self._active: _Attempt | None = None
         self._asking: _Attempt | None = None
         self._refusal: RemoteError | None = None
-        self._backoff = Backoff()
+        self._backoff = RetryBackoff()
         self._next: asyncio.Handle | None = None
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -113,7 +112,7 @@ class Listen:
         wanted: dict[str, object] = dict(self._kinds)
         if self._wanted:
             wanted["taskIds" if self._tasks else "resourceSubscriptions"] = sorted(self._wanted)
-        request = Request(_METHOD, encode({"notifications": wanted}), self._ended)
+        request = Request(SUBSCRIPTIONS_LISTEN, encode({"notifications": wanted}), self._ended)
         self._asking = attempt = _Attempt(request, self._wanted)
         attempt.timer = self._loop.call_later(_ACKNOWLEDGED_S, partial(self._unacknowledged, attempt))
         self._lane.send(request)
@@ -171,7 +170,7 @@ class Listen:
         except (msgspec.MsgspecError, RecursionError):
             return
         request = self._lane.pending.get(request_id) if isinstance(request_id, int) else None
-        if request is not None and request.method == _METHOD:
+        if request is not None and request.method == SUBSCRIPTIONS_LISTEN:
             del self._lane.pending[request.upstream_id]
             request.finish(Failure(self._lane.problem(SOURCE_LOST, "ended the subscription")))
 

@@ -14,8 +14,8 @@ from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Freshness, ListName, Tool
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, single_line, text_member
 from trunkline.protocol.mcp.param_headers import BadAnnotation, header_parameters_of
-from trunkline.protocol.mcp.translation import code_of
-from trunkline.runtime.deadlines import Within
+from trunkline.protocol.mcp.translation import error_code
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.http_lane import HttpLane
@@ -74,7 +74,7 @@ async def fetch_list(session: Session, kind: ListKind) -> Listed:
     lane = session.lane
     pages = _Pages(lane, kind, modern=session.era == "modern")
     try:
-        async with Within(LIST_TIMEOUT_S):
+        async with TimeLimit(LIST_TIMEOUT_S):
             items = await _items(pages, strict=pages.modern and isinstance(lane, HttpLane))
     except TimeoutError:
         reason = f"no whole `{kind.method}` within {LIST_TIMEOUT_S:g} seconds"
@@ -182,7 +182,7 @@ def _reason_to_stop(seen_before: bool, pages: int, items: int, size_bytes: int) 
 
 
 def _unknown_method(outcome: Outcome) -> bool:
-    return isinstance(outcome, RemoteError) and code_of(outcome.raw) == _METHOD_NOT_FOUND
+    return isinstance(outcome, RemoteError) and error_code(outcome.raw) == _METHOD_NOT_FOUND
 
 
 def _freshness(members: Members) -> Freshness:

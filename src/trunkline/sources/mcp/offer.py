@@ -14,8 +14,8 @@ from typing import Final
 
 from trunkline.core.errors import GatewayError
 from trunkline.core.tool import LISTS, Item, ListName, Snapshot, Tool
-from trunkline.protocol.mcp.versions import ServerHello
-from trunkline.runtime.safe_calls import contained
+from trunkline.protocol.mcp.versions import InitializeResult
+from trunkline.runtime.safe_calls import call_safely
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.listing import KINDS, Listed, fetch_list
 
@@ -144,7 +144,7 @@ class Offer:
     def _run_afterwards(self) -> None:
         waiting, self._afterwards = self._afterwards, []
         for then in waiting:
-            contained("whoever waited for a list", then)
+            call_safely("whoever waited for a list", then)
 
     async def _relist_once(self, wanted: frozenset[ListName]) -> None:
         reason: str | None = None
@@ -228,7 +228,7 @@ def _failed(name: ListName, error: BaseException) -> str:
     return f"its `{KINDS[name].method}` failed ({reason}); what was known of it stays"
 
 
-def announced_kinds(hello: ServerHello) -> dict[str, bool]:
+def announced_kinds(hello: InitializeResult) -> dict[str, bool]:
     """What a modern server is to be asked for, of the changes of its lists."""
     return {
         f"{capability}ListChanged": True

@@ -10,7 +10,8 @@ import msgspec
 from trunkline.core.call import Call, Failure, Json, Request
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.protocol.mcp.capabilities import TASKS
-from trunkline.protocol.mcp.modern import stamp
+from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL
+from trunkline.protocol.mcp.modern import encode_request_meta
 from trunkline.protocol.mcp.notifications import LEVELS, RANKS
 from trunkline.protocol.mcp.versions import LEGACY
 from trunkline.version import __version__
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from trunkline.sources.mcp.lane import Lane
 
 CLIENT_NAME: Final = "trunkline"
-SET_LEVEL: Final = "logging/setLevel"
 _MOST_STAMPS: Final = 256
 _LEVEL_OF_LEGACY_CLIENTS: Final = "info"
 """A legacy client that never named a level expects to hear something."""
@@ -32,7 +32,7 @@ _KNOWS_TASKS: Final = b'{"extensions":{"%b":{}}}' % TASKS.encode()
 
 def own_stamp(capabilities: bytes = b"{}") -> bytes:
     """For requests of our own: nobody can be asked anything."""
-    return stamp(CLIENT_NAME, __version__, capabilities)
+    return encode_request_meta(CLIENT_NAME, __version__, capabilities)
 
 
 def level_in(params: Json) -> str:
@@ -68,7 +68,9 @@ class Stamps:
         if len(self._made) >= _MOST_STAMPS:
             self._made.clear()
         wanted = level or (_LEVEL_OF_LEGACY_CLIENTS if version in LEGACY else "")
-        made = stamp(CLIENT_NAME, __version__, capabilities, wanted if self._logs and wanted in RANKS else "")
+        made = encode_request_meta(
+            CLIENT_NAME, __version__, capabilities, wanted if self._logs and wanted in RANKS else ""
+        )
         self._made[capabilities, level, version] = made
         return made
 
@@ -92,7 +94,7 @@ class LaneLevel:
             return
         self._told = rank
         lane = self._lane
-        request = Request(SET_LEVEL, b'{"level":"%b"}' % level.encode(), lambda _: timer.cancel())
+        request = Request(LOGGING_SET_LEVEL, b'{"level":"%b"}' % level.encode(), lambda _: timer.cancel())
         late = Failure(lane.problem(SOURCE_LOST, f"no answer to `{SET_LEVEL}` in time"))
         timer = asyncio.get_running_loop().call_later(_SET_LEVEL_S, request.give_up, late)
         lane.send(request)

@@ -25,7 +25,7 @@ from trunkline.protocol.jsonrpc import (
 )
 from trunkline.protocol.mcp.methods import SERVER_REQUEST_METHODS
 from trunkline.protocol.mcp.server_requests import METHOD_NOT_FOUND, refusal
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 
 MAX_OPEN: Final = 64
 MAX_OPEN_BYTES: Final = 16 * 1024 * 1024
@@ -70,14 +70,14 @@ class Questions:
         if not self._open and self._on_quiet:
             waiting, self._on_quiet = self._on_quiet, []
             for then in waiting:
-                contained("whoever waited for quiet", then)
+                call_safely("whoever waited for quiet", then)
 
     def attend(self, on_server_request: Callable[[ServerRequest], None]) -> None:
         """Someone takes questions outside calls from now on, and those that came too early."""
         self._on_server_request = on_server_request
         held, self._held = self._held, {}
         for ask in held.values():
-            contained("a question that came early", ask)
+            call_safely("a question that came early", ask)
 
     # -- what the server says -------------------------------------------------------------------------------------
 
@@ -171,20 +171,20 @@ class Questions:
     def calls_over(self) -> None:
         """Whatever was asked was for calls that have ended; the next one on this lane may be someone else's."""
         for server_request in list(self._open.values()):
-            contained("a question that is over", _end, server_request)
+            call_safely("a question that is over", _end, server_request)
 
     def call_over(self, call: Request) -> None:
         """Nobody waits for this call any more, nor for the answers to what was asked for it alone."""
         for server_request in list(self._open.values()):
             if server_request.calls == (call,):
-                contained("a question that is over", _end, server_request)
+                call_safely("a question that is over", _end, server_request)
 
     def withdraw_all(self) -> None:
         """The lane is gone."""
         questions, self._open = list(self._open.values()), {}
         self._held.clear()
         for server_request in questions:
-            contained("a question that is over", server_request.withdraw)
+            call_safely("a question that is over", server_request.withdraw)
         self._tell_if_quiet()
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from trunkline.runtime.deadlines import Within
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.mcp.lane import Lane
 
 _PING_S: Final = 1.0
@@ -23,7 +23,7 @@ _SINK_IN_S: Final = 0.1
 async def settle(lane: Lane) -> None:
     """Until the server has read its greeting, and has the answers to what it asked then."""
     with suppress(TimeoutError):
-        async with Within(_LONGEST_S):
+        async with TimeLimit(_LONGEST_S):
             await lane.ask("ping", b"{}", _PING_S)
             if lane.questions.asked_any:
                 await _quiet(lane)

@@ -15,10 +15,11 @@ from trunkline.core.call import Call, Caller, Failure, Json, Request, Result
 from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.core.source import Health, ResourceWatch, Sink, TaskWatch
 from trunkline.core.tool import Snapshot
-from trunkline.protocol.mcp.capabilities import NOTHING, askable
+from trunkline.protocol.mcp.capabilities import NO_CAPABILITIES, askable
+from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.safe_calls import handed_on
-from trunkline.runtime.server_lifecycle import Backoff, HealthTracker, warn_if_over_limits
+from trunkline.runtime.safe_calls import resume_safely
+from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff, warn_if_over_limits
 from trunkline.sources.mcp.client_lists import ClientLists
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.http_lane import HttpLane
@@ -26,7 +27,7 @@ from trunkline.sources.mcp.lane import LISTS_CHANGED, OF_THE_LANE, Lane, leave
 from trunkline.sources.mcp.lanes import ClientLanes, LaneKey, NoLanes, lane_key
 from trunkline.sources.mcp.mirror_again import mirror_again
 from trunkline.sources.mcp.offer import Offer
-from trunkline.sources.mcp.per_caller import SET_LEVEL, LaneLevel, level_in
+from trunkline.sources.mcp.per_caller import LaneLevel, level_in
 from trunkline.sources.mcp.pool import Pool, needs_seat
 from trunkline.sources.mcp.questions import refuse_nobody
 from trunkline.sources.mcp.stdio_lane import StdioLane
@@ -69,7 +70,7 @@ class McpSource:
         self._lists = ClientLists(name, self._publish_for)
         self._leaving: set[asyncio.Task[None]] = set()
         self._over = False
-        self._backoff = Backoff()
+        self._backoff = RetryBackoff()
         self._health_tracker = HealthTracker(name, self._health_changed, self._serves_some)
 
     # -- calls ----------------------------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ class McpSource:
         """
         if self._tuning.shared or self._era != "modern":
             return self._tuning.shared
-        return caller.session is None or self._talks is False or askable(caller.capabilities) == NOTHING
+        return caller.session is None or self._talks is False or askable(caller.capabilities) == NO_CAPABILITIES
 
     def _submit_to_scout(self, call: Call) -> None:
         if self._scout is not None and self._scout.lane.usable:
@@ -127,7 +128,7 @@ class McpSource:
         lane = None if self._shares(caller) or self._lanes is None else self._lanes.lane_of(caller)
         if lane is None or not lane.usable:
             return
-        if method != SET_LEVEL:
+        if method != LOGGING_SET_LEVEL:
             lane.notify(method, params)
         elif isinstance(lane.prepare, LaneLevel):
             lane.prepare.want(level_in(params) or caller.log_level)
@@ -167,7 +168,7 @@ class McpSource:
             idle_s=self._tuning.session_idle_s,
             on_opened=self._client_lane_opened,
             on_closed=self._client_lane_closed,
-            on_change=self._health_tracker.look_again,
+            on_change=self._health_tracker.refresh,
             elsewhere=self.submit,
         )
         self._pool = Pool(lanes)
@@ -277,7 +278,7 @@ class McpSource:
     def _went_up(self, session: Session) -> None:
         self._scout = session
         self._backoff.up()
-        self._health_tracker.well()
+        self._health_tracker.ready()
         self._release_parked(up=True)
         self._watches.up(session)
         self._task_watches.up(session)
@@ -297,17 +298,17 @@ class McpSource:
     def _listed(self, trouble: str | None) -> None:
         """How listing it once more went."""
         if trouble is None:
-            self._health_tracker.well()
+            self._health_tracker.ready()
         else:
-            self._health_tracker.ailing(f"its tools could not be listed again: {trouble}")
+            self._health_tracker.degraded(f"its tools could not be listed again: {trouble}")
 
     async def _probe(self, session: Session) -> bool:
         method = "ping" if session.era == "legacy" else "server/discover"
         outcome = await session.lane.ask(method, b"{}", PROBE_TIMEOUT_S)
         if isinstance(outcome, Failure):
-            self._health_tracker.ailing(f"a probe failed: {outcome.problem.message}")
+            self._health_tracker.degraded(f"a probe failed: {outcome.problem.message}")
             return False
-        self._health_tracker.well()
+        self._health_tracker.ready()
         return True
 
     def _heard(self, lane: Lane, method: str, params: Json) -> None:
@@ -359,7 +360,7 @@ class McpSource:
 
     async def _wait_before_retry(self) -> None:
         delay_s = self._backoff.next_delay_s()
-        if not self._health_tracker.worth_waiting(delay_s):
+        if not self._health_tracker.may_wait(delay_s):
             self._release_parked(up=False)
         await asyncio.sleep(delay_s)
 
@@ -369,7 +370,7 @@ class McpSource:
             if call.done:
                 continue
             if up:
-                handed_on(call, self.submit, call)
+                resume_safely(call, self.submit, call)
             else:
                 call.finish(Failure(self._health_tracker.refusal(call.tool)))
 

@@ -18,8 +18,8 @@ from trunkline.core.errors import (
 )
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
-from trunkline.runtime.deadlines import Within
-from trunkline.runtime.http_client import Exchange, HttpPool, Target
+from trunkline.runtime.deadlines import TimeLimit
+from trunkline.runtime.http_client import Exchange, HttpPool, HttpTarget
 from trunkline.sources.mcp.lane import Count, Lane
 
 _ACCEPT_S: Final = 10.0
@@ -41,12 +41,12 @@ class SseLane(Lane):
         """Open the stream and learn where to post."""
         self.pool.send(self._stream)
         try:
-            async with Within(timeout_s):
+            async with TimeLimit(timeout_s):
                 endpoint = await self._endpoint
         except TimeoutError:
             raise GatewayError(self.problem(SOURCE_START_FAILED, "sent no `endpoint` event")) from None
         try:
-            target = Target(urljoin(self.pool.target.url, endpoint))
+            target = HttpTarget(urljoin(self.pool.target.url, endpoint))
             self._post_head = self._build_head(b"POST", target.path, b"application/json, text/event-stream")
         except ValueError as error:
             raise GatewayError(self.problem(SOURCE_PROTOCOL, f"its `endpoint` event is no link: {error}")) from None

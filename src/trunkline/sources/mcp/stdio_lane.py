@@ -12,10 +12,10 @@ from trunkline.core.call import Call, Failure, Request
 from trunkline.core.errors import ANSWER_TOO_LARGE, QUEUE_FULL, SOURCE_LOST, Code, Problem
 from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.protocol.jsonrpc import readable_id
-from trunkline.runtime.child_io import PipeProtocol, StderrTail, end_of, stderr_hint
+from trunkline.runtime.child_io import PipeProtocol, StderrTail, describe_exit, stderr_hint
 from trunkline.runtime.children import Child, Children
-from trunkline.runtime.deadlines import first_of
-from trunkline.runtime.fair_reading import Turns
+from trunkline.runtime.deadlines import wait_first
+from trunkline.runtime.fair_reading import FairReader
 from trunkline.runtime.supervisor_client import Limits
 from trunkline.sources.mcp.lane import Count, Lane
 
@@ -39,7 +39,7 @@ class StdioLane(Lane):
         self._loop = asyncio.get_running_loop()
         self._stdin: asyncio.WriteTransport | None = None
         self._stdout: asyncio.ReadTransport | None = None
-        self._turns = Turns(self._read, self._read_on, lambda: self.served)
+        self._fair_reader = FairReader(self._read, self._read_on, lambda: self.served)
         self._outputs: list[asyncio.BaseTransport] = []
         self._stdin_full = False
         self._stdin_gone = False
@@ -56,7 +56,7 @@ class StdioLane(Lane):
     async def connect(self) -> None:
         """Take over the child's pipes. The transports own the descriptors from here on."""
         loop, child = self._loop, self.child
-        reader = PipeProtocol(self._turns.take, self._output_end)
+        reader = PipeProtocol(self._fair_reader.take, self._output_end)
         self._stdout, _ = await loop.connect_read_pipe(lambda: reader, os.fdopen(child.stdout, "rb", 0))
         self._outputs.append(self._stdout)
         errors = PipeProtocol(self._stderr.add, _nothing)
@@ -153,7 +153,7 @@ class StdioLane(Lane):
     # -- the end --------------------------------------------------------------------------------------------------
 
     def _output_end(self) -> None:
-        self._turns.finish()
+        self._fair_reader.finish()
         if not self._output_ended.done():
             self._output_ended.set_result(None)
         self._end()
@@ -168,7 +168,7 @@ class StdioLane(Lane):
             self._ending = self._loop.create_task(self._finish_ending())
 
     async def _finish_ending(self) -> None:
-        await first_of([self.child.exited], _EXIT_WAIT_S)
+        await wait_first([self.child.exited], _EXIT_WAIT_S)
         await self._read_to_end()
         tail = self.stderr_tail()
         code, reason = self._end_reason()
@@ -180,13 +180,13 @@ class StdioLane(Lane):
         self._read_some = True
         while self._read_some and not self._output_ended.done():
             self._read_some = False
-            await first_of([self._output_ended], _EXIT_WAIT_S)
+            await wait_first([self._output_ended], _EXIT_WAIT_S)
 
     def _end_reason(self) -> tuple[Code, str]:
         exited = self.child.exited
         if not exited.done() or exited.cancelled():
             return SOURCE_LOST, "closed its output" if self._output_ended.done() else "closed its input"
-        return end_of(self.child)
+        return describe_exit(self.child)
 
     async def close(self) -> None:
         """End the conversation and the whole process tree."""
@@ -196,7 +196,7 @@ class StdioLane(Lane):
         await self.child.stop()
         if self._ending is not None:
             await asyncio.wait([self._ending])
-        self._turns.close()
+        self._fair_reader.close()
         for transport in self._outputs:
             transport.close()
         if self._stdin is not None and not self._stdin_gone:

@@ -15,13 +15,13 @@ from trunkline.core.call import Failure, Json, Outcome, Request, Result
 from trunkline.core.errors import DEADLINE
 from trunkline.core.source import TaskWatch
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
-from trunkline.protocol.mcp.methods import TASK_TOLD
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, NOTIFICATIONS_TASKS
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lane import Lane
-from trunkline.sources.mcp.listen import ACKNOWLEDGED, Listen, Uris
+from trunkline.sources.mcp.listen import Listen, Uris
 
 MAX_WATCHES: Final = 256
 """Each is a request that stays open, over HTTP a connection."""
@@ -58,7 +58,7 @@ class TaskWatches:
     def up(self, session: Session) -> None:
         self._session = session
         for subscription in list(self._subscriptions.values()):
-            contained("tasks that are listened for again", self._begin, subscription, session)
+            call_safely("tasks that are listened for again", self._begin, subscription, session)
 
     def down(self) -> None:
         self._session = None
@@ -78,10 +78,10 @@ class TaskWatches:
 
     def heard(self, method: str, params: Json) -> None:
         """What the server says of subscriptions and tasks; anything else is none of our business."""
-        if method == ACKNOWLEDGED:
+        if method == NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED:
             for subscription in list(self._subscriptions.values()):
                 subscription.acknowledged(params)
-        elif method == TASK_TOLD:
+        elif method == NOTIFICATIONS_TASKS:
             self._told(bytes(params))
 
     def _told(self, params: bytes) -> None:

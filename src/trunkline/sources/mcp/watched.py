@@ -14,7 +14,7 @@ from trunkline.core.source import ResourceWatch
 from trunkline.protocol.jsonrpc import BadMessage, encode_members, members_of
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.lane import Lane
 
 _MOST_PARENTS: Final = 64
@@ -39,7 +39,7 @@ class Subscription:
         self.was_held = False
         self.timer: Deadline | asyncio.TimerHandle | None = None
         self.on_lost: Callable[[asyncio.Future[Problem]], None] | None = None
-        self.backoff = Backoff()
+        self.backoff = RetryBackoff()
 
     @property
     def wanted(self) -> bool:

@@ -16,13 +16,13 @@ from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteErro
 from trunkline.core.errors import CANCELLED, DEADLINE, QUEUE_FULL, SOURCE_DOWN, UNKNOWN_METHOD, Code, Problem
 from trunkline.core.source import ResourceWatch
 from trunkline.protocol.jsonrpc import encode
-from trunkline.protocol.mcp.methods import CANCELLED as TOLD_CANCELLED
-from trunkline.protocol.mcp.methods import RESOURCE_UPDATED
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED as TOLD_CANCELLED
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_RESOURCES_UPDATED, NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lane import Lane
-from trunkline.sources.mcp.listen import ACKNOWLEDGED, Listen, Uris
+from trunkline.sources.mcp.listen import Listen, Uris
 from trunkline.sources.mcp.watched import Home, Subscription, Updated, and_parents, without_subscription_id
 
 MAX_PER_LANE: Final = 1000
@@ -151,11 +151,11 @@ class Watches:
             for subscription in list(self._subscriptions.values()):
                 if subscription.waits_for_scout:
                     subscription.lane = None
-                    contained("a subscription that is asked for again", self._ask, subscription)
+                    call_safely("a subscription that is asked for again", self._ask, subscription)
         early, self._early = self._early, {}
         for watch, timer in early.items():
             timer.cancel()
-            contained("a watch that came early", self.add, watch)
+            call_safely("a watch that came early", self.add, watch)
 
     def down(self) -> None:
         self._is_up = False
@@ -313,9 +313,9 @@ class Watches:
 
     def heard(self, lane: Lane, method: str, params: Json) -> None:
         """What a server says of subscriptions; anything else is none of our business."""
-        if method == RESOURCE_UPDATED:
+        if method == NOTIFICATIONS_RESOURCES_UPDATED:
             self._updated(lane, bytes(params))
-        elif self._listen is not None and method == ACKNOWLEDGED:
+        elif self._listen is not None and method == NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED:
             self._listen.acknowledged(params)
         elif self._listen is not None and method == TOLD_CANCELLED:
             self._listen.cancelled(params)

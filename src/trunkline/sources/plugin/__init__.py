@@ -8,10 +8,10 @@ from trunkline.core.source import Source, SourceKind
 from trunkline.sources.plugin.section import PluginSection
 
 if TYPE_CHECKING:
-    from trunkline.runtime.source_context import Parts
+    from trunkline.runtime.source_context import SourceContext
 
 
-def build(name: str, section: PluginSection, parts: Parts) -> Source:
+def build(name: str, section: PluginSection, context: SourceContext) -> Source:
     from trunkline.protocol.jsonrpc import encode
     from trunkline.runtime.children import child_environment
     from trunkline.sources.plugin.source import PluginSource
@@ -21,13 +21,13 @@ def build(name: str, section: PluginSection, parts: Parts) -> Source:
     inherit = cast(tuple[str, ...] | Literal["all"], section.inherit_env)
     launch = Launch(
         argv=[section.command, *section.args],
-        env=child_environment(parts.environ, extra=section.env, inherit=inherit),
+        env=child_environment(context.environ, extra=section.env, inherit=inherit),
         cwd=None if section.cwd is None else str(section.cwd),
         limits=limits_of(section.limits),
         config={key: encode(value) for key, value in section.config.items()},
         timeout_s=section.start_timeout,
     )
-    return PluginSource(name, launch, parts)
+    return PluginSource(name, launch, context)
 
 
 KIND = SourceKind(section=PluginSection, build=build)

@@ -18,8 +18,8 @@ from trunkline.protocol.plugin_v1 import (
     decode_stdio,
     encode_health_request,
 )
-from trunkline.protocol.protobuf import Malformed
-from trunkline.runtime.deadlines import Within
+from trunkline.protocol.protobuf import MalformedProtobuf
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.plugin.status import RpcFailed, status_of
 
 _DIAL_AGAIN_MS: Final = 100
@@ -55,7 +55,7 @@ class PluginChannel:
         call = self._channel.unary_unary(method)(request, timeout=timeout_s, wait_for_ready=dial)
         try:
             # the library's own deadline does not hold while the other end reads nothing
-            async with Within(timeout_s):
+            async with TimeLimit(timeout_s):
                 return await self._answer(call)
         except TimeoutError:
             raise RpcFailed("DEADLINE_EXCEEDED", f"no answer within {timeout_s:g} seconds") from None
@@ -119,7 +119,7 @@ class PluginChannel:
         try:
             async for message in stream:
                 on_data(decode_stdio(message))
-        except Malformed:
+        except MalformedProtobuf:
             return
         except self._errors as error:  # it has no such service, or is gone
             self._in_doubt |= status_of(error).status == _LOST

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from trunkline.protocol.plugin_v1 import CORE_VERSION, PROTOCOL_VERSION
-from trunkline.runtime.child_io import beginning
+from trunkline.runtime.child_io import head_text
 
 _HANDSHAKE: Final = re.compile(rb"\s*\d+\|[^|]*\|[^|]*\|.*")
 _FEWEST_FIELDS: Final = 5
@@ -115,4 +115,4 @@ def _others_may_replace(folder: os.stat_result) -> bool:
 
 
 def _shown(text: str) -> str:
-    return beginning(text.encode(errors="replace"), _SHOWN_CHARACTERS)
+    return head_text(text.encode(errors="replace"), _SHOWN_CHARACTERS)

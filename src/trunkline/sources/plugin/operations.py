@@ -15,9 +15,9 @@ import msgspec
 
 from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
-from trunkline.protocol.jsonrpc import LESS_ROOM, encode, encode_members
-from trunkline.protocol.plugin_v1 import Input, Operation, Output
-from trunkline.runtime.child_io import harmless
+from trunkline.protocol.jsonrpc import REDUCED_STACK, encode, encode_members
+from trunkline.protocol.plugin_v1 import Operation, OperationInput, OperationOutput
+from trunkline.runtime.child_io import safe_text
 from trunkline.sources.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
 
 _FORMATS: Final = {"url": "uri", "email": "email"}
@@ -50,7 +50,7 @@ def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[Tool, 
             tool = tools[name] = Tool(source, name, definition_of(operation))
             size_bytes += len(tool.definition)
         except NotUsable as error:
-            faults.append(harmless(f"{TOOL_NOT_USABLE}: the operation `{name[:100]}` is not offered: {error}", str))
+            faults.append(safe_text(f"{TOOL_NOT_USABLE}: the operation `{name[:100]}` is not offered: {error}", str))
     more = len(faults) - _MOST_FAULTS
     if more > 0:
         faults[_MOST_FAULTS:] = [f"{TOOL_NOT_USABLE}: … and {more} more operations are not offered"]
@@ -99,12 +99,12 @@ def _description(operation: Operation) -> str:
     return f"{operation.description}\n\nReturns:\n{outputs}".strip()
 
 
-def _output_line(output: Output) -> str:
+def _output_line(output: OperationOutput) -> str:
     kind = f" ({output.type})" if output.type else ""
     return f"- {output.name}{kind}: {output.description}" if output.description else f"- {output.name}{kind}"
 
 
-def _schema_of(item: Input) -> bytes:
+def _schema_of(item: OperationInput) -> bytes:
     read_default = _DEFAULTS.get(item.type)
     if read_default is None:
         known = ", ".join(_DEFAULTS)
@@ -122,7 +122,7 @@ def _schema_of(item: Input) -> bytes:
     return encode_members(members)
 
 
-def _format_of(item: Input) -> str:
+def _format_of(item: OperationInput) -> str:
     known = _FORMATS.get(item.validation)
     if known is None:
         raise NotUsable(f"its input `{item.name[:100]}` has the unknown validation `{item.validation[:100]}`")
@@ -148,7 +148,7 @@ def _boolean(text: str) -> bytes | None:
 def _json_of(kind: type) -> Callable[[str], bytes | None]:
     def read(text: str) -> bytes | None:
         try:
-            with LESS_ROOM:
+            with REDUCED_STACK:
                 value = msgspec.json.decode(text)
         except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
             return None

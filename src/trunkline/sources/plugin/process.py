@@ -12,7 +12,7 @@ from typing import Final
 from trunkline.core.errors import SOURCE_OVER_LIMITS, GatewayError
 from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.protocol.plugin_v1 import COOKIE, COOKIE_NAME, PROTOCOL_VERSION
-from trunkline.runtime.child_io import PipeProtocol, StderrTail, end_of, harmless, stderr_hint
+from trunkline.runtime.child_io import PipeProtocol, StderrTail, describe_exit, safe_text, stderr_hint
 from trunkline.runtime.children import Child, Children, start_failed
 from trunkline.runtime.supervisor_client import Limits
 from trunkline.sources.plugin.handshake import Refused, looks_like_handshake, read_handshake, target_of
@@ -63,12 +63,12 @@ class PluginProcess:
         try:
             return target_of(read_handshake(self._line.result()), self._folder.path)
         except Refused as error:
-            raise self.failed(harmless(str(error), self._redact), error.hint) from None
+            raise self.failed(safe_text(str(error), self._redact), error.hint) from None
 
     async def ended(self, when: str) -> GatewayError:
         """For a process that has exited. Its last words may still be in the pipe."""
         await asyncio.sleep(_LAST_WORDS_S)
-        code, reason = end_of(self.child)
+        code, reason = describe_exit(self.child)
         error = self.failed(f"{reason} {when}", stderr_hint(str(self.tail)))
         return GatewayError(replace(error.problem, code=code)) if code is SOURCE_OVER_LIMITS else error
 

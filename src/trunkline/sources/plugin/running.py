@@ -31,8 +31,8 @@ from trunkline.protocol.plugin_v1 import (
     LIST_OPERATIONS,
     SERVING,
     SHUTDOWN,
-    Info,
     Operation,
+    PluginInfo,
     decode_executed,
     decode_health,
     decode_info,
@@ -41,8 +41,8 @@ from trunkline.protocol.plugin_v1 import (
     encode_health_request,
     encode_init,
 )
-from trunkline.protocol.protobuf import Malformed
-from trunkline.runtime.child_io import end_of, harmless, stderr_hint
+from trunkline.protocol.protobuf import MalformedProtobuf
+from trunkline.runtime.child_io import describe_exit, safe_text, stderr_hint
 from trunkline.sources.plugin.channel import PluginChannel
 from trunkline.sources.plugin.process import PluginProcess
 from trunkline.sources.plugin.results import BadData, result_from
@@ -72,7 +72,7 @@ class RunningPlugin:
     ) -> None:
         self.take_back: Callable[[Call], None] = _drop
         """Takes a call that was never sent."""
-        self.info = Info()
+        self.info = PluginInfo()
         self.operations: list[Operation] = []
         self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
         self._name = name
@@ -109,7 +109,7 @@ class RunningPlugin:
             return decode(asking.result())
         except RpcFailed as error:
             raise self._process.failed(f"its `{name}` failed: {self._shown(str(error))}") from None
-        except Malformed as error:
+        except MalformedProtobuf as error:
             raise self._process.failed(f"its answer to `{name}` cannot be read: {error}") from None
         finally:
             asking.cancel()
@@ -155,7 +155,7 @@ class RunningPlugin:
             result = result_from(decode_executed(await self._channel.execute(request)))
         except RpcFailed as error:
             self._over(call, error.problem(self._name, call.tool, self._redact))
-        except (Malformed, BadData) as error:
+        except (MalformedProtobuf, BadData) as error:
             self._over(call, self._problem(SOURCE_PROTOCOL, f"the answer cannot be used: {error}"))
         else:
             del self._calls[call]
@@ -189,7 +189,7 @@ class RunningPlugin:
             if error.status in _NO_SUCH_SERVICE:
                 return await self._answers()
             return self._shown(str(error))
-        except Malformed as error:
+        except MalformedProtobuf as error:
             return f"its answer cannot be read: {error}"
         return "" if status == SERVING else f"it says that it is not serving (status {status})"
 
@@ -211,7 +211,7 @@ class RunningPlugin:
         """It ended by itself. An answer and its last words may still be on their way."""
         await asyncio.sleep(_LAST_WORDS_S)
         tail = str(self._process.tail)
-        problem = self._problem(*end_of(self._process.child))
+        problem = self._problem(*describe_exit(self._process.child))
         self.lose(replace(problem, hint=stderr_hint(tail), stderr_tail=tail))
 
     def lose(self, problem: Problem) -> None:
@@ -261,7 +261,7 @@ class RunningPlugin:
         )
 
     def _shown(self, text: str) -> str:
-        return harmless(text, self._redact)[:_SHOWN_CHARACTERS]
+        return safe_text(text, self._redact)[:_SHOWN_CHARACTERS]
 
 
 def _drop(call: Call) -> None:

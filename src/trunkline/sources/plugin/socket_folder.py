@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from trunkline.runtime.children import start_failed
-from trunkline.runtime.temporary_folders import PrivateFolder
+from trunkline.runtime.temporary_folders import TemporaryFolder
 
 PREFIX: Final = "trunkline-p-"
 
 
-class SocketFolder(PrivateFolder):
+class SocketFolder(TemporaryFolder):
     """Raises GatewayError where none can be made."""
 
     def __init__(self, name: str) -> None:

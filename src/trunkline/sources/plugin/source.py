@@ -11,8 +11,8 @@ from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, GatewayError, Proble
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import encode
-from trunkline.runtime.server_lifecycle import Backoff, HealthTracker, warn_if_over_limits
-from trunkline.runtime.source_context import Parts
+from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff, warn_if_over_limits
+from trunkline.runtime.source_context import SourceContext
 from trunkline.sources.plugin.operations import tools_of
 from trunkline.sources.plugin.running import RunningPlugin
 from trunkline.sources.plugin.start import Launch, Start
@@ -24,17 +24,19 @@ _LONGEST_NAME: Final = 128
 
 
 class PluginSource(ToolsOnlySource):
-    def __init__(self, name: str, launch: Launch, parts: Parts, *, probe_every_s: float = PROBE_EVERY_S) -> None:
+    def __init__(
+        self, name: str, launch: Launch, context: SourceContext, *, probe_every_s: float = PROBE_EVERY_S
+    ) -> None:
         self.name = name
         self._launch = launch
-        self._parts = parts
+        self._context = context
         self._probe_every_s = probe_every_s
         self._plugin: RunningPlugin | None = None
         self._sink: Sink | None = None
         self._parked = Waiting()
         self._over = False
         self._not_offered = ""
-        self._backoff = Backoff()
+        self._backoff = RetryBackoff()
         self._health_tracker = HealthTracker(name, self._health_changed)
 
     # -- calls ----------------------------------------------------------------------------------------------------
@@ -70,7 +72,7 @@ class PluginSource(ToolsOnlySource):
         """From one start to its end. Whatever goes wrong ends as a state with a reason."""
         plugin: RunningPlugin | None = None
         try:
-            plugin = await Start(self.name, self._launch, self._parts, self._count).run()
+            plugin = await Start(self.name, self._launch, self._context, self._count).run()
             self._publish(plugin, sink)
             self._went_up(plugin)
             self._health_tracker.lost(await self._tend(plugin))
@@ -99,9 +101,9 @@ class PluginSource(ToolsOnlySource):
 
     def _is_well(self) -> None:
         if self._not_offered:
-            self._health_tracker.ailing(self._not_offered)
+            self._health_tracker.degraded(self._not_offered)
         else:
-            self._health_tracker.well()
+            self._health_tracker.ready()
 
     async def _tend(self, plugin: RunningPlugin) -> Problem:
         """Follow the plugin until it is lost, and ask it for signs of life."""
@@ -116,14 +118,14 @@ class PluginSource(ToolsOnlySource):
                 self._is_well()
                 continue
             failed_probes += 1
-            self._health_tracker.ailing(f"a probe failed: {trouble}")
+            self._health_tracker.degraded(f"a probe failed: {trouble}")
             if failed_probes >= _FAILED_PROBES:
                 message = f"Server {self.name}: {failed_probes} probes in a row failed: {trouble}"
                 return Problem(code=SOURCE_LOST, message=message, source=self.name, retryable=True)
 
     async def _wait_before_retry(self) -> None:
         delay_s = self._backoff.next_delay_s()
-        if not self._health_tracker.worth_waiting(delay_s):
+        if not self._health_tracker.may_wait(delay_s):
             self._release_parked(up=False)
         await asyncio.sleep(delay_s)
 

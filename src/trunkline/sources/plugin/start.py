@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from trunkline.core.errors import GatewayError
 from trunkline.runtime.child_io import stderr_hint
 from trunkline.runtime.children import start_failed
-from trunkline.runtime.deadlines import Within
-from trunkline.runtime.source_context import Parts
+from trunkline.runtime.deadlines import TimeLimit
+from trunkline.runtime.source_context import SourceContext
 from trunkline.runtime.supervisor_client import Limits
 from trunkline.sources.plugin.channel import PluginChannel
 from trunkline.sources.plugin.grpc_library import load_grpc
@@ -32,10 +32,10 @@ class Launch:
 class Start:
     """One attempt. Raises GatewayError; nothing of it is left running then."""
 
-    def __init__(self, name: str, launch: Launch, parts: Parts, count: Callable[[str, int], None]) -> None:
+    def __init__(self, name: str, launch: Launch, context: SourceContext, count: Callable[[str, int], None]) -> None:
         self._name = name
         self._launch = launch
-        self._parts = parts
+        self._context = context
         self._count = count
         self._awaited = "its process"
         self._process: PluginProcess | None = None
@@ -43,7 +43,7 @@ class Start:
     async def run(self) -> RunningPlugin:
         grpc = load_grpc(self._name)
         try:
-            async with Within(self._launch.timeout_s), self._parts.starts.turn():
+            async with TimeLimit(self._launch.timeout_s), self._context.start_slots.turn():
                 plugin = await self._connect(grpc)
                 try:
                     await plugin.introduce(self._launch.config, self._awaits)
@@ -55,25 +55,25 @@ class Start:
             raise self._too_late() from None
 
     async def _connect(self, grpc: object) -> RunningPlugin:
-        launch, parts = self._launch, self._parts
+        launch, context = self._launch, self._context
         self._process = process = await start_process(
             self._name,
-            parts.children,
+            context.children,
             launch.argv,
             env=launch.env,
             cwd=launch.cwd,
             limits=launch.limits,
             count=self._count,
-            redact=parts.redact,
+            redact=context.redact,
         )
         try:
             self._awaits("the line on stdout that says where it listens")
             target = await process.handshake()
-            channel = PluginChannel(grpc, target, parts.message_bytes)
+            channel = PluginChannel(grpc, target, context.message_bytes)
         except BaseException:
             await process.close()
             raise
-        return RunningPlugin(self._name, process, channel, limit_bytes=parts.message_bytes, redact=parts.redact)
+        return RunningPlugin(self._name, process, channel, limit_bytes=context.message_bytes, redact=context.redact)
 
     def _awaits(self, what: str) -> None:
         self._awaited = what

@@ -13,7 +13,7 @@ from trunkline.core.errors import (
     Code,
     Problem,
 )
-from trunkline.runtime.child_io import harmless
+from trunkline.runtime.child_io import safe_text
 
 _SHOWN_CHARACTERS: Final = 2 * 1024
 _CODES: Final[dict[str, Code]] = {
@@ -33,7 +33,7 @@ class RpcFailed(Exception):
 
     def problem(self, source: str, tool: str, redact: Callable[[str], str]) -> Problem:
         """The problem of a call that was sent: nobody can say how far it came."""
-        text = harmless(str(self), redact)[:_SHOWN_CHARACTERS]
+        text = safe_text(str(self), redact)[:_SHOWN_CHARACTERS]
         what = "lost during the call" if self.code is SOURCE_LOST else "the plugin answered"
         message = f"Server {source}: {what}: {text}"
         return Problem(code=self.code, message=message, source=source, tool=tool, phase="sent", executed="unknown")

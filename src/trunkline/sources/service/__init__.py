@@ -8,13 +8,13 @@ from trunkline.core.source import Source, SourceKind
 from trunkline.sources.service.section import ServiceSection
 
 if TYPE_CHECKING:
-    from trunkline.runtime.source_context import Parts
+    from trunkline.runtime.source_context import SourceContext
 
 
-def build(name: str, section: ServiceSection, parts: Parts) -> Source:
+def build(name: str, section: ServiceSection, context: SourceContext) -> Source:
     from trunkline.sources.service.source import ServiceSource
 
-    return ServiceSource(name, section, parts)
+    return ServiceSource(name, section, context)
 
 
 KIND = SourceKind(section=ServiceSection, build=build)

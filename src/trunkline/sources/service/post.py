@@ -14,9 +14,9 @@ from trunkline.core.errors import (
     Code,
     Problem,
 )
-from trunkline.protocol.mcp.tool_results import error_result, result_of
-from trunkline.protocol.service import BadAnswer, read_executed
-from trunkline.runtime.child_io import beginning, harmless
+from trunkline.protocol.mcp.tool_results import error_result, tool_result
+from trunkline.protocol.service import BadServiceResponse, parse_execute_response
+from trunkline.runtime.child_io import head_text, safe_text
 from trunkline.runtime.http_client import Exchange
 
 _KEPT_BYTES: Final = 16 * 1024
@@ -68,12 +68,12 @@ class Post(Exchange):
 
     def _executed(self, body: bytes) -> Outcome:
         try:
-            executed = read_executed(body)
-        except BadAnswer as error:
+            executed = parse_execute_response(body)
+        except BadServiceResponse as error:
             said = self._said(body)[:_EXCERPT_CHARACTERS]
             return Failure(self._problem(SOURCE_PROTOCOL, f"the answer is not the result of a tool: {error}: {said!r}"))
         meta = None if executed.metadata is None else {_METADATA: executed.metadata}
-        raw = result_of(executed.output, meta=meta)
+        raw = tool_result(executed.output, meta=meta)
         return Result(raw, raw)
 
     def _refused(self, body: bytes) -> Outcome:
@@ -107,6 +107,6 @@ class Post(Exchange):
 def said_in(body: bytes, token: str | None, redact: Callable[[str], str]) -> str:
     """What a service said, for people. Some repeat what they were sent; half a token would not be recognised as one, so
     the text is cut last."""
-    text = beginning(body, _KEPT_BYTES)
+    text = head_text(body, _KEPT_BYTES)
     text = text.replace(token, _HIDDEN) if token else text
-    return harmless(text, redact).strip()[:_SHOWN_CHARACTERS]
+    return safe_text(text, redact).strip()[:_SHOWN_CHARACTERS]

@@ -27,10 +27,18 @@ from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.jsonrpc import encode, members_of
-from trunkline.protocol.service import EXECUTE, TOOLS, BadAnswer, execute_body, read_tools, usable_tools
-from trunkline.runtime.http_client import HttpPool, NoReply, Reply, Target, ask
-from trunkline.runtime.server_lifecycle import Backoff, HealthTracker
-from trunkline.runtime.source_context import Parts
+from trunkline.protocol.mcp.methods import TOOLS_CALL
+from trunkline.protocol.service import (
+    EXECUTE,
+    TOOLS,
+    BadServiceResponse,
+    execute_body,
+    parse_tool_listing,
+    usable_tools,
+)
+from trunkline.runtime.http_client import HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
+from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff
+from trunkline.runtime.source_context import SourceContext
 from trunkline.sources.service.post import Post, said_in
 from trunkline.sources.service.section import DeclaredTool, ServiceSection
 from trunkline.sources.service.tokens import Tokens
@@ -44,18 +52,19 @@ _SHOWN_CHARACTERS: Final = 300
 _REMEMBERED_HEADS: Final = 1000
 _JSON: Final = b"application/json"
 _NO_ARGUMENTS: Final = b"{}"
-_TOOLS_CALL: Final = "tools/call"
 
 
 class ServiceSource(ToolsOnlySource):
-    def __init__(self, name: str, section: ServiceSection, parts: Parts, *, ask_every_s: float = ASK_EVERY_S) -> None:
+    def __init__(
+        self, name: str, section: ServiceSection, context: SourceContext, *, ask_every_s: float = ASK_EVERY_S
+    ) -> None:
         self.name = name
         endpoint = section.endpoint.rstrip("/")
-        self._execute, self._tools = Target(endpoint + EXECUTE), Target(endpoint + TOOLS)
+        self._execute, self._tools = HttpTarget(endpoint + EXECUTE), HttpTarget(endpoint + TOOLS)
         self._connect_timeout_s = section.connect_timeout
-        self._limit_bytes = parts.message_bytes
-        self._redact = parts.redact
-        self._tokens = Tokens(section.tokens, parts.session_tokens)
+        self._limit_bytes = context.message_bytes
+        self._redact = context.redact
+        self._tokens = Tokens(section.tokens, context.session_tokens)
         self._declared = usable_tools(Raw(encode(_definition(tool))) for tool in section.declare)
         self._ask_every_s = ask_every_s
         self._pool: HttpPool | None = None
@@ -65,7 +74,7 @@ class ServiceSource(ToolsOnlySource):
         self._published: Snapshot | None = None
         self._doubt = asyncio.Event()
         self._failed_asks = 0
-        self._backoff = Backoff()
+        self._backoff = RetryBackoff()
         self._health_tracker = HealthTracker(name, self._health_changed)
 
     # -- calls ----------------------------------------------------------------------------------------------------
@@ -74,7 +83,7 @@ class ServiceSource(ToolsOnlySource):
         token = self._tokens.of(call.caller)
         if self._pool is None:
             call.finish(Failure(self._health_tracker.refusal(call.tool)))
-        elif call.method != _TOOLS_CALL:
+        elif call.method != TOOLS_CALL:
             call.finish(Failure(self._problem(UNKNOWN_METHOD, "a service has tools and nothing else")))
         elif token is None:
             call.finish(Failure(self._no_token(call)))
@@ -149,7 +158,7 @@ class ServiceSource(ToolsOnlySource):
             pool, self._pool = self._pool, None
             await self._end(pool, asking)
 
-    def _open(self, target: Target, most: int) -> HttpPool:
+    def _open(self, target: HttpTarget, most: int) -> HttpPool:
         """Questions have a connection of their own: they must not wait for calls, or a busy service would seem gone."""
         timeout_s, limit_bytes = self._connect_timeout_s, self._limit_bytes
         return HttpPool(target, connect_timeout_s=timeout_s, limit_bytes=limit_bytes, max_connections=most)
@@ -166,30 +175,30 @@ class ServiceSource(ToolsOnlySource):
         token = self._tokens.of_everybody
         head = request_head(b"GET", self._tools.path, self._headers(token))
         try:
-            reply = await ask(pool, head, _ASK_S)
-        except NoReply as fault:
+            reply = await send_request(pool, head, _ASK_S)
+        except RequestFailed as fault:
             return self._was_silent(fault)
         self._failed_asks = 0
         self._backoff.up()
         return self._was_told(reply, token)
 
-    def _was_silent(self, fault: NoReply) -> bool:
+    def _was_silent(self, fault: RequestFailed) -> bool:
         """One that cannot be reached is down. One that is slow may just be busy, and is so only after a while."""
         self._failed_asks += 1
         is_up = self._health_tracker.health.state in ("ready", "degraded")
         if is_up and fault.sent and self._failed_asks < _FAILED_ASKS:
-            self._health_tracker.ailing(f"it did not list its tools: {fault}")
+            self._health_tracker.degraded(f"it did not list its tools: {fault}")
             return True
         self._health_tracker.failed(self._problem(SOURCE_LOST if fault.sent else SOURCE_START_FAILED, str(fault)))
         return False
 
-    def _was_told(self, reply: Reply, token: str | None) -> bool:
+    def _was_told(self, reply: HttpResponse, token: str | None) -> bool:
         trouble = ""
         if reply.status == 200:
             try:
-                listed = read_tools(reply.body)
+                listed = parse_tool_listing(reply.body)
                 self._publish(listed.definitions, listed.warnings)
-            except BadAnswer as error:
+            except BadServiceResponse as error:
                 trouble = f"`GET {TOOLS}` was answered with something else: {error}"
         elif reply.status not in _NO_LIST:
             said = said_in(reply.body, token, self._redact)[:_SHOWN_CHARACTERS]
@@ -198,9 +207,9 @@ class ServiceSource(ToolsOnlySource):
             trouble = f"`GET {TOOLS}` was answered with HTTP {reply.status}, and no tools are declared"
         if not trouble:
             self._publish_declared_at_least()
-            self._health_tracker.well()
+            self._health_tracker.ready()
         elif self._published is not None:
-            self._health_tracker.ailing(trouble)
+            self._health_tracker.degraded(trouble)
         else:
             hint = "name its tools under `declare`"
             self._health_tracker.failed(self._problem(SOURCE_PROTOCOL, trouble, hint))

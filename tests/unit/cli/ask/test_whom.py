@@ -12,7 +12,7 @@ from tests.support.trust import trust
 
 from trunkline.cli.ask.whom import Here, There, whom_to_ask
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, GatewayError
-from trunkline.runtime.gateway_records import Running, announce_running
+from trunkline.runtime.gateway_records import RunningGateway, announce_running
 from trunkline.runtime.state_files import gateway_key, gateways_folder
 
 URL = "http://127.0.0.1:4791/mcp"
@@ -37,7 +37,9 @@ class Place:
         self, config: Path, url: str = URL, *, state_dir: Path | None = None, token: str = "", socket: str = ""
     ) -> None:
         folder = gateways_folder(state_dir or self.usual) / gateway_key(config)
-        held = announce_running(folder, Running(1, url, str(config), "1", f"2026-01-01T00:00:{len(url):02}Z", socket))
+        held = announce_running(
+            folder, RunningGateway(1, url, str(config), "1", f"2026-01-01T00:00:{len(url):02}Z", socket)
+        )
         assert held.reason == ""
         self._stack.callback(held.close)
         if token:

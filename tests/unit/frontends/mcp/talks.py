@@ -18,7 +18,7 @@ from tests.unit.router.fakes import OK, offer
 
 from trunkline.core.call import Call, Json
 from trunkline.core.server_request import ResponseKind, ServerRequest
-from trunkline.protocol.mcp.methods import ELICITATION
+from trunkline.protocol.mcp.methods import ELICITATION_CREATE
 
 EVERYTHING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 FORM = {"message": "Who?", "requestedSchema": {"type": "object"}}
@@ -28,7 +28,9 @@ YES = {"action": "accept", "content": {"name": "Ann"}}
 class Asking:
     """A question of a server, and what came of it."""
 
-    def __init__(self, call: Call | None, method: str = ELICITATION, params: Any = FORM, source: str = "s") -> None:
+    def __init__(
+        self, call: Call | None, method: str = ELICITATION_CREATE, params: Any = FORM, source: str = "s"
+    ) -> None:
         self.endings: list[tuple[ResponseKind, Any]] = []
         self.raw = b""
         raw = params if isinstance(params, bytes) else json.dumps(params).encode()

@@ -15,7 +15,7 @@ from trunkline.core.call import NeedsInput, RemoteError, Result
 from trunkline.core.seal import Sealer
 from trunkline.frontends.mcp.questions import MAX_OPEN
 from trunkline.protocol.jsonrpc import parse_message
-from trunkline.protocol.mcp.methods import ELICITATION, ROOTS, SAMPLING
+from trunkline.protocol.mcp.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 
 
 def only_key(result: dict[str, Any]) -> str:
@@ -27,7 +27,7 @@ async def test_a_call_whose_server_asks_waits_for_the_client_to_come_back(tmp_pa
     async with modern(tmp_path) as talk:
         call, (asking,), result = await talk.parked()
         assert result["inputRequests"] == {
-            only_key(result): {"method": ELICITATION, "params": {**FORM, "_meta": {"trunkline/server": "s"}}}
+            only_key(result): {"method": ELICITATION_CREATE, "params": {**FORM, "_meta": {"trunkline/server": "s"}}}
         }
         assert not call.done
         assert talk.calls_in_flight == len(talk.parking) == 1
@@ -42,13 +42,13 @@ async def test_a_call_whose_server_asks_waits_for_the_client_to_come_back(tmp_pa
 
 async def test_questions_that_come_together_are_asked_together_and_missing_answers_again(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, (form, roots), result = await talk.parked({}, {"method": ROOTS, "params": {}})
+        call, (form, roots), result = await talk.parked({}, {"method": ROOTS_LIST, "params": {}})
         keys = {request["method"]: key for key, request in result["inputRequests"].items()}
-        again = (await talk.retry(result, {keys[ROOTS]: {"roots": []}, "nobody asked": {}})).result
+        again = (await talk.retry(result, {keys[ROOTS_LIST]: {"roots": []}, "nobody asked": {}})).result
         assert again["resultType"] == "input_required"
-        assert list(again["inputRequests"]) == [keys[ELICITATION]]
+        assert list(again["inputRequests"]) == [keys[ELICITATION_CREATE]]
         assert (roots.result, form.endings) == ({"roots": []}, [])
-        retry = talk.retry(again, {keys[ELICITATION]: YES, keys[ROOTS]: {"roots": [1]}})
+        retry = talk.retry(again, {keys[ELICITATION_CREATE]: YES, keys[ROOTS_LIST]: {"roots": [1]}})
         await until(lambda: form.endings, "the form is there")
         call.finish(OK)
         assert (await retry).result["content"] == []
@@ -61,7 +61,7 @@ async def test_a_server_may_ask_again_and_again(tmp_path: Path) -> None:
         for number in range(5):
             retry = talk.retry(result, {only_key(result): YES})
             await until(lambda: not call.open_server_requests, "the server has its answer")
-            asking = Asking(call, SAMPLING, {"messages": [], "number": number})
+            asking = Asking(call, SAMPLING_CREATE_MESSAGE, {"messages": [], "number": number})
             before, result = only_key(result), (await retry).result
             assert only_key(result) != before
             assert not asking.endings
@@ -164,7 +164,7 @@ async def test_a_shutdown_waits_for_a_client_that_waits_and_not_for_one_that_is_
         await until(lambda: not call.open_server_requests, "the server has its answer")
         talk.parking.clear()
         assert not call.done
-        Asking(call, ELICITATION, FORM)
+        Asking(call, ELICITATION_CREATE, FORM)
         assert (await retry).result["resultType"] == "input_required"
         talk.parking.clear()
         assert call.done
@@ -225,10 +225,10 @@ async def test_progress_and_log_go_to_the_request_that_waits_now(tmp_path: Path)
 
 async def test_a_question_that_is_withdrawn_is_asked_no_more(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, (first, second), result = await talk.parked({}, {"method": ROOTS, "params": {}})
+        call, (first, second), result = await talk.parked({}, {"method": ROOTS_LIST, "params": {}})
         first.server_request.withdraw()
         keys = {request["method"]: key for key, request in result["inputRequests"].items()}
-        retry = talk.retry(result, {keys[ROOTS]: {"roots": []}, keys[ELICITATION]: YES})
+        retry = talk.retry(result, {keys[ROOTS_LIST]: {"roots": []}, keys[ELICITATION_CREATE]: YES})
         await until(lambda: second.endings, "the server has its answer")
         call.finish(OK)
         assert (await retry).result["content"] == []
@@ -327,7 +327,7 @@ async def test_urls_to_visit_become_questions_and_the_retry_calls_again(tmp_path
         (await talk.held()).finish(RemoteError(encode(VISIT)))
         result = (await first).result
         asked = result["inputRequests"][only_key(result)]
-        assert asked["method"] == ELICITATION
+        assert asked["method"] == ELICITATION_CREATE
         assert asked["params"] == {
             "mode": "url",
             "url": "https://e.example/",

@@ -13,7 +13,7 @@ from tests.unit.frontends.rig import house, wait_for_last_answers
 from tests.unit.router.fakes import OK
 
 from trunkline.frontends.mcp.questions import MAX_OPEN
-from trunkline.protocol.mcp.methods import ELICITATION, ROOTS, SAMPLING
+from trunkline.protocol.mcp.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 
 URL = {"mode": "url", "message": "Log in", "url": "https://e.example/", "elicitationId": "e1"}
 
@@ -23,7 +23,7 @@ async def test_a_question_is_asked_in_the_middle_of_its_call_and_says_who_asks(t
         call = await talk.call()
         asking = Asking(call)
         asked = await talk.next()
-        assert asked["method"] == ELICITATION
+        assert asked["method"] == ELICITATION_CREATE
         assert asked["params"] == {**FORM, "_meta": {"trunkline/server": "s"}}
         assert call.open_server_requests == 1
         talk.send(b'{"jsonrpc":"2.0","id":%d,"result":{"action" : "accept", "x":1.10}}' % asked["id"])
@@ -39,7 +39,7 @@ async def test_with_several_servers_its_user_reads_which_one_asks(tmp_path: Path
         talk.house.desk.add("other", "x")
         call = await talk.call()
         Asking(call, params={**FORM, "_meta": {"vendor": 1}})
-        Asking(call, SAMPLING, {"messages": []})
+        Asking(call, SAMPLING_CREATE_MESSAGE, {"messages": []})
         assert (await talk.next())["params"] == {
             **FORM,
             "message": "[s] Who?",
@@ -51,7 +51,7 @@ async def test_with_several_servers_its_user_reads_which_one_asks(tmp_path: Path
 async def test_every_question_has_an_id_of_its_own_and_gets_its_own_answer(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         call = await talk.call(1)
-        first, second = Asking(call), Asking(call, ROOTS, {})
+        first, second = Asking(call), Asking(call, ROOTS_LIST, {})
         one, two = await talk.next(), await talk.next()
         assert one["id"] != two["id"]
         talk.send({"id": two["id"], "result": {"roots": []}}, {"id": one["id"], "result": YES})
@@ -61,7 +61,7 @@ async def test_every_question_has_an_id_of_its_own_and_gets_its_own_answer(tmp_p
 
 async def test_a_clients_error_passes_as_it_is(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
-        asking = Asking(await talk.call(), SAMPLING, {"messages": []})
+        asking = Asking(await talk.call(), SAMPLING_CREATE_MESSAGE, {"messages": []})
         talk.send({"id": (await talk.next())["id"], "error": {"code": -1, "message": "no", "data": [1]}})
         await until(lambda: asking.endings, "the server has its answer")
         assert asking.error == {"code": -1, "message": "no", "data": [1]}
@@ -90,17 +90,17 @@ async def test_answers_that_nobody_waits_for_are_ignored(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("capabilities", "version", "method", "params", "code"),
     [
-        ({"roots": {}}, "2025-11-25", ELICITATION, FORM, -32601),
-        ({"roots": {}}, "2025-11-25", SAMPLING, {}, -32601),
-        ({"sampling": {}}, "2025-11-25", ROOTS, {}, -32601),
-        ({"sampling": {}}, "2025-11-25", SAMPLING, {"tools": []}, -32602),
-        ({"elicitation": {}}, "2025-11-25", ELICITATION, URL, -32602),
-        ({"elicitation": {"url": {}}}, "2025-11-25", ELICITATION, FORM, -32602),
-        ({"elicitation": {"url": {}}}, "2025-06-18", ELICITATION, URL, -32602),
-        ({"elicitation": {}, "roots": {}}, "2025-03-26", ELICITATION, FORM, -32601),
-        ({"elicitation": {}, "roots": {}}, "2024-11-05", ELICITATION, FORM, -32601),
-        (EVERYTHING, "2025-11-25", ELICITATION, b"[]", -32602),
-        (EVERYTHING, "2025-11-25", ELICITATION, b'{"_meta":1}', -32602),
+        ({"roots": {}}, "2025-11-25", ELICITATION_CREATE, FORM, -32601),
+        ({"roots": {}}, "2025-11-25", SAMPLING_CREATE_MESSAGE, {}, -32601),
+        ({"sampling": {}}, "2025-11-25", ROOTS_LIST, {}, -32601),
+        ({"sampling": {}}, "2025-11-25", SAMPLING_CREATE_MESSAGE, {"tools": []}, -32602),
+        ({"elicitation": {}}, "2025-11-25", ELICITATION_CREATE, URL, -32602),
+        ({"elicitation": {"url": {}}}, "2025-11-25", ELICITATION_CREATE, FORM, -32602),
+        ({"elicitation": {"url": {}}}, "2025-06-18", ELICITATION_CREATE, URL, -32602),
+        ({"elicitation": {}, "roots": {}}, "2025-03-26", ELICITATION_CREATE, FORM, -32601),
+        ({"elicitation": {}, "roots": {}}, "2024-11-05", ELICITATION_CREATE, FORM, -32601),
+        (EVERYTHING, "2025-11-25", ELICITATION_CREATE, b"[]", -32602),
+        (EVERYTHING, "2025-11-25", ELICITATION_CREATE, b'{"_meta":1}', -32602),
     ],
 )
 async def test_a_client_is_asked_only_what_it_declared(
@@ -181,7 +181,7 @@ async def test_a_clients_progress_goes_to_the_server_under_its_own_token(tmp_pat
 
 async def test_a_question_outside_any_call_reaches_the_client_whose_server_asks(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
-        asking = Asking(None, ROOTS, {})
+        asking = Asking(None, ROOTS_LIST, {})
         talk.house.desk.sinks["s"].forward_request("stdio", asking.server_request)
         talk.send({"id": (await talk.next())["id"], "result": {"roots": []}})
         await until(lambda: asking.endings, "it is answered")
@@ -210,7 +210,7 @@ async def test_over_http_the_question_is_on_the_stream_of_its_call(tmp_path: Pat
             asking = Asking(here.source.held[0])
             stream = wire.events(await wire.read_head())
             asked = json.loads(await anext(stream))
-            assert asked["method"] == ELICITATION
+            assert asked["method"] == ELICITATION_CREATE
             answer = {"jsonrpc": "2.0", "id": asked["id"], "result": YES}
             assert (await client.post(encode(answer))).status == 202
             assert asking.result == YES
@@ -225,7 +225,7 @@ async def test_a_client_that_takes_no_stream_with_its_call_is_asked_on_its_own_o
         async with client.listen() as stream:
             call = asyncio.get_running_loop().create_task(client.call("s_t"))
             await until(lambda: here.source.held, "the call is there")
-            asking = Asking(here.source.held[0], ROOTS, {})
+            asking = Asking(here.source.held[0], ROOTS_LIST, {})
             asked = json.loads(await anext(stream))
             await client.post(encode({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}}))
             assert asking.result == {"roots": []}
@@ -242,7 +242,7 @@ async def test_one_client_cannot_answer_for_another(tmp_path: Path) -> None:
         body = encode({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "s_t"}})
         async with one.start_post(body) as wire:
             await until(lambda: here.source.held, "the call is there")
-            asking = Asking(here.source.held[0], ROOTS, {})
+            asking = Asking(here.source.held[0], ROOTS_LIST, {})
             asked = json.loads(await anext(wire.events(await wire.read_head())))
             answer = encode({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})
             await other.post(answer)

@@ -15,9 +15,9 @@ from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, NeedsInput
 from trunkline.frontends.mcp.rounds import MAX_ROUNDS
-from trunkline.protocol.mcp.methods import ELICITATION, ROOTS, SAMPLING
+from trunkline.protocol.mcp.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 
-ASK = {"a": {"method": ELICITATION, "params": FORM}}
+ASK = {"a": {"method": ELICITATION_CREATE, "params": FORM}}
 STATE = '"sta\\u0074e \\" as it is"'
 
 
@@ -42,7 +42,7 @@ async def test_the_client_is_asked_and_the_call_made_again_with_its_answer(tmp_p
         first = await talk.call(1, arguments={"n": 1.10}, _meta={"traceparent": "00-x", "progressToken": "p"})
         needs(first)
         asked = await talk.next()
-        assert (asked["method"], asked["params"]["message"]) == (ELICITATION, "Who?")
+        assert (asked["method"], asked["params"]["message"]) == (ELICITATION_CREATE, "Who?")
         assert asked["params"]["_meta"] == {"trunkline/server": "s"}
         talk.send({"id": asked["id"], "result": YES})
         again = await talk.held()
@@ -63,11 +63,15 @@ async def test_everything_is_asked_at_once_and_goes_back_under_its_own_key(tmp_p
     async with modern_server(tmp_path) as talk:
         needs(
             await talk.call(),
-            {**ASK, "b": {"method": SAMPLING, "params": {"messages": []}}, "c": {"method": ROOTS}},
+            {**ASK, "b": {"method": SAMPLING_CREATE_MESSAGE, "params": {"messages": []}}, "c": {"method": ROOTS_LIST}},
             state=None,
         )
         questions = {(asked := await talk.next())["method"]: asked["id"] for _ in range(3)}
-        for method, result in ((ROOTS, {"roots": []}), (SAMPLING, {"role": "user"}), (ELICITATION, YES)):
+        for method, result in (
+            (ROOTS_LIST, {"roots": []}),
+            (SAMPLING_CREATE_MESSAGE, {"role": "user"}),
+            (ELICITATION_CREATE, YES),
+        ):
             talk.send({"id": questions[method], "result": result})
         params = json.loads(bytes((await talk.held()).params))
         assert params["inputResponses"] == {"a": YES, "b": {"role": "user"}, "c": {"roots": []}}
@@ -88,7 +92,7 @@ async def test_round_follows_round_each_with_its_own_state(tmp_path: Path) -> No
     async with modern_server(tmp_path) as talk:
         needs(await talk.call(), state='"one"')
         talk.send({"id": (await talk.next())["id"], "result": YES})
-        needs(await talk.held(), {"z": {"method": ROOTS}}, state=None)
+        needs(await talk.held(), {"z": {"method": ROOTS_LIST}}, state=None)
         talk.send({"id": (await talk.next())["id"], "result": {"roots": []}})
         params = json.loads(bytes((await talk.held()).params))
         assert params["inputResponses"] == {"z": {"roots": []}}
@@ -124,7 +128,7 @@ async def test_a_form_that_is_not_filled_in_is_for_the_server_to_deal_with(
 
 async def test_without_a_models_answer_the_call_fails_and_the_rest_is_taken_back(tmp_path: Path) -> None:
     async with modern_server(tmp_path) as talk:
-        needs(await talk.call(5), {"s": {"method": SAMPLING, "params": {"messages": []}}, **ASK})
+        needs(await talk.call(5), {"s": {"method": SAMPLING_CREATE_MESSAGE, "params": {"messages": []}}, **ASK})
         sampling, form = await talk.next(), await talk.next()
         talk.send({"id": sampling["id"], "error": {"code": -1, "message": "not today"}})
         taken, failed = await talk.next(), await talk.next()
@@ -158,14 +162,14 @@ async def test_what_cannot_be_asked_fails_the_call(tmp_path: Path, raw: bytes) -
 
 async def test_a_server_may_not_ask_for_what_the_client_did_not_declare(tmp_path: Path) -> None:
     async with modern_server(tmp_path, {"elicitation": {}}) as talk:
-        needs(await talk.call(), {"r": {"method": ROOTS}})
+        needs(await talk.call(), {"r": {"method": ROOTS_LIST}})
         assert (await talk.next())["error"]["data"]["code"] == "TL314"
 
 
 async def test_a_url_to_visit_gets_the_id_that_the_client_expects(tmp_path: Path) -> None:
     url = {"mode": "url", "message": "Log in", "url": "https://e.example/"}
     async with modern_server(tmp_path) as talk:
-        needs(await talk.call(), {"a": {"method": ELICITATION, "params": url}})
+        needs(await talk.call(), {"a": {"method": ELICITATION_CREATE, "params": url}})
         params = (await talk.next())["params"]
         assert len(params.pop("elicitationId")) > 10
         assert params == {**url, "_meta": {"trunkline/server": "s"}}

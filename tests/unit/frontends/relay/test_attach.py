@@ -6,13 +6,13 @@ import pytest
 
 from trunkline.core.errors import GatewayError
 from trunkline.frontends.relay.attach import check_target
-from trunkline.runtime.http_client import Target
+from trunkline.runtime.http_client import HttpTarget
 
 
 @pytest.mark.law
 def test_an_address_that_cannot_be_asked_is_refused_without_what_is_secret_in_it() -> None:
     with pytest.raises(GatewayError) as refused:
-        check_target(Target("http://user:pw@h:1/mcp/ü?key=k3y"), "")
+        check_target(HttpTarget("http://user:pw@h:1/mcp/ü?key=k3y"), "")
     assert "http://h:1/mcp/ü is not an address" in refused.value.problem.message
     assert "pw" not in str(refused.value.problem)
     assert "k3y" not in str(refused.value.problem)
@@ -22,5 +22,5 @@ def test_an_address_that_cannot_be_asked_is_refused_without_what_is_secret_in_it
 @pytest.mark.parametrize("token", ["two words", "line\nbreak", "ü", "nul\0"])
 def test_a_token_that_cannot_be_shown_is_refused_and_not_repeated(token: str) -> None:
     with pytest.raises(GatewayError) as refused:
-        check_target(Target("http://h:1/mcp"), token)
+        check_target(HttpTarget("http://h:1/mcp"), token)
     assert token not in str(refused.value.problem)

@@ -22,7 +22,7 @@ from trunkline.frontends.relay import outgoing as outgoing_module
 from trunkline.frontends.relay import relay as relay_module
 from trunkline.frontends.relay.link import GatewayLink
 from trunkline.frontends.relay.relay import Relay
-from trunkline.runtime.http_client import Target
+from trunkline.runtime.http_client import HttpTarget
 
 HELLO = {"id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}
 READY = {"method": "notifications/initialized"}
@@ -57,7 +57,9 @@ async def stage(url: str, *, max_in_flight: int = 8, limit_bytes: int = 100_000)
     notes: list[LogEvent] = []
     events = Events()
     events.noted.append(notes.append)
-    link = GatewayLink(Target(url), token="t0ken", limit_bytes=limit_bytes, max_in_flight=max_in_flight, events=events)
+    link = GatewayLink(
+        HttpTarget(url), token="t0ken", limit_bytes=limit_bytes, max_in_flight=max_in_flight, events=events
+    )
     pipes = Pipes()
     await pipes.start()
     relay = Relay(

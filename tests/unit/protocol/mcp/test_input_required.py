@@ -5,9 +5,9 @@ import json
 import pytest
 
 from trunkline.protocol.jsonrpc import BadMessage, encode_members
-from trunkline.protocol.mcp.methods import ELICITATION, ROOTS
+from trunkline.protocol.mcp.methods import ELICITATION_CREATE, ROOTS_LIST
 from trunkline.protocol.mcp.server_requests import (
-    Asking,
+    InputRequest,
     encode_input_required,
     labelled,
     labelled_result,
@@ -16,7 +16,7 @@ from trunkline.protocol.mcp.server_requests import (
 
 
 def test_what_is_written_can_be_read() -> None:
-    asked = {"a": Asking(ELICITATION, b'{"message":"x","n":1.10}'), 'b"': Asking(ROOTS, b"{}")}
+    asked = {"a": InputRequest(ELICITATION_CREATE, b'{"message":"x","n":1.10}'), 'b"': InputRequest(ROOTS_LIST, b"{}")}
     raw = encode_input_required(asked, 'st"ate')
     assert json.loads(raw)["resultType"] == "input_required"
     required = read_input_required(raw)
@@ -49,25 +49,26 @@ def test_what_nobody_could_answer_is_refused(raw: bytes) -> None:
 
 def test_a_label_leaves_everything_else_as_it_is() -> None:
     params = b'{"message":"Wh\\u006f?","n":1.10,"_meta":{"a":1.10,"trunkline/server":"liar"}}'
-    members = labelled("s", ELICITATION, params, in_text=False)
+    members = labelled("s", ELICITATION_CREATE, params, in_text=False)
     assert encode_members(members) == (b'{"message":"Wh\\u006f?","n":1.10,"_meta":{"a":1.10,"trunkline/server":"s"}}')
-    assert labelled("s", ELICITATION, params, in_text=True)["message"] == b'"[s] Who?"'
-    assert "message" not in labelled("s", ROOTS, b"{}", in_text=True)
-    assert labelled("s", ELICITATION, b"{}", in_text=True)["message"] == b'"[s] "'
+    assert labelled("s", ELICITATION_CREATE, params, in_text=True)["message"] == b'"[s] Who?"'
+    assert "message" not in labelled("s", ROOTS_LIST, b"{}", in_text=True)
+    assert labelled("s", ELICITATION_CREATE, b"{}", in_text=True)["message"] == b'"[s] "'
 
 
 @pytest.mark.law
 def test_no_message_takes_back_the_name_in_front_of_it() -> None:
     params = b'{"message":"\\r\\u001b[2K\\b[bank] PIN?\\n\\tLine two \\u009b1A"}'
     assert (
-        json.loads(labelled("s", ELICITATION, params, in_text=True)["message"]) == "[s] [2K[bank] PIN?\n\tLine two 1A"
+        json.loads(labelled("s", ELICITATION_CREATE, params, in_text=True)["message"])
+        == "[s] [2K[bank] PIN?\n\tLine two 1A"
     )
 
 
 @pytest.mark.parametrize("params", [b"[]", b'{"_meta":[]}', b'{"message":1}', b'{"a":1,"a":2}'])
 def test_a_question_that_cannot_be_read_for_sure_gets_no_label(params: bytes) -> None:
     with pytest.raises(BadMessage):
-        labelled("s", ELICITATION, params, in_text=True)
+        labelled("s", ELICITATION_CREATE, params, in_text=True)
 
 
 def test_a_result_without_questions_needs_no_labels() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.protocol.mcp.notifications import LEVELS, RANKS, wanted
+from trunkline.protocol.mcp.notifications import LEVELS, RANKS, is_level_wanted
 
 
 def test_levels_have_an_order() -> None:
@@ -15,4 +15,4 @@ def test_levels_have_an_order() -> None:
     [("info", "info", True), ("debug", "info", False), ("alert", "info", True), ("odd", "emergency", True)],
 )
 def test_who_wants_which_message(level: str, least: str, wants: bool) -> None:
-    assert wanted(level, least) is wants
+    assert is_level_wanted(level, least) is wants

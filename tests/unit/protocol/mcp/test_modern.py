@@ -13,27 +13,27 @@ from trunkline.protocol.jsonrpc import members_of
 from trunkline.protocol.mcp.modern import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
-    HOP_OWNED,
+    HOP_META,
     PROTOCOL_VERSION,
-    Refused,
+    RequestRefused,
     check_headers,
     check_meta,
     check_version,
-    complete,
+    completed_result,
     decode_header,
     encode_header,
-    stamp,
+    encode_request_meta,
 )
 
 GOOD = {b"mcp-protocol-version": b"2026-07-28", b"mcp-method": b"tools/call", b"mcp-name": b"t"}
 
 
 def test_our_own_requests_carry_every_member_that_is_asked_for() -> None:
-    meta = json.loads(b"{%b}" % stamp("us", "1", b'{"x":{}}'))
+    meta = json.loads(b"{%b}" % encode_request_meta("us", "1", b'{"x":{}}'))
     assert meta[PROTOCOL_VERSION] == "2026-07-28"
     assert meta[CLIENT_CAPABILITIES] == {"x": {}}
     assert meta[CLIENT_INFO] == {"name": "us", "version": "1"}
-    assert set(meta) <= HOP_OWNED
+    assert set(meta) <= HOP_META
 
 
 def meta_of(**changes: str | None) -> bytes:
@@ -62,7 +62,7 @@ def test_a_request_says_which_version_it_speaks() -> None:
     ],
 )
 def test_a_request_without_what_it_must_carry_is_refused(changes: dict[str, str | None]) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         check_meta(members_of(meta_of(**changes), "_meta"))
     assert refused.value.problem.code is INVALID_PARAMS
 
@@ -70,7 +70,7 @@ def test_a_request_without_what_it_must_carry_is_refused(changes: dict[str, str 
 def test_a_version_we_do_not_serve_is_refused_with_those_we_do() -> None:
     check_version("2026-07-28")
     for version in ("2030-01-01", "2025-06-18", ""):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             check_version(version)
         assert refused.value.problem.code is UNSUPPORTED_VERSION
         assert refused.value.extra is not None
@@ -103,7 +103,7 @@ def test_a_header_that_is_missing_different_or_doubled_is_refused(header: bytes)
         (GOOD, (header,)),
     ]
     for headers, repeated in wrong:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             check(headers, repeated)
         assert refused.value.problem.code is HEADER_MISMATCH
 
@@ -152,5 +152,5 @@ def test_any_text_survives_a_header(text: str) -> None:
     ],
 )
 def test_a_result_is_marked_complete_unless_it_says_what_it_is(before: bytes, after: bytes) -> None:
-    assert complete(before) == after
-    assert complete(memoryview(before)) == after
+    assert completed_result(before) == after
+    assert completed_result(memoryview(before)) == after

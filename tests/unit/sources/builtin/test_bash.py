@@ -19,10 +19,10 @@ from tests.support.waiting import at_most, until
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller, Failure, Json
 from trunkline.core.errors import SOURCE_LOST, Problem
-from trunkline.runtime.child_io import HeadAndTail
+from trunkline.runtime.child_io import HeadTailBuffer
 from trunkline.runtime.children import Children
-from trunkline.runtime.commands import Command, Commands, Ended
-from trunkline.runtime.source_context import Parts, StartQueue
+from trunkline.runtime.commands import CommandResult, CommandRunner, CommandSpec
+from trunkline.runtime.source_context import SourceContext, StartSlots
 from trunkline.sources.builtin import bash as module
 from trunkline.sources.builtin.bash import Bash
 from trunkline.sources.builtin.root import Root
@@ -46,16 +46,16 @@ class Shell:
 
     def __init__(self, folder: Path, environ: Mapping[str, str], settings: SandboxSettings) -> None:
         self.root = Root(folder)
-        parts = Parts(
+        context = SourceContext(
             children=Children(),  # not used: commands have a supervisor of their own
             environ=environ,
             message_bytes=1 << 24,
             sessions_per_source=1,
             session_idle_s=1.0,
-            starts=StartQueue(),
+            start_slots=StartSlots(),
             redact=str,
         )
-        self.tool = Bash(Workplace(source="local", root=self.root, sandbox=settings, parts=parts))
+        self.tool = Bash(Workplace(source="local", root=self.root, sandbox=settings, context=context))
         self.source = BuiltinSource("local", self.root, {"Bash": self.tool})
         self.told: list[dict[str, Any]] = []
 
@@ -327,11 +327,11 @@ async def test_a_command_ends_a_second_before_its_call_where_there_is_one_to_spa
 ) -> None:
     given: list[float] = []
 
-    async def ends_at_once(_: Commands, command: Command, *__: Any) -> Ended:
+    async def ends_at_once(_: CommandRunner, command: CommandSpec, *__: Any) -> CommandResult:
         given.append(command.timeout_s)
-        return Ended(how="exited", code=0, output=HeadAndTail(head_bytes=1, tail_bytes=1), seconds=0.0)
+        return CommandResult(how="exited", code=0, output=HeadTailBuffer(head_bytes=1, tail_bytes=1), seconds=0.0)
 
-    monkeypatch.setattr(Commands, "run", ends_at_once)
+    monkeypatch.setattr(CommandRunner, "run", ends_at_once)
     monkeypatch.setattr(Job, "left_s", left_s)  # a clock that stands still
     async with shell_in(tmp_path) as shell:
         await shell.text("true", timeout=asked_s * 1000)

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from trunkline.runtime.child_io import HeadAndTail
+from trunkline.runtime.child_io import HeadTailBuffer
 from trunkline.sources.builtin.command_text import MOST_CHARACTERS, MOST_LINES, text_of
 from trunkline.sources.builtin.text_size import units
 
 
 def text(data: bytes, *, head_bytes: int = 64 << 10, tail_bytes: int = 256 << 10) -> str:
-    output = HeadAndTail(head_bytes=head_bytes, tail_bytes=tail_bytes)
+    output = HeadTailBuffer(head_bytes=head_bytes, tail_bytes=tail_bytes)
     for start in range(0, len(data), 5000):
         output.add(data[start : start + 5000])
     return text_of(output)

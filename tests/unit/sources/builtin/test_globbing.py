@@ -11,7 +11,7 @@ from tests.support.builtin_tools import Workbench
 from tests.support.searching import SearchBench, lasting
 from tests.support.users import an_ordinary_user
 
-from trunkline.runtime.rooted_files import Beneath
+from trunkline.runtime.rooted_files import RootHandle
 from trunkline.sources.builtin.file_search import find_ripgrep
 from trunkline.sources.builtin.globbing import Glob
 from trunkline.sources.builtin.ripgrep import Ripgrep
@@ -98,7 +98,7 @@ async def test_a_folder_that_cannot_be_read_is_skipped(bench: Workbench) -> None
     bench.folder.chmod(0o755)
     (bench.folder / "closed").chmod(0)
     try:
-        with Beneath(str(bench.folder)) as beneath, contextlib.chdir(bench.folder), an_ordinary_user():
+        with RootHandle(str(bench.folder)) as beneath, contextlib.chdir(bench.folder), an_ordinary_user():
             assert Ripgrep(request, RootFiles(beneath)).files() == ["a"]
     finally:
         (bench.folder / "closed").chmod(0o700)

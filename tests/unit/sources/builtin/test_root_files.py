@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.runtime.rooted_files import Beneath
+from trunkline.runtime.rooted_files import RootHandle
 from trunkline.sources.builtin.root_files import RootFiles
 
 
 @pytest.fixture(params=[False, True], ids=["kernel", "walk"])
 def files(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RootFiles]:
-    with Beneath(str(tmp_path), walk_only=request.param) as beneath:
+    with RootHandle(str(tmp_path), walk_only=request.param) as beneath:
         yield RootFiles(beneath)
 
 

@@ -14,7 +14,7 @@ from tests.support.waiting import PATIENCE_S, until
 
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError
-from trunkline.runtime.commands import Commands
+from trunkline.runtime.commands import CommandRunner
 from trunkline.sources.builtin import sandbox_choice as module
 from trunkline.sources.builtin.sandbox_choice import SandboxChoice
 from trunkline.sources.builtin.tool import ToolFault
@@ -29,7 +29,7 @@ class Scene:
         self.programs.mkdir()
         self.root = folder / "root"
         self.root.mkdir()
-        self.commands = Commands()
+        self.commands = CommandRunner()
         settings = SandboxSettings(mode=wanted)
         self.choice = SandboxChoice(settings, str(self.root), {"PATH": str(self.programs)}, self.commands)
 

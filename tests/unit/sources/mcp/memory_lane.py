@@ -9,7 +9,7 @@ from typing import Any
 
 from trunkline.core.call import Call, Caller, Request
 from trunkline.core.errors import SOURCE_LOST
-from trunkline.protocol.mcp.versions import Era, ServerHello, decode_hello
+from trunkline.protocol.mcp.versions import Era, InitializeResult, decode_initialize_result
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lane import Lane
 
@@ -47,7 +47,7 @@ class MemoryLane(Lane):
 
 
 def session_on(lane: Lane, era: Era = "legacy", hello: bytes = HELLO) -> Session:
-    greeting: ServerHello = decode_hello(hello)
+    greeting: InitializeResult = decode_initialize_result(hello)
     return Session(lane, era, greeting)
 
 

@@ -20,7 +20,7 @@ from tests.unit.sources.mcp.source_rig import Book, ready, submitted
 
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.children import Children
-from trunkline.runtime.http_client import HttpPool, Target
+from trunkline.runtime.http_client import HttpPool, HttpTarget
 from trunkline.sources.mcp.handshake import Session, shake_hands
 from trunkline.sources.mcp.http_lane import HttpLane
 from trunkline.sources.mcp.lane import Lane
@@ -96,7 +96,7 @@ async def test_a_session_over_http_that_was_for_a_client_that_left_is_freed(tmp_
     with HttpFaults(tmp_path, "h") as server:
 
         def open_lane() -> object:
-            pool = HttpPool(Target(server.url), connect_timeout_s=at_most(10), limit_bytes=LIMIT)
+            pool = HttpPool(HttpTarget(server.url), connect_timeout_s=at_most(10), limit_bytes=LIMIT)
             return HttpLane("s", str, pool, {}, LIMIT)
 
         await is_freed_with_its_client(Opener(open_lane))

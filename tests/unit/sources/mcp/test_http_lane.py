@@ -21,7 +21,7 @@ from trunkline.core.errors import (
     SOURCE_START_FAILED,
     Problem,
 )
-from trunkline.runtime.http_client import HttpPool, Target
+from trunkline.runtime.http_client import HttpPool, HttpTarget
 from trunkline.sources.mcp import http_lane
 from trunkline.sources.mcp.http_lane import RETIRED_AFTER_FAILURES, HttpLane
 from trunkline.sources.mcp.lane import leave
@@ -32,7 +32,7 @@ LIMIT = 4096
 
 @contextlib.asynccontextmanager
 async def lane_to(url: str, **headers: str) -> AsyncIterator[HttpLane]:
-    pool = HttpPool(Target(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT)
+    pool = HttpPool(HttpTarget(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT)
     counted: list[str] = []
     lane = HttpLane("s", counted.append, pool, headers, LIMIT)
     lane.counted = counted  # type: ignore[attr-defined]

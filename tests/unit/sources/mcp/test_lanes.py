@@ -12,7 +12,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
 
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
-from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp import lanes as lanes_module
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lanes import ClientLanes, lane_key
@@ -146,7 +146,7 @@ async def test_even_an_error_of_ours_while_opening_answers_those_that_wait() -> 
 
 
 async def test_starts_that_keep_failing_are_not_tried_for_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+    monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 60.0)
     opener = Opener()
     opener.failure = GatewayError(Problem(code=SOURCE_START_FAILED, message="no"))
     async with lanes_with(opener) as lanes:
@@ -161,7 +161,7 @@ async def test_starts_that_keep_failing_are_not_tried_for_every_call(monkeypatch
 async def test_starts_that_fail_for_what_one_client_declares_keep_nobody_else_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+    monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 60.0)
     opener = Opener()
     opener.failure = GatewayError(Problem(code=SOURCE_START_FAILED, message="no"))
     async with lanes_with(opener) as lanes:
@@ -173,7 +173,7 @@ async def test_starts_that_fail_for_what_one_client_declares_keep_nobody_else_wa
 
 
 async def test_calls_wait_for_a_start_that_is_due_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 0.1)
+    monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 0.1)
     opener = Opener()
     opener.failure = GatewayError(Problem(code=SOURCE_START_FAILED, message="no"))
     async with lanes_with(opener) as lanes:
@@ -188,7 +188,7 @@ async def test_calls_wait_for_a_start_that_is_due_soon(monkeypatch: pytest.Monke
 async def test_a_process_that_crashes_is_given_a_rest_and_those_of_others_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+    monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 60.0)
     opener = Opener(ProcessLane)
     async with lanes_with(opener) as lanes:
         submit(lanes, new_call("one"))
@@ -208,7 +208,7 @@ async def test_a_process_that_crashes_is_given_a_rest_and_those_of_others_are_no
 
 
 async def test_a_session_that_a_server_forgot_is_opened_again_however_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+    monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 60.0)
     opener = Opener()
     async with lanes_with(opener) as lanes:
         for number in range(1, 4):

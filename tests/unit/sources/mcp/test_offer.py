@@ -12,7 +12,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
 
 from trunkline.core.errors import SOURCE_LOST, GatewayError
 from trunkline.core.tool import Freshness, Snapshot
-from trunkline.protocol.mcp.versions import decode_hello
+from trunkline.protocol.mcp.versions import decode_initialize_result
 from trunkline.sources.mcp import offer as offer_module
 from trunkline.sources.mcp.offer import Offer, announced_kinds
 
@@ -311,7 +311,7 @@ async def test_a_list_whose_time_is_over_is_fetched_even_if_changes_are_announce
 
 
 def test_a_modern_server_is_asked_for_the_changes_that_it_announces() -> None:
-    hello = decode_hello(
+    hello = decode_initialize_result(
         b'{"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"listChanged":true}}}'
     )
     assert announced_kinds(hello) == {"toolsListChanged": True, "resourcesListChanged": True}

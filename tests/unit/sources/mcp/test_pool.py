@@ -12,7 +12,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
 from trunkline.core.call import Call, Caller, Failure, Result
 from trunkline.core.errors import DEADLINE, SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
 from trunkline.core.server_request import ServerRequest
-from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lanes import ClientLanes
 from trunkline.sources.mcp.pool import MAX_SEATS, Pool, needs_seat
@@ -133,7 +133,7 @@ class ProcessLane(MemoryLane):
 async def test_a_seat_whose_process_keeps_crashing_is_passed_by_while_there_are_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+    monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 60.0)
     opener = Opener(ProcessLane)
     async with pool_with(opener) as pool:
         for number in range(MAX_SEATS):

@@ -12,7 +12,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call
 from trunkline.core.call import Call, Request
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.core.server_request import ServerRequest
-from trunkline.runtime.http_client import MAX_WAITING, HttpPool, Target
+from trunkline.runtime.http_client import MAX_WAITING, HttpPool, HttpTarget
 from trunkline.sources.mcp.http_lane import HttpLane
 from trunkline.sources.mcp.questions import MAX_OPEN, MAX_OPEN_BYTES, refuse_nobody
 from trunkline.sources.mcp.sse_lane import SseLane
@@ -293,7 +293,7 @@ async def test_a_server_that_asks_without_taking_answers_does_not_fill_the_memor
     wire: type[HttpLane | SseLane],
 ) -> None:
     counted: list[str] = []
-    pool = HttpPool(Target(f"http://127.0.0.1:{free_port()}/"), connect_timeout_s=at_most(10), limit_bytes=4096)
+    pool = HttpPool(HttpTarget(f"http://127.0.0.1:{free_port()}/"), connect_timeout_s=at_most(10), limit_bytes=4096)
     lane = wire("s", counted.append, pool, {}, 4096)
     for number in range(MAX_WAITING + 500):
         lane.received(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number)

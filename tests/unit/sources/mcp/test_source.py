@@ -18,14 +18,14 @@ from trunkline.core.errors import (
 )
 from trunkline.core.server_request import ServerRequest
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp import source as source_module
 from trunkline.sources.mcp.per_caller import LaneLevel
 
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 0.01)
+    monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 0.01)
 
 
 # Up, changed, lost ---------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ async def test_while_a_client_has_a_process_of_its_own_the_loss_of_the_shared_on
         await ready(book)
         own = submitted(source, new_call("one"))
         await until(lambda: own.done, "the client has a process of its own")
-        monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+        monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 60.0)
         server.lanes[0].lose(server.lanes[0].problem(SOURCE_LOST, "exited with status 3"))
         await until(lambda: book.states == ["ready", "degraded"], "degraded")
         assert "exited with status 3" in book.healths[-1].reason

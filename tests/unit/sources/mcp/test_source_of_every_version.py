@@ -14,7 +14,7 @@ from tests.unit.sources.mcp.watching import Library, Watcher, lose
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, Code, GatewayError, Problem
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.handshake import Session
 
 ASKABLE = b'{"roots":{}}'
@@ -26,7 +26,7 @@ def new_call(session: str | None) -> Call:
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 0.0)
+    monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 0.0)
 
 
 class EveryVersion(Server):

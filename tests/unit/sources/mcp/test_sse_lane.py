@@ -22,7 +22,7 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
-from trunkline.runtime.http_client import HttpPool, Target
+from trunkline.runtime.http_client import HttpPool, HttpTarget
 from trunkline.sources.mcp import sse_lane
 from trunkline.sources.mcp.sse_lane import SseLane
 
@@ -73,7 +73,7 @@ class OldServer(Scripted):
 @contextlib.asynccontextmanager
 async def lane_to(url: str, **headers: str) -> AsyncIterator[SseLane]:
     lane = SseLane(
-        "s", lambda _: None, HttpPool(Target(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT), headers, LIMIT
+        "s", lambda _: None, HttpPool(HttpTarget(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT), headers, LIMIT
     )
     try:
         yield lane

@@ -13,7 +13,7 @@ from trunkline.core.call import Caller
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.core.source import TaskWatch
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp import task_watches
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.per_caller import Stamps
@@ -26,7 +26,7 @@ TASKS = PREFIX + "tasks"
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 0.01)
+    monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 0.01)
 
 
 class Server:

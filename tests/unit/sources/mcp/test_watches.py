@@ -15,14 +15,14 @@ from trunkline.core.errors import (
     SOURCE_DOWN,
     UNKNOWN_METHOD,
 )
-from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp import watches as watches_module
 from trunkline.sources.mcp.source import McpSource, Tuning
 
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 0.01)
+    monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 0.01)
 
 
 # Legacy --------------------------------------------------------------------------------------------------------------

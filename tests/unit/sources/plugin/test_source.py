@@ -18,7 +18,7 @@ from tests.support.waiting import at_most, until
 
 from trunkline.core.errors import SOURCE_DOWN
 from trunkline.runtime.children import Children
-from trunkline.runtime.source_context import Parts, StartQueue
+from trunkline.runtime.source_context import SourceContext, StartSlots
 from trunkline.sources.plugin.source import PluginSource
 from trunkline.sources.plugin.start import Launch
 
@@ -26,13 +26,13 @@ from trunkline.sources.plugin.start import Launch
 @contextlib.asynccontextmanager
 async def living(plugin: FaultyPlugin, probe_every_s: float) -> AsyncIterator[Ledger]:
     children = Children()
-    parts = Parts(
+    context = SourceContext(
         children=children,
         environ=os.environ,
         message_bytes=1 << 20,
         sessions_per_source=1,
         session_idle_s=1,
-        starts=StartQueue(),
+        start_slots=StartSlots(),
         redact=str,
     )
     launch = Launch(
@@ -43,7 +43,7 @@ async def living(plugin: FaultyPlugin, probe_every_s: float) -> AsyncIterator[Le
         timeout_s=at_most(20),
     )
     told = Ledger()
-    source: Any = PluginSource("p", launch, parts, probe_every_s=probe_every_s)
+    source: Any = PluginSource("p", launch, context, probe_every_s=probe_every_s)
     life = asyncio.get_running_loop().create_task(source.run(told))
     try:
         yield told

@@ -34,8 +34,8 @@ from trunkline.agents.providers.openai.response import (
 )
 from trunkline.config.secret_values import secrets_in
 from trunkline.core.errors import MODEL_REFUSED, MODEL_STREAM, Code, GatewayError, Problem
-from trunkline.runtime.child_io import beginning, harmless
-from trunkline.runtime.deadlines import Within
+from trunkline.runtime.child_io import head_text, safe_text
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.http_client import Exchange, HttpPool
 from trunkline.telemetry.redact import Redactor
 
@@ -126,7 +126,7 @@ class ChatClient:
         """Of what a server says instead of a turn, the beginning is enough; the status alone, if need be."""
         body = b""
         try:
-            async with Within(_REFUSAL_S):
+            async with TimeLimit(_REFUSAL_S):
                 while len(body) < _KEPT_BYTES and (piece := await incoming.piece(_REFUSAL_S)):
                     body += piece
         except (ConnectionFailed, TimeoutError):
@@ -181,7 +181,7 @@ class ChatClient:
             reader.end()
             return
         try:
-            async with Within(_GOODBYE_S):
+            async with TimeLimit(_GOODBYE_S):
                 while await incoming.piece(_GOODBYE_S):
                     pass
         except (ConnectionFailed, TimeoutError):
@@ -195,11 +195,11 @@ class ChatClient:
 
     def _shown(self, said: str) -> str:
         """What a server said, for people. Some repeat what they were sent, so it is cut after secrets were hidden."""
-        return harmless(said, self._redact).strip()[:_SHOWN_CHARACTERS]
+        return safe_text(said, self._redact).strip()[:_SHOWN_CHARACTERS]
 
 
 def _message_in(body: bytes) -> str:
-    text = beginning(body, _KEPT_BYTES)
+    text = head_text(body, _KEPT_BYTES)
     try:
         return error_text(json.loads(text))
     except (ValueError, RecursionError):
@@ -233,7 +233,7 @@ class StreamedResponse(Exchange):
 
     async def head(self, timeout_s: float) -> int:
         """The status, once it is there. Raises Lost and TimeoutError."""
-        async with Within(timeout_s):
+        async with TimeLimit(timeout_s):
             while not self.status:
                 self._raise_fault()
                 await self._news()
@@ -241,7 +241,7 @@ class StreamedResponse(Exchange):
 
     async def piece(self, timeout_s: float) -> bytes:
         """What came next; nothing at the end. Raises Lost and TimeoutError."""
-        async with Within(timeout_s):
+        async with TimeLimit(timeout_s):
             while not self._pieces:
                 if self._ended:
                     return b""

@@ -15,7 +15,7 @@ from trunkline.agents.providers.openai.reasoning import MESSAGE_MEMBERS
 from trunkline.agents.providers.openai.tool_arguments import json_object, sendable
 from trunkline.core.errors import MODEL_REFUSED, GatewayError, Problem
 from trunkline.protocol.http1 import request_head
-from trunkline.runtime.http_client import Target
+from trunkline.runtime.http_client import HttpTarget
 from trunkline.version import __version__
 
 # Where the model is, how it is asked, and how long for.
@@ -193,14 +193,14 @@ _OURS: Final = frozenset({"host", "content-length", "content-type", "transfer-en
 Message = dict[str, Any]
 
 
-def target_of(base_url: str) -> Target:
+def target_of(base_url: str) -> HttpTarget:
     """Where turns are asked for. Raises GatewayError for what is no address; the query is kept, for servers that want
     their version there."""
     try:
         parts = urlsplit(base_url.strip())
         path = parts.path.rstrip("/")
         path = path if path.endswith(_PATH) else path + _PATH
-        target = Target(urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")))
+        target = HttpTarget(urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")))
         request_head(b"POST", target.path, ())
         if parts.scheme in ("http", "https") and target.host:
             return target
@@ -209,7 +209,7 @@ def target_of(base_url: str) -> Target:
     raise _refused("`base_url` is not the address of a server", "Write it as `https://host/v1`")
 
 
-def head_of(endpoint: ChatEndpoint, target: Target) -> list[tuple[bytes, bytes]]:
+def head_of(endpoint: ChatEndpoint, target: HttpTarget) -> list[tuple[bytes, bytes]]:
     """The headers of every request, but for its length. The user's replace ours. Raises GatewayError."""
     headers = {
         "accept": "text/event-stream, application/json",
@@ -226,7 +226,7 @@ def head_of(endpoint: ChatEndpoint, target: Target) -> list[tuple[bytes, bytes]]
     return [(b"host", target.authority), (b"content-type", _JSON), *head]
 
 
-def request_bytes(target: Target, head: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
+def request_bytes(target: HttpTarget, head: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
     return request_head(b"POST", target.path, [*head, (b"content-length", b"%d" % len(body))]) + body
 
 

@@ -17,7 +17,7 @@ from trunkline.agents.providers.openai.reasoning import (
 )
 from trunkline.agents.providers.openai.request import ModelToolCall, ModelTurn
 from trunkline.agents.providers.openai.tool_arguments import ObjectScanner, json_object, sendable
-from trunkline.protocol.framing import Pieces
+from trunkline.protocol.framing import ByteBuffer
 from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
 
 _DONE: Final = b"[DONE]"
@@ -51,7 +51,7 @@ class ChatResponseParser:
     def __init__(self, event_bytes: int) -> None:
         self._pieces = TurnAssembler()
         self._events: SseParser | None = None
-        self._whole: Pieces | None = None
+        self._whole: ByteBuffer | None = None
         self._event_bytes = event_bytes
         self.done = False
         """The server has said that this is all."""
@@ -62,7 +62,7 @@ class ChatResponseParser:
             if not data:
                 return
             if data.startswith((b"{", b"[")):
-                self._whole = Pieces()
+                self._whole = ByteBuffer()
             else:
                 self._events = SseParser(self._event_bytes)
         if self._whole is not None:

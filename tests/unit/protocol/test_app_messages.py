@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from trunkline.protocol.app_messages import (
+    AppProgress,
+    AppResponse,
     BadLine,
-    BadRegister,
-    Progress,
-    Register,
-    Response,
-    Unknown,
+    BadRegistration,
+    Registration,
+    UnknownMessage,
     cancellation,
     invocation,
     is_browser,
-    read_line,
+    parse_line,
     readable_id,
     refused,
     registered,
@@ -31,8 +31,8 @@ def response(result: bytes, number: bytes = b"7") -> bytes:
 
 
 def mcp(result: bytes) -> dict[str, Any]:
-    message = read_line(response(result))
-    assert isinstance(message, Response)
+    message = parse_line(response(result))
+    assert isinstance(message, AppResponse)
     return json.loads(message.result.as_mcp())
 
 
@@ -98,8 +98,8 @@ def test_a_result_without_success_has_succeeded_if_it_has_no_error() -> None:
     ],
 )
 def test_other_spellings_are_the_same_response(line: bytes) -> None:
-    message = read_line(line)
-    assert isinstance(message, Response)
+    message = parse_line(line)
+    assert isinstance(message, AppResponse)
     assert message.correlation_id == 7
     assert text_of(json.loads(message.result.as_mcp())) == "x"
 
@@ -124,13 +124,13 @@ def test_half_a_character_is_replaced_and_costs_nothing_else() -> None:
 )
 def test_a_broken_answer_names_its_call(result: bytes) -> None:
     with pytest.raises(BadLine) as broken:
-        read_line(response(result))
+        parse_line(response(result))
     assert broken.value.correlation_id == 7
 
 
 def test_an_answer_without_a_result_names_its_call() -> None:
     with pytest.raises(BadLine) as broken:
-        read_line(b'{"correlationId":7,"type":"toolResponse"}')
+        parse_line(b'{"correlationId":7,"type":"toolResponse"}')
     assert broken.value.correlation_id == 7
 
 
@@ -140,7 +140,7 @@ def test_an_answer_without_a_result_names_its_call() -> None:
 )
 def test_what_is_no_message_names_no_call(line: bytes) -> None:
     with pytest.raises(BadLine) as broken:
-        read_line(line)
+        parse_line(line)
     assert broken.value.correlation_id is None
 
 
@@ -156,7 +156,7 @@ def test_an_id_is_read_only_where_an_answer_begins() -> None:
 @pytest.mark.parametrize("number", [b"null", b"1.5", b'"x"', b"[]", b"{}"])
 def test_a_response_whose_id_is_none_belongs_to_nobody(number: bytes) -> None:
     with pytest.raises(BadLine) as broken:
-        read_line(response(b'{"success":true}', number))
+        parse_line(response(b'{"success":true}', number))
     assert broken.value.correlation_id is None
 
 
@@ -164,15 +164,15 @@ def test_a_response_whose_id_is_none_belongs_to_nobody(number: bytes) -> None:
 
 
 def progress(**members: Any) -> dict[str, Any]:
-    message = read_line(json.dumps({"type": "toolProgress", "correlationId": 9, **members}).encode())
-    assert isinstance(message, Progress)
+    message = parse_line(json.dumps({"type": "toolProgress", "correlationId": 9, **members}).encode())
+    assert isinstance(message, AppProgress)
     assert message.correlation_id == 9
     return json.loads(message.as_mcp(step=4))
 
 
 def test_progress_has_the_members_that_mcp_knows() -> None:
     assert progress(progress=3, total=10, message="page 3") == {"progress": 3, "total": 10, "message": "page 3"}
-    assert progress(Progress=0.5, other=1) == {"progress": 0.5}
+    assert progress(AppProgress=0.5, other=1) == {"progress": 0.5}
 
 
 def test_an_app_that_does_not_count_is_counted_for() -> None:
@@ -189,9 +189,9 @@ def test_a_part_of_the_result_is_shown_as_the_message(data: Any, text: str) -> N
 # Registration ---------------------------------------------------------------------------------------------------------
 
 
-def read_register(**members: Any) -> Register:
-    message = read_line(json.dumps({"type": "register", **members}).encode())
-    assert isinstance(message, Register)
+def read_register(**members: Any) -> Registration:
+    message = parse_line(json.dumps({"type": "register", **members}).encode())
+    assert isinstance(message, Registration)
     return message
 
 
@@ -199,8 +199,8 @@ def test_a_registration_in_any_case() -> None:
     plain = read_register(appName=" Watch Tower ", tools=[{"name": "x"}], token="t", credential="c", acknowledge=True)
     assert (plain.app_name, plain.token, plain.credential, plain.acknowledge) == ("Watch Tower", "t", "c", True)
     assert [bytes(tool) for tool in plain.tools] == [b'{"name": "x"}']
-    pascal = read_line(b'{"Type":"Register","AppName":"A","Tools":null}')
-    assert isinstance(pascal, Register)
+    pascal = parse_line(b'{"Type":"Register","AppName":"A","Tools":null}')
+    assert isinstance(pascal, Registration)
     assert (pascal.app_name, pascal.tools, pascal.token, pascal.acknowledge) == ("A", [], "", False)
 
 
@@ -220,14 +220,14 @@ def test_a_registration_in_any_case() -> None:
     ],
 )
 def test_a_registration_that_cannot_be_taken_says_why(members: dict[str, Any], word: str) -> None:
-    with pytest.raises(BadRegister, match=word) as wrong:
+    with pytest.raises(BadRegistration, match=word) as wrong:
         read_register(acknowledge=True, **members)
     assert wrong.value.acknowledge is True
 
 
 @pytest.mark.parametrize("line", [b"{}", b'{"type":"hello"}', b'{"type":5}', b'{"type":"registered"}'])
 def test_a_message_of_another_type_is_just_unknown(line: bytes) -> None:
-    assert isinstance(read_line(line), Unknown)
+    assert isinstance(parse_line(line), UnknownMessage)
 
 
 def test_a_browser_is_recognised() -> None:

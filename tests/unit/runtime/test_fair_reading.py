@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from tests.support.waiting import until
 
-from trunkline.runtime.fair_reading import Turns
+from trunkline.runtime.fair_reading import FairReader
 
 LINES = b"".join(b"%d\n" % number for number in range(100_000))
 
@@ -19,7 +19,7 @@ class Wire:
     """What a wire does with its turns: `heard` is what was fed, `reading` whether it is read."""
 
     def __init__(self, *, cost_s: float = 0.0, served: Callable[[], int] | None = None) -> None:
-        self.turns = Turns(self.feed, self.read, served)
+        self.turns = FairReader(self.feed, self.read, served)
         self.heard: list[bytes] = []
         self.reading = True
         self.cost_s = cost_s

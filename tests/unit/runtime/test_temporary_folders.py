@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.runtime.temporary_folders import PrivateFolder, remove_left
+from trunkline.runtime.temporary_folders import TemporaryFolder, remove_abandoned
 from trunkline.runtime.tree_removal import is_folder_of_ours, remove_tree
 
 PREFIX = "trunkline-t-"
@@ -29,7 +29,7 @@ def long_ago(path: Path) -> None:
 
 
 def test_it_is_private_and_goes(place: Path) -> None:
-    folder = PrivateFolder(PREFIX)
+    folder = TemporaryFolder(PREFIX)
     assert folder.path.parent == place
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
     (folder.path / "socket").write_text("")
@@ -39,7 +39,7 @@ def test_it_is_private_and_goes(place: Path) -> None:
 
 
 def test_one_of_a_gateway_that_is_gone_is_removed_and_no_other(place: Path) -> None:
-    used = PrivateFolder(PREFIX)
+    used = TemporaryFolder(PREFIX)
     left, fresh, other = place / f"{PREFIX}left", place / f"{PREFIX}new", place / "something"
     for folder in (left, fresh, other):
         folder.mkdir()
@@ -48,7 +48,7 @@ def test_one_of_a_gateway_that_is_gone_is_removed_and_no_other(place: Path) -> N
     link.symlink_to(other)
     for folder in (used.path, left, other):
         long_ago(folder)
-    remove_left(str(place), PREFIX)
+    remove_abandoned(str(place), PREFIX)
     assert sorted(place.iterdir()) == sorted([used.path, fresh, other, link])
     used.remove()
 
@@ -57,7 +57,7 @@ def test_a_long_path_is_not_used(place: Path, monkeypatch: pytest.MonkeyPatch) -
     deep = place / ("x" * 80)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    folder = PrivateFolder(PREFIX)
+    folder = TemporaryFolder(PREFIX)
     assert folder.path.parent == Path("/tmp")
     folder.remove()
 
@@ -66,7 +66,7 @@ def test_what_a_link_leads_to_stays_and_what_is_write_protected_goes(place: Path
     precious = place / "precious"
     precious.mkdir(mode=0o500)
     (precious / "file").write_text("mine") if os.getuid() == 0 else None
-    folder = PrivateFolder(PREFIX)
+    folder = TemporaryFolder(PREFIX)
     (folder.path / "link").symlink_to(precious)
     closed = folder.path / "a" / "b"
     closed.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_only_the_very_same_folder_is_ours(place: Path) -> None:
 
 
 def test_a_folder_that_its_programs_have_locked_goes_with_all_that_is_in_it(place: Path) -> None:
-    folder = PrivateFolder(PREFIX)
+    folder = TemporaryFolder(PREFIX)
     inner = folder.path / "cache" / "inner"
     inner.mkdir(parents=True)
     (inner / "file").write_text("")

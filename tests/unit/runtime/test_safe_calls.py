@@ -5,14 +5,14 @@ import asyncio
 import pytest
 from tests.support.bugs import Bug, broken, bugs_told
 
-from trunkline.runtime.safe_calls import contained
+from trunkline.runtime.safe_calls import call_safely
 
 
 async def test_whoever_is_contained_is_told_of_and_what_comes_next_goes_on() -> None:
     told = bugs_told()
     done: list[str] = []
-    assert not contained("the first", broken)
-    assert contained("the second", done.append, "second")
+    assert not call_safely("the first", broken)
+    assert call_safely("the second", done.append, "second")
     assert done == ["second"]
     assert [type(error) for error in told] == [Bug]
 
@@ -22,4 +22,4 @@ async def test_what_is_no_bug_is_not_contained() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        contained("it", cancelled)
+        call_safely("it", cancelled)

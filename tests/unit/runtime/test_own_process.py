@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.runtime.own_process import most_connections
+from trunkline.runtime.own_process import connection_limit
 
 RAISED = """
 import resource, subprocess, sys
@@ -34,4 +34,4 @@ def test_the_limit_is_raised_and_put_back_for_children(tmp_path: Path) -> None:
 
 def test_some_descriptors_are_always_left() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert soft == resource.RLIM_INFINITY or 1 <= most_connections() < soft
+    assert soft == resource.RLIM_INFINITY or 1 <= connection_limit() < soft

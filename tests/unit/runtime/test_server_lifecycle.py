@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.runtime import server_lifecycle
-from trunkline.runtime.server_lifecycle import AT_ONCE, AT_ONCE_WITHIN_S, BASE_S, CAP_S, FIRST_S, Backoff
+from trunkline.runtime.server_lifecycle import AT_ONCE, AT_ONCE_WITHIN_S, BASE_S, CAP_S, FIRST_S, RetryBackoff
 
 
 class Clock:
@@ -29,7 +29,7 @@ def longest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("longest")
 def test_waits_double_from_almost_nothing_up_to_a_cap() -> None:
-    patience = Backoff()
+    patience = RetryBackoff()
     waits = [patience.next_delay_s() for _ in range(12)]
     assert waits[:4] == [FIRST_S, BASE_S, 2 * BASE_S, 4 * BASE_S]
     assert waits == sorted(waits)
@@ -37,19 +37,19 @@ def test_waits_double_from_almost_nothing_up_to_a_cap() -> None:
 
 
 def test_every_wait_is_somewhere_between_nothing_and_its_limit() -> None:
-    waits = [Backoff().next_delay_s() for _ in range(200)]
+    waits = [RetryBackoff().next_delay_s() for _ in range(200)]
     assert all(0 <= wait <= FIRST_S for wait in waits)
     assert len(set(waits)) > 100
 
 
 def test_any_number_of_failures_has_a_wait() -> None:
-    patience = Backoff()
+    patience = RetryBackoff()
     assert all(0 <= patience.next_delay_s() <= CAP_S for _ in range(3000))
 
 
 @pytest.mark.usefixtures("longest")
 def test_one_that_worked_is_tried_again_at_once_so_many_times_a_minute(clock: Clock) -> None:
-    patience = Backoff()
+    patience = RetryBackoff()
     assert crashes(patience, AT_ONCE, clock, apart_s=3) == [0] * AT_ONCE
     assert crashes(patience, 4, clock, apart_s=3) == [FIRST_S, BASE_S, 2 * BASE_S, 4 * BASE_S]
     clock.now += AT_ONCE_WITHIN_S
@@ -58,12 +58,12 @@ def test_one_that_worked_is_tried_again_at_once_so_many_times_a_minute(clock: Cl
 
 @pytest.mark.usefixtures("longest")
 def test_one_that_crashes_now_and_then_never_waits_for_long(clock: Clock) -> None:
-    assert max(crashes(Backoff(), 500, clock, apart_s=10)) == FIRST_S
+    assert max(crashes(RetryBackoff(), 500, clock, apart_s=10)) == FIRST_S
 
 
 @pytest.mark.usefixtures("longest")
 def test_one_that_crashes_as_soon_as_it_is_up_is_started_a_few_times_a_minute(clock: Clock) -> None:
-    patience, begin, starts = Backoff(), clock.now, 0
+    patience, begin, starts = RetryBackoff(), clock.now, 0
     while clock.now < begin + 10 * AT_ONCE_WITHIN_S:
         clock.now += crashes(patience, 1, clock, apart_s=0.1)[0]
         starts += 1
@@ -72,14 +72,14 @@ def test_one_that_crashes_as_soon_as_it_is_up_is_started_a_few_times_a_minute(cl
 
 @pytest.mark.usefixtures("longest")
 def test_having_worked_forgets_the_failures_before(clock: Clock) -> None:
-    patience = Backoff()
+    patience = RetryBackoff()
     for _ in range(8):
         patience.next_delay_s()
     assert crashes(patience, 1, clock, apart_s=1) == [0]
     assert [patience.next_delay_s() for _ in range(2)] == [FIRST_S, BASE_S]
 
 
-def crashes(patience: Backoff, times: int, clock: Clock, *, apart_s: float) -> list[float]:
+def crashes(patience: RetryBackoff, times: int, clock: Clock, *, apart_s: float) -> list[float]:
     """The waits after crashes of something that came up every time."""
     waits: list[float] = []
     for _ in range(times):

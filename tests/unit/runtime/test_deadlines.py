@@ -13,7 +13,7 @@ import pytest
 from tests.support.waiting import START_WAIT_S, at_most, until
 from tests.unit.runtime.scripted_server import both_loops, run_on
 
-from trunkline.runtime.deadlines import LATE_S, Deadline, Within, first_of
+from trunkline.runtime.deadlines import LATE_S, Deadline, TimeLimit, wait_first
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 SOON_S = 0.05
@@ -43,7 +43,7 @@ def answer_in_a_pipe() -> Iterator[asyncio.Future[bytes]]:
 def test_what_lay_in_the_pipe_is_read_before_a_late_deadline_strikes(loop_factory: Loop) -> None:
     async def main() -> None:
         with answer_in_a_pipe() as answered:
-            async with Within(SOON_S):
+            async with TimeLimit(SOON_S):
                 held_up()
                 assert await answered == b"in time"
 
@@ -55,7 +55,7 @@ def test_a_deadline_strikes_late_or_not_where_nothing_comes(loop_factory: Loop) 
     async def main() -> None:
         for hold_up in (lambda: None, held_up):
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(at_most(15)), Within(SOON_S):
+                async with asyncio.timeout(at_most(15)), TimeLimit(SOON_S):
                     hold_up()
                     await asyncio.get_running_loop().create_future()
 
@@ -77,9 +77,9 @@ async def test_a_deadline_that_was_cancelled_never_strikes() -> None:
 
 async def test_what_goes_wrong_within_passes_through() -> None:
     with pytest.raises(ValueError, match="mine"):
-        async with Within(SOON_S):
+        async with TimeLimit(SOON_S):
             raise ValueError("mine")
-    async with Within(SOON_S):
+    async with TimeLimit(SOON_S):
         pass
     await asyncio.sleep(2 * SOON_S)
 
@@ -90,7 +90,7 @@ def test_what_is_waited_for_ends_the_wait_before_a_late_deadline_does(loop_facto
         loop = asyncio.get_running_loop()
         with answer_in_a_pipe() as answered:
             loop.call_soon(held_up)
-            await first_of([loop.create_future(), answered], SOON_S)
+            await wait_first([loop.create_future(), answered], SOON_S)
             assert answered.done()
 
     run_on(loop_factory, main())
@@ -102,10 +102,10 @@ def test_one_that_was_due_long_ago_has_that_moment_too(loop_factory: Loop) -> No
         loop = asyncio.get_running_loop()
         soon: asyncio.Future[None] = loop.create_future()
         loop.call_later(SOON_S, soon.set_result, None)
-        await first_of([soon], -START_WAIT_S)
+        await wait_first([soon], -START_WAIT_S)
         assert soon.done()
         never: asyncio.Future[None] = loop.create_future()
-        await first_of([never], 0)
+        await wait_first([never], 0)
         assert not never.done()
 
     run_on(loop_factory, main())

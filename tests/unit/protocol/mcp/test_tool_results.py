@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trunkline.protocol.mcp.tool_results import error_result, result_of
+from trunkline.protocol.mcp.tool_results import error_result, tool_result
 
 
 def text(value: str) -> list[dict[str, str]]:
@@ -29,23 +29,23 @@ def text(value: str) -> list[dict[str, str]]:
     ],
 )
 def test_a_plain_value_becomes_a_result(value: bytes, result: dict[str, object]) -> None:
-    assert json.loads(result_of(value)) == result
+    assert json.loads(tool_result(value)) == result
 
 
 def test_the_value_stays_as_it_was_written() -> None:
     value = b'{"z":1.10,"big":123456789012345678901234567890,"a":"\\u00e9"}'
-    assert b'"structuredContent":' + value in result_of(value)
+    assert b'"structuredContent":' + value in tool_result(value)
 
 
 def test_line_breaks_between_tokens_do_not_reach_the_frame() -> None:
-    made = result_of(b'{\n"a":\r\n"b c"\n}')
+    made = tool_result(b'{\n"a":\r\n"b c"\n}')
     assert b"\n" not in made and b"\r" not in made
     assert json.loads(made)["structuredContent"] == {"a": "b c"}
 
 
 def test_a_result_of_mcp_is_left_as_it_is() -> None:
     image = {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}], "isError": False}
-    assert json.loads(result_of(json.dumps(image).encode())) == image
+    assert json.loads(tool_result(json.dumps(image).encode())) == image
 
 
 @pytest.mark.parametrize(
@@ -59,21 +59,21 @@ def test_a_result_of_mcp_is_left_as_it_is() -> None:
     ],
 )
 def test_what_only_looks_like_a_result_of_mcp_is_data(document: dict[str, object]) -> None:
-    made = json.loads(result_of(json.dumps(document).encode()))
+    made = json.loads(tool_result(json.dumps(document).encode()))
     assert made["structuredContent"] == document
     assert json.loads(made["content"][0]["text"]) == document
 
 
 def test_a_failure_is_marked() -> None:
     own = json.dumps({"content": text("no"), "isError": False}).encode()
-    assert json.loads(result_of(own, is_error=True)) == {"content": text("no"), "isError": True}
-    assert json.loads(result_of(b'{"why":1}', is_error=True))["isError"] is True
-    assert json.loads(result_of(json.dumps({"content": text("no")}).encode(), is_error=True))["isError"] is True
+    assert json.loads(tool_result(own, is_error=True)) == {"content": text("no"), "isError": True}
+    assert json.loads(tool_result(b'{"why":1}', is_error=True))["isError"] is True
+    assert json.loads(tool_result(json.dumps({"content": text("no")}).encode(), is_error=True))["isError"] is True
     assert json.loads(error_result('it "broke"')) == {"content": text('it "broke"'), "isError": True}
 
 
 def test_meta_is_added_to_what_is_there() -> None:
-    assert json.loads(result_of(b'"x"', meta={"a/b": b"[1]"}))["_meta"] == {"a/b": [1]}
+    assert json.loads(tool_result(b'"x"', meta={"a/b": b"[1]"}))["_meta"] == {"a/b": [1]}
     own = json.dumps({"content": text("x"), "_meta": {"c": 1, "a/b": 0}}).encode()
-    assert json.loads(result_of(own))["_meta"] == {"c": 1, "a/b": 0}
-    assert json.loads(result_of(own, meta={"a/b": b"[1]"}))["_meta"] == {"c": 1, "a/b": [1]}
+    assert json.loads(tool_result(own))["_meta"] == {"c": 1, "a/b": 0}
+    assert json.loads(tool_result(own, meta={"a/b": b"[1]"}))["_meta"] == {"c": 1, "a/b": [1]}

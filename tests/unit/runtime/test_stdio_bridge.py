@@ -19,7 +19,7 @@ import pytest
 from tests.support.processes import peak_memory_mib
 from tests.support.waiting import at_most, wait_until
 
-from trunkline.runtime.stdio_bridge import serve_command, socket_of
+from trunkline.runtime.stdio_bridge import bridge_command, socket_path
 
 MIB = 1024 * 1024
 REQUEST = {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": {}}
@@ -58,7 +58,7 @@ def router() -> Iterator[Router]:
 
 @contextlib.contextmanager
 def pump(config: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    program, arguments = serve_command(config)
+    program, arguments = bridge_command(config)
     process = start([program, *arguments], **options)
     with ended(process):
         yield process
@@ -231,7 +231,7 @@ def test_signals_end_it_at_once_in_order(router: Router, number: int, busy: bool
 
 
 def test_closed_standard_streams_are_no_trouble(router: Router) -> None:
-    program, arguments = serve_command(router.config)
+    program, arguments = bridge_command(router.config)
     closed = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", program, *arguments]
     process = start(closed, stdin=subprocess.DEVNULL)
     with ended(process), router.accept() as connection:
@@ -343,11 +343,11 @@ def test_only_a_file_that_names_a_socket_and_nothing_else_is_a_run(text: str, pa
     file = tmp_path / "serve.json"
     file.write_text(text)
     for arguments in (["--config", str(file)], [f"--config={file}"], ["-c", str(file)]):
-        assert socket_of(arguments) == path
+        assert socket_path(arguments) == path
 
 
 def test_other_arguments_and_files_are_left_to_the_whole_program(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     missing, binary = str(tmp_path / "missing"), str(tmp_path / "binary")
     for arguments in ([], ["--help"], ["--config"], ["--config", missing], ["--config", binary], ["-c", missing, "x"]):
-        assert socket_of(arguments) is None
+        assert socket_path(arguments) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.runtime.child_io import StderrTail, beginning, end, exit_reason, harmless, stderr_hint
+from trunkline.runtime.child_io import StderrTail, exit_reason, head_text, safe_text, stderr_hint, tail_text
 
 
 def test_the_end_is_kept_and_the_rest_dropped() -> None:
@@ -45,20 +45,20 @@ def test_nothing_is_shown_of_a_secret_that_was_cut_however_long_it_is() -> None:
 
 @pytest.mark.law
 def test_the_beginning_and_the_end_of_a_text_are_whole_words() -> None:
-    assert beginning(b"all of it", 100) == "all of it"
-    assert beginning(b'{"said": "s3cret-value', 20) == '{"said": "'
-    assert beginning(b"s3cret-value", 5) == ""
-    assert end("all of it", 9) == "all of it"
-    assert end("a s3cret-value in it", 12) == " in it"
-    assert end("first line\nsecond line", 15) == "second line"
-    assert end("s3cret-value", 5) == ""
+    assert head_text(b"all of it", 100) == "all of it"
+    assert head_text(b'{"said": "s3cret-value', 20) == '{"said": "'
+    assert head_text(b"s3cret-value", 5) == ""
+    assert tail_text("all of it", 9) == "all of it"
+    assert tail_text("a s3cret-value in it", 12) == " in it"
+    assert tail_text("first line\nsecond line", 15) == "second line"
+    assert tail_text("s3cret-value", 5) == ""
 
 
 def test_nothing_in_it_drives_a_terminal() -> None:
     tail = StderrTail(str)
     tail.add(b"a\x1b[2J\x07b\r\n\xff\tc\x9b")
     assert str(tail) == "a[2Jb\n\N{REPLACEMENT CHARACTER}\tc\N{REPLACEMENT CHARACTER}"
-    assert harmless("x\x9by\x00\u202ez\u2066", str) == "xyz"
+    assert safe_text("x\x9by\x00\u202ez\u2066", str) == "xyz"
 
 
 @pytest.mark.law
@@ -67,7 +67,7 @@ def test_what_a_model_would_read_and_nobody_see_is_shown_by_its_number() -> None
     tail.add("caf\u00e9 \u26a0\ufe0f a\u200bb\U000e0041 x\ufe0f\U000e0100".encode())
     assert str(tail) == "caf\u00e9 \u26a0\ufe0f a<U+200B>b<U+E0041> x<U+FE0F><U+E0100>"
     secret = "s3cret\u200bvalue"
-    assert harmless(f"it is {secret}", lambda text: text.replace(secret, "***")) == "it is ***"
+    assert safe_text(f"it is {secret}", lambda text: text.replace(secret, "***")) == "it is ***"
 
 
 def test_an_end_is_told_in_words() -> None:

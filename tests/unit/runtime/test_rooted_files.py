@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.runtime.rooted_files import Beneath, Escape, OfTheGateway, OfTheKernel, linux_calls, refuse_kernel_files
+from trunkline.runtime.rooted_files import (
+    HiddenFileRefused,
+    KernelFileRefused,
+    PathEscapesRoot,
+    RootHandle,
+    linux_calls,
+    refuse_kernel_files,
+)
 
 pytestmark = pytest.mark.law
 BOTH_WAYS = pytest.mark.parametrize("walk_only", [False, True], ids=["openat2", "walk"])
@@ -29,7 +36,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def content(home: Path, path: str, walk_only: bool) -> str:
-    with Beneath(str(home), walk_only=walk_only) as beneath:
+    with RootHandle(str(home), walk_only=walk_only) as beneath:
         fd = beneath.open(path, os.O_RDONLY)
         try:
             return os.read(fd, 100).decode()
@@ -67,7 +74,7 @@ def test_what_lies_beneath_is_opened_however_it_is_spelled(home: Path, path: str
     ],
 )
 def test_what_lies_elsewhere_is_an_escape(home: Path, path: str, walk_only: bool) -> None:
-    with pytest.raises(Escape):
+    with pytest.raises(PathEscapesRoot):
         content(home, path.format(root=home), walk_only)
 
 
@@ -85,7 +92,7 @@ def test_links_that_stay_inside_are_followed(home: Path, target: str, walk_only:
 )
 def test_links_that_lead_out_are_escapes_even_where_they_lead_back(home: Path, target: str, walk_only: bool) -> None:
     (home / "a" / "link").symlink_to(target.format(root=home))
-    with pytest.raises(Escape):
+    with pytest.raises(PathEscapesRoot):
         content(home, "a/link", walk_only)
     (home / "a" / "link").unlink()
 
@@ -98,7 +105,7 @@ def test_a_folder_on_the_way_may_be_a_link_inside_and_not_outside(home: Path, wa
     assert content(home, "in/file", walk_only) == "inside"
     assert content(home, "in/../b/file", walk_only) == "inside", "`..` leaves the folder that the link leads to"
     for path in ("out/file", "further/file", "in/../../further/file"):
-        with pytest.raises(Escape):
+        with pytest.raises(PathEscapesRoot):
             content(home, path, walk_only)
 
 
@@ -108,7 +115,7 @@ def test_a_root_that_is_a_link_itself_goes_by_both_names(home: Path, walk_only: 
     also.symlink_to("root")
     assert content(also, f"{also}/a/b/file", walk_only) == "inside"
     assert content(also, f"{home}/a/b/file", walk_only) == "inside"
-    with pytest.raises(Escape):
+    with pytest.raises(PathEscapesRoot):
         content(also, f"{home}-evil/file", walk_only)
 
 
@@ -149,7 +156,7 @@ def test_names_are_compared_byte_for_byte(home: Path, walk_only: bool) -> None:
 @BOTH_WAYS
 def test_a_look_opens_nothing(home: Path, walk_only: bool) -> None:
     os.mkfifo(home / "pipe")
-    with socket.socket(socket.AF_UNIX) as listener, Beneath(str(home), walk_only=walk_only) as beneath:
+    with socket.socket(socket.AF_UNIX) as listener, RootHandle(str(home), walk_only=walk_only) as beneath:
         listener.bind(str(home / "socket"))
         assert beneath.status("pipe").st_ino == (home / "pipe").stat().st_ino
         assert beneath.status("socket").st_ino == (home / "socket").stat().st_ino
@@ -160,14 +167,14 @@ def test_a_look_opens_nothing(home: Path, walk_only: bool) -> None:
     "path", ["self/environ", "self/root/etc/passwd", "self/cwd", "self/fd/0", "1/root", "thread-self/root/etc/passwd"]
 )
 def test_links_of_the_kernel_lead_nowhere_and_its_files_are_known(path: str, walk_only: bool) -> None:
-    with Beneath("/proc", walk_only=walk_only) as beneath:
+    with RootHandle("/proc", walk_only=walk_only) as beneath:
         try:
             fd = beneath.open(path, os.O_RDONLY)
         except OSError as error:
             assert error.errno in (errno.ELOOP, errno.EXDEV, errno.EACCES, errno.ENOENT)
         else:
             assert path == "self/environ"
-            with pytest.raises(OfTheKernel):
+            with pytest.raises(KernelFileRefused):
                 refuse_kernel_files(fd)
             os.close(fd)
 
@@ -182,8 +189,8 @@ def test_ordinary_files_are_not_the_kernels(home: Path) -> None:
 
 
 def place(home: Path, path: str, **keys: bool) -> tuple[Path, str]:
-    with Beneath(str(home)) as beneath:
-        fd, name = beneath.place_of(path, **keys)
+    with RootHandle(str(home)) as beneath:
+        fd, name = beneath.resolve(path, **keys)
         try:
             return Path(f"/proc/self/fd/{fd}").readlink(), name
         finally:
@@ -206,7 +213,7 @@ def test_a_place_is_where_links_lead_to(home: Path) -> None:
     assert place(home, "link") == (home / "a" / "b", "file")
     assert place(home, "new") == (home / "a", "not-yet")
     assert place(home, "folder/x") == (home / "a" / "b", "x")
-    with pytest.raises(Escape):
+    with pytest.raises(PathEscapesRoot):
         place(home, "out")
 
 
@@ -216,7 +223,7 @@ def test_folders_are_made_where_that_is_asked_for(home: Path) -> None:
         place(home, "c/d/file")
     assert place(home, "c/d/file", make_folders=True) == (home / "c" / "d", "file")
     assert place(home, "later/file", make_folders=True) == (home / "made" / "by" / "link", "file")
-    with pytest.raises(Escape):
+    with pytest.raises(PathEscapesRoot):
         place(home, "../made/file", make_folders=True)
     assert not (home.parent / "made").exists()
 
@@ -236,7 +243,7 @@ def test_a_system_without_the_call_takes_the_walk(home: Path, monkeypatch: pytes
 
     monkeypatch.setattr(calls, "openat2", absent)
     assert content(home, "a/b/file", False) == "inside"
-    with pytest.raises(Escape):
+    with pytest.raises(PathEscapesRoot):
         content(home, "../secret", False)
 
 
@@ -247,10 +254,10 @@ def test_where_nothing_can_be_opened_for_its_path_alone_a_look_goes_by_name(
     os.mkfifo(home / "pipe")
     (home / "link").symlink_to("pipe")
     (home / "out").symlink_to("../secret")
-    with Beneath(str(home), walk_only=True) as beneath:
+    with RootHandle(str(home), walk_only=True) as beneath:
         assert beneath.status("link").st_ino == (home / "pipe").stat().st_ino
         assert beneath.status(".").st_ino == home.stat().st_ino
-        with pytest.raises(Escape):
+        with pytest.raises(PathEscapesRoot):
             beneath.status("out")
 
 
@@ -277,13 +284,13 @@ def state(home: Path) -> Path:
     ],
 )
 def test_a_hidden_folder_is_entered_by_no_way(home: Path, state: Path, path: str, walk_only: bool) -> None:
-    with Beneath(str(home), walk_only=walk_only, hidden=[str(state)]) as beneath:
-        with pytest.raises(OfTheGateway):
+    with RootHandle(str(home), walk_only=walk_only, hidden=[str(state)]) as beneath:
+        with pytest.raises(HiddenFileRefused):
             beneath.open(path.format(root=home), os.O_RDONLY)
-        with pytest.raises(OfTheGateway):
+        with pytest.raises(HiddenFileRefused):
             beneath.status(path.format(root=home))
-        with pytest.raises(OfTheGateway):
-            beneath.place_of(f"{'a/state' if path == 'a/state/../b/file' else 'deep'}/new/file", make_folders=True)
+        with pytest.raises(HiddenFileRefused):
+            beneath.resolve(f"{'a/state' if path == 'a/state/../b/file' else 'deep'}/new/file", make_folders=True)
         os.close(beneath.open("a/b/file", os.O_RDONLY))
     assert sorted(os.listdir(state)) == ["inner"]
     assert os.listdir(state / "inner") == ["token"]
@@ -295,11 +302,11 @@ def test_a_hidden_folder_is_known_by_what_it_is_and_not_by_its_name(home: Path, 
     state.rename(home / "renamed")
     (home.parent / "elsewhere").unlink()
     (home.parent / "elsewhere").symlink_to(home / "renamed")
-    with Beneath(str(home), walk_only=walk_only, hidden=[str(home.parent / "elsewhere")]) as beneath:
-        with pytest.raises(OfTheGateway):
+    with RootHandle(str(home), walk_only=walk_only, hidden=[str(home.parent / "elsewhere")]) as beneath:
+        with pytest.raises(HiddenFileRefused):
             beneath.open("renamed/inner/token", os.O_RDONLY)
         (home / "renamed").rename(home / "again")
-        with pytest.raises(OfTheGateway):
+        with pytest.raises(HiddenFileRefused):
             beneath.open("again/inner/token", os.O_RDONLY)
 
 
@@ -307,21 +314,21 @@ def test_a_hidden_folder_is_known_by_what_it_is_and_not_by_its_name(home: Path, 
 def test_a_hidden_file_is_opened_by_none_of_its_names(home: Path, walk_only: bool) -> None:
     (home / "other").hardlink_to(home / "a" / "b" / "file")
     (home / "link").symlink_to("other")
-    with Beneath(str(home), walk_only=walk_only, hidden=[str(home / "other"), str(home / "missing")]) as beneath:
+    with RootHandle(str(home), walk_only=walk_only, hidden=[str(home / "other"), str(home / "missing")]) as beneath:
         for path in ("other", "link", "a/b/file"):
-            with pytest.raises(OfTheGateway):
+            with pytest.raises(HiddenFileRefused):
                 beneath.open(path, os.O_RDONLY)
         os.close(beneath.open("a/b", os.O_RDONLY))
 
 
 def test_hidden_folders_elsewhere_cost_nothing_and_hide_nothing(home: Path) -> None:
-    with Beneath(str(home), hidden=[str(home.parent / "root-evil"), str(home.parent / "missing")]) as beneath:
+    with RootHandle(str(home), hidden=[str(home.parent / "root-evil"), str(home.parent / "missing")]) as beneath:
         os.close(beneath.open("a/b/file", os.O_RDONLY))
 
 
 @pytest.mark.parametrize("root", ["a/state", "a/state/inner", "link", "deep"])
 def test_nothing_is_opened_from_within_a_hidden_folder(home: Path, state: Path, root: str) -> None:
     before = len(os.listdir("/dev/fd"))
-    with pytest.raises(OfTheGateway):
-        Beneath(str(home / root), hidden=[str(state)])
+    with pytest.raises(HiddenFileRefused):
+        RootHandle(str(home / root), hidden=[str(state)])
     assert len(os.listdir("/dev/fd")) == before

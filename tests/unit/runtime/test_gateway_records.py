@@ -18,7 +18,7 @@ from trunkline.runtime.gateway_records import (
     LOCK,
     RECORD,
     Announcement,
-    Running,
+    RunningGateway,
     all_running,
     announce_running,
     find_running,
@@ -35,8 +35,8 @@ time.sleep(60)
 """
 
 
-def record(pid: int = 7, started: str = "2026-01-01T00:00:00Z") -> Running:
-    return Running(pid, "http://127.0.0.1:4747/mcp", "/etc/trunkline.yaml", "1.0", started, "/run/t.sock")
+def record(pid: int = 7, started: str = "2026-01-01T00:00:00Z") -> RunningGateway:
+    return RunningGateway(pid, "http://127.0.0.1:4747/mcp", "/etc/trunkline.yaml", "1.0", started, "/run/t.sock")
 
 
 def _text(**changes: object) -> bytes:
