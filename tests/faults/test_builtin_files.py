@@ -19,11 +19,11 @@ from tests.support.builtin_tools import Workbench
 from tests.support.pairs import IN_FULL
 from tests.support.waiting import PATIENCE_S, at_most
 
-from trunkline.sources.builtin.editing import Edit
-from trunkline.sources.builtin.reading import Read
+from trunkline.sources.builtin.edit import EditTool
+from trunkline.sources.builtin.read import ReadTool
 from trunkline.sources.builtin.root import OutsideRoot
 from trunkline.sources.builtin.tool import ToolFault
-from trunkline.sources.builtin.writing import Write
+from trunkline.sources.builtin.write import WriteTool
 
 SECRET = "SECRET from outside"
 BOTH_WAYS = pytest.mark.parametrize("walk_only", [False, True], ids=["openat2", "walk"])
@@ -108,15 +108,15 @@ async def fight(field: Battlefield, seconds: float, wanted: int = 0) -> dict[str
         while not is_over():
             for path in paths:
                 number += 1
-                await field.attempt(results["Read"], Read, path=path)
+                await field.attempt(results["Read"], ReadTool, path=path)
                 field.look_where_it_lies(path)
-                await field.attempt(results["Write"], Write, path=path, content=f"INSIDE {number}\n")
-                await field.attempt(results["Edit"], Edit, path=path, old_string="INSIDE", new_string="INSIDE+")
+                await field.attempt(results["Write"], WriteTool, path=path, content=f"INSIDE {number}\n")
+                await field.attempt(results["Edit"], EditTool, path=path, old_string="INSIDE", new_string="INSIDE+")
                 await field.attempt(
-                    results["Edit"], Edit, path=path, old_string="\n", new_string="\n\n", replace_all=True
+                    results["Edit"], EditTool, path=path, old_string="\n", new_string="\n\n", replace_all=True
                 )
-            await field.attempt(results["Write"], Write, path=f"folder/new/{number % 5}/file", content="INSIDE\n")
-            await field.attempt(results["Write"], Write, path=f"deep/folder/sub/{number % 5}", content="INSIDE\n")
+            await field.attempt(results["Write"], WriteTool, path=f"folder/new/{number % 5}/file", content="INSIDE\n")
+            await field.attempt(results["Write"], WriteTool, path=f"deep/folder/sub/{number % 5}", content="INSIDE\n")
             await asyncio.sleep(0)
     return results
 

@@ -23,11 +23,8 @@ from trunkline.core.errors import PART_MISSING, GatewayError
 from trunkline.runtime.children import Children
 from trunkline.runtime.rooted_files import RootHandle
 from trunkline.sources.builtin import file_search_worker
-from trunkline.sources.builtin.file_search import find_ripgrep
-from trunkline.sources.builtin.globbing import Glob
-from trunkline.sources.builtin.grep import Grep
-from trunkline.sources.builtin.ripgrep import Ripgrep
-from trunkline.sources.builtin.root_files import RootFiles
+from trunkline.sources.builtin.file_search import GlobTool, GrepTool, find_ripgrep
+from trunkline.sources.builtin.ripgrep import Ripgrep, RootFiles
 from trunkline.sources.builtin.tool import ToolFault
 
 SECRET = "TOP-SECRET-CONTENT"
@@ -92,15 +89,15 @@ async def test_a_folder_swapped_for_a_link_shows_nothing_from_outside(tmp_path: 
 async def search_again_and_again(bench: SearchBench) -> None:
     for _ in range(ROUNDS):
         for mode in ("content", "files_with_matches", "count"):
-            found = await bench.text(Grep, pattern="TOP-SECRET", output_mode=mode)
+            found = await bench.text(GrepTool, pattern="TOP-SECRET", output_mode=mode)
             assert found.startswith("No match for `TOP-SECRET`"), found
-        assert "only-outside" not in await bench.text(Glob, pattern="**/*")
+        assert "only-outside" not in await bench.text(GlobTool, pattern="**/*")
         assert SECRET not in await _text_or_fault(bench, "swapped7")
 
 
 async def _text_or_fault(bench: SearchBench, path: str) -> str:
     try:
-        return await bench.text(Grep, pattern="TOP-SECRET|harmless", path=path, output_mode="content")
+        return await bench.text(GrepTool, pattern="TOP-SECRET|harmless", path=path, output_mode="content")
     except ToolFault as fault:
         return str(fault)
 
@@ -169,7 +166,7 @@ async def test_a_search_that_never_ends_holds_up_nobody_and_ends_with_its_call(t
     fill(root)
     bench = SearchBench(root, ripgrep=program(tmp_path / "programs", "#!/bin/sh\nwhile :; do :; done\n"))
     async with bench.lasting() as children:
-        task = asyncio.get_running_loop().create_task(bench.use(Grep, pattern="harmless"))
+        task = asyncio.get_running_loop().create_task(bench.use(GrepTool, pattern="harmless"))
         pid = await _worker(children)
         for _ in range(50):  # the loop turns meanwhile
             await asyncio.sleep(0.001)
@@ -187,7 +184,7 @@ async def test_what_the_worker_started_ends_with_the_call(tmp_path: Path) -> Non
     sleeper = f"#!/bin/sh\necho $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 600\n"
     bench = SearchBench(root, ripgrep=program(tmp_path / "programs", sleeper), path="/usr/bin:/bin")
     async with bench.lasting():
-        task = asyncio.get_running_loop().create_task(bench.use(Glob, pattern="*"))
+        task = asyncio.get_running_loop().create_task(bench.use(GlobTool, pattern="*"))
         async with asyncio.timeout(at_most(20)):
             while not (tmp_path / "pid").exists():
                 await asyncio.sleep(0.01)
@@ -218,11 +215,11 @@ async def _gone(pid: int) -> None:
 async def test_no_handle_is_left_behind(tmp_path: Path) -> None:
     fill(tmp_path)
     bench = SearchBench(tmp_path)
-    await bench.text(Grep, pattern="harmless")
+    await bench.text(GrepTool, pattern="harmless")
     before = len(os.listdir("/dev/fd"))
     for _ in range(5):
-        await bench.text(Grep, pattern="harmless", output_mode="content")
-        await bench.text(Glob, pattern="*")
+        await bench.text(GrepTool, pattern="harmless", output_mode="content")
+        await bench.text(GlobTool, pattern="*")
     assert len(os.listdir("/dev/fd")) <= before
 
 
@@ -232,14 +229,14 @@ async def test_searches_cancelled_at_any_moment_leave_no_handle_behind(tmp_path:
     bench = SearchBench(tmp_path)
     loop = asyncio.get_running_loop()
     async with bench.lasting():
-        await bench.text(Grep, pattern="harmless")
+        await bench.text(GrepTool, pattern="harmless")
         before = len(os.listdir("/dev/fd"))
         for pause_ms in range(0, 60, 4):
-            task = loop.create_task(bench.text(Grep, pattern="harmless"))
+            task = loop.create_task(bench.text(GrepTool, pattern="harmless"))
             await asyncio.sleep(pause_ms / 1000)
             task.cancel()
             await asyncio.wait([task], timeout=at_most(10))
-        assert await bench.text(Grep, pattern="harmless", path="steady/a.py") == "steady/a.py"
+        assert await bench.text(GrepTool, pattern="harmless", path="steady/a.py") == "steady/a.py"
         assert len(os.listdir("/dev/fd")) <= before
 
 
@@ -248,11 +245,11 @@ async def test_pipes_and_devices_hold_up_nobody(tmp_path: Path) -> None:
     (tmp_path / "zero").symlink_to("/dev/zero")
     (tmp_path / "a").write_text("x\n")
     bench = SearchBench(tmp_path)
-    assert await bench.text(Grep, pattern=".") == "a"
+    assert await bench.text(GrepTool, pattern=".") == "a"
     with pytest.raises(ToolFault, match="pipe"):
-        await bench.use(Grep, pattern=".", path="pipe")
+        await bench.use(GrepTool, pattern=".", path="pipe")
     with pytest.raises(ToolFault, match="outside"):
-        await bench.use(Grep, pattern=".", path="zero")
+        await bench.use(GrepTool, pattern=".", path="zero")
 
 
 # -- ripgreps that are none --------------------------------------------------------------------------------------------
@@ -267,7 +264,7 @@ async def test_a_ripgrep_that_cannot_be_run_is_an_error_with_a_code(tmp_path: Pa
     root = tmp_path / "root"
     fill(root)
     bench = SearchBench(root, ripgrep=program(tmp_path / "programs", text))
-    for kind, arguments in ((Grep, {"pattern": "harmless", "path": "steady/a.py"}), (Glob, {"pattern": "*"})):
+    for kind, arguments in ((GrepTool, {"pattern": "harmless", "path": "steady/a.py"}), (GlobTool, {"pattern": "*"})):
         with pytest.raises(GatewayError) as raised:
             await bench.use(kind, **arguments)
         assert raised.value.problem.code is PART_MISSING
@@ -280,7 +277,7 @@ async def test_no_program_of_the_path_or_the_root_is_run(tmp_path: Path) -> None
     planted = [program(root, ran), program(root / "bin", ran), program(tmp_path / "bin", ran)]
     (root / "a").write_text("x\n")
     bench = SearchBench(root, path=":".join([*(str(path.parent) for path in planted), "bin", "."]))
-    assert await bench.text(Grep, pattern="^x$") == "a"
+    assert await bench.text(GrepTool, pattern="^x$") == "a"
     assert not (tmp_path / "ran").exists()
 
 

@@ -12,8 +12,8 @@ from tests.support.guarded_bash import SAID, guarded_bash
 from tests.support.waiting import until
 
 from trunkline.config.sandbox import ProtectSettings
-from trunkline.sources.builtin.protection.accepting import accept
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
+from trunkline.sources.builtin.protection.quarantine import accept_change
 from trunkline.sources.builtin.protection.watch import PlaceWatch
 
 pytestmark = [pytest.mark.law, pytest.mark.needs("bash"), pytest.mark.needs("bwrap")]
@@ -254,7 +254,7 @@ async def test_what_is_saved_by_replacing_the_file_is_kept_and_can_be_taken_back
         assert SAID in await bash.finished(call)
         [taken] = bash.taken
         assert Path(taken.thing).read_text() == "saved"
-        accept(bash.state_dir, taken, force=False, home=bash.home)
+        accept_change(bash.state_dir, taken, force=False, home=bash.home)
         assert bash.text(".envrc") == "saved"
 
 

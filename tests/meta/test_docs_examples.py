@@ -11,14 +11,14 @@ import yaml
 from tests.support.docs_pages import Block, all_blocks, title_of
 
 from trunkline.agents.workflow.load import load_workflow_text
-from trunkline.config.load import Loaded, load_text
+from trunkline.config.load import LoadedConfig, load_text
 from trunkline.sources import section_kinds
 
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Z_][A-Z0-9_]*)|\{env:([A-Z_][A-Z0-9_]*)\}|\$([A-Z_][A-Z0-9_]*)")
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 
 
-def load(block: Block, name: str) -> Loaded:
+def load(block: Block, name: str) -> LoadedConfig:
     """Every variable is set, each to a value of its own."""
     names = {name for match in _REFERENCE.finditer(block.text) for name in match.groups() if name}
     names |= set(re.findall(r'(?:env_var|env_vars|env_http_headers) = \W*"([A-Z_]+)"', block.text))
@@ -27,7 +27,7 @@ def load(block: Block, name: str) -> Loaded:
     return load_text(block.text, Path("/home/me/work") / name, environ=environ, kinds=section_kinds())
 
 
-def problems(loaded: Loaded) -> list[str]:
+def problems(loaded: LoadedConfig) -> list[str]:
     return [str(problem) for problem in loaded.problems]
 
 

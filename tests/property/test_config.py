@@ -15,7 +15,7 @@ from tests.support.client_files import load_named
 from tests.support.config_files import KINDS, load_text
 
 from trunkline.config.json_parser import parse_json
-from trunkline.config.load import Loaded
+from trunkline.config.load import LoadedConfig
 from trunkline.config.problems import LINE_BREAK, Invalid, Report, render, render_json
 from trunkline.config.schema import config_schema
 from trunkline.config.toml_parser import parse_toml
@@ -70,7 +70,7 @@ PIECES = st.sampled_from([*NAMES, *SYNTAX, *ODDITIES])
 SOUP = st.lists(PIECES | st.text(max_size=3), max_size=40).map("".join)
 
 
-def check_invariants(loaded: Loaded, text: str) -> None:
+def check_invariants(loaded: LoadedConfig, text: str) -> None:
     failed = any(problem.severity == "error" for problem in loaded.problems)
     assert (loaded.settings is None) == failed
     lines = LINE_BREAK.split(text)

@@ -12,8 +12,7 @@ from tests.support.chunks import examples
 
 from trunkline.runtime.rooted_files import RootHandle
 from trunkline.sources.builtin.file_search import find_ripgrep
-from trunkline.sources.builtin.ripgrep import Ripgrep
-from trunkline.sources.builtin.root_files import RootFiles
+from trunkline.sources.builtin.ripgrep import Ripgrep, RootFiles
 
 NAMES = ("a", "b", "ab", "a.b", ".a", "a b", "[a]", "{a,b}", "A")
 PIECES = (

@@ -8,11 +8,9 @@ from typing import Any
 
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller
-from trunkline.sources.builtin.arguments import read_arguments
-from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
-from trunkline.sources.builtin.root import Root
-from trunkline.sources.builtin.tool import Job, Workplace
+from trunkline.sources.builtin.root import GatewayFiles, RootFolder
+from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, read_arguments
 
 
 class AtOnce:
@@ -30,17 +28,17 @@ class Workbench:
         folder: Path,
         *,
         walk_only: bool = False,
-        own: OwnPlaces | None = None,
+        own: GatewayFiles | None = None,
         protected: ProtectedPlaces | None = None,
         parts: Any = None,
     ) -> None:
         self.folder = folder
-        self.root = Root(folder, own=own, protected=protected, walk_only=walk_only)
-        self.place = Workplace(source="local", root=self.root, sandbox=SandboxSettings(mode="off"), parts=parts)
+        self.root = RootFolder(folder, own=own, protected=protected, walk_only=walk_only)
+        self.place = ToolContext(source="local", root=self.root, sandbox=SandboxSettings(mode="off"), parts=parts)
 
-    def job(self) -> Job:
+    def job(self) -> RunningToolCall:
         call = Call("tools/call", b"", lambda _: None, caller=Caller(), reply=lambda _: None)
-        return Job(call, AtOnce())
+        return RunningToolCall(call, AtOnce())
 
     async def use(self, kind: Any, **arguments: Any) -> dict[str, Any]:
         tool = kind(self.place)

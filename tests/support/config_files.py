@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from trunkline.config.config_file import ConfigFile
-from trunkline.config.load import Loaded, load_config
+from trunkline.config.load import LoadedConfig, load_config
 from trunkline.config.problems import Report
-from trunkline.config.reader import Reader
+from trunkline.config.reader import ConfigReader
 from trunkline.config.settings import Settings
-from trunkline.config.sources import Unready
+from trunkline.config.sources import UnreadySource
 from trunkline.config.tree import Node
 from trunkline.sources import section_kinds
 
@@ -21,7 +21,7 @@ KINDS = section_kinds()
 
 def load_text(
     text: str | bytes, *, suffix: str = ".yaml", environ: Mapping[str, str] | None = None, folder: Path | None = None
-) -> Loaded:
+) -> LoadedConfig:
     """Load a file that holds `text`, named `trunkline` with the suffix."""
     with tempfile.TemporaryDirectory() as scratch:
         path = (folder or Path(scratch)) / f"trunkline{suffix}"
@@ -34,28 +34,28 @@ def load_text(
 load_json = partial(load_text, suffix=".json")
 
 
-def settings_of(loaded: Loaded) -> Settings:
+def settings_of(loaded: LoadedConfig) -> Settings:
     assert loaded.settings is not None, [str(problem) for problem in loaded.problems]
     return loaded.settings
 
 
-def found(loaded: Loaded) -> list[tuple[str, int, int]]:
+def found(loaded: LoadedConfig) -> list[tuple[str, int, int]]:
     """Code, line and column of every problem."""
     return [(p.code.id, p.span.line if p.span else 0, p.span.column if p.span else 0) for p in loaded.problems]
 
 
-def codes(loaded: Loaded) -> list[str]:
+def codes(loaded: LoadedConfig) -> list[str]:
     return [problem.code.id for problem in loaded.problems]
 
 
-def unready(loaded: Loaded) -> dict[str, tuple[str, ...]]:
+def unready(loaded: LoadedConfig) -> dict[str, tuple[str, ...]]:
     """The servers that lack something, each with what."""
     sources = settings_of(loaded).sources
-    return {name: section.obstacles for name, section in sources.items() if isinstance(section, Unready)}
+    return {name: section.obstacles for name, section in sources.items() if isinstance(section, UnreadySource)}
 
 
-def reader_for(environ: Mapping[str, str] | None = None, folder: str = "/etc/trunkline") -> Reader:
-    return Reader(Report("file"), environ or {}, Path(folder))
+def reader_for(environ: Mapping[str, str] | None = None, folder: str = "/etc/trunkline") -> ConfigReader:
+    return ConfigReader(Report("file"), environ or {}, Path(folder))
 
 
 def node_of(text: str) -> Node:

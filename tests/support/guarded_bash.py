@@ -19,12 +19,12 @@ from trunkline.config.sandbox import ProtectSettings, SandboxSettings
 from trunkline.core.call import Call, Caller, Failure
 from trunkline.runtime.children import Children
 from trunkline.runtime.source_context import SourceContext, StartSlots
-from trunkline.sources.builtin.bash import Bash
+from trunkline.sources.builtin.bash import BashTool
 from trunkline.sources.builtin.protection.places import protected_below
-from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine, Taken
-from trunkline.sources.builtin.root import Root
+from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine, QuarantinedItem
+from trunkline.sources.builtin.root import RootFolder
 from trunkline.sources.builtin.source import BuiltinSource
-from trunkline.sources.builtin.tool import Workplace
+from trunkline.sources.builtin.tool import ToolContext
 
 PATH = os.pathsep.join(["/usr/local/bin", "/usr/bin", "/bin", os.path.dirname(shutil.which("bwrap") or "/bin/x")])
 SAID = "Protected places were changed"
@@ -61,8 +61,8 @@ class GuardedBash:
             private=(str(self.state_dir),),
         )
         settings = SandboxSettings(mode=mode, network="off")
-        root = Root(self.root, protected=protected_below(self.root, protect, files))
-        bash = Bash(Workplace(source="local", root=root, sandbox=settings, context=context))
+        root = RootFolder(self.root, protected=protected_below(self.root, protect, files))
+        bash = BashTool(ToolContext(source="local", root=root, sandbox=settings, context=context))
         self.source = BuiltinSource("local", root, {"Bash": bash})
 
     # -- commands ---------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class GuardedBash:
         return done.stdout
 
     @property
-    def taken(self) -> list[Taken]:
+    def taken(self) -> list[QuarantinedItem]:
         return Quarantine(self.state_dir / FOLDER).all()
 
 

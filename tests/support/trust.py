@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from trunkline.config.config_file import found_in
+from trunkline.config.config_file import discovered_files
 from trunkline.config.trust.store import TrustStore
 from trunkline.config.trust.verdict import Verdict, read_verdict
 
@@ -14,7 +14,7 @@ from trunkline.config.trust.verdict import Verdict, read_verdict
 def trust(place: Path, environ: Mapping[str, str] | None = None) -> None:
     """A file, or what would be found in a folder, for the user with this environment."""
     given = os.environ if environ is None else environ
-    files = [file.path for file in found_in(place, place / "nobody")] if place.is_dir() else [place]
+    files = [file.path for file in discovered_files(place, place / "nobody")] if place.is_dir() else [place]
     assert files, f"nothing to trust in {place}"
     for file in files:
         verdict = read_verdict(file, given)

@@ -26,7 +26,7 @@ from typing import Final
 
 from tools.terminal.screen import Line, Screen, replaced, tidy
 
-from trunkline.config.config_file import can_be_found
+from trunkline.config.config_file import is_discoverable
 from trunkline.config.trust.store import TrustStore
 from trunkline.config.trust.verdict import read_verdict
 from trunkline.core.errors import GatewayError
@@ -146,7 +146,7 @@ class Sandbox:
         path = self.folder / self._really(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self._really(text), encoding="utf-8")
-        if can_be_found(path):
+        if is_discoverable(path):
             with contextlib.suppress(GatewayError):  # one that cannot be read is none that anybody is asked about
                 verdict = read_verdict(path, self._environment)
                 TrustStore(self._environment).trust(verdict.path, verdict.digest)

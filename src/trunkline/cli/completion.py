@@ -56,11 +56,11 @@ def _server_names(config: Path | None) -> list[str]:
 
     from trunkline.config.config_file import find_config
     from trunkline.config.edit.servers import ConfigText, server_names
-    from trunkline.config.trust import judged
+    from trunkline.config.trust import trust_verdict
 
     file = find_config(config, Path(), Path.home())
     if file is None or not file.path.is_file():
         return []
     text = ConfigText(file.path, file.path.read_text(encoding="utf-8-sig"), os.environ, {})
-    verdict = judged(file, text.tree(), os.environ)
-    return server_names(text) if verdict is None or verdict.counts else []
+    verdict = trust_verdict(file, text.tree(), os.environ)
+    return server_names(text) if verdict is None or verdict.is_trusted else []

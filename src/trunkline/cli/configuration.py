@@ -13,10 +13,10 @@ import click
 
 from trunkline.cli.terminal import give_up_stderr, plain
 from trunkline.config.config_file import ConfigFile, find_config, plugins_file
-from trunkline.config.load import Loaded, load_config, look_at_config
+from trunkline.config.load import LoadedConfig, inspect_config, load_config
 from trunkline.config.problems import render, render_json, summarize
 from trunkline.config.settings import Settings
-from trunkline.config.sources import Unready
+from trunkline.config.sources import UnreadySource
 from trunkline.core.errors import CONFIG_UNREADABLE, Problem
 from trunkline.sources import section_kinds
 
@@ -41,11 +41,11 @@ def tell_which(settings: Settings | None) -> None:
         click.echo(click.style(f"configuration: {plain(str(settings.path))}", dim=True), err=True)
 
 
-def load_file(file: ConfigFile) -> Loaded:
+def load_file(file: ConfigFile) -> LoadedConfig:
     return load_config(file, environ=os.environ, kinds=section_kinds())
 
 
-def settings_or_exit(loaded: Loaded) -> Settings:
+def settings_or_exit(loaded: LoadedConfig) -> Settings:
     """Those of a file that has been read."""
     if loaded.problems:
         try:
@@ -61,7 +61,7 @@ def settings_or_exit(loaded: Loaded) -> Settings:
 def report_problems(config: Path | None, *, as_json: bool) -> int:
     """What `trunkline check` prints, and its exit status."""
     file = config_or_exit(config, as_json=as_json)
-    loaded = look_at_config(file, environ=os.environ, kinds=section_kinds())
+    loaded = inspect_config(file, environ=os.environ, kinds=section_kinds())
     problems = [*loaded.problems, *_lacking(loaded.settings)]
     if as_json:
         click.echo(render_json(problems))
@@ -87,7 +87,7 @@ def _lacking(settings: Settings | None) -> Iterator[Problem]:
 
 def _verdict(settings: Settings, plugins: Sequence[str], *, is_trusted: bool) -> str:
     sections = settings.sources.values()
-    lacking = sum(isinstance(section, Unready) and section.enabled for section in sections)
+    lacking = sum(isinstance(section, UnreadySource) and section.enabled for section in sections)
     fine = f"{settings.path}: fine, {len(sections)} server{'' if len(sections) == 1 else 's'}"
     if is_trusted:
         fine += ", trusted"
@@ -109,10 +109,10 @@ def load_quietly(file: ConfigFile) -> Settings | None:
     return load_file(file).settings
 
 
-def reloader(settings: Settings, adjust: Callable[[Settings], Settings]) -> Callable[[], Loaded]:
+def reloader(settings: Settings, adjust: Callable[[Settings], Settings]) -> Callable[[], LoadedConfig]:
     """What reads the same file again, with what the command line asked for beyond it."""
 
-    def again() -> Loaded:
+    def again() -> LoadedConfig:
         loaded = load_file(settings.file)
         return loaded if loaded.settings is None else replace(loaded, settings=adjust(loaded.settings))
 

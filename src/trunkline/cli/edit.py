@@ -18,7 +18,7 @@ from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
 if TYPE_CHECKING:
     from trunkline.config.config_file import ConfigFile
     from trunkline.config.edit.new_server import NewServer
-    from trunkline.config.edit.servers import ConfigText, Edited
+    from trunkline.config.edit.servers import ConfigText, EditResult
 
 _NEW_FILE: Final = Path("trunkline.yaml")
 _WRITTEN_AS_IT_IS: Final = ("/", "~", "$")
@@ -173,12 +173,12 @@ class _Change(NamedTuple):
     name: str
     path: Path
     created: bool
-    edited: Edited
+    edited: EditResult
 
 
 def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
     from trunkline.cli.edit_trust import must_count, replace_trusted, trust_new
-    from trunkline.config.edit.locked_file import create_file, editing
+    from trunkline.config.edit.locked_file import create_file, open_locked
     from trunkline.config.edit.servers import add_server
 
     path = file.path
@@ -188,7 +188,7 @@ def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
         trust_new(file, edited.text)
         return _Change(server.name, path, True, edited)
     must_count(file)
-    with editing(path) as opened:
+    with open_locked(path) as opened:
         edited = add_server(_text(path, opened.text), server, force=force)
         replace_trusted(file, opened, edited.text)
     return _Change(server.name, path, False, edited)
@@ -196,11 +196,11 @@ def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
 
 def _remove(file: ConfigFile, name: str) -> _Change:
     from trunkline.cli.edit_trust import must_count, replace_trusted
-    from trunkline.config.edit.locked_file import editing
+    from trunkline.config.edit.locked_file import open_locked
     from trunkline.config.edit.servers import remove_server
 
     must_count(file)
-    with editing(file.path) as opened:
+    with open_locked(file.path) as opened:
         edited = remove_server(_text(file.path, opened.text), name)
         replace_trusted(file, opened, edited.text)
     return _Change(name, file.path, False, edited)
@@ -270,7 +270,7 @@ def _fail(problem: Problem, name: str, path: Path, *, as_json: bool) -> NoReturn
 
 
 def _print_json(
-    name: str, path: Path, action: str, problems: list[Problem], edited: Edited | None, *, created: bool
+    name: str, path: Path, action: str, problems: list[Problem], edited: EditResult | None, *, created: bool
 ) -> None:
     from json import dumps, loads
 

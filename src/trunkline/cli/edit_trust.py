@@ -8,8 +8,8 @@ import click
 
 from trunkline.cli.terminal import plain
 from trunkline.cli.trust_question import can_ask, confirmed, unwritten
-from trunkline.config.config_file import ConfigFile, can_be_found
-from trunkline.config.edit.locked_file import OpenFile
+from trunkline.config.config_file import ConfigFile, is_discoverable
+from trunkline.config.edit.locked_file import LockedFile
 from trunkline.config.files import parse_text
 from trunkline.config.problems import Invalid, Report
 from trunkline.config.trust.store import TrustStore
@@ -26,23 +26,23 @@ def must_count(file: ConfigFile) -> None:
         verdict = read_verdict(file.path, os.environ)
     except GatewayError:
         return  # the edit itself says what is wrong
-    if verdict.counts:
+    if verdict.is_trusted:
         return
     if not can_ask() or not confirmed(verdict):
         raise GatewayError(verdict.problem())
     _keep(verdict)
 
 
-def replace_trusted(file: ConfigFile, opened: OpenFile, text: str) -> None:
+def replace_trusted(file: ConfigFile, opened: LockedFile, text: str) -> None:
     """Give the file its new text, and keep it trusted if it was. Raises GatewayError where a file that was found by
     looking is not, or the text cannot be written.
 
     Whoever reads it meanwhile finds the old text or the new one, and both are trusted.
     """
     before, after = _verdict(file, opened.text), _verdict(file, text)
-    if file.origin == "found" and (before is None or not before.counts):
+    if file.origin == "found" and (before is None or not before.is_trusted):
         raise GatewayError(before.problem() if before is not None else _unreadable(file))
-    if before is None or after is None or not before.counts:
+    if before is None or after is None or not before.is_trusted:
         opened.replace(text)
         return
     _keep(after, also=before.digest)
@@ -59,7 +59,7 @@ def trust_new(file: ConfigFile, text: str) -> None:
 
 def _verdict(file: ConfigFile, text: str) -> Verdict | None:
     """None for a file that never needs to be trusted, or cannot be read."""
-    if file.origin == "own" or not can_be_found(file.path):
+    if file.origin == "own" or not is_discoverable(file.path):
         return None
     try:
         return verdict_on(file.path, parse_text(text, file.path, Report(str(file.path))), os.environ)

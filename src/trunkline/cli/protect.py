@@ -13,9 +13,9 @@ from trunkline.cli.options import CONFIG, JSON
 from trunkline.cli.terminal import advise, complain, plain
 
 if TYPE_CHECKING:
-    from trunkline.sources.builtin.protection.quarantine import Taken
+    from trunkline.sources.builtin.protection.quarantine import QuarantinedItem
 
-    Found = list[tuple[Path, Taken]]
+    Found = list[tuple[Path, QuarantinedItem]]
 
 _HEADS: Final = ("ID", "WHEN", "PLACE", "WHO BELIEVES IT", "KEYS")
 _MOST_KEYS: Final = 3
@@ -54,13 +54,13 @@ def _found(config: Path | None) -> Found:
     from trunkline.cli.configuration import load_quietly
     from trunkline.config.config_file import find_config
     from trunkline.config.settings import STATE_DIR
-    from trunkline.sources.builtin.protection.accepting import of_all
-    from trunkline.sources.builtin.protection.watch import spare_folders
+    from trunkline.sources.builtin.protection.quarantine import all_quarantined
+    from trunkline.sources.builtin.protection.snapshots import spare_folders
 
     file = find_config(config, Path(), Path.home())
     settings = None if file is None else load_quietly(file)
     own = [] if settings is None else [settings.gateway.state_dir]
-    return of_all(list(dict.fromkeys([*own, Path(STATE_DIR).expanduser(), *spare_folders()])))
+    return all_quarantined(list(dict.fromkeys([*own, Path(STATE_DIR).expanduser(), *spare_folders()])))
 
 
 def _show(found: Found, *, as_json: bool) -> None:
@@ -75,13 +75,13 @@ def _show(found: Found, *, as_json: bool) -> None:
         advise("what was taken lies where `trunkline protect --json` says; `trunkline protect accept ID` takes it back")
 
 
-def _row(taken: Taken) -> tuple[str, ...]:
+def _row(taken: QuarantinedItem) -> tuple[str, ...]:
     keys = [*taken.keys[:_MOST_KEYS], *(["…"] if len(taken.keys) > _MOST_KEYS else [])]
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(taken.at))
     return taken.id, when, plain(taken.path), plain(taken.why), plain(", ".join(keys))
 
 
-def _as_json(taken: Taken) -> dict[str, object]:
+def _as_json(taken: QuarantinedItem) -> dict[str, object]:
     return {
         "id": taken.id,
         "at": taken.at,
@@ -104,7 +104,7 @@ def _echo_json(value: object) -> None:
 
 def _accept(found: Found, ids: tuple[str, ...], *, force: bool, as_json: bool) -> int:
     from trunkline.core.errors import GatewayError
-    from trunkline.sources.builtin.protection.accepting import accept
+    from trunkline.sources.builtin.protection.quarantine import accept_change
 
     if not ids and len(found) != 1:
         complain("Say which: " + (", ".join(taken.id for _, taken in found) or "there is nothing to take back"))
@@ -119,7 +119,7 @@ def _accept(found: Found, ids: tuple[str, ...], *, force: bool, as_json: bool) -
             continue
         folder, taken = known[wanted]
         try:
-            instead = accept(folder, taken, force=force, home=Path.home())
+            instead = accept_change(folder, taken, force=force, home=Path.home())
         except GatewayError as error:
             complain(f"{plain(error.problem.message)} ({plain(taken.path)})", error.problem.hint)
             failed = True

@@ -14,7 +14,7 @@ import click
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, GatewayError, Problem
 
 if TYPE_CHECKING:
-    from trunkline.config.trust.store import Trusted, TrustStore
+    from trunkline.config.trust.store import TrustedFile, TrustStore
 
 _REFUSED = 2
 
@@ -55,16 +55,16 @@ def trust(file: Path | None, yes: bool, listing: bool, revoke: bool) -> None:
 
 def _files(file: Path | None) -> list[Path]:
     """Those that are meant. Raises GatewayError where none is one that needs trust."""
-    from trunkline.config.config_file import can_be_found, found_in
+    from trunkline.config.config_file import discovered_files, is_discoverable
 
     folder = Path() if file is None else file
     if folder.is_dir():
-        found = [one.path for one in found_in(folder, Path.home())]
+        found = [one.path for one in discovered_files(folder, Path.home())]
         if not found:
             message = "Nothing that would be found here needs to be trusted"
             raise GatewayError(Problem(code=CONFIG_UNREADABLE, message=message, where=str(folder.absolute())))
         return found
-    if not can_be_found(folder):
+    if not is_discoverable(folder):
         message = "A file of this name is never found by looking, so it need not be trusted"
         hint = f"name it where it is used: `-c {folder.name}`"
         raise GatewayError(Problem(code=BAD_VALUE, message=message, where=str(folder), hint=hint))
@@ -78,7 +78,7 @@ def _trust(store: TrustStore, path: Path, *, yes: bool) -> int:
     from trunkline.config.trust.verdict import read_verdict
 
     verdict = read_verdict(path, os.environ)
-    if verdict.counts:
+    if verdict.is_trusted:
         show(verdict)
         return 0
     if yes:
@@ -119,13 +119,13 @@ def _list(store: TrustStore) -> None:
         click.echo(plain(line))
 
 
-def _lines(files: Mapping[str, Trusted]) -> Iterator[str]:
+def _lines(files: Mapping[str, TrustedFile]) -> Iterator[str]:
     from trunkline.config.trust.verdict import read_verdict
 
     for name, trusted in files.items():
         path = Path(name)
         try:
-            state = "" if read_verdict(path, os.environ).counts else ", has changed"
+            state = "" if read_verdict(path, os.environ).is_trusted else ", has changed"
         except GatewayError:
             state = ", cannot be read" if path.exists() else ", is not there"
         yield f"{name}  {trusted.since}{state}"

@@ -12,7 +12,7 @@ import click
 
 from trunkline.cli.terminal import plain
 from trunkline.config.trust.store import TrustStore
-from trunkline.config.trust.verdict import MOST_READS, ShownLine, Verdict
+from trunkline.config.trust.verdict import MOST_READS, SummaryLine, Verdict
 from trunkline.core.errors import NOT_TRUSTED, STATE_NOT_WRITTEN, Problem
 
 T = TypeVar("T")
@@ -75,11 +75,11 @@ def show(verdict: Verdict) -> None:
     if verdict.fault:
         click.echo(click.style(plain(verdict.fault), fg="yellow"), err=True)
     told = verdict.lines()
-    for verb, head in _HEADS.items():
-        lines = [line for line in told if line.verb == verb]
+    for effect, head in _HEADS.items():
+        lines = [line for line in told if line.effect == effect]
         if lines:
             click.echo(f"{head}:", err=True)
-        most = _MOST_SETTINGS if verb == "set" else len(lines)
+        most = _MOST_SETTINGS if effect == "set" else len(lines)
         for line in lines[:most]:
             click.echo(f"  {_text(line)}", err=True)
         if len(lines) > most:
@@ -88,10 +88,10 @@ def show(verdict: Verdict) -> None:
         click.echo("It starts nothing, and takes the place of your own configuration.", err=True)
 
 
-def _text(line: ShownLine) -> str:
+def _text(line: SummaryLine) -> str:
     text = plain(f"{line.what}: {line.text}" if line.what else line.text)
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text) - _LONGEST} more characters)"
-    return click.style(shown, fg="yellow") if line.verb == "weaken" else shown
+    return click.style(shown, fg="yellow") if line.effect == "weaken" else shown
 
 
 def trust(verdict: Verdict) -> None:

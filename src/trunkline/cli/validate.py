@@ -33,7 +33,7 @@ def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugin
         raise click.UsageError("`--no-plugins` and `--start-plugins` exclude each other")
     from trunkline.config.problems import render_json, summarize
 
-    read = read_workflow(workflow, config, Path(), only_look=True)
+    read = read_workflow(workflow, config, Path(), inspect_only=True)
     checked = check_workflow(read, "none" if no_plugins else "all" if start_plugins else "trusted")
     if as_json:
         click.echo(render_json(checked.problems))
@@ -50,11 +50,11 @@ def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugin
         click.echo(f"{fine}; operations not checked of {unchecked}" if unchecked else fine)
 
 
-def read_workflow(workflow: Path, config: Path | None, folder: Path, *, only_look: bool = False) -> CheckedWorkflow:
+def read_workflow(workflow: Path, config: Path | None, folder: Path, *, inspect_only: bool = False) -> CheckedWorkflow:
     """The workflow with all that belongs to it, as far as files tell."""
     from trunkline.agents.runs.checking import read_files
 
-    return read_files(workflow, config, cwd=folder, home=Path.home(), environ=os.environ, only_look=only_look)
+    return read_files(workflow, config, cwd=folder, home=Path.home(), environ=os.environ, inspect_only=inspect_only)
 
 
 def check_workflow(read: CheckedWorkflow, start: PluginStart = "trusted") -> CheckedWorkflow:

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from trunkline.config.clients import name_for, under
+from trunkline.config.clients import entry_as, source_name_for
 from trunkline.config.config_file import ConfigFile
 from trunkline.config.files import parse_text, read_text
 from trunkline.config.problems import FileProblem, Invalid, Report, nearest
-from trunkline.config.reader import Reader, Referred
+from trunkline.config.reader import ConfigReader, ReferencedVariable
 from trunkline.config.secrets import hide_secrets
 from trunkline.config.shapes import FilePath, Text
-from trunkline.config.sources import Kinds, SourceList, SourceSection
-from trunkline.config.tree import Entry, Items, Node, Scalar, Table
-from trunkline.config.trust import judged
+from trunkline.config.sources import SourceKinds, SourceList, SourceSection
+from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
+from trunkline.config.trust import trust_verdict
 from trunkline.core.errors import (
     BAD_VALUE,
     CLIENT_ONLY_KEY,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 from collections.abc import Iterator
 from typing import Any
 
-from trunkline.config.sources import Unready
+from trunkline.config.sources import UnreadySource
 from trunkline.core.names import is_source_name, slug
 
 _PLUGIN: Final = "plugin"
@@ -63,18 +63,23 @@ class AwfPlugins:
     problems: tuple[FileProblem, ...]
     failed: bool
     text: str
-    referred: frozenset[Referred]
+    referenced_variables: frozenset[ReferencedVariable]
     verdict: Verdict | None
 
 
 def read_awf_plugins(
-    file: ConfigFile, *, environ: Mapping[str, str], kinds: Kinds, taken: Container[str], only_look: bool = False
+    file: ConfigFile,
+    *,
+    environ: Mapping[str, str],
+    kinds: SourceKinds,
+    taken: Container[str],
+    inspect_only: bool = False,
 ) -> AwfPlugins:
     """The plugins of the file; none where it was found by looking and is not trusted, unless it is only looked at.
     `taken` are names of sources in our own file, which win."""
     path = file.path
     report = Report(str(path))
-    reader = Reader(report, environ, path.parent)
+    reader = ConfigReader(report, environ, path.parent)
     sources = SourceList(reader, kinds, taken)
     renamed: dict[str, str] = {}
     root, text, verdict = None, "", None
@@ -82,27 +87,29 @@ def read_awf_plugins(
     try:
         text = read_text(path, report, beyond=path.parent.parent)
         root = parse_text(text, path, report)
-        verdict = judged(file, root, environ)
-        refused = verdict is not None and not verdict.counts
-        if not refused or only_look:
+        verdict = trust_verdict(file, root, environ)
+        refused = verdict is not None and not verdict.is_trusted
+        if not refused or inspect_only:
             _read_root(root, reader, sources, taken, renamed)
     except Invalid:
         pass  # the report has it
     problems = report.in_file_order()
     if verdict is not None and refused:
-        problems += (verdict.problem("warning" if only_look else "error"),)
+        problems += (verdict.problem("warning" if inspect_only else "error"),)
     return AwfPlugins(
         found=sources.found,
         renamed=renamed,
         problems=problems,
-        failed=report.failed or (refused and not only_look),
+        failed=report.failed or (refused and not inspect_only),
         text=hide_secrets(text, root),
-        referred=frozenset(reader.referred),
+        referenced_variables=frozenset(reader.referenced_variables),
         verdict=verdict,
     )
 
 
-def _read_root(root: Node, reader: Reader, sources: SourceList, taken: Container[str], renamed: dict[str, str]) -> None:
+def _read_root(
+    root: Node, reader: ConfigReader, sources: SourceList, taken: Container[str], renamed: dict[str, str]
+) -> None:
     if isinstance(root, Scalar) and root.kind == "null":
         return
     if not isinstance(root, Table):
@@ -115,13 +122,13 @@ def _read_root(root: Node, reader: Reader, sources: SourceList, taken: Container
     entries = _entries(plugins, reader)
     sources.reserve(entry for entry in entries if entry.key.text not in taken)
     for entry in entries:
-        with reader.one_source():
+        with reader.reading_source():
             name = _read_plugin(entry, reader, sources, taken)
             if name != entry.key.text:
                 renamed[entry.key.text] = name
 
 
-def _entries(plugins: Node, reader: Reader) -> list[Entry]:
+def _entries(plugins: Node, reader: ConfigReader) -> list[TableEntry]:
     """Each plugin under its name, whichever way the file gives them."""
     if isinstance(plugins, Scalar) and plugins.kind == "null":
         return []
@@ -129,14 +136,14 @@ def _entries(plugins: Node, reader: Reader) -> list[Entry]:
         return plugins.entries
     if not isinstance(plugins, Items):
         raise reader.wrong_type(plugins, "a group of keys, or a list")
-    named: list[Entry] = []
+    named: list[TableEntry] = []
     for item in plugins.items:
-        with reader.one_source():
+        with reader.reading_source():
             named.append(_named(item, reader))
     return named
 
 
-def _named(item: Node, reader: Reader) -> Entry:
+def _named(item: Node, reader: ConfigReader) -> TableEntry:
     if not isinstance(item, Table):
         raise reader.wrong_type(item, "a group of keys")
     name = item.get("name")
@@ -146,10 +153,10 @@ def _named(item: Node, reader: Reader) -> Entry:
         raise reader.wrong_type(name, "text")
     text = Text(may_be_empty=False).read(name, reader)
     rest = [entry for entry in item.entries if entry.key.text != "name"]
-    return Entry(Scalar(name.span, "text", text), Table(item.span, rest))
+    return TableEntry(Scalar(name.span, "text", text), Table(item.span, rest))
 
 
-def _read_plugin(entry: Entry, reader: Reader, sources: SourceList, taken: Container[str]) -> str:
+def _read_plugin(entry: TableEntry, reader: ConfigReader, sources: SourceList, taken: Container[str]) -> str:
     """The name that it has as a source."""
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
@@ -161,14 +168,14 @@ def _read_plugin(entry: Entry, reader: Reader, sources: SourceList, taken: Conta
         return entry.key.text
     said = _translated(entry, entry.value, kind, reader)
     table = Table(entry.value.span, said + _folder(entry, entry.value, kind, reader))
-    name = name_for(entry.key, reader, sources)
+    name = source_name_for(entry.key, reader, sources)
     sources.claim(name, entry.key)
     enabled = reader.peek(table.get("enabled")).lower() != "false"
     sources.add(name, kind, entry.key, table, enabled=enabled)
     return name
 
 
-def _kind_of(entry: Entry, plugin: Table, reader: Reader) -> str:
+def _kind_of(entry: TableEntry, plugin: Table, reader: ConfigReader) -> str:
     node = plugin.get(_TYPE)
     if node is None:
         return _PLUGIN
@@ -181,7 +188,7 @@ def _kind_of(entry: Entry, plugin: Table, reader: Reader) -> str:
     return "mcp_http" if _one_of(entry, plugin, "command", "url", reader) == "url" else "mcp_stdio"
 
 
-def _one_of(entry: Entry, plugin: Table, one: str, other: str, reader: Reader) -> str:
+def _one_of(entry: TableEntry, plugin: Table, one: str, other: str, reader: ConfigReader) -> str:
     """Which of the two it has. Raises Invalid where that is none, or both."""
     second = plugin.get(other)
     if plugin.get(one) is None and second is None:
@@ -192,27 +199,27 @@ def _one_of(entry: Entry, plugin: Table, one: str, other: str, reader: Reader) -
     return one if second is None else other
 
 
-def _translated(entry: Entry, plugin: Table, kind: str, reader: Reader) -> list[Entry]:
+def _translated(entry: TableEntry, plugin: Table, kind: str, reader: ConfigReader) -> list[TableEntry]:
     """The entries of a section of ours that say the same."""
     if kind == _PLUGIN:
         _one_of(entry, plugin, "command", "path", reader)
     return [
-        under("command", item, _program(item.value, reader)) if item.key.text == "path" else item
+        entry_as("command", item, _program(item.value, reader)) if item.key.text == "path" else item
         for item in plugin.entries
         if item.key.text in _OURS[kind]
     ]
 
 
-def _folder(entry: Entry, plugin: Table, kind: str, reader: Reader) -> list[Entry]:
+def _folder(entry: TableEntry, plugin: Table, kind: str, reader: ConfigReader) -> list[TableEntry]:
     """Where it starts, unless it says so itself: beside `.awf`, as it was trusted there. A workflow that it belongs to
     may be run from any folder, and the arguments of a program may be scripts."""
     if kind == "mcp_http" or plugin.get("cwd") is not None:
         return []
     folder = str(reader.folder.absolute().parent).replace("${", "$${")
-    return [under("cwd", entry, Scalar(entry.key.span, "text", folder))]
+    return [entry_as("cwd", entry, Scalar(entry.key.span, "text", folder))]
 
 
-def _program(node: Node, reader: Reader) -> Scalar:
+def _program(node: Node, reader: ConfigReader) -> Scalar:
     """The program at a path: the file itself, or the binary in the folder of a plugin."""
     path = FilePath().read(node, reader)
     if path.is_dir():
@@ -220,7 +227,7 @@ def _program(node: Node, reader: Reader) -> Scalar:
         if program is None:
             message = f"The folder holds no plugin: it needs a `{MANIFEST}` and a program `{_expected(path)[0]}`"
             reader.obstacle(BAD_VALUE, node, message)
-            return Scalar(node.span, "text", reader.absent())
+            return Scalar(node.span, "text", reader.missing_reference())
         path = program
     return Scalar(node.span, "text", str(path).replace("${", "$${"))
 
@@ -248,7 +255,7 @@ def _is_program(file: Path) -> bool:
     return file.is_file() and os.access(file, os.X_OK)
 
 
-def _report_unknown(table: Table, known: tuple[str, ...], reader: Reader) -> None:
+def _report_unknown(table: Table, known: tuple[str, ...], reader: ConfigReader) -> None:
     """A likely slip is an error; anything else is AWF's own business."""
     for key, _ in table.entries:
         if key.text in known:
@@ -268,7 +275,7 @@ _KIND: Final = "plugin"
 _FOLDER: Final = Path("awf", "plugins")
 
 
-def installed_plugins(environ: Mapping[str, str], kinds: Kinds) -> dict[str, SourceSection]:
+def installed_plugins(environ: Mapping[str, str], kinds: SourceKinds) -> dict[str, SourceSection]:
     """By name. One that cannot be used says why, should a workflow name it."""
     found: dict[str, SourceSection] = {}
     declared: Any = kinds[_KIND]()
@@ -278,7 +285,7 @@ def installed_plugins(environ: Mapping[str, str], kinds: Kinds) -> dict[str, Sou
         program = program_in(folder)
         if program is None or obstacle:
             why = obstacle or f"{folder} holds no program that is called like it"
-            section: SourceSection = Unready(prefix=name, of_kind=_KIND, obstacles=(why,))
+            section: SourceSection = UnreadySource(prefix=name, of_kind=_KIND, obstacles=(why,))
         else:
             section = declared(prefix=name, command=str(program))
         found.setdefault(name, section)

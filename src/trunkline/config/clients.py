@@ -12,11 +12,11 @@ from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
 from trunkline.config.problems import Invalid, nearest
-from trunkline.config.reader import Reader
+from trunkline.config.reader import ConfigReader
 from trunkline.config.section import Section, key, section_schema
 from trunkline.config.shapes import Boolean, Choice, FilePath, JsonSchema, ListOf, MapOf, Seconds, Text, Unit
 from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceList, SourceSection
-from trunkline.config.tree import Entry, Items, Node, Scalar, Table
+from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (
     BAD_VALUE,
@@ -43,15 +43,15 @@ _ORIGIN: Final = re.compile(
 _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def is_own_entry(table: Table, reader: Reader, listen: BindAddress) -> bool:
+def is_own_entry(table: Table, reader: ConfigReader, listen: BindAddress) -> bool:
     """Whether a server of a client starts this program, or points at the address it listens on."""
     command, args = _command_line(table, reader)
-    if _starts_us(command, args) or _bridges_to_us([command, *args], listen):
+    if _starts_trunkline(command, args) or _bridges_to_gateway([command, *args], listen):
         return True
-    return any(_reaches_us(reader.peek(table.get(key)), listen) for key in ("url", "httpUrl", "serverUrl"))
+    return any(_points_at_gateway(reader.peek(table.get(key)), listen) for key in ("url", "httpUrl", "serverUrl"))
 
 
-def _command_line(table: Table, reader: Reader) -> tuple[str, list[str]]:
+def _command_line(table: Table, reader: ConfigReader) -> tuple[str, list[str]]:
     command, args = table.get("command"), table.get("args")
     if isinstance(command, Items):  # some write both in one list
         words = [reader.peek(item) for item in command.items]
@@ -59,7 +59,7 @@ def _command_line(table: Table, reader: Reader) -> tuple[str, list[str]]:
     return reader.peek(command), [reader.peek(item) for item in args.items] if isinstance(args, Items) else []
 
 
-def _starts_us(command: str, args: list[str]) -> bool:
+def _starts_trunkline(command: str, args: list[str]) -> bool:
     program = PurePath(command).name.removesuffix(".exe")
     if program == _OWN:
         return True
@@ -72,7 +72,7 @@ def _starts_us(command: str, args: list[str]) -> bool:
         return any(_package(word.rpartition("/")[2]) == _OWN for word in args if not word.startswith("-"))
     if program == "env":
         words = [word for word in args if "=" not in word and not word.startswith("-")]
-        return bool(words) and _starts_us(words[0], words[1:])
+        return bool(words) and _starts_trunkline(words[0], words[1:])
     return program in _SHELLS and any(_script_starts_us(word) for word in args)
 
 
@@ -87,12 +87,12 @@ def _package(word: str) -> str:
     return match.group() if match is not None else ""
 
 
-def _bridges_to_us(words: list[str], listen: BindAddress) -> bool:
+def _bridges_to_gateway(words: list[str], listen: BindAddress) -> bool:
     is_bridge = any(PurePath(word).name.partition("@")[0] in _BRIDGES for word in words)
-    return is_bridge and any(_reaches_us(word, listen) for word in words)
+    return is_bridge and any(_points_at_gateway(word, listen) for word in words)
 
 
-def _reaches_us(url: str, listen: BindAddress) -> bool:
+def _points_at_gateway(url: str, listen: BindAddress) -> bool:
     origin = _ORIGIN.match(url)
     if origin is None:
         return False
@@ -114,7 +114,7 @@ TRANSPORT_OF: Final = {
 _OF_PROGRAMS: Final = ("kind", "inherit_env", "limits")
 """Keys of ours that not every source has."""
 
-Given = dict[str, Entry]
+ServerKeys = dict[str, TableEntry]
 """The keys of one server by their usual names: those of ClientEntry, and for what it lacks those of our sections."""
 
 
@@ -138,7 +138,7 @@ class ClientEntry(Section):
     disabledTools: tuple[str, ...] = key(ListOf(Text()), default=(), doc="Tools to hide")
 
 
-USUAL_NAMES: Final[Mapping[str, str]] = {
+CANONICAL_NAMES: Final[Mapping[str, str]] = {
     **{name: name for name in ClientEntry.declared},
     "httpUrl": "url",
     "serverUrl": "url",
@@ -155,10 +155,10 @@ CLIENT_ONLY: Final = frozenset(
 )
 
 
-class Spelling(NamedTuple):
+class ClientFormat(NamedTuple):
     """How the servers of one file are written."""
 
-    names: Mapping[str, str] = USUAL_NAMES
+    names: Mapping[str, str] = CANONICAL_NAMES
     """Its keys, each with its usual name."""
     client_only: frozenset[str] = CLIENT_ONLY
     """Keys that only mean something to the client. Others are taken for that too, unless they look like a slip."""
@@ -166,7 +166,7 @@ class Spelling(NamedTuple):
     """Keys that are not worth a word."""
     instead: Mapping[str, str] = NOTHING
     """Keys of other clients, each with what this one calls it."""
-    adapt: Callable[[Given], Given] = dict
+    adapt: Callable[[ServerKeys], ServerKeys] = dict
     """Makes of the keys what no renaming can."""
     start_folder: Path | None = None
     """Where its programs start if nothing else is said."""
@@ -174,18 +174,18 @@ class Spelling(NamedTuple):
     """Whether this is a file of our own, where a key of ours may have got into the wrong place."""
 
 
-OURS: Final = Spelling(ours=True)
+OWN_FORMAT: Final = ClientFormat(ours=True)
 
 
-def usual_keys(table: Table, spelling: Spelling, reader: Reader) -> Given:
+def canonical_keys(table: Table, client_format: ClientFormat, reader: ConfigReader) -> ServerKeys:
     """The entry's keys by their usual names. Of the others, a likely slip is an error and the rest a warning."""
-    given: Given = {}
+    given: ServerKeys = {}
     for entry in table.entries:
-        name = _usual_name(entry, spelling)
-        if entry.key.text in spelling.notes:
+        name = _usual_name(entry, client_format)
+        if entry.key.text in client_format.notes:
             continue
         if name is None:
-            _report_unknown(entry.key, spelling, reader)
+            _report_unknown(entry.key, client_format, reader)
         elif name in given:
             message = f"`{entry.key.text}` and `{given[name].key.text}` say the same"
             reader.error(CONFLICTING_KEYS, entry.key, message, "keep one of them")
@@ -194,25 +194,25 @@ def usual_keys(table: Table, spelling: Spelling, reader: Reader) -> Given:
     return given
 
 
-def under(name: str, origin: Entry, value: Scalar | Items | Table) -> Entry:
+def entry_as(name: str, origin: TableEntry, value: Scalar | Items | Table) -> TableEntry:
     """The value under another key, which keeps the place of the one in the file."""
-    return Entry(Scalar(origin.key.span, "text", name), value)
+    return TableEntry(Scalar(origin.key.span, "text", name), value)
 
 
-def _usual_name(entry: Entry, spelling: Spelling) -> str | None:
+def _usual_name(entry: TableEntry, client_format: ClientFormat) -> str | None:
     if entry.key.text == "tools" and isinstance(entry.value, Items):
         return "includeTools"
-    return spelling.names.get(entry.key.text)
+    return client_format.names.get(entry.key.text)
 
 
-def _report_unknown(name: Scalar, spelling: Spelling, reader: Reader) -> None:
+def _report_unknown(name: Scalar, client_format: ClientFormat, reader: ConfigReader) -> None:
     message = f"Unknown key `{name.text}`"
-    if spelling.ours and (name.text in _OF_PROGRAMS or name.text in SourceSection.declared):
+    if client_format.ours and (name.text in _OF_PROGRAMS or name.text in SourceSection.declared):
         reader.error(UNKNOWN_KEY, name, message, "keys of our own stand under `sources`, not under `mcpServers`")
         return
-    guess = spelling.instead.get(name.text)
-    if guess is None and name.text not in spelling.client_only:
-        guess = nearest(name.text, spelling.names, cutoff=0.8)
+    guess = client_format.instead.get(name.text)
+    if guess is None and name.text not in client_format.client_only:
+        guess = nearest(name.text, client_format.names, cutoff=0.8)
     if guess is not None:
         reader.error(UNKNOWN_KEY, name, message, f"did you mean `{guess}`?")
         return
@@ -225,8 +225,8 @@ _LEAST_LIKELY_TIMEOUT_S: Final = 1.0
 _ONE_HOUR_S: Final = 3600.0
 
 
-def read_clients(
-    node: Node, reader: Reader, sources: SourceList, listen: BindAddress, spelling: Spelling = OURS
+def read_mcp_servers(
+    node: Node, reader: ConfigReader, sources: SourceList, listen: BindAddress, client_format: ClientFormat = OWN_FORMAT
 ) -> None:
     """Read the servers of a file into the list. `listen` is our own address, which no entry may point at."""
     if isinstance(node, Scalar) and node.kind == "null":
@@ -235,44 +235,46 @@ def read_clients(
         reader.wrong_type(node, "a group of keys", "give each server a name, and its keys below")
         return
     for entry in node.entries:
-        with reader.one_source():
-            _read_server(entry, reader, sources, listen, spelling)
+        with reader.reading_source():
+            _read_server(entry, reader, sources, listen, client_format)
 
 
-def clients_schema() -> JsonSchema:
+def mcp_servers_schema() -> JsonSchema:
     entry = section_schema(ClientEntry) | {"additionalProperties": True}
     return {"type": ["object", "null"], "additionalProperties": entry}
 
 
-def _read_server(entry: Entry, reader: Reader, sources: SourceList, listen: BindAddress, spelling: Spelling) -> None:
+def _read_server(
+    entry: TableEntry, reader: ConfigReader, sources: SourceList, listen: BindAddress, client_format: ClientFormat
+) -> None:
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
     if is_own_entry(entry.value, reader, listen):
         sources.release(entry.key)
         reader.warn(OWN_ENTRY_SKIPPED, entry.key, f"`{entry.key.text}` is Trunkline itself and is skipped")
         return
-    given = usual_keys(entry.value, spelling, reader)
+    given = canonical_keys(entry.value, client_format, reader)
     enabled = not _is_switched_off(given, reader)
-    given = spelling.adapt(given)
-    if not spelling.ours:
+    given = client_format.adapt(given)
+    if not client_format.ours:
         given = _from_its_folder(given, reader)
     kind = _kind_of(entry.key, given, reader)
     table = Table(entry.value.span, _translate(given, kind, reader))
-    if kind == "mcp_stdio" and spelling.start_folder is not None and "cwd" not in given:
-        folder = Scalar(entry.key.span, "text", str(spelling.start_folder).replace("${", "$${"))
-        table.entries.append(under("cwd", entry, folder))
-    name = name_for(entry.key, reader, sources)
+    if kind == "mcp_stdio" and client_format.start_folder is not None and "cwd" not in given:
+        folder = Scalar(entry.key.span, "text", str(client_format.start_folder).replace("${", "$${"))
+        table.entries.append(entry_as("cwd", entry, folder))
+    name = source_name_for(entry.key, reader, sources)
     sources.claim(name, entry.key)
     sources.add(name, kind, entry.key, table, enabled=enabled)
 
 
-def _is_switched_off(given: Given, reader: Reader) -> bool:
+def _is_switched_off(given: ServerKeys, reader: ConfigReader) -> bool:
     """Whether nothing needs to be ready for this server, as far as that can be seen without a complaint."""
     words = {name: reader.peek(given[name].value) for name in ("disabled", "enabled") if name in given}
     return words.get("disabled") == "true" or words.get("enabled") == "false"
 
 
-def _kind_of(at: Scalar, given: Mapping[str, Entry], reader: Reader) -> str:
+def _kind_of(at: Scalar, given: Mapping[str, TableEntry], reader: ConfigReader) -> str:
     command, url = given.get("command"), given.get("url")
     if command is None and url is None:
         raise reader.error(MISSING_KEY, at, "Missing key `command` or `url`")
@@ -282,7 +284,7 @@ def _kind_of(at: Scalar, given: Mapping[str, Entry], reader: Reader) -> str:
     return "mcp_http" if command is None else "mcp_stdio"
 
 
-def _from_its_folder(given: Given, reader: Reader) -> Given:
+def _from_its_folder(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
     """Clients start a program in its folder, and that is where a relative path to it is followed from."""
     command, folder = given.get("command"), given.get("cwd")
     if (
@@ -295,10 +297,10 @@ def _from_its_folder(given: Given, reader: Reader) -> Given:
     if "/" not in program or program.startswith(("/", "~/")):
         return given
     path = Scalar(command.value.span, command.value.kind, f"{folder.value.text}/{command.value.text}")
-    return given | {"command": Entry(command.key, path)}
+    return given | {"command": TableEntry(command.key, path)}
 
 
-def _translate(given: Given, kind: str, reader: Reader) -> list[Entry]:
+def _translate(given: ServerKeys, kind: str, reader: ConfigReader) -> list[TableEntry]:
     """The entries of our own section that say the same."""
     foreign = _HTTP_ONLY if kind == "mcp_stdio" else _STDIO_ONLY
     for name in foreign:
@@ -307,22 +309,22 @@ def _translate(given: Given, kind: str, reader: Reader) -> list[Entry]:
             message = f"`{given[name].key.text}` means nothing for a server with a `{other}` and is ignored"
             reader.warn(CLIENT_ONLY_KEY, given[name].key, message)
     given = {name: entry for name, entry in given.items() if name not in foreign}
-    translated: list[Entry] = []
-    selection: list[Entry] = []
+    translated: list[TableEntry] = []
+    selection: list[TableEntry] = []
     for name, entry in _with_variables_of_file(given, reader).items():
         try:
             if name in ("includeTools", "disabledTools"):
-                selection.append(under("allow" if name == "includeTools" else "deny", entry, entry.value))
+                selection.append(entry_as("allow" if name == "includeTools" else "deny", entry, entry.value))
             else:
                 translated += _translate_key(name, entry, kind, reader)
         except Invalid:
             continue
     if selection:
-        translated.append(under("tools", selection[0], Table(selection[0].key.span, selection)))
+        translated.append(entry_as("tools", selection[0], Table(selection[0].key.span, selection)))
     return translated
 
 
-def _with_variables_of_file(given: Given, reader: Reader) -> Given:
+def _with_variables_of_file(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
     if "envFile" not in given:
         return given
     from trunkline.config.dialects.references import with_env_file
@@ -336,16 +338,16 @@ def _with_variables_of_file(given: Given, reader: Reader) -> Given:
     return given if env is None else given | {"env": env}
 
 
-def _translate_key(name: str, entry: Entry, kind: str, reader: Reader) -> list[Entry]:
+def _translate_key(name: str, entry: TableEntry, kind: str, reader: ConfigReader) -> list[TableEntry]:
     if name in ("disabled", "enabled"):
         switched_on = Boolean().read(entry.value, reader) is (name == "enabled")
-        return [] if switched_on else [under("enabled", entry, Scalar(entry.value.span, "boolean", "false"))]
+        return [] if switched_on else [entry_as("enabled", entry, Scalar(entry.value.span, "boolean", "false"))]
     if name == "type":
         return _transport(entry, kind, reader)
     if name in _TIMES:
         ours, unit, longest_s = _TIMES[name]
-        return [under(ours, entry, _time(entry, unit, longest_s, reader))]
-    return [under(name, entry, entry.value)]
+        return [entry_as(ours, entry, _time(entry, unit, longest_s, reader))]
+    return [entry_as(name, entry, entry.value)]
 
 
 _TIMES: Final[Mapping[str, tuple[str, Unit, float]]] = {
@@ -356,7 +358,7 @@ _TIMES: Final[Mapping[str, tuple[str, Unit, float]]] = {
 }
 
 
-def _time(entry: Entry, unit: Unit, longest_s: float, reader: Reader) -> Scalar:
+def _time(entry: TableEntry, unit: Unit, longest_s: float, reader: ConfigReader) -> Scalar:
     seconds = Seconds(maximum=longest_s, unit=unit).read(entry.value, reader)
     if seconds < _LEAST_LIKELY_TIMEOUT_S and unit == "milliseconds":
         message = f"`{entry.key.text}` is in milliseconds here: this is {seconds:g} seconds"
@@ -364,7 +366,7 @@ def _time(entry: Entry, unit: Unit, longest_s: float, reader: Reader) -> Scalar:
     return Scalar(entry.value.span, "number", repr(seconds))
 
 
-def _transport(entry: Entry, kind: str, reader: Reader) -> list[Entry]:
+def _transport(entry: TableEntry, kind: str, reader: ConfigReader) -> list[TableEntry]:
     word = Choice(*TRANSPORT_OF).read(entry.value, reader)
     transport = TRANSPORT_OF[word]
     if (transport == "stdio") != (kind == "mcp_stdio"):
@@ -372,10 +374,10 @@ def _transport(entry: Entry, kind: str, reader: Reader) -> list[Entry]:
         raise reader.error(CONFLICTING_KEYS, entry.value, f"The type `{word}` does not fit a server with a {other}")
     if transport == "stdio":
         return []
-    return [under("transport", entry, Scalar(entry.value.span, "text", transport))]
+    return [entry_as("transport", entry, Scalar(entry.value.span, "text", transport))]
 
 
-def name_for(at: Scalar, reader: Reader, sources: SourceList) -> str:
+def source_name_for(at: Scalar, reader: ConfigReader, sources: SourceList) -> str:
     """The entry's name where it can be a source's, else one made from it that no other source has."""
     if is_source_name(at.text) and at.text != RESERVED_SOURCE:
         return at.text

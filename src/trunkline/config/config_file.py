@@ -36,7 +36,7 @@ class ConfigFile:
         return plugins_at(self.path.absolute().parent, home)
 
 
-def home_of(environ: Mapping[str, str]) -> Path:
+def home_folder(environ: Mapping[str, str]) -> Path:
     """The home folder of the user whose environment this is."""
     return Path(environ.get("HOME") or Path.home())
 
@@ -71,14 +71,14 @@ def find_plugins(workflow: Path, cwd: Path, home: Path) -> ConfigFile | None:
     return next((file for file in files if is_there(file.path)), None)
 
 
-def found_in(folder: Path, home: Path) -> list[ConfigFile]:
+def discovered_files(folder: Path, home: Path) -> list[ConfigFile]:
     """The files that would be found by looking there, and need to be trusted."""
     config = find_config(None, folder, home)
     files = [file for file in (config, plugins_at(folder, home)) if file is not None and is_there(file.path)]
     return [file for file in files if file.origin == "found"]
 
 
-def can_be_found(path: Path) -> bool:
+def is_discoverable(path: Path) -> bool:
     """Whether a file of this name is ever used without being named."""
     return path.name in NAMES or path.absolute().parts[-2:] == PLUGINS.parts
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from trunkline.config.problems import Report
-from trunkline.config.tree import MAX_BYTES, Node, place_of
+from trunkline.config.tree import MAX_BYTES, Node, span_at
 from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_LARGE, CONFIG_UNREADABLE, OTHERS_CAN_WRITE
 
 # Files and folders that other users can write: whoever can write a configuration decides what is run as its owner.
@@ -22,7 +22,7 @@ from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_LARGE, CONFIG_UNREAD
 _ROOT: Final = 0
 
 
-class Writable(NamedTuple):
+class WritablePath(NamedTuple):
     """Something that others can write: what to say of it, and what mends it."""
 
     path: Path
@@ -30,7 +30,7 @@ class Writable(NamedTuple):
     hint: str
 
 
-def writable_by_others(path: Path, *, beyond: Path | None = None) -> Iterator[Writable]:
+def writable_by_others(path: Path, *, beyond: Path | None = None) -> Iterator[WritablePath]:
     """The file or folder at `path`, if it is there, and those above it in which others could put another in its place.
 
     Folders that are also above `beyond` are left out: they have been looked at.
@@ -52,7 +52,7 @@ def _above(path: Path) -> Iterable[Path]:
     return dict.fromkeys((*path.parents, *real.parents))
 
 
-def _looked_at(path: Path, *, whole: bool) -> Iterator[Writable]:
+def _looked_at(path: Path, *, whole: bool) -> Iterator[WritablePath]:
     """`whole` for what is used itself. In a folder above with the sticky bit, nobody can replace what is another's."""
     try:
         status = path.stat()
@@ -68,7 +68,7 @@ def _looked_at(path: Path, *, whole: bool) -> Iterator[Writable]:
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "file"
         who = "Every user" if others else f"The group {_group_name(status.st_gid)}"
         remedy = f"take that right away: `chmod {group}{others}-w {shlex.quote(str(path))}`"
-        yield Writable(path, f"{who} can write the {kind} {path}", remedy)
+        yield WritablePath(path, f"{who} can write the {kind} {path}", remedy)
 
 
 def _has_others(gid: int) -> bool:
@@ -174,7 +174,7 @@ def read_text(path: Path, report: Report, *, beyond: Path | None = None) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8-sig")
-        place = place_of(before, len(before))
+        place = span_at(before, len(before))
         raise report.error(CONFIG_SYNTAX, place, "The file is not UTF-8 text", "save it as UTF-8") from None
 
 

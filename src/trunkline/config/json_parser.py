@@ -10,13 +10,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection
 from typing import Final
 
-from trunkline.config.problems import LINE_BREAK, Invalid, Report, Span
+from trunkline.config.problems import LINE_BREAK, Invalid, Report, TextSpan
 from trunkline.config.tree import (
     Items,
     Node,
-    PassedOver,
     Scalar,
     ScalarKind,
+    SkippedValue,
     Table,
     TreeBuilder,
 )
@@ -37,7 +37,7 @@ def parse_json(text: str, report: Report, *, relaxed: bool = False, only: Collec
     """The tree of the JSON value in `text`. Raises Invalid, with the reason reported, where there is none.
 
     `relaxed` allows comments, and a comma after the last item. With `only`, the values of all other keys at the top
-    are passed over: they are in the tree as PassedOver, however much they hold.
+    are passed over: they are in the tree as SkippedValue, however much they hold.
     """
     return _JsonText(text, report, relaxed=relaxed, only=only).read()
 
@@ -114,9 +114,9 @@ class _JsonText:
             raise self._error(error.msg.lower()) from None
         except (RecursionError, ValueError):
             return self._value  # which says where it becomes too deep, and minds no number of thousands of digits
-        span = Span(*self._place(self._at), *self._place(end))
+        span = TextSpan(*self._place(self._at), *self._place(end))
         self._at = end
-        self._builder.scalar(PassedOver(span, value))
+        self._builder.scalar(SkippedValue(span, value))
         return self._after_value()
 
     def _comma_or_end(self) -> _Step | None:
@@ -147,13 +147,13 @@ class _JsonText:
         span = self._take(len(written))
         return Scalar(span, "text", self._unescape(written, span) if "\\" in written else written[1:-1])
 
-    def _unescape(self, written: str, span: Span) -> str:
+    def _unescape(self, written: str, span: TextSpan) -> str:
         from json import JSONDecodeError, loads
 
         try:
             return loads(written)
         except JSONDecodeError as error:
-            place = Span(span.line, span.column + error.pos, span.line, span.column + error.pos + 1)
+            place = TextSpan(span.line, span.column + error.pos, span.line, span.column + error.pos + 1)
             raise self._report.error(CONFIG_SYNTAX, place, f"The file is not valid JSON: {error.msg.lower()}") from None
 
     def _word_or_number(self) -> Scalar:
@@ -174,7 +174,7 @@ class _JsonText:
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]
 
-    def _take(self, length: int) -> Span:
+    def _take(self, length: int) -> TextSpan:
         start, self._at = self._at, self._at + length
         return self._span(start, self._at)
 
@@ -182,9 +182,9 @@ class _JsonText:
         match = self._blank.match(self._text, self._at)
         self._at = match.end() if match is not None else self._at
 
-    def _span(self, start: int, end: int) -> Span:
+    def _span(self, start: int, end: int) -> TextSpan:
         line, column = self._place(start)
-        return Span(line, column, line, column + end - start)
+        return TextSpan(line, column, line, column + end - start)
 
     def _place(self, offset: int) -> tuple[int, int]:
         line = bisect_right(self._line_starts, offset)

@@ -11,18 +11,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from trunkline.config.clients import read_clients
-from trunkline.config.config_file import PLUGINS, ConfigFile, home_of, is_there
+from trunkline.config.clients import read_mcp_servers
+from trunkline.config.config_file import PLUGINS, ConfigFile, home_folder, is_there
 from trunkline.config.dialects import dialect_of
 from trunkline.config.files import parse_text, read_text, writable_by_others
 from trunkline.config.problems import FileProblem, Invalid, Report, hint_for
-from trunkline.config.reader import Reader
+from trunkline.config.reader import ConfigReader
 from trunkline.config.secrets import hide_secrets, warn_if_secret
 from trunkline.config.section import read_section
 from trunkline.config.settings import STATE_DIR, GatewaySettings, Settings
-from trunkline.config.sources import Kinds, SourceList, SourceSection, read_sources
+from trunkline.config.sources import SourceKinds, SourceList, SourceSection, read_sources
 from trunkline.config.tree import Node, Scalar, Table
-from trunkline.config.trust import judged
+from trunkline.config.trust import trust_verdict
 from trunkline.core.errors import OTHERS_CAN_WRITE, UNKNOWN_KEY
 from trunkline.runtime.state_files import GATEWAYS
 
@@ -38,7 +38,7 @@ ROOT_KEYS: Final = (GATEWAY, CLIENTS, SOURCES)
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedConfig:
     """`settings` is None when any problem is an error. `text` is for showing the places, its secrets hidden; `others`
     is the same for files that were read beside it, by path, and `plugins` are the names of the sources from there.
     `verdicts` are those on files that were found by looking: where one does not count there are no settings, unless
@@ -54,7 +54,7 @@ class Loaded:
 
     @property
     def untrusted(self) -> tuple[Verdict, ...]:
-        return tuple(verdict for verdict in self.verdicts if not verdict.counts)
+        return tuple(verdict for verdict in self.verdicts if not verdict.is_trusted)
 
     def verdict_on(self, source: str) -> Verdict | None:
         """That on the file which has this source; None where that needs none."""
@@ -62,31 +62,31 @@ class Loaded:
         return next((one for one in self.verdicts if (one.path.name == PLUGINS.name) is of_plugins), None)
 
 
-def load_config(file: ConfigFile, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
+def load_config(file: ConfigFile, *, environ: Mapping[str, str], kinds: SourceKinds) -> LoadedConfig:
     """Load a file, and the plugins that stand beside it. Whatever it holds, this returns; every problem is in the
     result, in file order."""
-    return _load(file, environ, kinds, only_look=False)
+    return _load(file, environ, kinds, inspect_only=False)
 
 
-def look_at_config(file: ConfigFile, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
+def inspect_config(file: ConfigFile, *, environ: Mapping[str, str], kinds: SourceKinds) -> LoadedConfig:
     """The same for whoever starts nothing of it: what is not trusted is read nevertheless, with a warning."""
-    return _load(file, environ, kinds, only_look=True)
+    return _load(file, environ, kinds, inspect_only=True)
 
 
-def _load(file: ConfigFile, environ: Mapping[str, str], kinds: Kinds, *, only_look: bool) -> Loaded:
+def _load(file: ConfigFile, environ: Mapping[str, str], kinds: SourceKinds, *, inspect_only: bool) -> LoadedConfig:
     path = file.path
     report = Report(str(path))
     try:
         text = read_text(path, report)
     except Invalid:
-        return Loaded(None, report.in_file_order(), "")
-    loaded = _load_text(text, file, environ, kinds, only_look=only_look)
+        return LoadedConfig(None, report.in_file_order(), "")
+    loaded = _load_text(text, file, environ, kinds, inspect_only=inspect_only)
     if loaded.settings is not None:
         _look_at_state(loaded.settings.gateway.state_dir, path, report)
     loaded = replace(loaded, problems=(*report.in_file_order(), *loaded.problems))
-    if loaded.untrusted and not only_look:
+    if loaded.untrusted and not inspect_only:
         return loaded
-    return _with_plugins(loaded, file, environ, kinds, only_look=only_look)
+    return _with_plugins(loaded, file, environ, kinds, inspect_only=inspect_only)
 
 
 def _look_at_state(state_dir: Path, path: Path, report: Report) -> None:
@@ -100,21 +100,21 @@ def _look_at_state(state_dir: Path, path: Path, report: Report) -> None:
 
 
 def _with_plugins(
-    loaded: Loaded, file: ConfigFile, environ: Mapping[str, str], kinds: Kinds, *, only_look: bool
-) -> Loaded:
-    beside = file.plugins(home_of(environ))
+    loaded: LoadedConfig, file: ConfigFile, environ: Mapping[str, str], kinds: SourceKinds, *, inspect_only: bool
+) -> LoadedConfig:
+    beside = file.plugins(home_folder(environ))
     if not is_there(beside.path) or not loaded.ours:
         return loaded
     from trunkline.config.awf_plugins import read_awf_plugins
 
     sources: Mapping[str, SourceSection] = {} if loaded.settings is None else loaded.settings.sources
-    plugins = read_awf_plugins(beside, environ=environ, kinds=kinds, taken=sources.keys(), only_look=only_look)
+    plugins = read_awf_plugins(beside, environ=environ, kinds=kinds, taken=sources.keys(), inspect_only=inspect_only)
     settings = None
     if loaded.settings is not None and not plugins.failed:
         settings = replace(
             loaded.settings,
             sources=MappingProxyType({**sources, **plugins.found}),
-            referred=loaded.settings.referred | plugins.referred,
+            referenced_variables=loaded.settings.referenced_variables | plugins.referenced_variables,
         )
     problems = (*loaded.problems, *plugins.problems)
     verdicts = (*loaded.verdicts, *(() if plugins.verdict is None else (plugins.verdict,)))
@@ -128,32 +128,34 @@ def _with_plugins(
     )
 
 
-def load_text(text: str, path: Path, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
+def load_text(text: str, path: Path, *, environ: Mapping[str, str], kinds: SourceKinds) -> LoadedConfig:
     """Load text as if it stood in a file at `path` that its user has named."""
-    return _load_text(text, ConfigFile.named(path), environ, kinds, only_look=False)
+    return _load_text(text, ConfigFile.named(path), environ, kinds, inspect_only=False)
 
 
-def _load_text(text: str, file: ConfigFile, environ: Mapping[str, str], kinds: Kinds, *, only_look: bool) -> Loaded:
+def _load_text(
+    text: str, file: ConfigFile, environ: Mapping[str, str], kinds: SourceKinds, *, inspect_only: bool
+) -> LoadedConfig:
     path = file.path
     report = Report(str(path))
     root, settings, verdict = None, None, None
     ours = True
     try:
         root = parse_text(text, path, report)
-        verdict = judged(file, root, environ)
+        verdict = trust_verdict(file, root, environ)
         ours = not isinstance(root, Table) or dialect_of(path, root) is None
-        if verdict is None or verdict.counts or only_look:
-            settings = _read_settings(root, file, Reader(report, environ, path.absolute().parent), kinds)
+        if verdict is None or verdict.is_trusted or inspect_only:
+            settings = _read_settings(root, file, ConfigReader(report, environ, path.absolute().parent), kinds)
     except Invalid:
         pass
     problems = report.in_file_order()
     verdicts = () if verdict is None else (verdict,)
-    problems += tuple(one.problem("warning" if only_look else "error") for one in verdicts if not one.counts)
+    problems += tuple(one.problem("warning" if inspect_only else "error") for one in verdicts if not one.is_trusted)
     shown = hide_secrets(text, root) if problems else text
-    return Loaded(None if report.failed else settings, problems, shown, verdicts=verdicts, ours=ours)
+    return LoadedConfig(None if report.failed else settings, problems, shown, verdicts=verdicts, ours=ours)
 
 
-def _read_settings(root: Node, file: ConfigFile, reader: Reader, kinds: Kinds) -> Settings:
+def _read_settings(root: Node, file: ConfigFile, reader: ConfigReader, kinds: SourceKinds) -> Settings:
     path = file.path
     if isinstance(root, Scalar) and root.kind == "null":
         root = Table(root.span)
@@ -169,20 +171,22 @@ def _read_settings(root: Node, file: ConfigFile, reader: Reader, kinds: Kinds) -
     gateway = _read_gateway(root.get(GATEWAY), reader)
     sources = _read_all_sources(root, reader, kinds, gateway)
     found = MappingProxyType(sources.found)
-    return Settings(path.absolute(), gateway, found, frozenset(reader.referred), frozenset(reader.files), file.origin)
+    return Settings(
+        path.absolute(), gateway, found, frozenset(reader.referenced_variables), frozenset(reader.files), file.origin
+    )
 
 
-def _read_client_file(dialect: str, root: Table, path: Path, reader: Reader, kinds: Kinds) -> Settings:
+def _read_client_file(dialect: str, root: Table, path: Path, reader: ConfigReader, kinds: SourceKinds) -> Settings:
     from trunkline.config.dialects.formats import read_client_file
 
     gateway = _read_gateway(None, reader)
     sources = SourceList(reader, kinds)
     read_client_file(dialect, root, path, reader, sources, gateway.listen)
     found = MappingProxyType(sources.found)
-    return Settings(path.absolute(), gateway, found, frozenset(reader.referred), frozenset(reader.files))
+    return Settings(path.absolute(), gateway, found, frozenset(reader.referenced_variables), frozenset(reader.files))
 
 
-def _read_gateway(node: Node | None, reader: Reader) -> GatewaySettings:
+def _read_gateway(node: Node | None, reader: ConfigReader) -> GatewaySettings:
     state_dir = reader.path(STATE_DIR)
     if node is None:
         return GatewaySettings(state_dir=state_dir)
@@ -196,14 +200,14 @@ def _read_gateway(node: Node | None, reader: Reader) -> GatewaySettings:
         return GatewaySettings(state_dir=state_dir)
 
 
-def _read_all_sources(root: Table, reader: Reader, kinds: Kinds, gateway: GatewaySettings) -> SourceList:
+def _read_all_sources(root: Table, reader: ConfigReader, kinds: SourceKinds, gateway: GatewaySettings) -> SourceList:
     sources = SourceList(reader, kinds)
     groups = [(name.text, node) for name, node in root.entries if name.text in (CLIENTS, SOURCES)]
     for _, node in groups:
         sources.reserve(node.entries if isinstance(node, Table) else ())
     for group, node in groups:
         if group == CLIENTS:
-            read_clients(node, reader, sources, gateway.listen)
+            read_mcp_servers(node, reader, sources, gateway.listen)
         else:
             read_sources(node, reader, sources)
     return sources

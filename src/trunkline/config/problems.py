@@ -18,7 +18,7 @@ from trunkline.core.hidden_text import reveal
 _LONGEST_MESSAGE: Final = 300  # messages quote the file, and a file may hold anything
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """Where something stands: 1-based lines and columns, the end excluded."""
 
     line: int
@@ -37,7 +37,7 @@ class FileProblem(Problem):
     workflow that has it."""
 
     file: str = ""
-    span: Span | None = None
+    span: TextSpan | None = None
     step: str = ""
 
 
@@ -47,7 +47,7 @@ class Report:
     def __init__(self, file: str) -> None:
         self.file = file
         self._step = ""
-        self._found: dict[tuple[str, Span | None, str], FileProblem] = {}
+        self._found: dict[tuple[str, TextSpan | None, str], FileProblem] = {}
 
     @contextmanager
     def of_step(self, step: str) -> Generator[None, None, None]:
@@ -58,11 +58,11 @@ class Report:
         finally:
             self._step = ""
 
-    def error(self, code: Code, span: Span | None, message: str, hint: str = "") -> Invalid:
+    def error(self, code: Code, span: TextSpan | None, message: str, hint: str = "") -> Invalid:
         self._record(code, span, message, hint, "error")
         return Invalid(message)
 
-    def warn(self, code: Code, span: Span | None, message: str, hint: str = "") -> None:
+    def warn(self, code: Code, span: TextSpan | None, message: str, hint: str = "") -> None:
         self._record(code, span, message, hint, "warning")
 
     @property
@@ -76,7 +76,7 @@ class Report:
     def in_file_order(self) -> tuple[FileProblem, ...]:
         return tuple(sorted(self._found.values(), key=lambda problem: problem.span or (0, 0, 0, 0)))
 
-    def _record(self, code: Code, span: Span | None, message: str, hint: str, severity: Severity) -> None:
+    def _record(self, code: Code, span: TextSpan | None, message: str, hint: str, severity: Severity) -> None:
         message = f"Step `{self._step}`: {message}" if self._step else message
         message = message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"
         where = self.file if span is None else f"{self.file}:{span.line}:{span.column}"
@@ -207,7 +207,7 @@ def _render_one(problem: Problem, lines: Sequence[str]) -> str:
     return "\n".join(shown) + "\n"
 
 
-def _excerpt(span: Span, line: str) -> list[str]:
+def _excerpt(span: TextSpan, line: str) -> list[str]:
     """The line and, below the place, carets; of a very long line only the part around the place."""
     start = min(span.column - 1, len(line))
     end = span.end_column - 1 if span.end_line == span.line else len(line)

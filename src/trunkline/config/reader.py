@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, cast
 
-from trunkline.config.problems import Invalid, Report, Span
-from trunkline.config.tree import UNUSABLE, Node, Scalar, describe, how_to_write, unclear
+from trunkline.config.problems import Invalid, Report, TextSpan
+from trunkline.config.tree import UNUSABLE, Node, Scalar, ambiguity, ambiguity_hint, describe
 from trunkline.core.errors import AMBIGUOUS_SCALAR, BAD_VALUE, ENV_NOT_SET, WRONG_TYPE, Code
 
 # References to the environment inside text values: `${NAME}`, `${NAME:-default}`, and `$${` for a plain `${`.
@@ -80,11 +80,11 @@ _OTHER_DIALECT: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
 
 OUR_REFERENCE: Final = "${NAME}"
-Referred = tuple[str, str]
+ReferencedVariable = tuple[str, str]
 """A variable and its value."""
 
 
-class Reader:
+class ConfigReader:
     """Shared by all shapes while one file is read. With `strict`, a source that lacks something is an error too."""
 
     def __init__(self, report: Report, environ: Mapping[str, str], folder: Path, *, strict: bool = False) -> None:
@@ -96,7 +96,7 @@ class Reader:
         """How this file refers to the variable NAME; empty where it cannot."""
         self.unset_hints: dict[str, str] = {}
         """What to do about certain variables when they are not set."""
-        self.referred: set[Referred] = set()
+        self.referenced_variables: set[ReferencedVariable] = set()
         """Variables that texts referred to, with their values."""
         self.files: set[Path] = set()
         """Files that values were taken from."""
@@ -108,7 +108,7 @@ class Reader:
         self._environ = ChainMap(self._defined, cast("MutableMapping[str, str]", environ))
 
     @contextmanager
-    def one_source(self) -> Generator[None, None, None]:
+    def reading_source(self) -> Generator[None, None, None]:
         """While one source is read: what is wrong with it ends its reading alone, what it lacks is in `obstacles`."""
         self.obstacles = None if self._strict else []
         try:
@@ -118,11 +118,11 @@ class Reader:
         finally:
             self.obstacles = None
 
-    def error(self, code: Code, node: Node | Span, message: str, hint: str = "") -> Invalid:
-        return self.report.error(code, node if isinstance(node, Span) else node.span, message, hint)
+    def error(self, code: Code, node: Node | TextSpan, message: str, hint: str = "") -> Invalid:
+        return self.report.error(code, node if isinstance(node, TextSpan) else node.span, message, hint)
 
-    def warn(self, code: Code, node: Node | Span, message: str, hint: str = "") -> None:
-        self.report.warn(code, node if isinstance(node, Span) else node.span, message, hint)
+    def warn(self, code: Code, node: Node | TextSpan, message: str, hint: str = "") -> None:
+        self.report.warn(code, node if isinstance(node, TextSpan) else node.span, message, hint)
 
     def wrong_type(self, node: Node, wanted: str, hint: str = "") -> Invalid:
         if isinstance(node, Scalar) and node.kind in ("refused", "switch"):
@@ -132,7 +132,7 @@ class Reader:
     def _unclear(self, node: Scalar) -> Invalid:
         if node.kind == "refused":
             return Invalid()
-        return self.error(AMBIGUOUS_SCALAR, node, unclear(node.text), how_to_write(node.text))
+        return self.error(AMBIGUOUS_SCALAR, node, ambiguity(node.text), ambiguity_hint(node.text))
 
     def is_reference(self, node: Node) -> bool:
         return isinstance(node, Scalar) and node.kind == "text" and has_reference(node.text)
@@ -160,7 +160,7 @@ class Reader:
 
     def _refers(self, variable: str, value: str) -> None:
         if variable not in self._own:
-            self.referred.add((variable, value))
+            self.referenced_variables.add((variable, value))
 
     def define(self, value: str, *, from_file: bool = False) -> str:
         """A reference that stands for this value, which then shows in no message. One `from_file` may be a secret, as
@@ -171,7 +171,7 @@ class Reader:
         self._defined[name] = value
         return f"${{{name}}}"
 
-    def absent(self) -> str:
+    def missing_reference(self) -> str:
         """A reference to what is not there, which is in the report already: no text with it can be used."""
         name = self._new_name()
         self._absent.add(name)
@@ -183,7 +183,7 @@ class Reader:
             number += 1
         return name
 
-    def spelling_of(self, variable: str) -> str:
+    def reference_to(self, variable: str) -> str:
         """How to write a reference to a variable in this file, as a hint shows it."""
         return f"`{self.reference.replace('NAME', variable)}`" if self.reference else f"`{variable}`"
 
@@ -220,3 +220,8 @@ class Reader:
         default = f", or give a default: `${{{what}:-…}}`" if self.reference == OUR_REFERENCE else ""
         hint = self.unset_hints.get(what, f"set it{default}")
         self.obstacle(ENV_NOT_SET, node, f"Environment variable `{what}` is not set", hint)
+
+
+def escape_references(text: str) -> str:
+    """Text that has no references, whatever it looks like."""
+    return text.replace("${", "$${")

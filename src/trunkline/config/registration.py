@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from trunkline.config.clients import read_clients
+from trunkline.config.clients import read_mcp_servers
 from trunkline.config.json_parser import parse_json
 from trunkline.config.problems import Invalid, Report
-from trunkline.config.reader import Reader
+from trunkline.config.reader import ConfigReader
 from trunkline.config.section import read_section
 from trunkline.config.shapes import Seconds, Text
-from trunkline.config.sources import ONE_DAY_S, Kinds, SourceList, SourceSection
-from trunkline.config.tree import Entry, Items, Node, Scalar, Table
+from trunkline.config.sources import ONE_DAY_S, SourceKinds, SourceList, SourceSection
+from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (
     BAD_VALUE,
@@ -47,13 +47,13 @@ class AddedServer(NamedTuple):
     body: bytes
 
 
-def read_added(body: bytes, kinds: Kinds, listen: BindAddress) -> AddedServer:
+def read_added_server(body: bytes, kinds: SourceKinds, listen: BindAddress) -> AddedServer:
     """One server from `{"name", "url", …}`. Raises GatewayError, with every fault in its details.
 
     Nothing of our environment is put into it: a reference like `${NAME}` could carry a secret to any address.
     """
     report = Report(_BODY)
-    reader = Reader(report, {}, Path("/"), strict=True)
+    reader = ConfigReader(report, {}, Path("/"), strict=True)
     try:
         table = request_table(body, report, _EXAMPLE)
         name = _name(table)
@@ -83,16 +83,16 @@ def _name(table: Table) -> str:
     return name
 
 
-def _section(name: str, table: Table, reader: Reader, kinds: Kinds, listen: BindAddress) -> SourceSection:
+def _section(name: str, table: Table, reader: ConfigReader, kinds: SourceKinds, listen: BindAddress) -> SourceSection:
     for key in _RUNS_SOMETHING:
         if table.get(key) is not None:
             message = f"`{key}` is not taken here: servers with a command come from the configuration file only"
             raise GatewayError(Problem(code=COMMAND_NOT_ALLOWED, message=message, source=name))
     entries = [entry for entry in table.entries if entry.key.text != "name"]
     key = next(entry.value for entry in table.entries if entry.key.text == "name")
-    only = Table(table.span, [Entry(cast(Scalar, key), Table(table.span, entries))])
+    only = Table(table.span, [TableEntry(cast(Scalar, key), Table(table.span, entries))])
     sources = SourceList(reader, kinds)
-    read_clients(only, reader, sources, listen)
+    read_mcp_servers(only, reader, sources, listen)
     if reader.report.failed or any(problem.code is CLIENT_ONLY_KEY for problem in reader.report.in_file_order()):
         raise Invalid  # a key that nothing is done with would be a setting one believes in and does not have
     section = sources.found.get(name)
@@ -110,7 +110,7 @@ def _refusal(report: Report) -> GatewayError:
 # -- those that outlive a restart ---------------------------------------------------------------------------------
 
 
-def load_added(folder: Path) -> tuple[list[bytes], str]:
+def load_added_servers(folder: Path) -> tuple[list[bytes], str]:
     """The bodies that were kept, and what was wrong with the file, if anything."""
     path = folder / _FILE
     data = read_private(path, _FILE_BYTES)
@@ -123,7 +123,7 @@ def load_added(folder: Path) -> tuple[list[bytes], str]:
         return [], f"`{path}` cannot be read: {type(error).__name__}"
 
 
-def keep_added(folder: Path, name: str, body: bytes | None) -> None:
+def save_added_server(folder: Path, name: str, body: bytes | None) -> None:
     """Write one server down, or strike it out with None, and leave the others as they are. Raises OSError.
 
     They may be those of another gateway of the same file, or ones that only a later version understands.
@@ -161,12 +161,12 @@ _LEASED_EXAMPLE: Final = '{"endpoint": "http://10.0.0.7:8090", "lease": 60}'
 _OWN: Final = (_LEASE, _TOKEN)
 
 
-class Leased(NamedTuple):
+class LeasedService(NamedTuple):
     section: SourceSection
     lease_s: float
 
 
-def read_leased(name: str, body: bytes, load_section: Callable[[], type[SourceSection]]) -> Leased:
+def read_leased_service(name: str, body: bytes, load_section: Callable[[], type[SourceSection]]) -> LeasedService:
     """A service from `{"endpoint", "tools"?, "token"?, "lease"?, …}`. Raises GatewayError, with every fault in it.
 
     Nothing of our environment is put into it: a reference like `${NAME}` could carry a secret to any address.
@@ -175,7 +175,7 @@ def read_leased(name: str, body: bytes, load_section: Callable[[], type[SourceSe
         message = "A service's id has letters, digits, `_` and `-`, and is not `trunkline`"
         raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message))
     report = Report(_BODY)
-    reader = Reader(report, {}, Path("/"), strict=True)
+    reader = ConfigReader(report, {}, Path("/"), strict=True)
     try:
         return _read(name, request_table(body, report, _LEASED_EXAMPLE), reader, load_section())
     except Invalid:
@@ -185,7 +185,7 @@ def read_leased(name: str, body: bytes, load_section: Callable[[], type[SourceSe
         raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message, hint=hint), problems) from None
 
 
-def _read(name: str, table: Table, reader: Reader, kind: type[SourceSection]) -> Leased:
+def _read(name: str, table: Table, reader: ConfigReader, kind: type[SourceSection]) -> LeasedService:
     lease = table.get(_LEASE)
     lease_s = LEASE_S if lease is None else Seconds(maximum=ONE_DAY_S).read(lease, reader)
     entries = [_as_in_a_file(entry) for entry in table.entries if entry.key.text not in _OWN]
@@ -201,16 +201,16 @@ def _read(name: str, table: Table, reader: Reader, kind: type[SourceSection]) ->
     section = read_section(kind, Table(table.span, entries), reader, presets=presets)
     if reader.report.failed:
         raise Invalid
-    return Leased(section, lease_s)
+    return LeasedService(section, lease_s)
 
 
-def _as_in_a_file(entry: Entry) -> Entry:
+def _as_in_a_file(entry: TableEntry) -> TableEntry:
     """`tools` is a list of definitions to whoever registers, and a choice among them in a file."""
     if entry.key.text == "tools" and isinstance(entry.value, Items):
-        return Entry(Scalar(entry.key.span, "text", "declare"), entry.value)
+        return TableEntry(Scalar(entry.key.span, "text", "declare"), entry.value)
     return entry
 
 
-def _for_everybody(token: Node) -> Entry:
-    tokens = Table(token.span, [Entry(Scalar(token.span, "text", "*"), token)])
-    return Entry(Scalar(token.span, "text", "tokens"), tokens)
+def _for_everybody(token: Node) -> TableEntry:
+    tokens = Table(token.span, [TableEntry(Scalar(token.span, "text", "*"), token)])
+    return TableEntry(Scalar(token.span, "text", "tokens"), tokens)

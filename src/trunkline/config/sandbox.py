@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.config.reader import Reader
+from trunkline.config.reader import ConfigReader
 from trunkline.config.section import Section, key, read_section, section_schema
 from trunkline.config.shapes import Choice, JsonSchema, ListOf, MapOf, Shape, Text, Variables, or_reference
 from trunkline.config.sources import NOTHING
@@ -18,9 +18,9 @@ MODES: Final = ("off", "auto", "required")
 NETWORKS: Final = ("on", "loopback", "off")
 ACCESS: Final = ("rw", "ro")
 """Each from the laxest to the strictest."""
-SCRATCH: Final = "trunkline-bash-"
+SCRATCH_PREFIX: Final = "trunkline-bash-"
 """How the names of the folders begin that commands in a sandbox have to themselves, elsewhere on the disk."""
-OF_THE_KERNEL: Final = ("/proc", "/dev", "/sys")
+KERNEL_FOLDERS: Final = ("/proc", "/dev", "/sys")
 """Nothing below these is shown in a sandbox as it is outside."""
 
 
@@ -29,14 +29,14 @@ class FolderAccess(Shape[Mapping[Path, str]]):
 
     _access: Final = Choice("ro", "rw")
 
-    def read(self, node: Node, reader: Reader) -> Mapping[Path, str]:
+    def read(self, node: Node, reader: ConfigReader) -> Mapping[Path, str]:
         if not isinstance(node, Table):
             raise reader.wrong_type(node, "folders, each with `ro` or `rw`", "write `{FOLDER: ro}`")
         given = MapOf(self._access).read(node, reader)
         found: dict[Path, str] = {}
         for entry in node.entries:
             path = reader.path(reader.text(entry.key))
-            if path == Path("/") or any(path.is_relative_to(folder) for folder in OF_THE_KERNEL):
+            if path == Path("/") or any(path.is_relative_to(folder) for folder in KERNEL_FOLDERS):
                 raise reader.error(BAD_VALUE, entry.key, f"`{entry.key.text}` cannot be shown in a sandbox")
             found[path] = given[entry.key.text]
         return found
@@ -77,7 +77,7 @@ class SandboxKey(Shape[SandboxSettings]):
 
     _mode: Final = Choice("auto", "required", "off")
 
-    def read(self, node: Node, reader: Reader) -> SandboxSettings:
+    def read(self, node: Node, reader: ConfigReader) -> SandboxSettings:
         if isinstance(node, Table):
             return read_section(SandboxSettings, node, reader)
         if isinstance(node, Scalar) and node.kind == "boolean":
@@ -92,7 +92,7 @@ class SandboxKey(Shape[SandboxSettings]):
         return value.mode
 
 
-def strictest(said: Iterable[SandboxSettings]) -> SandboxSettings:
+def strictest_sandbox(said: Iterable[SandboxSettings]) -> SandboxSettings:
     """What holds where several sandboxes are configured and one has to stand for all of them."""
     first, *others = [*said] or [SandboxSettings()]
     for other in others:
@@ -119,7 +119,7 @@ class ProtectSettings:
     more: tuple[str, ...] = ()
 
 
-def _wrong_with_pattern(pattern: str) -> str | None:
+def _check_pattern(pattern: str) -> str | None:
     names = pattern.strip("/").split("/")
     if "\0" in pattern or any(name in ("", ".", "..") for name in names):
         return "A protected place is a name or a path without `.` and `..`"
@@ -131,10 +131,10 @@ def _wrong_with_pattern(pattern: str) -> str | None:
 class ProtectKey(Shape[ProtectSettings]):
     """Places to be protected as well, or the word `off`."""
 
-    _patterns: Final = ListOf(Text(may_be_empty=False, check=_wrong_with_pattern))
+    _patterns: Final = ListOf(Text(may_be_empty=False, check=_check_pattern))
     _word: Final = Choice(_OFF)
 
-    def read(self, node: Node, reader: Reader) -> ProtectSettings:
+    def read(self, node: Node, reader: ConfigReader) -> ProtectSettings:
         if isinstance(node, Scalar):
             if node.kind == "boolean":
                 raise reader.wrong_type(node, "a list of places or the word `off`")
@@ -149,7 +149,7 @@ class ProtectKey(Shape[ProtectSettings]):
         return list(value.more) if value.on else _OFF
 
 
-def most_protected(said: Iterable[ProtectSettings]) -> ProtectSettings:
+def merge_protection(said: Iterable[ProtectSettings]) -> ProtectSettings:
     """What holds where several sources say something and one has to stand for all of them."""
     found = [*said] or [ProtectSettings()]
     more = dict.fromkeys(pattern for settings in found for pattern in settings.more)

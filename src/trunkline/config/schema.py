@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-from trunkline.config.clients import clients_schema
+from trunkline.config.clients import mcp_servers_schema
 from trunkline.config.load import CLIENTS, GATEWAY, SCHEMA, SOURCES
 from trunkline.config.section import section_schema
 from trunkline.config.settings import GatewaySettings
 from trunkline.config.shapes import REFERENCE_PATTERN, JsonSchema
-from trunkline.config.sources import Kinds, SourceSection
+from trunkline.config.sources import SourceKinds, SourceSection
 
 
-def config_schema(kinds: Kinds) -> JsonSchema:
+def config_schema(kinds: SourceKinds) -> JsonSchema:
     """The schema of a whole file whose sources may be of these kinds."""
     sections = {name: _kind_schema(name, load()) for name, load in kinds.items()}
     return {
@@ -28,7 +28,7 @@ def config_schema(kinds: Kinds) -> JsonSchema:
         "properties": {
             SCHEMA: {"type": "string", "description": "Where this schema is, for editors"},
             GATEWAY: {"description": "Everything that is not about one source", **section_schema(GatewaySettings)},
-            CLIENTS: {"description": "MCP servers as clients write them", **clients_schema()},
+            CLIENTS: {"description": "MCP servers as clients write them", **mcp_servers_schema()},
             SOURCES: {
                 "description": "Sources of tools, by name",
                 "type": ["object", "null"],

@@ -9,10 +9,10 @@ from typing import Final
 
 from trunkline.config.files import parse_text
 from trunkline.config.problems import LINE_BREAK, Invalid, Report
-from trunkline.config.reader import Reader, has_reference
+from trunkline.config.reader import ConfigReader, has_reference
 from trunkline.config.secret_names import NAME_WORDS, is_secret_name
 from trunkline.config.secret_values import CREDENTIAL, is_named_secret, is_path_for_certain, secrets_in
-from trunkline.config.tree import Items, Node, PassedOver, Scalar, Table
+from trunkline.config.tree import Items, Node, Scalar, SkippedValue, Table
 from trunkline.core.errors import LITERAL_SECRET
 
 _TOKEN: Final = "token"
@@ -37,7 +37,7 @@ _UNPARSED: Final = re.compile(
 )
 
 
-def warn_about_secrets(table: Table, reader: Reader) -> None:
+def warn_about_secrets(table: Table, reader: ConfigReader) -> None:
     """Warn about secrets written out in the `env`, `headers`, `tokens` and `args` of one source."""
     sandbox = table.get("sandbox")
     groups = [table.get("env"), table.get("headers"), sandbox.get("env") if isinstance(sandbox, Table) else None]
@@ -53,12 +53,12 @@ def warn_about_secrets(table: Table, reader: Reader) -> None:
         _warn(arg, option, reader)
 
 
-def warn_if_secret(key: Scalar, value: Node, reader: Reader) -> None:
+def warn_if_secret(key: Scalar, value: Node, reader: ConfigReader) -> None:
     if is_literal_secret(key.text, value):
         _warn(key, key.text, reader)
 
 
-def _warn(place: Scalar, name: str, reader: Reader) -> None:
+def _warn(place: Scalar, name: str, reader: ConfigReader) -> None:
     what = f"`{name}` holds what" if name else "This argument"
     hint = f"keep it in the environment: {reader.spelling_of(_variable(name))}"
     reader.warn(LITERAL_SECRET, place, f"{what} looks like a secret written into the file", hint)
@@ -106,7 +106,7 @@ def hide_secrets(text: str, root: Node | None) -> str:
         start = starts[node.span.line - 1] + node.span.column - 1
         end = starts[node.span.end_line - 1] + node.span.end_column - 1
         if start >= at:  # a value that an alias uses again is hidden already
-            parts += [_hide_credentials(text[at:start]), _hidden(text[start:end], whole=isinstance(node, PassedOver))]
+            parts += [_hide_credentials(text[at:start]), _hidden(text[start:end], whole=isinstance(node, SkippedValue))]
             at = end
     return "".join((*parts, _hide_credentials(text[at:])))
 
@@ -153,7 +153,7 @@ def _secret_scalars(root: Node) -> Iterator[Scalar]:
             todo.extend((name, item) for item in node.items)
             yield from (arg for arg, _ in _secret_args(node.items))
         elif (
-            isinstance(node, PassedOver)
+            isinstance(node, SkippedValue)
             or is_literal_secret(name, node)
             or _says_more(name, node)
             or next(secrets_in("", _REFERENCE.sub("", node.text)), None) is not None

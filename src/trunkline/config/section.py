@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 from trunkline.config.problems import Invalid, hint_for
-from trunkline.config.reader import Reader
+from trunkline.config.reader import ConfigReader
 from trunkline.config.shapes import JsonSchema, Shape
-from trunkline.config.tree import Entry, Node, Scalar, Table
+from trunkline.config.tree import Node, Scalar, Table, TableEntry
 from trunkline.core.errors import MISSING_KEY, NO_EFFECT_YET, UNKNOWN_KEY
 
 S = TypeVar("S", bound="Section")
@@ -97,16 +97,16 @@ class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
         return type(self)(**(self.__dict__ | changes))
 
     @classmethod
-    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+    def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:
         """Look at keys that depend on each other. `values` has the defaults too, but no key that is wrong by itself."""
 
     @classmethod
-    def passes_over(cls, unknown: Scalar, reader: Reader) -> bool:
+    def tolerates(cls, unknown: Scalar, reader: ConfigReader) -> bool:
         """Whether a key that is not known may stand there, having warned of it."""
         return False
 
     @classmethod
-    def refuse(cls, unknown: Scalar, reader: Reader, known: Sequence[str]) -> Invalid:
+    def unknown_key_error(cls, unknown: Scalar, reader: ConfigReader, known: Sequence[str]) -> Invalid:
         """Report a key that is not among those that are known."""
         for name, declared in cls.declared.items():
             if declared.formerly == unknown.text:
@@ -116,12 +116,12 @@ class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
         return reader.error(UNKNOWN_KEY, unknown, f"Unknown key `{unknown.text}`", hint)
 
 
-class Places:
+class SectionNodes:
     """Where the keys of one section stand, for a section's own checks."""
 
     __slots__ = ("_table", "reader")
 
-    def __init__(self, table: Table, reader: Reader) -> None:
+    def __init__(self, table: Table, reader: ConfigReader) -> None:
         self._table = table
         self.reader = reader
 
@@ -136,7 +136,7 @@ class Places:
 def read_section(
     kind: type[S],
     node: Node,
-    reader: Reader,
+    reader: ConfigReader,
     *,
     at: Scalar | None = None,
     also_known: tuple[str, ...] = (),
@@ -155,24 +155,24 @@ def read_section(
     valid = _nothing_missing(kind, node, at or node, reader)
     for entry in node.entries:
         name = entry.key.text
-        if name in also_known or (name not in kind.declared and kind.passes_over(entry.key, reader)):
+        if name in also_known or (name not in kind.declared and kind.tolerates(entry.key, reader)):
             continue
         values.pop(name, None)
         try:
             values[name] = _read_entry(kind, entry, reader, also_known)
         except Invalid:
             valid = False
-    kind.check(values, Places(node, reader))
+    kind.check(values, SectionNodes(node, reader))
     if not valid:
         raise Invalid
     return kind(**values)
 
 
-def _read_entry(kind: type[Section], entry: Entry, reader: Reader, also_known: tuple[str, ...]) -> Any:
+def _read_entry(kind: type[Section], entry: TableEntry, reader: ConfigReader, also_known: tuple[str, ...]) -> Any:
     name = entry.key.text
     declared = kind.declared.get(name)
     if declared is None:
-        raise kind.refuse(entry.key, reader, (*also_known, *kind.declared))
+        raise kind.unknown_key_error(entry.key, reader, (*also_known, *kind.declared))
     if declared.later:
         reader.warn(NO_EFFECT_YET, entry.key, f"`{name}` has no effect in this version")
     if isinstance(entry.value, Scalar) and entry.value.kind == "null" and declared.default is None:
@@ -180,20 +180,20 @@ def _read_entry(kind: type[Section], entry: Entry, reader: Reader, also_known: t
     return declared.shape.read(entry.value, reader)
 
 
-def _nothing_missing(kind: type[Section], table: Table, at: Node, reader: Reader) -> bool:
+def _nothing_missing(kind: type[Section], table: Table, at: Node, reader: ConfigReader) -> bool:
     missing = [name for name, item in kind.declared.items() if item.required and table.get(name) is None]
     for name in missing:
         reader.error(MISSING_KEY, at, f"Missing key `{name}`", kind.declared[name].doc)
     return not missing
 
 
-class Inner(Shape[S]):
+class NestedSection(Shape[S]):
     """A section inside a section."""
 
     def __init__(self, kind: type[S]) -> None:
         self._kind = kind
 
-    def read(self, node: Node, reader: Reader) -> S:
+    def read(self, node: Node, reader: ConfigReader) -> S:
         return read_section(self._kind, node, reader)
 
     def schema(self) -> JsonSchema:

@@ -10,9 +10,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from trunkline.config.config_file import ConfigFile, Origin
-from trunkline.config.reader import Referred
+from trunkline.config.reader import ReferencedVariable
 from trunkline.config.secret_values import secrets_in, secrets_in_environment
-from trunkline.config.section import Inner, Places, Section, key
+from trunkline.config.section import NestedSection, Section, SectionNodes, key
 from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListenAddress, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceSection
 from trunkline.core.bind_address import MAX_PORT, BindAddress
@@ -28,20 +28,20 @@ _TOKEN_HINT: Final = "set `token: ${TRUNKLINE_TOKEN}`, or listen on `127.0.0.1`"
 _GIB: Final = 1024**3
 
 
-def _wrong_with_host(host: str) -> str | None:
+def _check_host(host: str) -> str | None:
     return "A host is a name or address, without `http://` and without a path" if not host or "/" in host else None
 
 
-def _wrong_with_token(token: str) -> str | None:
+def _check_token(token: str) -> str | None:
     one_word = token.isascii() and token.isprintable() and " " not in token
     return None if one_word else "A token is one word of plain ASCII"
 
 
-def _wrong_with_tag(tag: str) -> str | None:
+def _check_tag(tag: str) -> str | None:
     return None if tag.strip() else "A tag is a word"
 
 
-def wrong_with_collector(url: str) -> tuple[str, str] | None:
+def check_collector_url(url: str) -> tuple[str, str] | None:
     """What is wrong, and what to do."""
     try:
         parts = urlsplit(url)
@@ -61,7 +61,7 @@ class SearchSettings(Section):
     semantic: bool = key(Boolean(), default=True, doc="Search by meaning too, not only by words")
     pinned: tuple[str, ...] = key(ListOf(Text(may_be_empty=False)), default=(), doc="Tools that are always shown")
     tags: Mapping[str, tuple[str, ...]] = key(
-        MapOf(ListOf(Text(may_be_empty=False)), check_name=_wrong_with_tag),
+        MapOf(ListOf(Text(may_be_empty=False)), check_name=_check_tag),
         default=NOTHING,
         doc="Tags, each with the patterns of its tools",
     )
@@ -91,13 +91,13 @@ class TelemetrySettings(Section):
     endpoint: str = key(Text(), default="", doc="Where they go: a URL for `otlp`, a path for `file`")
 
     @classmethod
-    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+    def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:
         exporter, endpoint = values.get("exporter"), values.get("endpoint", "")
         if exporter == "file" and not endpoint:
             message = "`exporter: file` needs the path of a file"
-            places.reader.error(MISSING_KEY, places.of("exporter"), message, "set `endpoint` to it")
-        elif exporter == "otlp" and endpoint and (wrong := wrong_with_collector(endpoint)):
-            places.reader.error(BAD_VALUE, places.of("endpoint"), *wrong)
+            nodes.reader.error(MISSING_KEY, nodes.of("exporter"), message, "set `endpoint` to it")
+        elif exporter == "otlp" and endpoint and (wrong := check_collector_url(endpoint)):
+            nodes.reader.error(BAD_VALUE, nodes.of("endpoint"), *wrong)
 
 
 class LimitSettings(Section):
@@ -168,18 +168,18 @@ class GatewaySettings(Section):
         doc="`host:port` of the HTTP door; beyond loopback it needs a `token`",
     )
     allowed_hosts: tuple[str, ...] = key(
-        ListOf(Text(check=_wrong_with_host)),
+        ListOf(Text(check=_check_host)),
         default=(),
         doc="Further `Host` names to accept, for use behind an ingress",
     )
     token: str = key(
-        Text(check=_wrong_with_token),
+        Text(check=_check_token),
         default="",
         doc="Bearer token that clients must show; empty for none",
         secret=True,
     )
     operator_token: str = key(
-        Text(check=_wrong_with_token),
+        Text(check=_check_token),
         default="",
         doc="Bearer token of the operator's routes; one is made at start if not given",
         secret=True,
@@ -199,7 +199,7 @@ class GatewaySettings(Section):
         default=4000,
         doc="Tokens of tool definitions a session may hold, unless it asks for more",
     )
-    search: SearchSettings = key(Inner(SearchSettings), default=SearchSettings(), doc="How tools are found")
+    search: SearchSettings = key(NestedSection(SearchSettings), default=SearchSettings(), doc="How tools are found")
     naming: str = key(
         Choice("prefixed", "original"), default="prefixed", doc="Whether tools' names start with their source's prefix"
     )
@@ -211,22 +211,24 @@ class GatewaySettings(Section):
         doc="Seconds a first list of tools waits for servers that are not known yet",
     )
     state_dir: Path = key(FilePath(), default=Path(STATE_DIR), doc="The folder for what is kept between runs")
-    log: LogSettings = key(Inner(LogSettings), default=LogSettings(), doc="What is logged, and how")
-    telemetry: TelemetrySettings = key(Inner(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go")
+    log: LogSettings = key(NestedSection(LogSettings), default=LogSettings(), doc="What is logged, and how")
+    telemetry: TelemetrySettings = key(
+        NestedSection(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go"
+    )
     socket: Path | None = key(FilePath(), default=None, doc="A Unix socket to listen on besides the port")
-    limits: LimitSettings = key(Inner(LimitSettings), default=LimitSettings(), doc="How much is too much")
+    limits: LimitSettings = key(NestedSection(LimitSettings), default=LimitSettings(), doc="How much is too much")
 
     @classmethod
-    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+    def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:
         if {"listen", "token"} <= values.keys() and needs_token(values["listen"], values["token"]):
-            places.reader.error(TOKEN_REQUIRED, places.of("listen"), _TOKEN_MESSAGE, _TOKEN_HINT)
+            nodes.reader.error(TOKEN_REQUIRED, nodes.of("listen"), _TOKEN_MESSAGE, _TOKEN_HINT)
         token = values.get("token")
         if token and token == values.get("operator_token"):
             message = "`operator_token` is the same as `token`, so every client would be the operator"
-            places.reader.error(CONFLICTING_KEYS, places.of("operator_token"), message, "give the operator another one")
+            nodes.reader.error(CONFLICTING_KEYS, nodes.of("operator_token"), message, "give the operator another one")
         if values.get("disclosure") == "search" and values.get("meta_tools") is False:
             message = "`disclosure: search` shows tools to search with, and `meta_tools: false` hides them"
-            places.reader.error(CONFLICTING_KEYS, places.of("disclosure"), message, "leave one of the two out")
+            nodes.reader.error(CONFLICTING_KEYS, nodes.of("disclosure"), message, "leave one of the two out")
 
 
 def needs_token(listen: BindAddress, token: str) -> bool:
@@ -255,14 +257,14 @@ _TOKENS: Final = "tokens"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`sources` is in file order: on equal names the earlier source wins. `referred` are the variables that the file
+    """`sources` is in file order: on equal names the earlier source wins. `referenced_variables` are the variables that the file
     refers to, with their values, and `files` those that values were taken from. `origin` says by whose word the file
     counts."""
 
     path: Path
     gateway: GatewaySettings
     sources: Mapping[str, SourceSection]
-    referred: frozenset[Referred] = field(default=frozenset(), repr=False)
+    referenced_variables: frozenset[ReferencedVariable] = field(default=frozenset(), repr=False)
     files: frozenset[Path] = frozenset()
     origin: Origin = "named"
 
@@ -274,7 +276,7 @@ class Settings:
     def secrets(self, environ: Mapping[str, str] = os.environ) -> set[str]:
         """Every value that nobody may get to see, of the configuration and of what its programs inherit."""
         secrets = {*secrets_of(self.gateway), *secrets_in_environment(environ)}
-        for variable, value in self.referred:
+        for variable, value in self.referenced_variables:
             secrets.update(secrets_in(variable, value, from_outside=True))
         for section in self.sources.values():
             secrets.update(secrets_of(section))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from trunkline.config.problems import Invalid, listed, nearest
-from trunkline.config.reader import Reader
+from trunkline.config.reader import ConfigReader
 from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.core.bind_address import MAX_PORT, BindAddress
 from trunkline.core.errors import BAD_VALUE, WRONG_TYPE
@@ -30,7 +30,7 @@ def or_reference(schema: JsonSchema) -> JsonSchema:
 class Shape(Generic[T]):
     """What a value must look like."""
 
-    def read(self, node: Node, reader: Reader) -> T:
+    def read(self, node: Node, reader: ConfigReader) -> T:
         """The node's value; raises Invalid once everything wrong with it is reported."""
         raise NotImplementedError
 
@@ -61,7 +61,7 @@ class Text(Shape[str]):
         self._check = check
         self._hint = hint
 
-    def read(self, node: Node, reader: Reader) -> str:
+    def read(self, node: Node, reader: ConfigReader) -> str:
         if not isinstance(node, Scalar) or node.kind == "null":
             raise reader.wrong_type(node, "text", 'write `""` for empty text' if isinstance(node, Scalar) else "")
         if node.kind != "text" and not self._written:
@@ -82,7 +82,7 @@ class Text(Shape[str]):
 
 
 class Boolean(Shape[bool]):
-    def read(self, node: Node, reader: Reader) -> bool:
+    def read(self, node: Node, reader: ConfigReader) -> bool:
         if isinstance(node, Scalar) and (node.kind == "boolean" or reader.is_reference(node)):
             word = reader.text(node).lower()
             if word in ("true", "false"):
@@ -98,7 +98,7 @@ _NUMBER: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z", re.ASC
 _LONGEST_NUMBER: Final = 40
 
 
-def _number_text(node: Node, reader: Reader, wanted: str) -> str:
+def _number_text(node: Node, reader: ConfigReader, wanted: str) -> str:
     if not isinstance(node, Scalar) or (node.kind != "number" and not reader.is_reference(node)):
         quoted = isinstance(node, Scalar) and node.kind == "text" and _NUMBER.match(node.text) is not None
         raise reader.wrong_type(node, wanted, "leave the quotes away" if quoted else "")
@@ -115,7 +115,7 @@ class Integer(Shape[int]):
         self._minimum = minimum
         self._maximum = maximum
 
-    def read(self, node: Node, reader: Reader) -> int:
+    def read(self, node: Node, reader: ConfigReader) -> int:
         text = _number_text(node, reader, "a whole number")
         if not text.lstrip("+-").isdigit():
             raise reader.error(WRONG_TYPE, node, "Expected a whole number, written in digits only")
@@ -145,7 +145,7 @@ class Seconds(Shape[float]):
         self._zero = zero
         self._unit = unit
 
-    def read(self, node: Node, reader: Reader) -> float:
+    def read(self, node: Node, reader: ConfigReader) -> float:
         value = float(_number_text(node, reader, f"a number of {self._unit}"))
         if value < 0 or (value == 0 and not self._zero):
             least = "0 or more" if self._zero else "more than 0"
@@ -169,7 +169,7 @@ class Choice(Shape[str]):
     def __init__(self, *words: str) -> None:
         self._words = words
 
-    def read(self, node: Node, reader: Reader) -> str:
+    def read(self, node: Node, reader: ConfigReader) -> str:
         if isinstance(node, Scalar) and node.kind == "switch" and node.text in self._words:
             return node.text  # here `off` can be nothing else
         word = Text().read(node, reader)
@@ -187,7 +187,7 @@ class Choice(Shape[str]):
 class FilePath(Shape[Path]):
     """A path; relative ones start at the file's folder."""
 
-    def read(self, node: Node, reader: Reader) -> Path:
+    def read(self, node: Node, reader: ConfigReader) -> Path:
         return reader.path(Text(may_be_empty=False).read(node, reader))
 
     def schema(self) -> JsonSchema:
@@ -201,7 +201,7 @@ class ListOf(Shape[tuple[T, ...]]):
     def __init__(self, item: Shape[T]) -> None:
         self._item = item
 
-    def read(self, node: Node, reader: Reader) -> tuple[T, ...]:
+    def read(self, node: Node, reader: ConfigReader) -> tuple[T, ...]:
         if not isinstance(node, Items):
             hint = "write it as `[…]`" if isinstance(node, Scalar) and node.kind != "null" else ""
             raise reader.wrong_type(node, "a list", hint)
@@ -221,7 +221,7 @@ class MapOf(Shape[Mapping[str, T]]):
         self._value = value
         self._check_name = check_name
 
-    def read(self, node: Node, reader: Reader) -> Mapping[str, T]:
+    def read(self, node: Node, reader: ConfigReader) -> Mapping[str, T]:
         if not isinstance(node, Table):
             raise reader.wrong_type(node, "a group of keys")
 
@@ -245,10 +245,10 @@ class Variables(MapOf[str]):
     """Environment variables with their values."""
 
     def __init__(self) -> None:
-        super().__init__(Text(written=True), check_name=_wrong_with_variable)
+        super().__init__(Text(written=True), check_name=_check_variable_name)
 
 
-def _wrong_with_variable(name: str) -> str | None:
+def _check_variable_name(name: str) -> str | None:
     return None if name and "=" not in name else "This is not the name of an environment variable"
 
 
@@ -272,7 +272,7 @@ _ADDRESS: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0
 
 
 class ListenAddress(Shape[BindAddress]):
-    def read(self, node: Node, reader: Reader) -> BindAddress:
+    def read(self, node: Node, reader: ConfigReader) -> BindAddress:
         match = _ADDRESS.match(Text().read(node, reader))
         if match is None or int(match["port"]) > MAX_PORT:
             raise reader.error(BAD_VALUE, node, "Expected an address like `127.0.0.1:4747` or `[::1]:4747`")
@@ -295,7 +295,7 @@ class ListenAddress(Shape[BindAddress]):
 class JsonValue(Shape[Any]):
     """Any value. Numbers are read as numbers and texts keep their type, whatever they look like."""
 
-    def read(self, node: Node, reader: Reader) -> Any:
+    def read(self, node: Node, reader: ConfigReader) -> Any:
         if isinstance(node, Items):
             return list(ListOf(self).read(node, reader))
         if isinstance(node, Table):
@@ -307,7 +307,7 @@ class JsonValue(Shape[Any]):
             return text.lower() == "true"
         return self._number(node, text, reader) if node.kind == "number" else text
 
-    def _number(self, node: Node, text: str, reader: Reader) -> int | float:
+    def _number(self, node: Node, text: str, reader: ConfigReader) -> int | float:
         whole = text.lstrip("+-").isdigit()
         if len(text) <= _LONGEST_NUMBER and whole:
             return int(text)

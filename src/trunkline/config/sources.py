@@ -7,11 +7,11 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from trunkline.config.problems import Invalid, hint_for, listed
-from trunkline.config.reader import Reader
+from trunkline.config.reader import ConfigReader
 from trunkline.config.secrets import warn_about_secrets
-from trunkline.config.section import Inner, Places, Section, key, read_section
+from trunkline.config.section import NestedSection, Section, SectionNodes, key, read_section
 from trunkline.config.shapes import Boolean, Choice, ListOf, MapOf, Seconds, Text
-from trunkline.config.tree import Entry, Node, Scalar, Table
+from trunkline.config.tree import Node, Scalar, Table, TableEntry
 from trunkline.core.errors import BAD_NAME, BAD_VALUE, DUPLICATE_KEY, MISSING_KEY, Problem
 from trunkline.core.names import RESERVED_SOURCE, SOURCE_NAME, is_source_name
 
@@ -21,17 +21,17 @@ _ROUTERS_OWN: Final = ("prefix", "timeout", "grace", "tools", "guard", "cache")
 _NEW_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 
-def _wrong_with_prefix(prefix: str) -> str | None:
+def _check_prefix(prefix: str) -> str | None:
     if not prefix or SOURCE_NAME.match(prefix):
         return None
     return "A prefix is made of letters, digits, `_` and `-`"
 
 
-def _wrong_with_tool_name(name: str) -> str | None:
+def _check_tool_name(name: str) -> str | None:
     return None if name else "A tool's name cannot be empty"
 
 
-def _wrong_with_new_name(name: str) -> str | None:
+def _check_new_name(name: str) -> str | None:
     return None if _NEW_NAME.match(name) else "A tool's name has 1 to 128 letters, digits, `_`, `-` and `.`"
 
 
@@ -45,27 +45,27 @@ class ToolSelection(Section):
         ListOf(Text(may_be_empty=False)), default=(), doc="Patterns of the tools to hide; they win over `allow`"
     )
     rename: Mapping[str, str] = key(
-        MapOf(Text(check=_wrong_with_new_name), check_name=_wrong_with_tool_name),
+        MapOf(Text(check=_check_new_name), check_name=_check_tool_name),
         default=NOTHING,
         doc="Other names for tools: the server's name, then ours",
     )
     timeouts: Mapping[str, float] = key(
-        MapOf(Seconds(maximum=ONE_DAY_S), check_name=_wrong_with_tool_name),
+        MapOf(Seconds(maximum=ONE_DAY_S), check_name=_check_tool_name),
         default=NOTHING,
         doc="Seconds a call of one tool may take, where they differ from the source's `timeout`",
     )
 
     @classmethod
-    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+    def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:
         new_names: dict[str, str] = {}
         for old, new in values.get("rename", NOTHING).items():
             first = new_names.setdefault(new, old)
             if first != old:
                 message = f"`{first}` and `{old}` cannot both be renamed to `{new}`"
-                places.reader.error(BAD_VALUE, places.of("rename", old), message)
+                nodes.reader.error(BAD_VALUE, nodes.of("rename", old), message)
 
 
-class Guard(Section):
+class GuardSettings(Section):
     """Checks on the arguments of calls."""
 
     path_traversal: bool = key(
@@ -73,7 +73,7 @@ class Guard(Section):
     )
 
 
-class Cache(Section):
+class CacheSettings(Section):
     """Which results may be given again without asking the server. None are, unless tools are named here."""
 
     tools: tuple[str, ...] = key(
@@ -103,7 +103,7 @@ class SourceSection(Section):
 
     enabled: bool = key(Boolean(), default=True, doc="`false` leaves the source out without deleting it")
     prefix: str = key(
-        Text(check=_wrong_with_prefix),
+        Text(check=_check_prefix),
         default="",
         doc="What stands before the names of its tools; its name if not given",
     )
@@ -115,16 +115,20 @@ class SourceSection(Section):
     grace: float = key(
         Seconds(maximum=ONE_DAY_S, zero=True), default=60.0, doc="Seconds its tools stay listed after it went down"
     )
-    tools: ToolSelection = key(Inner(ToolSelection), default=ToolSelection(), doc="Which tools are shown, and how")
+    tools: ToolSelection = key(
+        NestedSection(ToolSelection), default=ToolSelection(), doc="Which tools are shown, and how"
+    )
     sessions: str = key(
         Choice("per_client", "shared"),
         default="per_client",
         doc="Whether each client has a server of its own; `shared` suits servers that keep no state",
     )
-    guard: Guard = key(Inner(Guard), default=Guard(), doc="Checks on the arguments of calls")
-    cache: Cache = key(
-        Inner(Cache),
-        default=Cache(),
+    guard: GuardSettings = key(
+        NestedSection(GuardSettings), default=GuardSettings(), doc="Checks on the arguments of calls"
+    )
+    cache: CacheSettings = key(
+        NestedSection(CacheSettings),
+        default=CacheSettings(),
         doc="Which results the same caller may be given again, also while the server is down, until they are too old "
         "or a call of a tool that does not only read has been made",
     )
@@ -147,7 +151,7 @@ class SourceSection(Section):
         return self.connection() == other.connection()
 
 
-class Unready(SourceSection):
+class UnreadySource(SourceSection):
     """In place of a source that lacks something its file refers to. It is down, and says why, until that is there."""
 
     of_kind: str = key(Text(), doc="The kind it would be")
@@ -156,7 +160,7 @@ class Unready(SourceSection):
 
 # The `sources` of a file: each entry's name and kind, and the list all sources end up in, whoever declared them.
 
-Kinds = Mapping[str, Callable[[], type[SourceSection]]]
+SourceKinds = Mapping[str, Callable[[], type[SourceSection]]]
 """Each kind's name, and what loads its section: a kind is imported only when a file uses it."""
 
 _KIND: Final = "kind"
@@ -173,7 +177,7 @@ _TELLING: Final = (
 class SourceList:
     """The sources found so far, in file order, and the names that are taken. `taken` are those of another file."""
 
-    def __init__(self, reader: Reader, kinds: Kinds, taken: Container[str] = ()) -> None:
+    def __init__(self, reader: ConfigReader, kinds: SourceKinds, taken: Container[str] = ()) -> None:
         self.found: dict[str, SourceSection] = {}
         self.kinds = kinds
         self._reader = reader
@@ -181,7 +185,7 @@ class SourceList:
         self._owners: dict[str, Scalar] = {}
         self._last_number: dict[str, int] = {}
 
-    def reserve(self, entries: Iterable[Entry]) -> None:
+    def reserve(self, entries: Iterable[TableEntry]) -> None:
         """Names as they are written go first: a name made up for another entry keeps clear of them."""
         for name, _ in entries:
             if is_source_name(name.text) and name.text != RESERVED_SOURCE:
@@ -226,7 +230,7 @@ class SourceList:
         if section is None or reader.obstacles:
             obstacles = tuple(dict.fromkeys(reader.obstacles or ()))
             prefix = self._prefix(name, table)
-            section = Unready(prefix=prefix, enabled=enabled, of_kind=kind, obstacles=obstacles)
+            section = UnreadySource(prefix=prefix, enabled=enabled, of_kind=kind, obstacles=obstacles)
         self.found[name] = section
 
     def _prefix(self, name: str, table: Table) -> str:
@@ -235,7 +239,7 @@ class SourceList:
         return written.text if isinstance(written, Scalar) and not self._reader.is_reference(written) else name
 
 
-def read_sources(node: Node, reader: Reader, sources: SourceList) -> None:
+def read_sources(node: Node, reader: ConfigReader, sources: SourceList) -> None:
     """Read the `sources` of a file into the list."""
     if isinstance(node, Scalar) and node.kind == "null":
         return
@@ -243,11 +247,11 @@ def read_sources(node: Node, reader: Reader, sources: SourceList) -> None:
         reader.wrong_type(node, "a group of keys", "give each source a name, and its keys below")
         return
     for entry in node.entries:
-        with reader.one_source():
+        with reader.reading_source():
             _read_source(entry, reader, sources)
 
 
-def _read_source(entry: Entry, reader: Reader, sources: SourceList) -> None:
+def _read_source(entry: TableEntry, reader: ConfigReader, sources: SourceList) -> None:
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
     named = _is_good_name(entry.key, reader)
@@ -259,7 +263,7 @@ def _read_source(entry: Entry, reader: Reader, sources: SourceList) -> None:
     sources.add(entry.key.text, kind, entry.key, entry.value, enabled=enabled)
 
 
-def _is_good_name(key: Scalar, reader: Reader) -> bool:
+def _is_good_name(key: Scalar, reader: ConfigReader) -> bool:
     if not is_source_name(key.text):
         reader.error(BAD_NAME, key, f"`{key.text}` is not a name: use letters, digits, `_` and `-`")
         return False
@@ -269,7 +273,7 @@ def _is_good_name(key: Scalar, reader: Reader) -> bool:
     return True
 
 
-def _kind_of(key: Scalar, table: Table, reader: Reader, kinds: Kinds) -> str:
+def _kind_of(key: Scalar, table: Table, reader: ConfigReader, kinds: SourceKinds) -> str:
     node = table.get(_KIND)
     if node is None:
         raise reader.error(MISSING_KEY, key, f"Missing key `{_KIND}`", _likely_kind(table, kinds))
@@ -281,7 +285,7 @@ def _kind_of(key: Scalar, table: Table, reader: Reader, kinds: Kinds) -> str:
     return kind
 
 
-def _likely_kind(table: Table, kinds: Kinds) -> str:
+def _likely_kind(table: Table, kinds: SourceKinds) -> str:
     for key, kind in _TELLING:
         if table.get(key) is not None:
             return f"add `kind: {kind}`"

@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from trunkline.config.problems import LINE_BREAK, Invalid, Report, Span
-from trunkline.config.tree import MAX_DEPTH, Items, Node, Scalar, Table, TreeBuilder, place_of
+from trunkline.config.problems import LINE_BREAK, Invalid, Report, TextSpan
+from trunkline.config.tree import MAX_DEPTH, Items, Node, Scalar, Table, TreeBuilder, span_at
 from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_DEEP
 
 # Where the keys and values of a TOML document stand. The document is valid: only places are looked for here.
@@ -18,7 +18,7 @@ from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_DEEP
 # A second reading beside the standard library's, which keeps no places. Should it ever lose its way, the places it has
 # found so far are right, and the others are missing.
 
-Step = str | int
+PathPart = str | int
 """A key, or a position in a list."""
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
@@ -38,9 +38,9 @@ _STRING: Final = re.compile(
 _BARE_VALUE: Final = re.compile(r"[^,\]}#\r\n]+")
 
 
-class Place(NamedTuple):
-    key: Span
-    value: Span
+class EntrySpans(NamedTuple):
+    key: TextSpan
+    value: TextSpan
 
 
 class _Key(NamedTuple):
@@ -49,12 +49,12 @@ class _Key(NamedTuple):
     end: int
 
 
-def find_places(text: str) -> dict[tuple[Step, ...], Place]:
+def find_spans(text: str) -> dict[tuple[PathPart, ...], EntrySpans]:
     """The place of every key and list item that is written out, by the path to it."""
     return _scanned(text).places
 
 
-def find_headers(text: str) -> list[tuple[int, tuple[Step, ...]]]:
+def find_headers(text: str) -> list[tuple[int, tuple[PathPart, ...]]]:
     """The offset of every header (`[a.b]`, `[[c]]`), with the path to its table."""
     return _scanned(text).headers
 
@@ -74,16 +74,16 @@ class _Scanner:
     """A place in the text, and the table that the next key belongs to."""
 
     def __init__(self, text: str) -> None:
-        self.places: dict[tuple[Step, ...], Place] = {}
-        self.headers: list[tuple[int, tuple[Step, ...]]] = []
+        self.places: dict[tuple[PathPart, ...], EntrySpans] = {}
+        self.headers: list[tuple[int, tuple[PathPart, ...]]] = []
         self._text = text
         self._at = 0
         self._line_starts = [0, *(match.end() for match in LINE_BREAK.finditer(text))]
-        self._tables: dict[tuple[Step, ...], int] = {}
+        self._tables: dict[tuple[PathPart, ...], int] = {}
         """How many tables each list of tables has so far."""
 
     def scan(self) -> None:
-        table: tuple[Step, ...] = ()
+        table: tuple[PathPart, ...] = ()
         self._skip(_BLANK)
         while self._at < len(self._text):
             if self._text.startswith("[", self._at):
@@ -92,7 +92,7 @@ class _Scanner:
                 self._key_and_value(table)
             self._skip(_BLANK)
 
-    def _header(self) -> tuple[Step, ...]:
+    def _header(self) -> tuple[PathPart, ...]:
         start = self._at
         one_of_many = self._text.startswith("[[", self._at)
         self._at += 2 if one_of_many else 1
@@ -102,35 +102,35 @@ class _Scanner:
         path = self._path((), keys[:-1])
         path = (*path, keys[-1].text)
         span = self._span(keys[-1].start, keys[-1].end)
-        self.places.setdefault(path, Place(span, span))
+        self.places.setdefault(path, EntrySpans(span, span))
         if one_of_many:
             index = self._tables[path] = self._tables.get(path, -1) + 1
             path = (*path, index)
-            self.places[path] = Place(span, span)
+            self.places[path] = EntrySpans(span, span)
         self.headers.append((start, path))
         return path
 
-    def _path(self, path: tuple[Step, ...], keys: list[_Key]) -> tuple[Step, ...]:
+    def _path(self, path: tuple[PathPart, ...], keys: list[_Key]) -> tuple[PathPart, ...]:
         """The path through these keys; in a list of tables, through the latest one."""
         for key in keys:
             if len(path) > MAX_DEPTH:
                 raise _Lost  # nobody will read that far, and each step holds all those before it
             path = (*path, key.text)
             span = self._span(key.start, key.end)
-            self.places.setdefault(path, Place(span, span))
+            self.places.setdefault(path, EntrySpans(span, span))
             if path in self._tables:
                 path = (*path, self._tables[path])
         return path
 
-    def _key_and_value(self, table: tuple[Step, ...]) -> None:
+    def _key_and_value(self, table: tuple[PathPart, ...]) -> None:
         keys = self._keys()
         self._skip(_EQUALS)
         path = (*self._path(table, keys[:-1]), keys[-1].text)
         start = self._at
         self._value(path)
-        self.places[path] = Place(self._span(keys[-1].start, keys[-1].end), self._span(start, self._at))
+        self.places[path] = EntrySpans(self._span(keys[-1].start, keys[-1].end), self._span(start, self._at))
 
-    def _value(self, path: tuple[Step, ...]) -> None:
+    def _value(self, path: tuple[PathPart, ...]) -> None:
         """Go past a value, keeping the places of what is inside it."""
         here = self._text[self._at : self._at + 1]
         if here == "[":
@@ -143,16 +143,16 @@ class _Scanner:
             bare = self._take(_BARE_VALUE)
             self._at -= len(bare) - len(bare.rstrip())
 
-    def _list(self, path: tuple[Step, ...]) -> None:
+    def _list(self, path: tuple[PathPart, ...]) -> None:
         index = 0
         while self._next_inside("]"):
             start = self._at
             self._value((*path, index))
             span = self._span(start, self._at)
-            self.places[*path, index] = Place(span, span)
+            self.places[*path, index] = EntrySpans(span, span)
             index += 1
 
-    def _inline_table(self, path: tuple[Step, ...]) -> None:
+    def _inline_table(self, path: tuple[PathPart, ...]) -> None:
         while self._next_inside("}"):
             self._key_and_value(path)
 
@@ -194,8 +194,8 @@ class _Scanner:
         self._at = match.end() if match is not None else self._at
         return match is not None
 
-    def _span(self, start: int, end: int) -> Span:
-        return Span(*self._place(start), *self._place(end))
+    def _span(self, start: int, end: int) -> TextSpan:
+        return TextSpan(*self._place(start), *self._place(end))
 
     def _place(self, offset: int) -> tuple[int, int]:
         line = bisect_right(self._line_starts, offset)
@@ -203,7 +203,7 @@ class _Scanner:
 
 
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)\Z")
-_START: Final = Span(1, 1, 1, 2)
+_START: Final = TextSpan(1, 1, 1, 2)
 # what the standard library needs for a key grows with the square of its parts
 _LONG_KEY: Final = re.compile(r"""(?:\.[ \t]*+(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+){100}""")
 
@@ -212,7 +212,7 @@ def parse_toml(text: str, report: Report) -> Node:
     """The tree of the TOML document in `text`. Raises Invalid, with the reason reported, where there is none."""
     long_key = _LONG_KEY.search(text)
     if long_key is not None:
-        place = place_of(text, long_key.start())
+        place = span_at(text, long_key.start())
         raise report.error(CONFIG_TOO_DEEP, place, "The file nests too deeply", "nothing here needs that depth")
     try:
         values = tomllib.loads(text)
@@ -222,13 +222,13 @@ def parse_toml(text: str, report: Report) -> Node:
         raise report.error(CONFIG_TOO_DEEP, None, "The file nests too deeply") from None
     except ValueError as error:  # dates and numbers that TOML allows and Python cannot hold
         raise report.error(CONFIG_SYNTAX, None, f"The file is not valid TOML: {error}") from None
-    return _Planter(find_places(text), report).plant(values)
+    return _Planter(find_spans(text), report).plant(values)
 
 
 class _Planter:
     """Feeds plain values to the builder, each with its place; what has none stands where its table does."""
 
-    def __init__(self, places: Mapping[tuple[Step, ...], Place], report: Report) -> None:
+    def __init__(self, places: Mapping[tuple[PathPart, ...], EntrySpans], report: Report) -> None:
         self._places = places
         self._builder = TreeBuilder(report)
 
@@ -237,25 +237,25 @@ class _Planter:
         assert self._builder.root is not None
         return self._builder.root
 
-    def _value(self, value: object, path: tuple[Step, ...], nearest: Span) -> None:
+    def _value(self, value: object, path: tuple[PathPart, ...], nearest: TextSpan) -> None:
         if isinstance(value, dict):
             self._builder.start(Table(nearest))
             for key, inner in cast(dict[str, object], value).items():
-                place = self._places.get((*path, key), Place(nearest, nearest))
+                place = self._places.get((*path, key), EntrySpans(nearest, nearest))
                 self._builder.scalar(Scalar(place.key, "text", key))
                 self._value(inner, (*path, key), place.value)
             self._builder.end()
         elif isinstance(value, list):
             self._builder.start(Items(nearest))
             for index, inner in enumerate(cast(list[object], value)):
-                place = self._places.get((*path, index), Place(nearest, nearest))
+                place = self._places.get((*path, index), EntrySpans(nearest, nearest))
                 self._value(inner, (*path, index), place.value)
             self._builder.end()
         else:
             self._builder.scalar(_scalar(value, nearest))
 
 
-def _scalar(value: object, span: Span) -> Scalar:
+def _scalar(value: object, span: TextSpan) -> Scalar:
     if isinstance(value, bool):
         return Scalar(span, "boolean", str(value).lower())
     text = str(value)
@@ -274,7 +274,7 @@ def _syntax_error(error: tomllib.TOMLDecodeError, text: str, report: Report) -> 
         before = text.split("\n", int(at["line"]) - 1)
         offset = min(len(text), len(text) - len(before[-1]) + int(at["column"]) - 1)
     message = f"The file is not valid TOML: {_lower_first(what[: at.start()])}"
-    return report.error(CONFIG_SYNTAX, place_of(text, offset), message)
+    return report.error(CONFIG_SYNTAX, span_at(text, offset), message)
 
 
 def _lower_first(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple
 
-from trunkline.config.problems import LINE_BREAK, Report, Span
+from trunkline.config.problems import LINE_BREAK, Report, TextSpan
 from trunkline.core.errors import BAD_VALUE, CONFIG_TOO_DEEP, CONFIG_TOO_LARGE, DUPLICATE_KEY, WRONG_TYPE
 
 MAX_BYTES: Final = 1024 * 1024
@@ -29,18 +29,18 @@ class Scalar:
 
     __slots__ = ("kind", "span", "text")
 
-    def __init__(self, span: Span, kind: ScalarKind, text: str) -> None:
+    def __init__(self, span: TextSpan, kind: ScalarKind, text: str) -> None:
         self.span = span
         self.kind: ScalarKind = kind
         self.text = text
 
 
-class PassedOver(Scalar):
+class SkippedValue(Scalar):
     """Something that is none of our business, however large: it has no nodes, only its place and its plain value."""
 
     __slots__ = ("value",)
 
-    def __init__(self, span: Span, value: object) -> None:
+    def __init__(self, span: TextSpan, value: object) -> None:
         super().__init__(span, "refused", "")
         self.value = value
 
@@ -50,7 +50,7 @@ class Items:
 
     __slots__ = ("items", "span")
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: TextSpan) -> None:
         self.span = span
         self.items: list[Node] = []
 
@@ -60,9 +60,9 @@ class Table:
 
     __slots__ = ("entries", "span")
 
-    def __init__(self, span: Span, entries: list[Entry] | None = None) -> None:
+    def __init__(self, span: TextSpan, entries: list[TableEntry] | None = None) -> None:
         self.span = span
-        self.entries: list[Entry] = [] if entries is None else entries
+        self.entries: list[TableEntry] = [] if entries is None else entries
 
     def get(self, key: str) -> Node | None:
         return next((entry.value for entry in self.entries if entry.key.text == key), None)
@@ -71,7 +71,7 @@ class Table:
 Node = Scalar | Items | Table
 
 
-class Entry(NamedTuple):
+class TableEntry(NamedTuple):
     key: Scalar
     value: Node
 
@@ -95,12 +95,12 @@ _WORDS: Final[dict[ScalarKind, str]] = {
 }
 
 
-def place_of(text: str, offset: int) -> Span:
+def span_at(text: str, offset: int) -> TextSpan:
     """The place of one character of a text."""
     line, start = 1, 0
     for line_break in LINE_BREAK.finditer(text, 0, offset):
         line, start = line + 1, line_break.end()
-    return Span(line, offset - start + 1, line, offset - start + 2)
+    return TextSpan(line, offset - start + 1, line, offset - start + 2)
 
 
 class _Open:
@@ -156,7 +156,7 @@ class TreeBuilder:
         self.add(built, node.span)
         return built
 
-    def add(self, built: Built, span: Span) -> None:
+    def add(self, built: Built, span: TextSpan) -> None:
         """Put a finished node where it belongs. `span` is the place that used it, which differs for an alias."""
         self._nodes += built.nodes
         self._characters += built.characters
@@ -193,12 +193,12 @@ class TreeBuilder:
             return
         first = parent.seen.setdefault(key.text, key)
         if first is key:
-            table.entries.append(Entry(key, value))
+            table.entries.append(TableEntry(key, value))
             return
         message = f"`{key.text}` is given twice; the first is on line {first.span.line}"
         self._report.error(DUPLICATE_KEY, key.span, message, "keep one of them")
 
-    def _too_deep(self, span: Span) -> Exception:
+    def _too_deep(self, span: TextSpan) -> Exception:
         return self._report.error(
             CONFIG_TOO_DEEP, span, f"The file nests more than {MAX_DEPTH} levels deep", "nothing here needs that depth"
         )
@@ -223,7 +223,7 @@ _SURPRISE: Final = re.compile(
 )
 
 
-def kind_of(text: str) -> ScalarKind:
+def plain_scalar_kind(text: str) -> ScalarKind:
     """How an unquoted value is read. Dates, and whatever else YAML has types for, are text."""
     if text in _NULL:
         return "null"
@@ -236,12 +236,12 @@ def kind_of(text: str) -> ScalarKind:
     return "refused" if _SURPRISE.fullmatch(text) is not None else "text"
 
 
-def unclear(text: str) -> str:
+def ambiguity(text: str) -> str:
     """What is wrong with a value that `kind_of` refuses, or takes for a switch."""
     return f"`{text}` means different things to different YAML versions"
 
 
-def how_to_write(text: str) -> str:
+def ambiguity_hint(text: str) -> str:
     """The hint for such a value."""
     switch = _SWITCH.get(text.lower())
     quoted = f'write `"{text}"` for the text'

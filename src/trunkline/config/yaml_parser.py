@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from trunkline.config.problems import Invalid, Report, Span
+from trunkline.config.problems import Invalid, Report, TextSpan
 from trunkline.config.tree import (
     Built,
     Items,
@@ -20,10 +20,10 @@ from trunkline.config.tree import (
     Scalar,
     Table,
     TreeBuilder,
-    how_to_write,
-    kind_of,
-    place_of,
-    unclear,
+    ambiguity,
+    ambiguity_hint,
+    plain_scalar_kind,
+    span_at,
 )
 from trunkline.core.errors import AMBIGUOUS_SCALAR, CONFIG_SYNTAX, CONFIG_TOO_LARGE
 
@@ -43,7 +43,7 @@ def parse_yaml(text: str, report: Report) -> Node:
     wrong = _UNPRINTABLE.search(text)
     if wrong is not None:
         message = f"Character U+{ord(wrong.group()):04X} is not allowed in YAML"
-        raise report.error(CONFIG_SYNTAX, place_of(text, wrong.start()), message)
+        raise report.error(CONFIG_SYNTAX, span_at(text, wrong.start()), message)
     composer = _Composer(report)
     try:
         for event in _events(text):
@@ -86,7 +86,7 @@ class _Composer:
             self._document(event)
 
     def root(self) -> Node:
-        return self._builder.root or Scalar(Span(1, 1, 1, 1), "null", "")
+        return self._builder.root or Scalar(TextSpan(1, 1, 1, 1), "null", "")
 
     def _document(self, event: Any) -> None:
         self._documents += 1
@@ -104,9 +104,9 @@ class _Composer:
         span = _span(event)
         self._refuse_tag(event)
         plain = bool(event.implicit[0])
-        node = Scalar(span, kind_of(event.value) if plain else "text", event.value)
+        node = Scalar(span, plain_scalar_kind(event.value) if plain else "text", event.value)
         if node.kind == "refused" or (node.kind == "switch" and self._builder.at_key()):
-            self._report.error(AMBIGUOUS_SCALAR, span, unclear(node.text), how_to_write(node.text))
+            self._report.error(AMBIGUOUS_SCALAR, span, ambiguity(node.text), ambiguity_hint(node.text))
         if plain and node.text == "<<" and self._builder.at_key():
             hint = "write the keys out, or give a whole value by an alias"
             raise self._report.error(CONFIG_SYNTAX, span, "Merge keys (`<<`) are not supported", hint)
@@ -132,9 +132,9 @@ class _Composer:
             self._report.error(CONFIG_SYNTAX, _span(event), message, "put text in quotes; nothing else needs a tag")
 
 
-def _span(event: Any) -> Span:
+def _span(event: Any) -> TextSpan:
     start, end = event.start_mark, event.end_mark
-    return Span(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
+    return TextSpan(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, report: Report) -> Invalid:
@@ -142,6 +142,6 @@ def _syntax_error(error: yaml.MarkedYAMLError, report: Report) -> Invalid:
     what = str(error.problem or error.context)
     if error.context is not None and error.context_mark is not None:
         what += f" {error.context} that starts on line {error.context_mark.line + 1}"
-    span = None if mark is None else Span(mark.line + 1, mark.column + 1, mark.line + 1, mark.column + 2)
+    span = None if mark is None else TextSpan(mark.line + 1, mark.column + 1, mark.line + 1, mark.column + 2)
     hint = next((hint for part, hint in _HINTS if part in what), "")
     return report.error(CONFIG_SYNTAX, span, f"The file is not valid YAML: {what}", hint)

@@ -22,7 +22,7 @@ from trunkline.runtime.source_context import SessionTokens, SourceContext, Start
 from trunkline.runtime.state_files import gateway_key
 from trunkline.search.discovery import Discovery
 from trunkline.search.own_tools import OwnTools
-from trunkline.sources.builtin.protection.started_files import folders_of, lie_below, roots_of, started_files
+from trunkline.sources.builtin.protection.places import folders_of, lie_below, roots_of, started_files
 
 
 class GatewayRuntime:
@@ -97,9 +97,9 @@ class GatewayRuntime:
         """What tells the command of a Bash call, for the log; None where the settings do not ask for that."""
         if not self.settings.gateway.log.show_commands:
             return None
-        from trunkline.sources.builtin.shown_commands import ShownCommands
+        from trunkline.sources.builtin.command_display import CommandDisplay
 
-        return ShownCommands(self.router.kind_of, self._redact)
+        return CommandDisplay(self.router.kind_of, self._redact)
 
     async def drain(self, timeout_s: float = DRAIN_S) -> None:
         """Take no new calls, and give those in flight time to end."""

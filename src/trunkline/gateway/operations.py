@@ -16,8 +16,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from trunkline.config.config_file import plugins_file
-from trunkline.config.load import Loaded
-from trunkline.config.registration import AddedServer, keep_added, load_added, read_added, read_leased
+from trunkline.config.load import LoadedConfig
+from trunkline.config.registration import (
+    AddedServer,
+    load_added_servers,
+    read_added_server,
+    read_leased_service,
+    save_added_server,
+)
 from trunkline.config.settings import GatewaySettings, Settings, needs_token
 from trunkline.config.sources import SourceSection
 from trunkline.core.bind_address import BindAddress
@@ -44,7 +50,7 @@ from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.source_context import is_token
 from trunkline.sources import section_kinds
 
-Load = Callable[[], Loaded]
+Load = Callable[[], LoadedConfig]
 LIVE_KEYS: Final = frozenset(
     {"token", "operator_token", "allowed_hosts", "naming", "max_name", "meta_tools"}
     | {"disclosure", "require_provisioning", "context_tokens", "search"}
@@ -85,7 +91,7 @@ class Operations:
         self._apply()
 
     def _bring_back(self) -> None:
-        bodies, fault = load_added(self._folder)
+        bodies, fault = load_added_servers(self._folder)
         if fault:
             self._events.note("warning", "operator", fault)
         for body in bodies:
@@ -131,7 +137,7 @@ class Operations:
         warnings = [str(problem) for problem in loaded.problems]
         return {"status": "reloaded", **_told(changes), "needsRestart": waiting, "warnings": warnings}
 
-    def _load_again(self) -> Loaded:
+    def _load_again(self) -> LoadedConfig:
         """Only what can be read without waiting: a pipe in place of a file would stop everything until it is fed."""
         path = self._settings.path
         for file in (path, plugins_file(path)):
@@ -213,7 +219,7 @@ class Operations:
         return {"name": name}
 
     def _read(self, body: bytes) -> AddedServer:
-        return read_added(body, section_kinds(), self.listen or self._started_with.listen)
+        return read_added_server(body, section_kinds(), self.listen or self._started_with.listen)
 
     def _must_go_on(self) -> None:
         if self._gateway.router.draining:
@@ -230,7 +236,7 @@ class Operations:
     def _keep(self, name: str, body: bytes | None) -> None:
         """Write down that an added server outlives a restart, or no longer does."""
         try:
-            keep_added(self._folder, name, body)
+            save_added_server(self._folder, name, body)
         except OSError as error:
             message = f"The list of servers to keep cannot be written: {error.strerror or error}"
             hint = f"make `{self._folder}` writable" + (", or leave out `persist`" if body is not None else "")
@@ -245,7 +251,7 @@ class Operations:
     def register_service(self, name: str, body: bytes) -> tuple[dict[str, object], bool]:
         """A service is there for as long as its lease lasts; to register it again renews that. Whether it is new."""
         self._must_go_on()
-        leased = read_leased(name, body, section_kinds()["service"])
+        leased = read_leased_service(name, body, section_kinds()["service"])
         known = self._from_file().keys() | self._added.keys()
         if name in known or (name not in self._leases.sections and name in self._gateway.router.admissions):
             raise _already_there(name)

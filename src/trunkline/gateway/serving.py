@@ -19,7 +19,7 @@ from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.config_watch import EVERY_S, FileWatch
 from trunkline.gateway.operations import Load, Operations
 from trunkline.runtime.own_process import keep_large_buffers, unignored_signals
-from trunkline.sources.builtin.protection.watch import may_be_planted
+from trunkline.sources.builtin.protection.snapshots import may_be_planted
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.metrics import Metrics
 from trunkline.telemetry.redact import Redactor

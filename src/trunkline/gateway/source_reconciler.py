@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from trunkline.config.settings import secrets_of
-from trunkline.config.sources import SourceSection, Unready
+from trunkline.config.sources import SourceSection, UnreadySource
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.events import Events
@@ -126,7 +126,7 @@ class SourceReconciler:
 
     def _build(self, name: str, section: SourceSection, redact: Redact) -> Source:
         """Build a source. One that cannot be built is replaced by a source that is down and says why."""
-        if isinstance(section, Unready):
+        if isinstance(section, UnreadySource):
             return _Waiting(section.obstacles)
         try:
             return load_kind(section.kind).build(name, section, replace(self._context, redact=redact))
@@ -240,7 +240,7 @@ def source_options(name: str, section: SourceSection, origin: str, redact: Redac
         timeouts_s={**section.default_timeouts, **tools.timeouts},
         fingerprint=fingerprint(name, section.connection()),
         enabled=section.enabled,
-        kind=section.of_kind if isinstance(section, Unready) else section.kind,
+        kind=section.of_kind if isinstance(section, UnreadySource) else section.kind,
         origin=origin,
         cache=_cache_rules(section),
         guards_paths=section.guard.path_traversal,

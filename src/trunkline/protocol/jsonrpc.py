@@ -18,6 +18,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from trunkline.core.call import CR, LF, Json, Request
 from trunkline.core.errors import INVALID_REQUEST, PARSE_ERROR, Code, Problem
+from trunkline.protocol.mcp.methods import INITIALIZE
 
 # How deep a message may be nested: never deeper than can be read wherever it is looked into later.
 #
@@ -354,6 +355,6 @@ def parse_batch_member(text: bytes) -> Message | BadMessage:
         message = Message(members_of_message(text))
     except BadMessage as error:
         return error
-    if message.method == "initialize":
+    if message.method == INITIALIZE:
         return BadMessage(INVALID_REQUEST, "`initialize` must not be part of a batch", message.id_json)
     return message

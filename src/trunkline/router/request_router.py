@@ -23,7 +23,15 @@ from trunkline.core.names import names_source, without_own_prefix
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
 from trunkline.protocol.mcp.capabilities import server_capabilities
-from trunkline.protocol.mcp.methods import COMPLETION_COMPLETE, PROMPTS_GET, RESOURCES_READ
+from trunkline.protocol.mcp.methods import (
+    COMPLETION_COMPLETE,
+    PROMPTS_GET,
+    RESOURCES_READ,
+    TASKS_CANCEL,
+    TASKS_GET,
+    TASKS_RESULT,
+    TASKS_UPDATE,
+)
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.admission import Admission, Deadlines
 from trunkline.router.catalog import PromptEntry
@@ -33,8 +41,8 @@ from trunkline.router.registry import SourceRegistry
 from trunkline.router.result_rewriting import ResultRewriter, UriRewriter
 from trunkline.router.task_ids import TASKS, TaskIds, declares_tasks
 
-_LEGACY_TASKS: Final = frozenset({"tasks/get", "tasks/result", "tasks/cancel"})
-_MODERN_TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+_LEGACY_TASKS: Final = frozenset({TASKS_GET, TASKS_RESULT, TASKS_CANCEL})
+_MODERN_TASKS: Final = frozenset({TASKS_GET, TASKS_UPDATE, TASKS_CANCEL})
 _BEFORE_COMPLETIONS: Final = "2024-11-05"
 """Servers of this version may complete without declaring it."""
 _NO_COMPLETIONS: Final = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
@@ -82,7 +90,7 @@ class RequestRouter:
     def _send(self, call: Call, source: str, params: bytes) -> None:
         call.source, call.params = source, params
         admission = self._registry.admissions[source]
-        blocks = call.method == "tasks/result"  # until the task has finished
+        blocks = call.method == TASKS_RESULT  # until the task has finished
         timeout_s = self._deadlines.max_call_s if blocks else admission.options.timeout_s
         admit = partial(self._admit, call, admission, timeout_s)
         if not admission.options.guards_paths or not self._path_guard.stops(call, 0, timeout_s, admit):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from trunkline.config.reader import Reader
-from trunkline.config.section import Inner, Section, key
+from trunkline.config.reader import ConfigReader
+from trunkline.config.section import NestedSection, Section, key
 from trunkline.config.shapes import Choice, FilePath, Integer, JsonSchema, ListOf, MapOf, Shape, Text, Variables
 from trunkline.config.sources import NOTHING, SourceSection
 from trunkline.config.tree import Items, Node, Scalar
@@ -26,7 +26,7 @@ ALL: Final = "all"
 class Command(Shape[str]):
     """A program: a bare name is looked up in PATH, one with a slash is a path from the file's folder."""
 
-    def read(self, node: Node, reader: Reader) -> str:
+    def read(self, node: Node, reader: ConfigReader) -> str:
         command = Text(check=_wrong_with_command).read(node, reader)
         first, *rest = command.split(maxsplit=1)
         if rest and "/" not in first:
@@ -43,7 +43,7 @@ class NamesOrAll(Shape[tuple[str, ...] | str]):
 
     _names: Final = ListOf(Text(may_be_empty=False))
 
-    def read(self, node: Node, reader: Reader) -> tuple[str, ...] | str:
+    def read(self, node: Node, reader: ConfigReader) -> tuple[str, ...] | str:
         if isinstance(node, Items):
             return self._names.read(node, reader)
         if isinstance(node, Scalar) and node.kind == "text":
@@ -112,7 +112,7 @@ class ProgramSection(SourceSection):
         NamesOrAll(), default=(), doc="Our environment variables the program gets besides the usual ones, or `all`"
     )
     limits: ProcessLimits = key(
-        Inner(ProcessLimits),
+        NestedSection(ProcessLimits),
         default=ProcessLimits(),
         doc="What it may use together with everything it starts; more ends it, and it is started again (Linux)",
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
 
-from trunkline.config.settings import TelemetrySettings, wrong_with_collector
+from trunkline.config.settings import TelemetrySettings, check_collector_url
 from trunkline.core.source import Level
 from trunkline.telemetry.logs import LogFormat
 from trunkline.telemetry.otlp_export import OtlpExporter
@@ -63,7 +63,7 @@ def collector_of(endpoint: str, environ: Mapping[str, str], say: Say) -> Collect
     """What the configuration names comes first; then the environment; then the collector of this machine."""
     traces, general = (environ.get(f"OTEL_EXPORTER_OTLP_{name}ENDPOINT", "").strip() for name in ("TRACES_", ""))
     url = with_path(endpoint) or traces or (f"{general.rstrip('/')}{TRACES_PATH}" if general else "")
-    if url and (wrong := wrong_with_collector(url)):
+    if url and (wrong := check_collector_url(url)):
         say("warning", f"The endpoint for traces in the environment is not used: {wrong[0]}; {wrong[1]}")
         url = ""
     headers = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS") or environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")

@@ -12,9 +12,9 @@ import pytest
 from tests.support.trust import trust
 
 from trunkline.config.config_file import ConfigFile
-from trunkline.config.load import Loaded, load_config
+from trunkline.config.load import LoadedConfig, load_config
 from trunkline.config.problems import render
-from trunkline.config.sources import Unready
+from trunkline.config.sources import UnreadySource
 from trunkline.core.errors import GatewayError
 from trunkline.sources import section_kinds
 from trunkline.sources.plugin.section import PluginSection
@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def load(home: Path, plugins: str | None, ours: str = "", environ: Mapping[str, str] | None = None) -> Loaded:
+def load(home: Path, plugins: str | None, ours: str = "", environ: Mapping[str, str] | None = None) -> LoadedConfig:
     (home / "trunkline.yaml").write_text(ours)
     given = {"HOME": str(home / "user"), **(environ or {})}
     if plugins is not None:
@@ -36,12 +36,12 @@ def load(home: Path, plugins: str | None, ours: str = "", environ: Mapping[str, 
     return load_config(ConfigFile.named(home / "trunkline.yaml"), environ=given, kinds=section_kinds())
 
 
-def sources(loaded: Loaded) -> Mapping[str, Any]:
+def sources(loaded: LoadedConfig) -> Mapping[str, Any]:
     assert loaded.settings is not None, [str(problem) for problem in loaded.problems]
     return loaded.settings.sources
 
 
-def problems(loaded: Loaded) -> list[tuple[str, str, int]]:
+def problems(loaded: LoadedConfig) -> list[tuple[str, str, int]]:
     """Code, severity and line of each problem."""
     return [(p.code.id, p.severity, p.span.line if p.span else 0) for p in loaded.problems]
 
@@ -110,7 +110,7 @@ def test_a_folder_without_a_plugin_is_down_until_there_is_one_and_others_are_not
     (home / ".awf" / "empty").mkdir()
     loaded = load(home, "plugins:\n- {name: empty, path: empty}\n- {name: fine, path: /opt/fine}\n")
     found = sources(loaded)
-    assert isinstance(found["empty"], Unready)
+    assert isinstance(found["empty"], UnreadySource)
     assert "plugin.yaml" in found["empty"].obstacles[0]
     assert isinstance(found["fine"], PluginSection)
     assert problems(loaded) == [("TL104", "warning", 2)]

@@ -12,7 +12,7 @@ from tests.support.config_files import KINDS, codes, settings_of, unready
 from trunkline.config.config_file import ConfigFile
 from trunkline.config.dialects.formats import project_of
 from trunkline.config.load import load_config
-from trunkline.config.sources import ToolSelection, Unready
+from trunkline.config.sources import ToolSelection, UnreadySource
 from trunkline.sources.sections import McpHttpSection, McpStdioSection
 
 
@@ -244,7 +244,7 @@ def test_gemini() -> None:
             timeout=5.0,
         ),
         "events": McpHttpSection(prefix="events", url="https://tools.example.com/sse", transport="sse"),
-        "experimental": Unready(
+        "experimental": UnreadySource(
             prefix="experimental",
             enabled=False,
             of_kind="mcp_stdio",

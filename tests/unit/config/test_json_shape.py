@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from trunkline.config.load import Loaded, load_text
+from trunkline.config.load import LoadedConfig, load_text
 from trunkline.sources import section_kinds
 
 
-def load(written: str) -> Loaded:
+def load(written: str) -> LoadedConfig:
     text = f"sources: {{p: {{kind: plugin, command: x, config: {{v: {written}}}}}}}"
     return load_text(text, Path("/home/me/trunkline.yaml"), environ={"NAME": "5"}, kinds=section_kinds())
 

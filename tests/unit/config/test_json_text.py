@@ -6,7 +6,7 @@ import pytest
 
 from trunkline.config.json_parser import parse_json
 from trunkline.config.problems import FileProblem, Invalid, Report
-from trunkline.config.tree import Items, Node, PassedOver, Table
+from trunkline.config.tree import Items, Node, SkippedValue, Table
 
 
 def problem_of(text: str) -> FileProblem:
@@ -135,7 +135,7 @@ def test_other_keys_at_the_top_are_passed_over() -> None:
     node = parse_json(text, Report("f"), only=["keep"])
     assert isinstance(node, Table)
     assert [key.text for key, _ in node.entries] == ["a", "keep", "b", "c"]
-    passed = [value for _, value in node.entries if isinstance(value, PassedOver)]
+    passed = [value for _, value in node.entries if isinstance(value, SkippedValue)]
     assert [(value.value, value.span) for value in passed] == [
         ({"x": [1]}, (1, 7, 1, 17)),
         ([1, "]"], (1, 42, 3, 5)),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.config.registration import LEASE_S, read_leased
+from trunkline.config.registration import LEASE_S, read_leased_service
 from trunkline.core.errors import SERVER_NOT_VALID, GatewayError
 from trunkline.sources import section_kinds
 from trunkline.sources.service.section import ServiceSection
@@ -13,7 +13,7 @@ from trunkline.sources.service.section import ServiceSection
 
 def read(name: str = "svc", **keys: Any) -> tuple[ServiceSection, float]:
     body = json.dumps({"endpoint": "http://10.0.0.7:80", **keys}).encode()
-    leased = read_leased(name, body, section_kinds()["service"])
+    leased = read_leased_service(name, body, section_kinds()["service"])
     assert isinstance(leased.section, ServiceSection)
     return leased.section, leased.lease_s
 
@@ -71,5 +71,5 @@ def test_the_id_is_a_servers_name(name: str) -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"{", b"\xff", b'{"endpoint": "http://h", "endpoint": "http://i"}'])
 def test_a_body_that_is_no_description_is_refused(body: bytes) -> None:
     with pytest.raises(GatewayError) as error:
-        read_leased("svc", body, section_kinds()["service"])
+        read_leased_service("svc", body, section_kinds()["service"])
     assert error.value.problem.code is SERVER_NOT_VALID

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.config.tree import how_to_write, kind_of
+from trunkline.config.tree import ambiguity_hint, plain_scalar_kind
 
 SPELLINGS = {
     "null": ["", "~", "null", "Null", "NULL"],
@@ -58,9 +58,9 @@ SPELLINGS = {
 
 def test_every_spelling_is_read_in_one_way_or_refused() -> None:
     for kind, spellings in SPELLINGS.items():
-        assert {text: kind_of(text) for text in spellings} == dict.fromkeys(spellings, kind)
+        assert {text: plain_scalar_kind(text) for text in spellings} == dict.fromkeys(spellings, kind)
 
 
 def test_the_hint_shows_both_ways_to_write_it() -> None:
-    assert how_to_write("off") == 'write `"off"` for the text, or `false`'
-    assert '"22:22"' in how_to_write("22:22")
+    assert ambiguity_hint("off") == 'write `"off"` for the text, or `false`'
+    assert '"22:22"' in ambiguity_hint("22:22")

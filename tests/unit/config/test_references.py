@@ -6,11 +6,12 @@ from pathlib import Path
 
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.dialects.references import EditorReferences, as_it_stands, read_reference_file, rewrite_node
-from trunkline.config.problems import Span
+from trunkline.config.dialects.references import EditorReferences, read_reference_file, rewrite_node
+from trunkline.config.problems import TextSpan
+from trunkline.config.reader import escape_references
 from trunkline.config.tree import Items, Scalar, Table
 
-PLACE = Span(1, 1, 1, 2)
+PLACE = TextSpan(1, 1, 1, 2)
 
 
 def text(written: str) -> Scalar:
@@ -20,7 +21,7 @@ def text(written: str) -> Scalar:
 def test_text_that_stands_as_it_is_survives_being_read() -> None:
     reader = reader_for({"A": "1"})
     for written in ("${A}", "$${A}", "$$${A}", "${", "$", "a${A}b${", "${A:-x}"):
-        assert reader.text(text(as_it_stands(written))) == written
+        assert reader.text(text(escape_references(written))) == written
 
 
 def test_only_texts_are_rewritten_and_every_place_is_kept() -> None:

@@ -11,14 +11,14 @@ import pytest
 from tests.support.config_files import KINDS, load_json, load_text
 
 from trunkline.config.config_file import ConfigFile
-from trunkline.config.load import Loaded, load_config
+from trunkline.config.load import LoadedConfig, load_config
 from trunkline.config.problems import render, render_json, summarize
 from trunkline.core.errors import LISTEN_FAILED, Problem
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def load_golden(name: str, monkeypatch: pytest.MonkeyPatch) -> Loaded:
+def load_golden(name: str, monkeypatch: pytest.MonkeyPatch) -> LoadedConfig:
     monkeypatch.chdir(GOLDEN)
     return load_config(ConfigFile.named(Path(name)), environ={"HOME": "/home/me"}, kinds=KINDS)
 

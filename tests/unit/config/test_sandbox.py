@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.config_files import codes, load_text, settings_of
 
-from trunkline.config.sandbox import SandboxSettings, strictest
+from trunkline.config.sandbox import SandboxSettings, strictest_sandbox
 from trunkline.core.errors import BAD_VALUE, LITERAL_SECRET, UNKNOWN_KEY, WRONG_TYPE
 
 ENVIRON = {"HOME": "/home/me", "S": "hunter-2-hunter"}
@@ -75,6 +75,6 @@ def test_where_several_are_said_the_strictest_of_each_holds() -> None:
     )
     strict = SandboxSettings(mode="auto", network="loopback", folders={Path("/a"): "ro"}, env={"A": "1", "B": "3"})
     both = SandboxSettings(mode="required", network="loopback", folders={Path("/a"): "ro"}, env={"A": "1"})
-    assert strictest([lax, strict]) == strictest([strict, lax]) == both
-    assert strictest([lax]) == lax
-    assert strictest([]) == SandboxSettings()
+    assert strictest_sandbox([lax, strict]) == strictest_sandbox([strict, lax]) == both
+    assert strictest_sandbox([lax]) == lax
+    assert strictest_sandbox([]) == SandboxSettings()

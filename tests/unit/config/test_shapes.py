@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.problems import Invalid, Span
+from trunkline.config.problems import Invalid, TextSpan
 from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListOf, MapOf, Seconds, Shape, Text
 from trunkline.config.tree import Scalar
 
@@ -87,7 +87,7 @@ def test_a_wrong_choice_names_the_right_ones() -> None:
 
 
 def test_a_word_that_yaml_versions_read_differently_is_clear_where_it_is_the_choice() -> None:
-    switch = Scalar(Span(1, 1, 1, 4), "switch", "off")
+    switch = Scalar(TextSpan(1, 1, 1, 4), "switch", "off")
     assert Choice("auto", "off").read(switch, reader_for()) == "off"
     for shape in (Choice("auto", "never"), Boolean(), Text(), Text(written=True), Integer(minimum=0)):
         reader = reader_for()

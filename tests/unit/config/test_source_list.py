@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.config_files import codes, found, load_text, settings_of
 
-from trunkline.config.sources import Unready
+from trunkline.config.sources import UnreadySource
 
 
 def test_sources_keep_the_order_of_the_file() -> None:
@@ -66,7 +66,7 @@ def test_a_source_that_lacks_a_variable_is_there_and_not_ready() -> None:
     text = "sources:\n  a: {kind: mcp_http, url: '${NOWHERE}/${NOWHERE}', prefix: p, headers: {X: '${GONE}'}}\n"
     section = settings_of(load_text(text)).sources["a"]
     obstacles = ("Environment variable `NOWHERE` is not set", "Environment variable `GONE` is not set")
-    assert section == Unready(prefix="p", of_kind="mcp_http", obstacles=obstacles)
+    assert section == UnreadySource(prefix="p", of_kind="mcp_http", obstacles=obstacles)
 
 
 def test_a_source_that_lacks_a_variable_is_another_once_it_is_there() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.config_files import codes, found, load_text, settings_of
 
-from trunkline.config.sources import Cache, Guard, ToolSelection
+from trunkline.config.sources import CacheSettings, GuardSettings, ToolSelection
 
 
 def source(text: str) -> str:
@@ -41,8 +41,8 @@ sources:
     assert read.tools == ToolSelection(
         allow=("read_*",), deny=("read_secret",), rename={"read_file": "read"}, timeouts={"read_file": 0.5}
     )
-    assert read.guard == Guard(path_traversal=True)
-    assert read.cache == Cache(tools=("read_file",), ttl=5.0, assume_read_only=("list_*",))
+    assert read.guard == GuardSettings(path_traversal=True)
+    assert read.cache == CacheSettings(tools=("read_file",), ttl=5.0, assume_read_only=("list_*",))
 
 
 def test_the_prefix_is_the_name_unless_another_or_none_is_given() -> None:

@@ -12,7 +12,7 @@ from tests.support.config_files import KINDS
 from tests.support.trust import trust, verdict_of
 
 from trunkline.config.config_file import ConfigFile
-from trunkline.config.load import load_config, look_at_config
+from trunkline.config.load import inspect_config, load_config
 from trunkline.config.trust.store import TrustStore
 
 CONFIG = """\
@@ -240,7 +240,7 @@ def test_a_folder_for_agents_that_becomes_a_link_to_elsewhere_counts(folder: Pat
     (folder / "agents").unlink()
     (folder / "agents").symlink_to(folder.parent)
     assert digests(folder)[0] != known[0]
-    weakened = [line.text for line in verdict_of(folder / "trunkline.yaml", folder).lines() if line.verb == "weaken"]
+    weakened = [line.text for line in verdict_of(folder / "trunkline.yaml", folder).lines() if line.effect == "weaken"]
     assert any(f"{folder / 'agents'} leads to {folder.parent}" in text for text in weakened)
 
 
@@ -327,7 +327,7 @@ def test_a_command_cannot_be_hidden_as_a_secret(folder: Path) -> None:
         f"mcpServers: {{a: {{command: sh, args: [-c, '{hidden}', '--token=$(evil)', --password, 'x;evil2', "
         "--secret, ./evil3, --token=../evil4]}}\n"
     )
-    [line] = [line for line in verdict_of(folder / "trunkline.yaml", folder).lines() if line.verb == "start"]
+    [line] = [line for line in verdict_of(folder / "trunkline.yaml", folder).lines() if line.effect == "start"]
     for part in (";rm -rf ~", "$(evil)", "x;evil2", "./evil3", "../evil4"):
         assert part in line.text
 
@@ -346,7 +346,7 @@ def test_a_command_cannot_be_hidden_as_a_secret(folder: Path) -> None:
 def test_the_host_of_a_url_cannot_be_hidden_as_a_secret(folder: Path, url: str, shown: str) -> None:
     (folder / "trunkline.yaml").write_text(json.dumps({"mcpServers": {"a": {"url": url}}}))
     [line] = verdict_of(folder / "trunkline.yaml", folder).lines()
-    assert (line.verb, line.text) == ("reach", shown)
+    assert (line.effect, line.text) == ("reach", shown)
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_the_host_of_a_url_cannot_be_hidden_as_a_secret(folder: Path, url: str, 
 def test_what_weakens_is_told_as_that(folder: Path, source: object) -> None:
     (folder / "trunkline.yaml").write_text(json.dumps({"sources": {"a": source}}))
     lines = verdict_of(folder / "trunkline.yaml", folder).lines()
-    assert [line.verb for line in lines].count("weaken") == 1
+    assert [line.effect for line in lines].count("weaken") == 1
 
 
 # -- where it is kept -------------------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def test_the_name_of_a_program_is_shown_though_it_looks_like_a_key(folder: Path)
 def test_a_root_elsewhere_is_among_what_is_weakened(folder: Path, root: str) -> None:
     source = {"kind": "builtin", "root": root, "sandbox": {"env": {"X": "${Y}"}}}
     (folder / "trunkline.yaml").write_text(json.dumps({"sources": {"b": source}}))
-    weakened = [line.text for line in verdict_of(folder / "trunkline.yaml", folder).lines() if line.verb == "weaken"]
+    weakened = [line.text for line in verdict_of(folder / "trunkline.yaml", folder).lines() if line.effect == "weaken"]
     assert [text.partition(" (")[0] for text in weakened] == [f"root: {root}", "sandbox.env.X: ${Y}"]
 
 
@@ -542,7 +542,7 @@ def test_of_a_found_file_that_is_not_trusted_there_are_no_settings_whatever_it_s
 def test_whoever_only_looks_reads_it_all_the_same(tmp_path: Path) -> None:
     file = tmp_path / "trunkline.yaml"
     file.write_text("mcpServers: {a: {command: cat}}")
-    loaded = look_at_config(ConfigFile(file, "found"), environ={"HOME": str(tmp_path)}, kinds=KINDS)
+    loaded = inspect_config(ConfigFile(file, "found"), environ={"HOME": str(tmp_path)}, kinds=KINDS)
     assert loaded.settings is not None
     assert [(problem.code.id, problem.severity) for problem in loaded.problems] == [("TL116", "warning")]
 

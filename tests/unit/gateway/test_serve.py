@@ -15,7 +15,7 @@ from tests.support.servers import StdioFaults
 from tests.support.waiting import at_most, until
 from tests.unit.gateway.test_composition import settings_of
 
-from trunkline.config.load import Loaded
+from trunkline.config.load import LoadedConfig
 from trunkline.config.settings import Settings
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.serving_http import serve_http
@@ -45,7 +45,9 @@ def serve_while(settings: Settings, scene: Callable[[int], Any]) -> int:
 
     async def main() -> int:
         address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        serving = asyncio.ensure_future(serve_http(settings, lambda: Loaded(settings, (), ""), address.set_result))
+        serving = asyncio.ensure_future(
+            serve_http(settings, lambda: LoadedConfig(settings, (), ""), address.set_result)
+        )
         playing = asyncio.ensure_future(scene(int((await address).rsplit(":", 1)[1].removesuffix("/mcp"))))
         status = await asyncio.wait_for(serving, at_most(30))
         await asyncio.wait_for(playing, at_most(30))

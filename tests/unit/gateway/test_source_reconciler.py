@@ -11,7 +11,7 @@ from tests.support.searching import make_source_context
 from tests.support.waiting import at_most, until
 from tests.unit.router.fakes import Desk, FakeSource, problem_of
 
-from trunkline.config.sources import Unready
+from trunkline.config.sources import UnreadySource
 from trunkline.core.errors import SOURCE_DISABLED, SOURCE_DOWN
 from trunkline.core.events import LogEvent
 from trunkline.core.source import Health, Sink, SourceKind
@@ -119,7 +119,7 @@ async def test_a_source_that_lacks_something_is_down_until_it_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sea = Sea(tmp_path, monkeypatch)
-    lacking = Unready(prefix="one", of_kind="mcp_http", obstacles=("no wood", "no nails"))
+    lacking = UnreadySource(prefix="one", of_kind="mcp_http", obstacles=("no wood", "no nails"))
     well = McpHttpSection(url="2", prefix="two")
     sea.reconciler.apply({"one": lacking, "two": well, "off": lacking.replace(enabled=False)})
     await sea.states(one="down", two="ready", off="disabled")

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from trunkline.agents.providers.provider import HomeSnapshot, LaunchRequest
 from trunkline.config.json_parser import parse_json
 from trunkline.config.problems import Invalid, Report
-from trunkline.config.tree import Items, Node, PassedOver, Scalar, Table
+from trunkline.config.tree import Items, Node, Scalar, SkippedValue, Table
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
 # An empty folder to start an agent in, for those that would run what they find in the project: programs named in its
@@ -105,7 +105,7 @@ def _plain(node: Node) -> object:
             return {entry.key.text: _plain(entry.value) for entry in node.entries}
         case Items():
             return [_plain(item) for item in node.items]
-        case PassedOver():
+        case SkippedValue():
             return node.value
         case Scalar():
             return _scalar(node)

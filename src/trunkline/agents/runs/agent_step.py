@@ -28,7 +28,7 @@ from trunkline.config.sources import SourceSection
 from trunkline.core.errors import OPTION_LEFT_OUT, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.runtime.children import Children
 from trunkline.runtime.temporary_folders import RunFolder
-from trunkline.sources.builtin.protection.started_files import started_files
+from trunkline.sources.builtin.protection.places import started_files
 
 
 class AgentStepRunner:

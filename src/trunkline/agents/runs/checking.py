@@ -23,7 +23,7 @@ from trunkline.agents.workflow.document import Workflow
 from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow
 from trunkline.agents.workflow.proxy import ProxyUse, source_name
 from trunkline.config.config_file import find_config, find_plugins
-from trunkline.config.load import Loaded, load_config, look_at_config
+from trunkline.config.load import LoadedConfig, inspect_config, load_config
 from trunkline.config.problems import FileProblem, hint_for, render
 from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.config.sources import SourceSection, ToolSelection
@@ -57,7 +57,7 @@ class CheckedWorkflow:
     """
 
     loaded: LoadedWorkflow
-    configured: Loaded | None
+    configured: LoadedConfig | None
     plugins: Plugins
     unchecked: tuple[str, ...] = ()
 
@@ -86,7 +86,7 @@ class CheckedWorkflow:
         found = () if self.configured is None else self.configured.verdicts
         beside = () if self.plugins.verdict is None else (self.plugins.verdict,)
         verdicts = {verdict.path: verdict for verdict in (*found, *beside)}
-        return tuple(verdict for verdict in verdicts.values() if not verdict.counts)
+        return tuple(verdict for verdict in verdicts.values() if not verdict.is_trusted)
 
     def untrusted_plugins(self) -> dict[str, Verdict]:
         """The plugins from files that are not trusted, by name, with the verdict on the file."""
@@ -95,7 +95,7 @@ class CheckedWorkflow:
             verdict = self.plugins.verdict
             if name not in self.plugins.of_file:
                 verdict = None if self.configured is None else self.configured.verdict_on(name)
-            if verdict is not None and not verdict.counts:
+            if verdict is not None and not verdict.is_trusted:
                 found[name] = verdict
         return found
 
@@ -116,25 +116,25 @@ def read_files(
     cwd: Path,
     home: Path,
     environ: Mapping[str, str],
-    only_look: bool = False,
+    inspect_only: bool = False,
 ) -> CheckedWorkflow:
     """Read a workflow and the files that belong to it.
 
-    Blocks where a file is a pipe, so it must not run in an event loop. With `only_look` untrusted files are read too, for
+    Blocks where a file is a pipe, so it must not run in an event loop. With `inspect_only` untrusted files are read too, for
     callers that start nothing of them.
     """
     loaded = load_workflow(workflow, environ=environ)
     ours = find_config(config, cwd, home, workflow=workflow)
-    load = look_at_config if only_look else load_config
+    load = inspect_config if inspect_only else load_config
     configured = None if ours is None else load(ours, environ=environ, kinds=section_kinds())
     if configured is not None and configured.settings is not None:
         configured = replace(configured, settings=enforce_default_protection(configured.settings, workflow))
     settings = None if configured is None else configured.settings
-    if configured is not None and configured.untrusted and not only_look:
+    if configured is not None and configured.untrusted and not inspect_only:
         return CheckedWorkflow(loaded=loaded, configured=configured, plugins=Plugins())  # trust comes first
     file = find_plugins(workflow, cwd, home)
-    plugins = plugin_sections(settings, file, environ=environ, only_look=only_look)
-    if plugins.verdict is not None and not plugins.verdict.counts and not _needs_awf_file(loaded, settings):
+    plugins = plugin_sections(settings, file, environ=environ, inspect_only=inspect_only)
+    if plugins.verdict is not None and not plugins.verdict.is_trusted and not _needs_awf_file(loaded, settings):
         plugins = plugin_sections(settings, None, environ=environ)
     return CheckedWorkflow(loaded=loaded, configured=configured, plugins=plugins)
 

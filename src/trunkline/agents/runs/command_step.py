@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from trunkline.agents.runs.step import StepResult, TemplateValues
 from trunkline.agents.workflow.document import CommandState
 from trunkline.config.config_file import plugins_file
-from trunkline.config.sandbox import most_protected
+from trunkline.config.sandbox import merge_protection
 from trunkline.config.settings import Settings
 from trunkline.config.trust.store import TrustStore
 from trunkline.core.errors import CODES, COMMAND_FAILED, PART_MISSING, STEP_TIMEOUT, GatewayError, Problem
@@ -22,17 +22,19 @@ from trunkline.core.source import Level
 from trunkline.runtime.child_io import HeadTailBuffer, tail_text
 from trunkline.runtime.children import child_environment
 from trunkline.runtime.commands import CommandResult, CommandRunner, CommandSpec
-from trunkline.sources.builtin.no_sandbox import no_sandbox
-from trunkline.sources.builtin.place_guard import PlaceGuard
-from trunkline.sources.builtin.programs import find_program
-from trunkline.sources.builtin.protection.git_environment import as_variables, overridden, read_list
-from trunkline.sources.builtin.protection.git_folders import HiddenKeys, repository_above
-from trunkline.sources.builtin.protection.places import ProtectedPlaces, protected_below
-from trunkline.sources.builtin.protection.started_files import roots_of, started_files
-from trunkline.sources.builtin.protection.tree import Tree
+from trunkline.sources.builtin.protection.git_repositories import (
+    IncompleteGitConfig,
+    git_environment,
+    git_overrides,
+    parse_git_list,
+    repository_above,
+)
+from trunkline.sources.builtin.protection.guard import PlaceGuard
+from trunkline.sources.builtin.protection.places import ProtectedPlaces, protected_below, roots_of, started_files
+from trunkline.sources.builtin.protection.scanner import PlaceScanner
 from trunkline.sources.builtin.sandbox import Sandbox
-from trunkline.sources.builtin.sandbox_choice import SandboxChoice
-from trunkline.sources.builtin.section import BuiltinSection
+from trunkline.sources.builtin.sandbox_provider import SandboxProvider
+from trunkline.sources.builtin.section import BuiltinSection, find_program, no_sandbox_message
 from trunkline.sources.builtin.tool import ToolFault
 
 _SHELL: Final = "/bin/sh"
@@ -158,9 +160,9 @@ class CommandSandboxes:
         self._fixed = (str(settings.path.absolute()), str(plugins_file(settings.path)))
         self._protected = (*self._fixed, *started_files(settings), *protected)
         self._warn = warn
-        self._sandboxes: dict[tuple[str, str, str], SandboxChoice] = {}  # by step, folder and mode
+        self._sandboxes: dict[tuple[str, str, str], SandboxProvider] = {}  # by step, folder and mode
         self._guards: dict[tuple[str, str], PlaceGuard] = {}  # by step and folder
-        self._trees: dict[str, Tree] = {}
+        self._trees: dict[str, PlaceScanner] = {}
 
     async def run(
         self, state: CommandState, argv: Sequence[str], folder: Path, finished: Callable[[CommandSpec], CommandSpec]
@@ -199,7 +201,7 @@ class CommandSandboxes:
         if key not in self._sandboxes:
             self._trusted.keep_below([Path(folder)])
             whose = f"Step `{state.name}`"
-            self._sandboxes[key] = SandboxChoice(
+            self._sandboxes[key] = SandboxProvider(
                 state.sandbox,
                 folder,
                 self._environ,
@@ -213,7 +215,7 @@ class CommandSandboxes:
         sandbox = await _or_failure(choice.get())
         if sandbox is None and choice.obstacle:
             message = f"The command of step `{state.name}` runs without a sandbox: {choice.obstacle}"
-            hint = no_sandbox(state.sandbox.mode, choice.obstacle, choice.hint).hint
+            hint = no_sandbox_message(state.sandbox.mode, choice.obstacle, choice.hint).hint
             self._warn(state.name, Problem(code=PART_MISSING, message=message, hint=hint, severity="warning"))
         return sandbox
 
@@ -221,7 +223,7 @@ class CommandSandboxes:
         key = state.name, folder
         if key not in self._guards:
             sections = self._settings.sources.values()
-            protect = most_protected(section.protect for section in sections if isinstance(section, BuiltinSection))
+            protect = merge_protection(section.protect for section in sections if isinstance(section, BuiltinSection))
             places = protected_below(folder, protect, self._protected, roots_of(self._settings))
             note = partial(self._note, state.name)
             self._guards[key] = PlaceGuard(
@@ -235,20 +237,22 @@ class CommandSandboxes:
     async def _git_variables(self, folder: Path) -> dict[str, str]:
         """The variables that keep git from running what only its repository names."""
         try:
-            settings = await asyncio.to_thread(lambda: overridden(self._repositories(folder)))
-        except HiddenKeys as error:
+            settings = await asyncio.to_thread(lambda: git_overrides(self._repositories(folder)))
+        except IncompleteGitConfig as error:
             message = f"Git might run programs that only a repository names: {error}"
             hint = "look at that file, and remove it or what it does not need"
             raise GatewayError(Problem(code=COMMAND_FAILED, message=message, hint=hint)) from None
         git = find_program("git", self._environ.get("PATH", os.defpath), str(folder))
         own = {} if git is None else await self._user_git_config(git, folder)
-        return as_variables(settings, own, self._environ)
+        return git_environment(settings, own, self._environ)
 
     def _repositories(self, folder: Path) -> Iterator[str]:
         found = repository_above(str(folder))
         if found is not None:
             yield found
-        tree = self._trees.setdefault(str(folder), Tree(str(folder), ProtectedPlaces(), most_folders=_MOST_FOLDERS))
+        tree = self._trees.setdefault(
+            str(folder), PlaceScanner(str(folder), ProtectedPlaces(), most_folders=_MOST_FOLDERS)
+        )
         for seen in tree.look().items.values():
             if os.path.basename(seen.path) in ("config", "config.worktree"):  # noqa: PTH119 - a link counts, too
                 yield os.path.dirname(seen.path)  # noqa: PTH120
@@ -259,7 +263,7 @@ class CommandSandboxes:
         argv = ["/bin/sh", "-c", _LIST_GIT_CONFIG, git]
         command = CommandSpec(argv=argv, env=self._environ, folder=str(folder), timeout_s=_GIT_CONFIG_S, label="git")
         ended = await self._commands.run(command)
-        return read_list((ended.output.head + ended.output.tail).decode("utf-8", "surrogateescape"))
+        return parse_git_list((ended.output.head + ended.output.tail).decode("utf-8", "surrogateescape"))
 
 
 async def _or_failure(work: Awaitable[T]) -> T:

@@ -20,7 +20,7 @@ from trunkline.config.settings import Settings
 from trunkline.core.errors import INSTRUCTIONS_LEFT_OUT, Problem
 from trunkline.core.hidden_text import reveal
 from trunkline.runtime.rooted_files import PathEscapesRoot, RootHandle, refuse_kernel_files
-from trunkline.sources.builtin.own_places import OwnPlaces
+from trunkline.sources.builtin.root import GatewayFiles
 
 # What an isolated agent is told by the project it works in, looked up where its tools may look as well.
 
@@ -34,7 +34,7 @@ def project_instructions(
 ) -> str:
     """The text for the agent; empty where there is none. What its tools may not read is not in it either, whatever
     links lead there."""
-    own = OwnPlaces(
+    own = GatewayFiles(
         folders=(str(settings.gateway.state_dir),),
         files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
         redact=redact,

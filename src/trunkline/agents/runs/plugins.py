@@ -13,9 +13,9 @@ from trunkline.agents.workflow.proxy import source_name
 from trunkline.config.awf_plugins import installed_plugins, read_awf_plugins
 from trunkline.config.config_file import ConfigFile, plugins_file
 from trunkline.config.problems import FileProblem
-from trunkline.config.reader import Referred
+from trunkline.config.reader import ReferencedVariable
 from trunkline.config.settings import GatewaySettings, SearchSettings, Settings
-from trunkline.config.sources import SourceSection, ToolSelection, Unready
+from trunkline.config.sources import SourceSection, ToolSelection, UnreadySource
 from trunkline.config.trust.verdict import Verdict
 from trunkline.core.events import Events
 from trunkline.core.source import Health
@@ -35,7 +35,7 @@ class Plugins:
 
     `sections` are the plugins and MCP servers by name, also those that are disabled or incomplete; `other_kinds` the
     kinds of all other sources, and `sources` all together. `renamed` maps names in AWF's file that cannot be names of
-    sources to those that replace them. `texts` are the files that `problems` are about; `referred` the variables that
+    sources to those that replace them. `texts` are the files that `problems` are about; `referenced_variables` the variables that
     AWF's file refers to, with their values. `verdict` is on AWF's file, whose sources are `of_file`.
     """
 
@@ -45,7 +45,7 @@ class Plugins:
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     problems: tuple[FileProblem, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
-    referred: frozenset[Referred] = field(default=frozenset(), repr=False)
+    referenced_variables: frozenset[ReferencedVariable] = field(default=frozenset(), repr=False)
     verdict: Verdict | None = None
     of_file: frozenset[str] = frozenset()
 
@@ -57,7 +57,9 @@ class Plugins:
     def added_to(self, settings: Settings) -> Settings:
         """The settings with the secrets of these plugins added."""
         sources = {**settings.sources, **self.sections}
-        return replace(settings, sources=sources, referred=settings.referred | self.referred)
+        return replace(
+            settings, sources=sources, referenced_variables=settings.referenced_variables | self.referenced_variables
+        )
 
     @property
     def failed(self) -> bool:
@@ -65,7 +67,7 @@ class Plugins:
 
 
 def plugin_sections(
-    settings: Settings | None, file: ConfigFile | None, *, environ: Mapping[str, str], only_look: bool = False
+    settings: Settings | None, file: ConfigFile | None, *, environ: Mapping[str, str], inspect_only: bool = False
 ) -> Plugins:
     """Join the sources of our file, those of AWF's (`file`) and its installed plugins; the first to use a name has it.
 
@@ -80,7 +82,7 @@ def plugin_sections(
     read_before = settings is not None and file.path.resolve() == plugins_file(settings.path).resolve()
     is_nearer = settings is not None and settings.origin == "found" and not read_before
     taken = () if read_before or is_nearer else sources
-    found = read_awf_plugins(file, environ=environ, kinds=section_kinds(), taken=taken, only_look=only_look)
+    found = read_awf_plugins(file, environ=environ, kinds=section_kinds(), taken=taken, inspect_only=inspect_only)
     if is_nearer:
         sources = {name: section for name, section in sources.items() if name not in found.found}
     return replace(
@@ -88,7 +90,7 @@ def plugin_sections(
         renamed=found.renamed,
         problems=found.problems,
         texts={str(file.path): found.text},
-        referred=found.referred,
+        referenced_variables=found.referenced_variables,
         verdict=found.verdict,
         of_file=frozenset(found.found),
     )
@@ -112,7 +114,7 @@ def _without(others: Mapping[str, str], sections: Mapping[str, SourceSection]) -
 
 
 def _kind_of(section: SourceSection) -> str:
-    return section.of_kind if isinstance(section, Unready) else section.kind
+    return section.of_kind if isinstance(section, UnreadySource) else section.kind
 
 
 START_S: Final = 20.0

@@ -13,9 +13,9 @@ from trunkline.agents.providers.provider import LONGEST_TOOL_NAME
 from trunkline.agents.workflow.document import Proxy
 from trunkline.agents.workflow.proxy import source_name
 from trunkline.config.problems import hint_for, listed, nearest
-from trunkline.config.sandbox import ProtectSettings, SandboxSettings, most_protected, strictest
+from trunkline.config.sandbox import ProtectSettings, SandboxSettings, merge_protection, strictest_sandbox
 from trunkline.config.settings import Settings
-from trunkline.config.sources import SourceSection, ToolSelection, Unready
+from trunkline.config.sources import SourceSection, ToolSelection, UnreadySource
 from trunkline.core.errors import (
     PROXY_NAME_COLLISION,
     PROXY_UNKNOWN_PLUGIN,
@@ -76,7 +76,7 @@ def obstacle_of(section: SourceSection) -> str:
     """Why it cannot be started at all, or nothing."""
     if not section.enabled:
         return "it is switched off (`enabled: false`)"
-    return "; ".join(section.obstacles) if isinstance(section, Unready) else ""
+    return "; ".join(section.obstacles) if isinstance(section, UnreadySource) else ""
 
 
 def _usable(name: str, known: Mapping[str, SourceSection]) -> SourceSection:
@@ -102,8 +102,8 @@ def enforce_default_protection(base: Settings, workflow: Path) -> Settings:
 def _at_least_usual(section: SourceSection) -> SourceSection:
     if not isinstance(section, BuiltinSection):
         return section
-    sandbox = strictest((section.sandbox, SandboxSettings()))
-    return section.replace(sandbox=sandbox, protect=most_protected((section.protect, ProtectSettings())))
+    sandbox = strictest_sandbox((section.sandbox, SandboxSettings()))
+    return section.replace(sandbox=sandbox, protect=merge_protection((section.protect, ProtectSettings())))
 
 
 def _exposed(proxy: Proxy, plugins: Mapping[str, SourceSection]) -> dict[str, tuple[str, ...]]:
@@ -137,8 +137,8 @@ def _only(section: SourceSection, plugin: str, exposed: tuple[str, ...]) -> Sour
 def _builtin(base: Settings, folder: Path) -> BuiltinSection:
     """Where the configuration has several built-in sources, the strictest of what they say holds."""
     said = [section for section in base.sources.values() if isinstance(section, BuiltinSection)]
-    sandbox = strictest(section.sandbox for section in said)
-    protect = most_protected(section.protect for section in said)
+    sandbox = strictest_sandbox(section.sandbox for section in said)
+    protect = merge_protection(section.protect for section in said)
     return BuiltinSection(root=folder, sandbox=sandbox, protect=protect).with_commands()
 
 

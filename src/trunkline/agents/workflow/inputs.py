@@ -11,10 +11,10 @@ from trunkline.agents.workflow.document import NO_RULES, InputRules, InputType, 
 from trunkline.agents.workflow.reader import WorkflowSection, or_none
 from trunkline.agents.workflow.shapes import check_name
 from trunkline.config.problems import hint_for
-from trunkline.config.reader import Reader
-from trunkline.config.section import Inner, key, read_section
+from trunkline.config.reader import ConfigReader
+from trunkline.config.section import NestedSection, key, read_section
 from trunkline.config.shapes import Boolean, Choice, JsonSchema, ListOf, Shape, Text
-from trunkline.config.tree import Entry, Items, Node, Scalar, Table
+from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.core.errors import BAD_INPUT, BAD_VALUE, DUPLICATE_KEY, GatewayError, Problem
 
 # `validation` of an input: what narrows down its values beyond their type.
@@ -23,7 +23,7 @@ _LONGEST: Final = 500
 
 
 class _Pattern(Shape[re.Pattern[str]]):
-    def read(self, node: Node, reader: Reader) -> re.Pattern[str]:
+    def read(self, node: Node, reader: ConfigReader) -> re.Pattern[str]:
         text = Text(written=True, may_be_empty=False).read(node, reader)
         if len(text) > _LONGEST:
             raise reader.error(BAD_VALUE, node, f"The pattern has more than {_LONGEST} characters")
@@ -37,7 +37,7 @@ class _Pattern(Shape[re.Pattern[str]]):
 
 
 class _Number(Shape[float]):
-    def read(self, node: Node, reader: Reader) -> float:
+    def read(self, node: Node, reader: ConfigReader) -> float:
         if not isinstance(node, Scalar) or node.kind != "number":
             raise reader.wrong_type(node, "a number")
         return float(reader.text(node))
@@ -49,7 +49,7 @@ class _Number(Shape[float]):
 class _Word(Shape[str]):
     """A value of any type, as it is written."""
 
-    def read(self, node: Node, reader: Reader) -> str:
+    def read(self, node: Node, reader: ConfigReader) -> str:
         if not isinstance(node, Scalar):
             raise reader.wrong_type(node, "a plain value")
         return reader.text(node)
@@ -82,7 +82,7 @@ _NUMBER: Final = re.compile(r"[-+]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([
 
 
 class _Name(Shape[Scalar]):
-    def read(self, node: Node, reader: Reader) -> Scalar:
+    def read(self, node: Node, reader: ConfigReader) -> Scalar:
         Text(may_be_empty=False).read(node, reader)
         assert isinstance(node, Scalar)
         check_name(node, reader)
@@ -95,7 +95,7 @@ class _Name(Shape[Scalar]):
 class _Any(Shape[Scalar]):
     """A plain value, to be looked at when its type is known."""
 
-    def read(self, node: Node, reader: Reader) -> Scalar:
+    def read(self, node: Node, reader: ConfigReader) -> Scalar:
         if not isinstance(node, Scalar):
             raise reader.wrong_type(node, "a plain value")
         reader.text(node)
@@ -122,12 +122,12 @@ class InputKeys(WorkflowSection):
     required: bool = key(Boolean(), default=False, doc="Whether it must be given where it has no default")
     default: Scalar | None = key(_Any(), default=None, doc="The value if none is given; without it, empty")
     validation: ValidationKeys | None = key(
-        Inner(ValidationKeys), default=None, doc="What is asked of its value beyond the type"
+        NestedSection(ValidationKeys), default=None, doc="What is asked of its value beyond the type"
     )
     description: str = key(Text(written=True), default="", doc="For people; not used")
 
 
-def read_inputs(node: Node | None, reader: Reader) -> tuple[WorkflowInput, ...]:
+def read_inputs(node: Node | None, reader: ConfigReader) -> tuple[WorkflowInput, ...]:
     """The declared inputs that are good; what is wrong with others is in the report."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
         return ()
@@ -154,13 +154,15 @@ def listed_inputs(node: Node | None) -> list[Node]:
     return [_with_name(entry) for entry in entries]
 
 
-def _with_name(entry: Entry) -> Node:
+def _with_name(entry: TableEntry) -> Node:
     if not isinstance(entry.value, Table):
         return entry.value
-    return Table(entry.value.span, [Entry(Scalar(entry.key.span, "text", "name"), entry.key), *entry.value.entries])
+    return Table(
+        entry.value.span, [TableEntry(Scalar(entry.key.span, "text", "name"), entry.key), *entry.value.entries]
+    )
 
 
-def _input(keys: InputKeys, reader: Reader) -> WorkflowInput:
+def _input(keys: InputKeys, reader: ConfigReader) -> WorkflowInput:
     kind = cast(InputType, keys.type)
     rules = NO_RULES if keys.validation is None else keys.validation.rules()
     value: InputValue | None = None

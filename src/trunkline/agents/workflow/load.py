@@ -25,7 +25,7 @@ from trunkline.config.problems import FileProblem, Invalid, Report, hint_for
 from trunkline.config.secrets import hide_secrets
 from trunkline.config.section import key, read_section
 from trunkline.config.shapes import Text
-from trunkline.config.tree import Entry, Items, Node, Scalar, Table
+from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.core.errors import BAD_REFERENCE, BAD_TRANSITION, MISSING_KEY
 
 _READ_APART: Final = ("inputs", "states")
@@ -146,11 +146,11 @@ Transitions = Mapping[str, tuple[Scalar, ...]]
 """Each state with the names that it leads to, as they are written."""
 
 
-def transitions_of(states: Mapping[str, Entry]) -> Transitions:
+def transitions_of(states: Mapping[str, TableEntry]) -> Transitions:
     return {name: tuple(_targets(entry)) for name, entry in states.items()}
 
 
-def _targets(entry: Entry) -> Iterable[Scalar]:
+def _targets(entry: TableEntry) -> Iterable[Scalar]:
     table = entry.value
     if not isinstance(table, Table) or _is(table, "terminal"):
         return
@@ -167,7 +167,7 @@ def _is(table: Table, kind: str) -> bool:
     return isinstance(node, Scalar) and node.text == kind
 
 
-def check_transitions(initial: Scalar | None, states: Mapping[str, Entry], reader: WorkflowReader) -> None:
+def check_transitions(initial: Scalar | None, states: Mapping[str, TableEntry], reader: WorkflowReader) -> None:
     """Every name that is led to is a state, and every state can be reached."""
     ways = transitions_of(states)
     for name, targets in ways.items():
@@ -205,7 +205,7 @@ def reachable(ways: Transitions, start: str) -> set[str]:
 
 
 def check_references(
-    initial: Scalar | None, states: Mapping[str, Entry], inputs: Collection[str], reader: WorkflowReader
+    initial: Scalar | None, states: Mapping[str, TableEntry], inputs: Collection[str], reader: WorkflowReader
 ) -> None:
     """Every input that a text refers to is declared, and every state can have said something by then."""
     ways = transitions_of(states)
@@ -226,7 +226,7 @@ def _check_input(use: ReferenceUse, inputs: Collection[str], reader: WorkflowRea
         reader.error(BAD_REFERENCE, use.at, f"`{use.reference}`: there is no input `{name}`", hint)
 
 
-def _check_state(use: ReferenceUse, states: Mapping[str, Entry], reader: WorkflowReader) -> bool:
+def _check_state(use: ReferenceUse, states: Mapping[str, TableEntry], reader: WorkflowReader) -> bool:
     name = use.reference.name
     if name not in states:
         hint = hint_for(name, states, "states")

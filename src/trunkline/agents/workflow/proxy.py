@@ -7,7 +7,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from trunkline.agents.workflow.document import PluginTools, Proxy
 from trunkline.agents.workflow.reader import ProxySection, or_none
-from trunkline.config.reader import Reader
+from trunkline.config.reader import ConfigReader
 from trunkline.config.section import key, read_section
 from trunkline.config.shapes import Boolean, JsonSchema, ListOf, Shape, Text
 from trunkline.config.tree import Items, Node, Scalar, Table
@@ -41,7 +41,7 @@ class ProxyUse:
 class ScalarText(Shape[Scalar]):
     """Some text, with its place."""
 
-    def read(self, node: Node, reader: Reader) -> Scalar:
+    def read(self, node: Node, reader: ConfigReader) -> Scalar:
         Text(may_be_empty=False).read(node, reader)
         assert isinstance(node, Scalar)
         return node
@@ -82,7 +82,7 @@ def source_name(plugin: str) -> str:
 
 
 def read_proxy(
-    node: Node | None, step: str, provider: Node | None, reader: Reader
+    node: Node | None, step: str, provider: Node | None, reader: ConfigReader
 ) -> tuple[Proxy | None, ProxyUse | None]:
     """The block, and what it asks for; both None where it is absent, empty or not enabled. What is wrong with it is in
     the report."""
@@ -124,7 +124,7 @@ class _Entry(NamedTuple):
     expose: tuple[Scalar, ...]
 
 
-def _entries(node: Node | None, reader: Reader) -> list[_Entry]:
+def _entries(node: Node | None, reader: ConfigReader) -> list[_Entry]:
     """The entries of `plugin_tools` as far as they are clear: one with a mistake in it is looked at all the same."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
         return []
@@ -152,7 +152,7 @@ def _enabled(table: Table) -> bool:
     return _flag(table, "enable", default=False)
 
 
-def _warn_without_enable(table: Table, reader: Reader) -> None:
+def _warn_without_enable(table: Table, reader: ConfigReader) -> None:
     if table.entries and table.get("enable") is None:
         message = "`mcp_proxy` has no effect without `enable: true`: the agent keeps its own tools"
         reader.warn(
@@ -160,7 +160,7 @@ def _warn_without_enable(table: Table, reader: Reader) -> None:
         )
 
 
-def _check_names(use: ProxyUse, reader: Reader) -> None:
+def _check_names(use: ProxyUse, reader: ConfigReader) -> None:
     """Built-in tools are not among them: their names have no `_`, and those of plugins' tools always do."""
     owners: dict[str, str] = {}
     for exposed in use.exposed:
@@ -173,7 +173,7 @@ def _check_names(use: ProxyUse, reader: Reader) -> None:
             owners[name] = f"{this} on line {exposed.operation.span.line}"
 
 
-def _report_collision(node: Scalar, this: str, name: str, other: str, reader: Reader) -> None:
+def _report_collision(node: Scalar, this: str, name: str, other: str, reader: ConfigReader) -> None:
     reader.error(
         PROXY_NAME_COLLISION,
         node,
@@ -182,7 +182,7 @@ def _report_collision(node: Scalar, this: str, name: str, other: str, reader: Re
     )
 
 
-def _check_sources(use: ProxyUse, reader: Reader) -> None:
+def _check_sources(use: ProxyUse, reader: ConfigReader) -> None:
     """All tools of a source, or some of them: each is named once, and in one of the two places."""
     exposed = {source_name(plugin.text) for plugin in use.plugins}
     seen: set[str] = set()
@@ -194,7 +194,7 @@ def _check_sources(use: ProxyUse, reader: Reader) -> None:
         seen.add(source.text)
 
 
-def _check_not_empty(table: Table, use: ProxyUse, reader: Reader) -> None:
+def _check_not_empty(table: Table, use: ProxyUse, reader: ConfigReader) -> None:
     if use.intercepts or use.sources or not _exposes_nothing(table.get("plugin_tools")):
         return
     if not _is_nothing(table.get("sources")):

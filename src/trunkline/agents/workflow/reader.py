@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from trunkline.agents.workflow.template import Reference
-from trunkline.config.dialects.references import as_it_stands
-from trunkline.config.problems import LINE_BREAK, Invalid, Report, Span, hint_for, listed, nearest
-from trunkline.config.reader import Reader
+from trunkline.config.problems import LINE_BREAK, Invalid, Report, TextSpan, hint_for, listed, nearest
+from trunkline.config.reader import ConfigReader, escape_references
 from trunkline.config.section import Section
 from trunkline.config.tree import Node, Scalar
 from trunkline.core.errors import PROXY_UNKNOWN_KEY, WORKFLOW_METADATA, WORKFLOW_UNSUPPORTED
@@ -35,7 +34,7 @@ class SourceText:
         self._starts = [0, *(line_break.end() for line_break in LINE_BREAK.finditer(text))]
         self._left = _MOST
 
-    def place(self, node: Scalar, piece: str | Reference, nth: int = 0) -> Span:
+    def place(self, node: Scalar, piece: str | Reference, nth: int = 0) -> TextSpan:
         """The place of the piece inside the value, of several the one with this number (from 0); that of the value
         where it is not written out as it is."""
         self._left -= 1
@@ -49,7 +48,7 @@ class SourceText:
             return node.span
         line = bisect_right(self._starts, match.start())
         column = match.start() - self._starts[line - 1] + 1
-        return Span(line, column, line, column + len(match.group()))
+        return TextSpan(line, column, line, column + len(match.group()))
 
     def _offset(self, line: int, column: int) -> int:
         return self._starts[min(line, len(self._starts)) - 1] + column - 1
@@ -69,17 +68,17 @@ class ReferenceUse(NamedTuple):
     the step itself."""
 
     step: str
-    at: Span
+    at: TextSpan
     reference: Reference
     when_ended: bool = False
 
 
-class WorkflowReader(Reader):
+class WorkflowReader(ConfigReader):
     def __init__(self, report: Report, environ: Mapping[str, str], folder: Path, source: SourceText) -> None:
         super().__init__(report, environ, folder)
         self.source = source
         self.environ = environ
-        self.expanding = Reader(report, environ, folder)
+        self.expanding = ConfigReader(report, environ, folder)
         """For the few values in which `${NAME}` is the environment's."""
         self.step = ""
         self.uses: list[ReferenceUse] = []
@@ -89,7 +88,7 @@ class WorkflowReader(Reader):
         """What the step that is read now cannot be run without, and what may be there another time."""
 
     def text(self, node: Scalar) -> str:
-        return super().text(Scalar(node.span, node.kind, as_it_stands(node.text)))
+        return super().text(Scalar(node.span, node.kind, escape_references(node.text)))
 
     def is_reference(self, node: Node) -> bool:
         return False
@@ -143,7 +142,7 @@ class WorkflowSection(Section):
     unused: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
-    def passes_over(cls, unknown: Scalar, reader: Reader) -> bool:
+    def tolerates(cls, unknown: Scalar, reader: ConfigReader) -> bool:
         if unknown.text in cls.unused:
             reader.warn(WORKFLOW_METADATA, unknown, f"`{unknown.text}` is for workflows that call this one: not used")
             return True
@@ -153,7 +152,7 @@ class WorkflowSection(Section):
         return True
 
     @classmethod
-    def refuse(cls, unknown: Scalar, reader: Reader, known: Sequence[str]) -> Invalid:
+    def unknown_key_error(cls, unknown: Scalar, reader: ConfigReader, known: Sequence[str]) -> Invalid:
         name = unknown.text
         hint = cls.elsewhere.get(name, "") or hint_for(name, known, "keys here")
         return reader.error(WORKFLOW_UNSUPPORTED, unknown, f"`{name}` is not supported in {cls.called}", hint)
@@ -165,7 +164,7 @@ class ProxySection(Section):
     called: ClassVar[str] = "`mcp_proxy`"
 
     @classmethod
-    def refuse(cls, unknown: Scalar, reader: Reader, known: Sequence[str]) -> Invalid:
+    def unknown_key_error(cls, unknown: Scalar, reader: ConfigReader, known: Sequence[str]) -> Invalid:
         guess = nearest(unknown.text, known)
         hint = f"did you mean `{guess}`?" if guess else f"keys here: {listed(known)}"
         return reader.error(PROXY_UNKNOWN_KEY, unknown, f"{cls.called} has no key `{unknown.text}`", hint)

@@ -12,8 +12,8 @@ from trunkline.agents.workflow.condition import Condition, ConditionError, parse
 from trunkline.agents.workflow.reader import ReferenceUse, WorkflowReader
 from trunkline.agents.workflow.shell import ShellTemplate, Slot, shell_template
 from trunkline.agents.workflow.template import Reference, Template, TemplateProblem, parse_template
-from trunkline.config.problems import Invalid, Span, hint_for
-from trunkline.config.reader import Reader
+from trunkline.config.problems import Invalid, TextSpan, hint_for
+from trunkline.config.reader import ConfigReader
 from trunkline.config.shapes import JsonSchema, Shape, Text
 from trunkline.config.sources import ONE_DAY_S
 from trunkline.config.tree import Node, Scalar
@@ -37,12 +37,12 @@ _VARIABLE_NAME: Final = re.compile(r"([A-Z_][A-Z0-9_]{0,63})\Z")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
 
-def workflow_reader(reader: Reader) -> WorkflowReader:
+def workflow_reader(reader: ConfigReader) -> WorkflowReader:
     assert isinstance(reader, WorkflowReader)
     return reader
 
 
-def check_name(node: Scalar, reader: Reader) -> str:
+def check_name(node: Scalar, reader: ConfigReader) -> str:
     """The name of a state or an input: one that a reference can hold."""
     if _NAME.match(node.text) is None:
         message = f"`{node.text}` is not a name: use up to 64 letters, digits, `_` and `-`"
@@ -62,7 +62,7 @@ class TemplateText(Shape[Template]):
         self._text = Text(written=True, may_be_empty=may_be_empty)
         self._may_be_raw = may_be_raw
 
-    def read(self, node: Node, reader: Reader) -> Template:
+    def read(self, node: Node, reader: ConfigReader) -> Template:
         text = self._text.read(node, reader)
         assert isinstance(node, Scalar)
         template, faults = parse_template(text)
@@ -86,7 +86,7 @@ class TemplateText(Shape[Template]):
 class CommandText(Shape[ShellTemplate]):
     """What a shell runs, with references whose values are quoted for their places."""
 
-    def read(self, node: Node, reader: Reader) -> ShellTemplate:
+    def read(self, node: Node, reader: ConfigReader) -> ShellTemplate:
         command = shell_template(_COMMAND.read(node, reader), workflow_reader(reader).numbers)
         assert isinstance(node, Scalar)
         refused = {(slot.reference, slot.refused): (slot, nth) for slot, nth in _counted(command) if slot.refused}
@@ -101,7 +101,7 @@ class CommandText(Shape[ShellTemplate]):
         return command
 
     @staticmethod
-    def _warn(reference: Reference, command: ShellTemplate, place: Span, reader: Reader) -> None:
+    def _warn(reference: Reference, command: ShellTemplate, place: TextSpan, reader: ConfigReader) -> None:
         if reference.raw and reference.kind == "states":
             message = f"`{reference}` becomes part of a shell command: whoever influences that output runs commands"
             reader.warn(OUTPUT_IN_COMMAND, place, message, "leave `.raw` out where text is meant")
@@ -128,7 +128,7 @@ def _counted(command: ShellTemplate) -> list[tuple[Slot, int]]:
     return counted[::-1]
 
 
-def warn_about_evaluation(reference: Reference, place: Span, reader: Reader) -> None:
+def warn_about_evaluation(reference: Reference, place: TextSpan, reader: ConfigReader) -> None:
     message = f"`{reference}` is put into a variable that bash calculates with, which runs what is in it"
     reader.warn(OUTPUT_IN_COMMAND, place, message, "take an input of the type `integer`, or calculate with `expr`")
 
@@ -145,7 +145,7 @@ def _way_out(slot: Slot) -> str:
 class ConditionText(Shape[Condition | None]):
     """A condition. What it asks for is kept for the check of the whole file, as that of templates is."""
 
-    def read(self, node: Node, reader: Reader) -> Condition | None:
+    def read(self, node: Node, reader: ConfigReader) -> Condition | None:
         text = Text(written=True).read(node, reader)
         assert isinstance(node, Scalar)
         if not text.strip():
@@ -165,7 +165,7 @@ class ConditionText(Shape[Condition | None]):
         return {"type": "string"}
 
 
-def _report(fault: TemplateProblem, place: Span, reader: Reader) -> None:
+def _report(fault: TemplateProblem, place: TextSpan, reader: ConfigReader) -> None:
     if not fault.written.endswith("}}"):
         message = f"`{fault.written}` has no end: `}}}}` is missing"
         reader.error(BAD_REFERENCE, place, message, 'write `{{"{{"}}` for two plain braces')
@@ -178,7 +178,7 @@ def _report(fault: TemplateProblem, place: Span, reader: Reader) -> None:
 class Timeout(Shape[float]):
     """Whole seconds, or a duration like `1m30s`; the value is in seconds."""
 
-    def read(self, node: Node, reader: Reader) -> float:
+    def read(self, node: Node, reader: ConfigReader) -> float:
         seconds = self._seconds(node, reader)
         if seconds <= 0:
             raise reader.error(BAD_VALUE, node, "The timeout must be more than 0")
@@ -187,7 +187,7 @@ class Timeout(Shape[float]):
         return seconds
 
     @staticmethod
-    def _seconds(node: Node, reader: Reader) -> float:
+    def _seconds(node: Node, reader: ConfigReader) -> float:
         if not isinstance(node, Scalar) or node.kind not in ("number", "text"):
             raise reader.wrong_type(node, "seconds, or a duration like `1m30s`")
         text = reader.text(node)
@@ -209,7 +209,7 @@ class Timeout(Shape[float]):
 class ProviderName(Shape[str]):
     """One of the providers, whichever way its name is spelled."""
 
-    def read(self, node: Node, reader: Reader) -> str:
+    def read(self, node: Node, reader: ConfigReader) -> str:
         written = Text(may_be_empty=False).read(node, reader)
         name = written.replace("-", "_")
         if name not in PROVIDERS:
@@ -229,7 +229,7 @@ class FromEnvironment(Shape[T], Generic[T]):
         self._shape = shape
         self._instead = instead
 
-    def read(self, node: Node, reader: Reader) -> T:
+    def read(self, node: Node, reader: ConfigReader) -> T:
         expanding = workflow_reader(reader).expanding
         errors_before = reader.report.errors
         expanding.obstacles = []
@@ -254,7 +254,7 @@ class KeyReference(Shape[str]):
     written_as: ClassVar[str] = "${NAME}"
     name: ClassVar[re.Pattern[str]] = _VARIABLE
 
-    def read(self, node: Node, reader: Reader) -> str:
+    def read(self, node: Node, reader: ConfigReader) -> str:
         if not isinstance(node, Scalar) or node.kind == "null":
             raise reader.wrong_type(node, f"a reference like `{self.written_as}`")
         match = self.name.match(node.text)

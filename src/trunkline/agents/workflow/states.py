@@ -27,9 +27,9 @@ from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.agents.workflow.template import Template
 from trunkline.config.problems import Invalid, hint_for
 from trunkline.config.sandbox import SandboxKey, SandboxSettings
-from trunkline.config.section import Inner, key, read_section
+from trunkline.config.section import NestedSection, key, read_section
 from trunkline.config.shapes import Choice, ListOf, MapOf, Text
-from trunkline.config.tree import Entry, Node, Scalar, Table
+from trunkline.config.tree import Node, Scalar, Table, TableEntry
 from trunkline.core.errors import CONFLICTING_KEYS, MISSING_KEY, WORKFLOW_UNSUPPORTED
 
 INITIAL: Final = "initial"
@@ -49,7 +49,7 @@ class ParsedStates:
     """The states that are good, all that are there, and the blocks that need to be checked from outside."""
 
     good: dict[str, State] = field(default_factory=dict[str, State])
-    written: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    written: dict[str, TableEntry] = field(default_factory=dict[str, TableEntry])
     uses: list[ProxyUse] = field(default_factory=list[ProxyUse])
 
 
@@ -89,7 +89,7 @@ class WithTransitions(WorkflowSection):
         Text(may_be_empty=False), default="", doc="The state that follows a failure; without it the run ends in failure"
     )
     transitions: tuple[TransitionKeys, ...] = key(
-        ListOf(Inner(TransitionKeys)),
+        ListOf(NestedSection(TransitionKeys)),
         default=(),
         doc="Where it leads under which condition: the first that applies is taken, before the two above",
     )
@@ -166,7 +166,7 @@ def read_states(node: Table, reader: WorkflowReader, found: ParsedStates) -> Non
             found.good[entry.key.text] = _read_state(entry, reader, found)
 
 
-def _read_state(entry: Entry, reader: WorkflowReader, found: ParsedStates) -> State:
+def _read_state(entry: TableEntry, reader: WorkflowReader, found: ParsedStates) -> State:
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
     kind = _type_of(entry.key, entry.value, reader)

@@ -33,6 +33,7 @@ from trunkline.core.errors import (
 from trunkline.core.tool import Tool
 from trunkline.frontends.relay.attach import check_target
 from trunkline.protocol.jsonrpc import encode
+from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.runtime.http_client import HttpPool, HttpTarget
 from trunkline.sources.mcp.handshake import Session, shake_hands
 from trunkline.sources.mcp.listing import fetch_tools
@@ -105,7 +106,7 @@ class AttachedDesk:
             if request.outcome is not None and not answered.done():
                 answered.set_result(request.outcome)
 
-        request = Request("tools/call", params, done)
+        request = Request(TOOLS_CALL, params, done)
         request.wants_progress = True
         request.on_notification = lambda _method, params: progress(progress_line(params))
         self._session.lane.send(request)

@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from trunkline.config.clients import Spelling
-from trunkline.config.reader import Reader
+from trunkline.config.clients import ClientFormat
+from trunkline.config.reader import ConfigReader
 from trunkline.config.tree import Items, Node, Scalar, Table
 
 
@@ -22,7 +22,7 @@ class ClientFile(NamedTuple):
     root: Table
     path: Path
     project: Path | None
-    reader: Reader
+    reader: ConfigReader
 
 
 class ClientServers(NamedTuple):
@@ -30,7 +30,7 @@ class ClientServers(NamedTuple):
 
     group: str
     node: Node | None
-    spelling: Spelling
+    client_format: ClientFormat
 
 
 ReadServers = Callable[[ClientFile], ClientServers]
@@ -63,7 +63,7 @@ def load_dialect(name: str) -> ReadServers:
     return getattr(import_module(module), attribute)
 
 
-def is_known_name(path: Path) -> bool:
+def is_client_file_name(path: Path) -> bool:
     """Whether a client has files of this name, so that all of it is the client's business."""
     return path.name in _BY_NAME or path.suffix.lower() == ".toml"
 

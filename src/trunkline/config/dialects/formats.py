@@ -7,21 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
-from trunkline.config.clients import Given, Spelling, read_clients, under
-from trunkline.config.dialects import OUR_KEYS, OUR_STEM, ClientFile, ClientServers, is_known_name, load_dialect
+from trunkline.config.clients import ClientFormat, ServerKeys, entry_as, read_mcp_servers
+from trunkline.config.dialects import OUR_KEYS, OUR_STEM, ClientFile, ClientServers, is_client_file_name, load_dialect
 from trunkline.config.dialects.references import (
     VARIABLE,
     EditorReferences,
     OpenCodeReferences,
     ShellReferences,
-    as_it_stands,
-    rewrite_given,
+    rewrite_keys,
 )
 from trunkline.config.problems import Invalid, nearest
-from trunkline.config.reader import Reader
+from trunkline.config.reader import ConfigReader, escape_references
 from trunkline.config.shapes import Choice
 from trunkline.config.sources import SourceList
-from trunkline.config.tree import Entry, Items, Node, PassedOver, Scalar, Table
+from trunkline.config.tree import Items, Node, Scalar, SkippedValue, Table, TableEntry
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import BAD_VALUE, CLIENT_ONLY_KEY, CONFLICTING_KEYS, MISSING_KEY, UNKNOWN_KEY, WRONG_TYPE
 
@@ -31,13 +30,13 @@ _FOLDER_OF_USER: Final = Path(".config", "opencode")
 
 
 def read_client_file(
-    dialect: str, root: Table, path: Path, reader: Reader, sources: SourceList, listen: BindAddress
+    dialect: str, root: Table, path: Path, reader: ConfigReader, sources: SourceList, listen: BindAddress
 ) -> None:
     """Read the servers of a client's file into the list. All its other keys are the client's business."""
     project = project_of(path, reader.home)
     reader.folder = project or reader.folder
-    group, node, spelling = load_dialect(dialect)(ClientFile(root, path, project, reader))
-    if is_known_name(path):
+    group, node, client_format = load_dialect(dialect)(ClientFile(root, path, project, reader))
+    if is_client_file_name(path):
         _report_our_keys(root, path, reader)
     else:
         _report_slips(root, reader)
@@ -45,7 +44,7 @@ def read_client_file(
         reader.warn(MISSING_KEY, root.span, "The file has no MCP servers", f"they stand under `{group}`")
         return
     sources.reserve(node.entries if isinstance(node, Table) else ())
-    read_clients(node, reader, sources, listen, spelling)
+    read_mcp_servers(node, reader, sources, listen, client_format)
 
 
 def project_of(path: Path, home: Path) -> Path | None:
@@ -56,7 +55,7 @@ def project_of(path: Path, home: Path) -> Path | None:
     return folder if path.name in _IN_PROJECT and folder != home / _FOLDER_OF_USER else None
 
 
-def _report_our_keys(root: Table, path: Path, reader: Reader) -> None:
+def _report_our_keys(root: Table, path: Path, reader: ConfigReader) -> None:
     """Settings of ours that nobody reads there: a token, say, that one believes in and does not have."""
     for key, value in root.entries:
         if key.text not in OUR_KEYS or not isinstance(value, Table):
@@ -68,7 +67,7 @@ def _report_our_keys(root: Table, path: Path, reader: Reader) -> None:
             reader.warn(UNKNOWN_KEY, key, message, hint)
 
 
-def _report_slips(root: Table, reader: Reader) -> None:
+def _report_slips(root: Table, reader: ConfigReader) -> None:
     """A file that could be one of our own as well: what looks like a key of ours has to be spelled like one."""
     for key, _ in root.entries:
         guess = nearest(key.text, OUR_KEYS, cutoff=0.9)
@@ -86,13 +85,13 @@ _GROUP: Final = "mcpServers"
 def mcp_servers(file: ClientFile) -> ClientServers:
     references = EditorReferences(file.reader, file.project or file.reader.folder, plain=True)
     for key, value in file.root.entries:
-        if key.text == "projects" and isinstance(value, PassedOver):
+        if key.text == "projects" and isinstance(value, SkippedValue):
             _report_servers_of_projects(key, value.value, file.reader)
-    spelling = Spelling(adapt=partial(rewrite_given, rewrite=references), start_folder=file.project)
-    return ClientServers(_GROUP, file.root.get(_GROUP), spelling)
+    client_format = ClientFormat(adapt=partial(rewrite_keys, rewrite=references), start_folder=file.project)
+    return ClientServers(_GROUP, file.root.get(_GROUP), client_format)
 
 
-def _report_servers_of_projects(key: Scalar, projects: object, reader: Reader) -> None:
+def _report_servers_of_projects(key: Scalar, projects: object, reader: ConfigReader) -> None:
     """Claude Code keeps servers of single projects in the user's file too."""
     count = sum(1 for project in _table(projects).values() if _table(project).get(_GROUP))
     if count:
@@ -120,11 +119,11 @@ def vscode_servers(file: ClientFile) -> ClientServers:
         file.reader, file.project or file.reader.folder, plain=False, defaults=_defaults(group.get("inputs"))
     )
 
-    def adapt(given: Given) -> Given:
-        return _adapted(rewrite_given(given, references), file.reader)
+    def adapt(given: ServerKeys) -> ServerKeys:
+        return _adapted(rewrite_keys(given, references), file.reader)
 
-    spelling = Spelling(adapt=adapt, notes=_OF_THE_GALLERY, start_folder=file.project)
-    return ClientServers("servers", group.get("servers"), spelling)
+    client_format = ClientFormat(adapt=adapt, notes=_OF_THE_GALLERY, start_folder=file.project)
+    return ClientServers("servers", group.get("servers"), client_format)
 
 
 def _defaults(inputs: Node | None) -> dict[str, str]:
@@ -137,16 +136,16 @@ def _defaults(inputs: Node | None) -> dict[str, str]:
     return found
 
 
-def _adapted(given: Given, reader: Reader) -> Given:
-    changed = {name: Entry(given[name].key, given[name].value) for name in ("args", "env") if name in given}
+def _adapted(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
+    changed = {name: TableEntry(given[name].key, given[name].value) for name in ("args", "env") if name in given}
     if "args" in changed:
-        changed["args"] = Entry(changed["args"].key, _from_home(changed["args"].value, reader))
+        changed["args"] = TableEntry(changed["args"].key, _from_home(changed["args"].value, reader))
     if "env" in changed:
-        changed["env"] = Entry(changed["env"].key, _variables(changed["env"].value, reader))
+        changed["env"] = TableEntry(changed["env"].key, _variables(changed["env"].value, reader))
     return given | changed
 
 
-def _from_home(args: Node, reader: Reader) -> Node:
+def _from_home(args: Node, reader: ConfigReader) -> Node:
     """VS Code puts the home folder for a `~` at the beginning of an argument, as a shell would."""
     if not isinstance(args, Items):
         return args
@@ -161,7 +160,7 @@ def _from_home(args: Node, reader: Reader) -> Node:
     return replaced
 
 
-def _variables(env: Node, reader: Reader) -> Node:
+def _variables(env: Node, reader: ConfigReader) -> Node:
     """VS Code takes `null` for a variable that the program must not have: ours have none that is not given.
 
     What it is given for PATH comes after what is there.
@@ -172,10 +171,10 @@ def _variables(env: Node, reader: Reader) -> Node:
     return Table(env.span, [_after_path(entry) if reader.is_set("PATH") else entry for entry in entries])
 
 
-def _after_path(entry: Entry) -> Entry:
+def _after_path(entry: TableEntry) -> TableEntry:
     if entry.key.text != "PATH" or not isinstance(entry.value, Scalar):
         return entry
-    return Entry(entry.key, Scalar(entry.value.span, entry.value.kind, f"${{PATH}}:{entry.value.text}"))
+    return TableEntry(entry.key, Scalar(entry.value.span, entry.value.kind, f"${{PATH}}:{entry.value.text}"))
 
 
 # `mcpServers` of Gemini CLI's settings, where `mcp` says which of them are used.
@@ -189,8 +188,8 @@ def gemini_servers(file: ClientFile) -> ClientServers:
     servers = file.root.get(_GROUP)
     if isinstance(servers, Table):
         servers = _with_choice(servers, file.root.get("mcp"))
-    spelling = Spelling(adapt=partial(rewrite_given, rewrite=references), start_folder=file.project)
-    return ClientServers(_GROUP, servers, spelling)
+    client_format = ClientFormat(adapt=partial(rewrite_keys, rewrite=references), start_folder=file.project)
+    return ClientServers(_GROUP, servers, client_format)
 
 
 def _with_choice(servers: Table, choice: Node | None) -> Table:
@@ -210,12 +209,12 @@ def _names(node: Node | None) -> set[str] | None:
     return {item.text for item in node.items if isinstance(item, Scalar)} if isinstance(node, Items) else None
 
 
-def _switched_off(entry: Entry) -> Entry:
+def _switched_off(entry: TableEntry) -> TableEntry:
     if not isinstance(entry.value, Table):
         return entry
     others = [inner for inner in entry.value.entries if inner.key.text not in ("disabled", "enabled")]
-    switch = Entry(Scalar(entry.key.span, "text", "disabled"), Scalar(entry.key.span, "boolean", "true"))
-    return Entry(entry.key, Table(entry.value.span, [*others, switch]))
+    switch = TableEntry(Scalar(entry.key.span, "text", "disabled"), Scalar(entry.key.span, "boolean", "true"))
+    return TableEntry(entry.key, Table(entry.value.span, [*others, switch]))
 
 
 # `mcp` of OpenCode's configuration: commands are lists, servers `local` or `remote`, references `{env:NAME}`.
@@ -233,22 +232,22 @@ def opencode_servers(file: ClientFile) -> ClientServers:
     references = OpenCodeReferences(file.reader, file.path.absolute().parent)
     servers, timeout = _servers(file.root)
 
-    def adapt(given: Given) -> Given:
+    def adapt(given: ServerKeys) -> ServerKeys:
         given = {"timeout": timeout} | given if timeout is not None else given
-        return _opencode_adapted(rewrite_given(given, references), file.reader)
+        return _opencode_adapted(rewrite_keys(given, references), file.reader)
 
     if isinstance(servers, Table):
         servers = _without_switches(servers, file.reader)
-    spelling = Spelling(
+    client_format = ClientFormat(
         names=_NAMES,
         instead={"env": "environment", "args": "command"},
         adapt=adapt,
         start_folder=file.project,
     )
-    return ClientServers("mcp", servers, spelling)
+    return ClientServers("mcp", servers, client_format)
 
 
-def _servers(root: Table) -> tuple[Node | None, Entry | None]:
+def _servers(root: Table) -> tuple[Node | None, TableEntry | None]:
     """The servers, and the time that all of them have. The second version has both one level deeper, in `mcp`."""
     group = root.get("mcp")
     inner = group.get("servers") if isinstance(group, Table) else None
@@ -257,9 +256,9 @@ def _servers(root: Table) -> tuple[Node | None, Entry | None]:
     return inner, next((entry for entry in group.entries if entry.key.text == "timeout"), None)
 
 
-def _without_switches(servers: Table, reader: Reader) -> Table:
+def _without_switches(servers: Table, reader: ConfigReader) -> Table:
     """The servers without the entries that only switch on or off what stands in another file."""
-    kept: list[Entry] = []
+    kept: list[TableEntry] = []
     for entry in servers.entries:
         keys = {inner.key.text for inner in entry.value.entries} if isinstance(entry.value, Table) else set[str]()
         if keys and keys <= _SWITCHES:
@@ -270,7 +269,7 @@ def _without_switches(servers: Table, reader: Reader) -> Table:
     return Table(servers.span, kept)
 
 
-def _opencode_adapted(given: Given, reader: Reader) -> Given:
+def _opencode_adapted(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
     if "type" in given:
         with suppress(Invalid):  # the report has it, and the server is there even where this lacks a variable
             _check_type(given.pop("type").value, given, reader)
@@ -281,27 +280,27 @@ def _opencode_adapted(given: Given, reader: Reader) -> Given:
     return given
 
 
-def _check_type(node: Node, given: Given, reader: Reader) -> None:
+def _check_type(node: Node, given: ServerKeys, reader: ConfigReader) -> None:
     kind = Choice("local", "remote").read(node, reader)
     foreign = "command" if kind == "remote" else "url"
     if foreign in given:
         raise reader.error(CONFLICTING_KEYS, node, f"The type `{kind}` does not fit a server with a `{foreign}`")
 
 
-def _times(node: Node) -> Given:
+def _times(node: Node) -> ServerKeys:
     """The second version has one time for the start and one for each request."""
     names = {"startup": "start_timeout_ms", "request": "timeout"}
     entries = node.entries if isinstance(node, Table) else []
     return {names[entry.key.text]: entry for entry in entries if entry.key.text in names}
 
 
-def _command(entry: Entry, reader: Reader) -> Given:
+def _command(entry: TableEntry, reader: ConfigReader) -> ServerKeys:
     if not isinstance(entry.value, Items) or not entry.value.items:
         raise reader.error(WRONG_TYPE, entry.value, "Expected a list: the program, then its arguments")
     args = Items(entry.value.span)
     args.items = entry.value.items[1:]
-    command = under("command", entry, entry.value.items[0])
-    return {"command": command, "args": under("args", entry, args)} if args.items else {"command": command}
+    command = entry_as("command", entry, entry.value.items[0])
+    return {"command": command, "args": entry_as("args", entry, args)} if args.items else {"command": command}
 
 
 # `mcp_servers` of Codex's `config.toml`. It has no references: variables are named by keys of their own.
@@ -341,23 +340,23 @@ _OF_OTHERS: Final = {"headers": "http_headers", "timeout": "tool_timeout_sec", "
 def codex_servers(file: ClientFile) -> ClientServers:
     file.reader.reference = ""
 
-    def adapt(given: Given) -> Given:
-        return _codex_adapted(rewrite_given(given, lambda node: as_it_stands(node.text)), file.reader)
+    def adapt(given: ServerKeys) -> ServerKeys:
+        return _codex_adapted(rewrite_keys(given, lambda node: escape_references(node.text)), file.reader)
 
-    spelling = Spelling(
+    client_format = ClientFormat(
         names=_CODEX_NAMES, client_only=_CLIENT_ONLY, instead=_OF_OTHERS, adapt=adapt, start_folder=file.project
     )
-    return ClientServers(_CODEX_GROUP, file.root.get(_CODEX_GROUP), spelling)
+    return ClientServers(_CODEX_GROUP, file.root.get(_CODEX_GROUP), client_format)
 
 
-def _codex_adapted(given: Given, reader: Reader) -> Given:
+def _codex_adapted(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
     if _TOKEN_IN_FILE in given:
         key = given.pop(_TOKEN_IN_FILE).key
         reader.error(UNKNOWN_KEY, key, f"Codex takes no `{_TOKEN_IN_FILE}`", f"name a variable in `{_TOKEN_VARIABLE}`")
     if "start_timeout_s" in given:
         given.pop("start_timeout_ms", None)
     if "inherit_env" in given:
-        given["inherit_env"] = Entry(given["inherit_env"].key, _variable_names(given["inherit_env"].value))
+        given["inherit_env"] = TableEntry(given["inherit_env"].key, _variable_names(given["inherit_env"].value))
     return _with_headers(given, reader)
 
 
@@ -370,13 +369,13 @@ def _variable_names(node: Node) -> Node:
     return names
 
 
-def _with_headers(given: Given, reader: Reader) -> Given:
+def _with_headers(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
     """The headers that are written out, and those whose values are variables."""
     token, variables = given.pop(_TOKEN_VARIABLE, None), given.pop(_HEADER_VARIABLES, None)
-    added: list[Entry] = []
+    added: list[TableEntry] = []
     if token is not None:
         reference = _reference(token.value, reader)
-        added.append(under("Authorization", token, Scalar(token.value.span, "text", f"Bearer {reference}")))
+        added.append(entry_as("Authorization", token, Scalar(token.value.span, "text", f"Bearer {reference}")))
     if variables is not None:
         added += _headers_from(variables.value, reader)
     origin = given.get("headers") or token or variables
@@ -387,16 +386,16 @@ def _with_headers(given: Given, reader: Reader) -> Given:
         return given
     names = {entry.key.text.lower() for entry in added}
     kept = [entry for entry in written.entries if entry.key.text.lower() not in names]
-    return given | {"headers": under("headers", origin, Table(written.span, [*kept, *added]))}
+    return given | {"headers": entry_as("headers", origin, Table(written.span, [*kept, *added]))}
 
 
-def _headers_from(variables: Node, reader: Reader) -> list[Entry]:
+def _headers_from(variables: Node, reader: ConfigReader) -> list[TableEntry]:
     if not isinstance(variables, Table):
         raise reader.wrong_type(variables, "a group of keys")
-    return [Entry(key, Scalar(value.span, "text", _reference(value, reader))) for key, value in variables.entries]
+    return [TableEntry(key, Scalar(value.span, "text", _reference(value, reader))) for key, value in variables.entries]
 
 
-def _reference(node: Node, reader: Reader) -> str:
+def _reference(node: Node, reader: ConfigReader) -> str:
     if not isinstance(node, Scalar) or node.kind != "text":
         raise reader.wrong_type(node, "the name of an environment variable")
     if VARIABLE.match(node.text) is None:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.clients import Given
+from trunkline.config.clients import ServerKeys
 from trunkline.config.files import writable_by_others
-from trunkline.config.reader import Reader
+from trunkline.config.reader import ConfigReader, escape_references
 from trunkline.config.shapes import FilePath
-from trunkline.config.tree import Entry, Items, Node, Scalar, Table
+from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, OTHERS_CAN_WRITE
 
 Rewrite = Callable[[Scalar], str]
@@ -29,9 +29,9 @@ _OPENCODE: Final = re.compile(r"\{(env|file):([^}]+)\}")
 _LARGEST_FILE: Final = 64 * 1024
 
 
-def rewrite_given(given: Given, rewrite: Rewrite) -> Given:
+def rewrite_keys(given: ServerKeys, rewrite: Rewrite) -> ServerKeys:
     """The keys of a server with every text in our form."""
-    return {name: Entry(entry.key, rewrite_node(entry.value, rewrite)) for name, entry in given.items()}
+    return {name: TableEntry(entry.key, rewrite_node(entry.value, rewrite)) for name, entry in given.items()}
 
 
 def rewrite_node(node: Node, rewrite: Rewrite) -> Node:
@@ -39,24 +39,19 @@ def rewrite_node(node: Node, rewrite: Rewrite) -> Node:
     if isinstance(node, Scalar):
         return Scalar(node.span, "text", rewrite(node)) if node.kind == "text" else node
     if isinstance(node, Table):
-        return Table(node.span, [Entry(key, rewrite_node(value, rewrite)) for key, value in node.entries])
+        return Table(node.span, [TableEntry(key, rewrite_node(value, rewrite)) for key, value in node.entries])
     items = Items(node.span)
     items.items = [rewrite_node(item, rewrite) for item in node.items]
     return items
 
 
-def as_it_stands(text: str) -> str:
-    """Text that has no references, whatever it looks like."""
-    return text.replace("${", "$${")
-
-
-def text_of_file(node: Node, path: Path, reader: Reader) -> str:
+def text_of_file(node: Node, path: Path, reader: ConfigReader) -> str:
     """A reference that stands for the text of a file, without the blanks around it."""
     text = read_reference_file(node, path, reader)
-    return reader.absent() if text is None else reader.define(text.strip(), from_file=True)
+    return reader.missing_reference() if text is None else reader.define(text.strip(), from_file=True)
 
 
-def read_reference_file(node: Node, path: Path, reader: Reader) -> str | None:
+def read_reference_file(node: Node, path: Path, reader: ConfigReader) -> str | None:
     """The text of a file that a value refers to; None, with the reason reported, where there is none."""
     reader.files.add(path)
     try:
@@ -84,7 +79,7 @@ class EditorReferences:
     """
 
     def __init__(
-        self, reader: Reader, workspace: Path, *, plain: bool, defaults: Mapping[str, str] | None = None
+        self, reader: ConfigReader, workspace: Path, *, plain: bool, defaults: Mapping[str, str] | None = None
     ) -> None:
         self._reader = reader
         self._plain = plain
@@ -145,7 +140,7 @@ class EditorReferences:
     def _only_editor_knows(self, node: Scalar, name: str) -> str | None:
         hint = f"write the value out, or {self._reader.spelling_of('NAME')}"
         self._reader.obstacle(BAD_VALUE, node, "The text has a reference that only the editor can work out", hint)
-        return self._reader.absent()
+        return self._reader.missing_reference()
 
 
 class ShellReferences:
@@ -154,7 +149,7 @@ class ShellReferences:
     Here that is a mistake for `${NAME}` and for `$NAME` in capitals, which nobody writes to mean just that.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ConfigReader) -> None:
         self._reader = reader
 
     def __call__(self, node: Scalar) -> str:
@@ -170,7 +165,7 @@ class ShellReferences:
 class OpenCodeReferences:
     """`{env:NAME}` and `{file:path}` of OpenCode."""
 
-    def __init__(self, reader: Reader, folder: Path) -> None:
+    def __init__(self, reader: ConfigReader, folder: Path) -> None:
         self._reader = reader
         self._folder = folder
 
@@ -185,7 +180,7 @@ class OpenCodeReferences:
 
 
 def _rewritten(
-    text: str, pattern: re.Pattern[str], resolve: Callable[[re.Match[str]], str | None], reader: Reader
+    text: str, pattern: re.Pattern[str], resolve: Callable[[re.Match[str]], str | None], reader: ConfigReader
 ) -> str:
     """The text with every match replaced that `resolve` knows, and all the rest as it stands."""
     parts: list[str] = []
@@ -195,13 +190,13 @@ def _rewritten(
         if replacement is not None:
             parts += [_before_reference(text[at : match.start()], reader), replacement]
             at = match.end()
-    return "".join((*parts, as_it_stands(text[at:])))
+    return "".join((*parts, escape_references(text[at:])))
 
 
-def _before_reference(text: str, reader: Reader) -> str:
+def _before_reference(text: str, reader: ConfigReader) -> str:
     """Text as it stands, also where a `$` at its end would turn the reference after it into plain text."""
     plain = text.rstrip("$")
-    return as_it_stands(plain) + (reader.define(text[len(plain) :]) if plain != text else "")
+    return escape_references(plain) + (reader.define(text[len(plain) :]) if plain != text else "")
 
 
 # Files of environment variables (`envFile`): lines of `NAME=value`, as editors read them.
@@ -229,7 +224,7 @@ def _value(match: re.Match[str]) -> str:
     return quoted if quoted is not None else match["bare"].strip()
 
 
-def with_env_file(env: Entry | None, env_file: Entry, reader: Reader) -> Entry | None:
+def with_env_file(env: TableEntry | None, env_file: TableEntry, reader: ConfigReader) -> TableEntry | None:
     """The `env` of a server with the variables of its file added. What `env` says itself wins.
 
     The values are variables of the reader, so that no message shows them. Raises Invalid where the path is not usable.
@@ -242,9 +237,9 @@ def with_env_file(env: Entry | None, env_file: Entry, reader: Reader) -> Entry |
     taken = {entry.key.text for entry in own}
     span = env_file.value.span
     added = [
-        Entry(Scalar(span, "text", name), Scalar(span, "text", reader.define(value, from_file=True)))
+        TableEntry(Scalar(span, "text", name), Scalar(span, "text", reader.define(value, from_file=True)))
         for name, value in parse_env_file(text).items()
         if name not in taken
     ]
     key = env.key if env is not None else Scalar(env_file.key.span, "text", "env")
-    return Entry(key, Table(span, [*added, *own]))
+    return TableEntry(key, Table(span, [*added, *own]))

@@ -34,7 +34,7 @@ _BOM: Final = "\ufeff"
 _ANYBODY_MAY_WRITE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
-class OpenFile:
+class LockedFile:
     """A file that is being edited: its text, and the way to replace it."""
 
     def __init__(self, path: Path, shown: Path, data: bytes) -> None:
@@ -71,7 +71,7 @@ class OpenFile:
 
 
 @contextlib.contextmanager
-def editing(path: Path) -> Generator[OpenFile]:
+def open_locked(path: Path) -> Generator[LockedFile]:
     """The file, locked against other edits of ours. A link is followed: the file it leads to is edited."""
     try:
         real = Path(os.path.realpath(path, strict=True))
@@ -81,7 +81,7 @@ def editing(path: Path) -> Generator[OpenFile]:
     if descriptor is None:
         raise _error(path, NOT_EDITED, "Another `trunkline` is editing the file", "try again in a moment")
     try:
-        yield OpenFile(real, path, _read(descriptor, path))
+        yield LockedFile(real, path, _read(descriptor, path))
     finally:
         os.close(descriptor)
 

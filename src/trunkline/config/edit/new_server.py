@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from trunkline.config.edit.yaml_edit import CannotEdit, Plain
+from trunkline.config.edit.yaml_edit import CannotEdit, EntryValue
 
-Body = dict[str, Plain]
+EntryBody = dict[str, EntryValue]
 _TYPES: Final = {"": "http", "sse": "sse", "streamable": "streamable-http"}
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 OF_EDITORS: Final = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator"})
@@ -47,7 +47,7 @@ class NewServer:
         return [*self.command, self.url, self.cwd, *(text for pair in pairs for text in pair)]
 
 
-def as_source(server: NewServer) -> Body:
+def as_source(server: NewServer) -> EntryBody:
     """The entry of our own `sources`."""
     return _without_empty(
         {
@@ -61,7 +61,7 @@ def as_source(server: NewServer) -> Body:
     )
 
 
-def as_client(server: NewServer) -> Body:
+def as_client(server: NewServer) -> EntryBody:
     """The entry of `mcpServers`."""
     return _without_empty(
         {
@@ -74,25 +74,25 @@ def as_client(server: NewServer) -> Body:
     )
 
 
-def as_client_with_type(server: NewServer) -> Body:
+def as_client_with_type(server: NewServer) -> EntryBody:
     """The entry of `mcpServers`, for clients that take a server without a `type` for a command."""
     return {**({"type": _TYPES[server.transport]} if server.url else {}), **as_client(server)}
 
 
-def as_gemini(server: NewServer) -> Body:
+def as_gemini(server: NewServer) -> EntryBody:
     """Gemini CLI takes a `url` for the old SSE transport."""
     body = as_client(replace(server, transport=""))
     key = "url" if server.transport == "sse" else "httpUrl"
     return {key if name == "url" else name: value for name, value in body.items()}
 
 
-def as_vscode(server: NewServer) -> Body:
+def as_vscode(server: NewServer) -> EntryBody:
     """VS Code wants a `type` in each."""
     server = _with_references(server, r"${env:\1}", kept=OF_EDITORS)
     return {"type": _TYPES[server.transport] if server.url else "stdio", **as_client(server)}
 
 
-def as_opencode(server: NewServer) -> Body:
+def as_opencode(server: NewServer) -> EntryBody:
     server = _with_references(server, r"{env:\1}")
     return _without_empty(
         {
@@ -107,7 +107,7 @@ def as_opencode(server: NewServer) -> Body:
     )
 
 
-def as_codex(server: NewServer) -> Body:
+def as_codex(server: NewServer) -> EntryBody:
     """Codex has no references; variables are named by keys of their own."""
     env = {name: value for name, value in server.env.items() if value != f"${{{name}}}"}
     token = _BEARER.match(server.headers.get("Authorization", ""))
@@ -129,14 +129,14 @@ def as_codex(server: NewServer) -> Body:
     )
 
 
-def _command_keys(server: NewServer) -> Body:
+def _command_keys(server: NewServer) -> EntryBody:
     program, *arguments = server.command or ("",)
     return {"command": program, "args": arguments, "env": dict(server.env), "cwd": server.cwd}
 
 
-def _with_references(server: NewServer, spelling: str, *, kept: Collection[str] = ()) -> NewServer:
+def _with_references(server: NewServer, client_format: str, *, kept: Collection[str] = ()) -> NewServer:
     def spelled(text: str) -> str:
-        return _REFERENCE.sub(lambda match: match[0] if match[1] in kept else match.expand(spelling), text)
+        return _REFERENCE.sub(lambda match: match[0] if match[1] in kept else match.expand(client_format), text)
 
     return replace(
         server,
@@ -148,7 +148,7 @@ def _with_references(server: NewServer, spelling: str, *, kept: Collection[str] 
     )
 
 
-def _without_empty(body: Mapping[str, Plain | None]) -> Body:
+def _without_empty(body: Mapping[str, EntryValue | None]) -> EntryBody:
     return {key: value for key, value in body.items() if value is not None and value not in ("", {}, [])}
 
 
@@ -156,7 +156,7 @@ class ServerGroup(NamedTuple):
     """A group of servers in a file: the keys that lead to it, and how an entry of it is written."""
 
     path: tuple[str, ...]
-    body: Callable[[NewServer], Body]
+    body: Callable[[NewServer], EntryBody]
 
     @property
     def shown(self) -> str:

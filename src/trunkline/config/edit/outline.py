@@ -136,7 +136,7 @@ def _json_tokens(text: str) -> Iterator[_Token]:
 # Lines and splices ---------------------------------------------------------------------------------------------------
 
 
-class Splice(NamedTuple):
+class TextEdit(NamedTuple):
     """The text from `start` to `end` is replaced by `new`."""
 
     start: int
@@ -144,13 +144,13 @@ class Splice(NamedTuple):
     new: str
 
 
-def apply_splices(text: str, splices: Iterable[Splice]) -> str:
+def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
     """The text after all splices. Their offsets are those of the text before, and they do not overlap."""
     parts: list[str] = []
     done = 0
-    for splice in sorted(splices, key=lambda splice: splice.start):  # two at one place stay in their order
-        parts += [text[done : splice.start], splice.new]
-        done = splice.end
+    for edit in sorted(edits, key=lambda edit: edit.start):  # two at one place stay in their order
+        parts += [text[done : edit.start], edit.new]
+        done = edit.end
     return "".join([*parts, text[done:]])
 
 

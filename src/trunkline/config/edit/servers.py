@@ -19,20 +19,20 @@ from trunkline.config.edit.new_server import (
     GROUPS_BY_DIALECT,
     OF_EDITORS,
     OWN_GROUPS,
-    Body,
+    EntryBody,
     NewServer,
     ServerGroup,
     as_client,
 )
-from trunkline.config.edit.outline import Outline, OutlineKey, Splice, apply_splices
+from trunkline.config.edit.outline import Outline, OutlineKey, TextEdit, apply_edits
 from trunkline.config.edit.toml_edit import TomlText, table_lines
-from trunkline.config.edit.yaml_edit import CannotEdit, Plain, YamlText
+from trunkline.config.edit.yaml_edit import CannotEdit, EntryValue, YamlText
 from trunkline.config.files import parse_text
-from trunkline.config.load import Loaded, load_text
+from trunkline.config.load import LoadedConfig, load_text
 from trunkline.config.problems import FileProblem, Invalid, Report, hint_for
 from trunkline.config.settings import Settings
-from trunkline.config.sources import Kinds, Unready
-from trunkline.config.tree import UNUSABLE, Items, Node, Table, place_of
+from trunkline.config.sources import SourceKinds, UnreadySource
+from trunkline.config.tree import UNUSABLE, Items, Node, Table, span_at
 from trunkline.core.errors import (
     BAD_NAME,
     BAD_VALUE,
@@ -59,7 +59,7 @@ class ConfigText:
     path: Path
     text: str
     environ: Mapping[str, str]
-    kinds: Kinds
+    kinds: SourceKinds
 
     def tree(self) -> Node:
         """Raises GatewayError where the text is not even valid YAML, JSON or TOML."""
@@ -79,7 +79,7 @@ class ConfigText:
         group = _node_at(self.tree(), path)
         return [key.text for key, _ in group.entries] if isinstance(group, Table) else []
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedConfig:
         return load_text(self.text, self.path, environ=self.environ, kinds=self.kinds)
 
     def with_text(self, text: str) -> ConfigText:
@@ -87,7 +87,7 @@ class ConfigText:
 
 
 def check_only_change(
-    before: ConfigText, after: ConfigText, entry: tuple[str, ...], body: Mapping[str, Plain] | None
+    before: ConfigText, after: ConfigText, entry: tuple[str, ...], body: Mapping[str, EntryValue] | None
 ) -> None:
     """Raises CannotEdit where anything but this entry differs, or the entry does not say what `body` says."""
     new = after.tree()
@@ -137,7 +137,7 @@ def _plain(node: Node) -> Any:
     return node.text == "true" if node.kind == "boolean" else node.text if node.kind == "text" else node
 
 
-def check_reads_as_meant(file: ConfigText, path: tuple[str, ...], body: Body, server: NewServer) -> None:
+def check_reads_as_meant(file: ConfigText, path: tuple[str, ...], body: EntryBody, server: NewServer) -> None:
     """Raises CannotEdit where the program whose file this is would take something else from the entry than we would
     from the same words: programs differ in what they take for a reference, and some have no defaults.
 
@@ -154,11 +154,11 @@ def check_reads_as_meant(file: ConfigText, path: tuple[str, ...], body: Body, se
         raise CannotEdit("the program whose file this is reads `$` or braces in it differently")
 
 
-def _alone(path: Path, way: tuple[str, ...], name: str, body: Body) -> str:
+def _alone(path: Path, way: tuple[str, ...], name: str, body: EntryBody) -> str:
     """A file with this entry and nothing else."""
     if path.suffix.lower() == ".toml":
         return "\n".join(table_lines(way[0], name, body))
-    value: Body = {name: body}
+    value: EntryBody = {name: body}
     for key in reversed(way):
         value = {key: value}
     return dumps(value)
@@ -168,20 +168,20 @@ def _texts_of(file: ConfigText) -> dict[str, Any] | None:
     """What is given to the one server of a file; None where it cannot be read."""
     settings = file.load().settings
     section = None if settings is None else next(iter(settings.sources.values()), None)
-    if section is None or isinstance(section, Unready):
+    if section is None or isinstance(section, UnreadySource):
         return None
     texts = {name: getattr(section, name, None) for name in _TEXTS}
     passed_on: tuple[str, ...] = getattr(section, "inherit_env", ())
     return texts | {"env": {name: file.environ.get(name) for name in passed_on} | dict(texts["env"] or {})}
 
 
-def problems_of_entry(loaded: Loaded, text: str, start: int, end: int) -> list[FileProblem]:
+def problems_of_entry(loaded: LoadedConfig, text: str, start: int, end: int) -> list[FileProblem]:
     """The problems whose place is between two places of the text."""
-    first, last = place_of(text, start)[:2], place_of(text, end)[:2]
+    first, last = span_at(text, start)[:2], span_at(text, end)[:2]
     return [problem for problem in loaded.problems if problem.span is not None and first <= problem.span[:2] <= last]
 
 
-def check_no_new_errors(before: Loaded, after: Loaded, of_entry: Iterable[FileProblem]) -> None:
+def check_no_new_errors(before: LoadedConfig, after: LoadedConfig, of_entry: Iterable[FileProblem]) -> None:
     """Raises GatewayError where the file has errors now that it did not have."""
     own = list(of_entry)
     for problem in own:
@@ -198,7 +198,7 @@ def _errors(problems: Iterable[FileProblem]) -> Counter[str]:
     return Counter(problem.code.id for problem in problems if problem.severity == "error")
 
 
-def check_other_servers(before: Loaded, after: Loaded, changed: set[str]) -> None:
+def check_other_servers(before: LoadedConfig, after: LoadedConfig, changed: set[str]) -> None:
     """Raises CannotEdit where a server that was not to be touched comes, goes or changes."""
     if before.settings is None or after.settings is None:
         return
@@ -212,7 +212,7 @@ Action = Literal["added", "replaced", "removed"]
 _JSON: Final = (".json", ".jsonc")
 
 
-class Edited(NamedTuple):
+class EditResult(NamedTuple):
     """`text` is the new text of the file; `line` is where the entry stands, or stood.
 
     `problems` are those of the new entry, to be shown with `shown`, the text with its secrets hidden. `settings` is
@@ -252,7 +252,7 @@ class _Servers:
         return next(exact, None) or next(renamed, None)
 
     def line_of(self, key: OutlineKey) -> int:
-        return place_of(self._file.text, key.start).line
+        return span_at(self._file.text, key.start).line
 
 
 def _groups_in(root: Outline, dialect: str | None) -> tuple[ServerGroup, ...]:
@@ -278,7 +278,7 @@ def server_names(file: ConfigText) -> list[str]:
     return _Servers(file).names()
 
 
-def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> Edited:
+def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> EditResult:
     """Add a server; with `force`, one of the same name is replaced. Raises GatewayError where that cannot be done."""
     _check_server(server)
     servers = _Servers(file)
@@ -289,22 +289,22 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
     if existing is None and server.name in servers.names():
         raise _out_of_reach(file, server.name)
     group = servers.groups[0] if existing is None else existing[0]
-    body: Body = {}
+    body: EntryBody = {}
     try:
         body = group.body(server)
         if servers.dialect is not None:
             check_reads_as_meant(file, group.path, body, server)
         if existing is None:
-            splices = servers.editor.add(group.path, server.name, body)
-            return _checked(file, splices, group, server.name, body, "added")
-        splices = servers.editor.replace(group.path, existing[1], body)
-        return _checked(file, splices, group, existing[1].key, body, "replaced")
+            edits = servers.editor.add(group.path, server.name, body)
+            return _checked(file, edits, group, server.name, body, "added")
+        edits = servers.editor.replace(group.path, existing[1], body)
+        return _checked(file, edits, group, existing[1].key, body, "replaced")
     except CannotEdit as error:
         hint = _by_hand(servers, group, server.name, body) if body else ""
         raise _refusal(file, f"Cannot be changed safely: {error}", hint) from None
 
 
-def remove_server(file: ConfigText, name: str) -> Edited:
+def remove_server(file: ConfigText, name: str) -> EditResult:
     """Remove a server. Raises GatewayError where there is none of this name, or it cannot be done."""
     servers = _Servers(file)
     found = servers.find(name)
@@ -317,8 +317,8 @@ def remove_server(file: ConfigText, name: str) -> Edited:
     group, member = found
     line = servers.line_of(member)
     try:
-        splices = servers.editor.remove(group.path, member)
-        return _checked(file, splices, group, member.key, None, "removed")._replace(line=line)
+        edits = servers.editor.remove(group.path, member)
+        return _checked(file, edits, group, member.key, None, "removed")._replace(line=line)
     except CannotEdit as error:
         hint = f"remove `{member.key}`, on line {line}, by hand"
         raise _refusal(file, f"Cannot be changed safely: {error}", hint) from None
@@ -336,10 +336,10 @@ def _check_server(server: NewServer) -> None:
 
 
 def _checked(
-    file: ConfigText, splices: list[Splice], group: ServerGroup, key: str, body: Body | None, action: Action
-) -> Edited:
+    file: ConfigText, edits: list[TextEdit], group: ServerGroup, key: str, body: EntryBody | None, action: Action
+) -> EditResult:
     """The edited text, once it is certain that it differs by this entry and nothing else."""
-    new = file.with_text(apply_splices(file.text, splices))
+    new = file.with_text(apply_edits(file.text, edits))
     try:
         check_only_change(file, new, (*group.path, key), body)
     except GatewayError as error:
@@ -357,10 +357,10 @@ def _checked(
     if any(problem.code is OWN_ENTRY_SKIPPED for problem in own):
         message = "This server is Trunkline itself; a gateway behind itself would call itself without end"
         raise GatewayError(Problem(code=NOT_EDITED, message=message))
-    return Edited(action, new.text, group.shown, line, tuple(own), after.text, after.settings)
+    return EditResult(action, new.text, group.shown, line, tuple(own), after.text, after.settings)
 
 
-def _by_hand(servers: _Servers, group: ServerGroup, name: str, body: Body) -> str:
+def _by_hand(servers: _Servers, group: ServerGroup, name: str, body: EntryBody) -> str:
     """What to write, for a person to copy."""
     shown = "\n".join(f"  {line}" for line in servers.editor.entry(group.path, name, body))
     return f"add this by hand under `{group.shown}`:\n{shown}"

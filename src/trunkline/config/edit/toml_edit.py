@@ -12,14 +12,14 @@ from typing import Final
 from trunkline.config.edit.outline import (
     Outline,
     OutlineKey,
-    Splice,
+    TextEdit,
     behind_blank_lines,
     line_end,
     line_start,
     lines_from,
     newline_of,
 )
-from trunkline.config.edit.yaml_edit import Plain, quoted
+from trunkline.config.edit.yaml_edit import EntryValue, quoted
 from trunkline.config.toml_parser import find_headers
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -40,26 +40,26 @@ class TomlText:
         self._tables = [(start, end, path) for (start, path), end in zip(headers, ends, strict=True)]
         self.root = self._outline()
 
-    def add(self, path: tuple[str, ...], key: str, value: Mapping[str, Plain]) -> list[Splice]:
+    def add(self, path: tuple[str, ...], key: str, value: Mapping[str, EntryValue]) -> list[TextEdit]:
         """Add a table at the end of the file, with a blank line before it."""
         text, newline = self._text, self._newline
         lead = "" if not text or text.endswith("\n") else newline
         apart = newline if text.strip() and not text.endswith(newline * 2) else ""
         new = newline.join([*table_lines(path[0], key, value), ""])
-        return [Splice(len(text), len(text), lead + apart + new)]
+        return [TextEdit(len(text), len(text), lead + apart + new)]
 
-    def replace(self, path: tuple[str, ...], member: OutlineKey, value: Mapping[str, Plain]) -> list[Splice]:
+    def replace(self, path: tuple[str, ...], member: OutlineKey, value: Mapping[str, EntryValue]) -> list[TextEdit]:
         """Write a table anew where its first header stands."""
         first, *others = self.remove(path, member)
         old = self._text[first.start : first.end]
         new = self._newline.join(table_lines(path[0], member.key, value))
         return [first._replace(new=new + (old[len(old.rstrip()) :] or self._newline)), *others]
 
-    def remove(self, path: tuple[str, ...], member: OutlineKey) -> list[Splice]:
+    def remove(self, path: tuple[str, ...], member: OutlineKey) -> list[TextEdit]:
         """Take a table out, and the tables inside it."""
-        return [Splice(start, end, "") for start, end, keys in self._tables if keys[:2] == (*path, member.key)]
+        return [TextEdit(start, end, "") for start, end, keys in self._tables if keys[:2] == (*path, member.key)]
 
-    def entry(self, path: tuple[str, ...], key: str, value: Mapping[str, Plain]) -> list[str]:
+    def entry(self, path: tuple[str, ...], key: str, value: Mapping[str, EntryValue]) -> list[str]:
         """The lines of a table, for a person to copy."""
         return table_lines(path[0], key, value)
 
@@ -86,7 +86,7 @@ class TomlText:
         return behind_blank_lines(text, last)
 
 
-def table_lines(group: str, name: str, body: Mapping[str, Plain]) -> list[str]:
+def table_lines(group: str, name: str, body: Mapping[str, EntryValue]) -> list[str]:
     """A table under its header."""
     return [f"[{group}.{name}]", *(f"{_key(key)} = {_value(value)}" for key, value in body.items())]
 
@@ -95,7 +95,7 @@ def _key(key: str) -> str:
     return key if _BARE_KEY.fullmatch(key) else quoted(key)
 
 
-def _value(value: Plain) -> str:
+def _value(value: EntryValue) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from trunkline.config.edit.outline import (
     Outline,
     OutlineKey,
-    Splice,
+    TextEdit,
     begins_its_line,
     behind_blank_lines,
     blank_lines_above,
@@ -25,9 +25,9 @@ from trunkline.config.edit.outline import (
     outline_json,
     outline_yaml,
 )
-from trunkline.config.tree import kind_of
+from trunkline.config.tree import plain_scalar_kind
 
-Plain = str | bool | list[str] | dict[str, "Plain"]
+EntryValue = str | bool | list[str] | dict[str, "Plain"]
 """What an entry is made of."""
 
 _USUAL_UNIT: Final = "  "
@@ -49,7 +49,7 @@ class YamlText:
         self._newline = newline_of(text)
         self.root = outline_json(text) if json else outline_yaml(text)
 
-    def add(self, path: tuple[str, ...], key: str, value: Plain) -> list[Splice]:
+    def add(self, path: tuple[str, ...], key: str, value: EntryValue) -> list[TextEdit]:
         """Add a key at the end of the group at `path`, in the style of the file; the group is made if it is missing."""
         parent = self.root.follow(path)
         if parent is None:
@@ -63,7 +63,7 @@ class YamlText:
             return self._replace_in_braces(self.root, parent, {key: value})
         raise CannotEdit(f"`{'.'.join(path)}` is not a group of keys that is written out here")
 
-    def replace(self, path: tuple[str, ...], member: OutlineKey, value: Plain) -> list[Splice]:
+    def replace(self, path: tuple[str, ...], member: OutlineKey, value: EntryValue) -> list[TextEdit]:
         """Write a key of the group at `path` anew where it stands."""
         group = self._group(path)
         if group.form == "flow":
@@ -71,14 +71,14 @@ class YamlText:
         start, end = self._lines_of(member)
         lines = self._entry_lines(member.value, member.key, value, indent_of(self._text, member.start))
         new = self._newline.join([*lines, ""])
-        return [Splice(start, end, new if self._text[start:end].endswith("\n") else new.rstrip("\r\n"))]
+        return [TextEdit(start, end, new if self._text[start:end].endswith("\n") else new.rstrip("\r\n"))]
 
-    def remove(self, path: tuple[str, ...], member: OutlineKey) -> list[Splice]:
+    def remove(self, path: tuple[str, ...], member: OutlineKey) -> list[TextEdit]:
         """Take a key out of the group at `path`, with the comma or the blank lines between it and its neighbours."""
         group = self._group(path)
         return self._remove_in_braces(group, member) if group.form == "flow" else self._remove_lines(group, member)
 
-    def entry(self, path: tuple[str, ...], key: str, value: Plain) -> list[str]:
+    def entry(self, path: tuple[str, ...], key: str, value: EntryValue) -> list[str]:
         """The lines of a key of the group at `path`, for a person to copy."""
         return BraceStyle(json=True).member(key, value).split("\n") if self._json else block_lines(key, value)
 
@@ -87,7 +87,7 @@ class YamlText:
         assert parent is not None
         return parent.value
 
-    def _add_to_root(self, key: str, value: Plain) -> list[Splice]:
+    def _add_to_root(self, key: str, value: EntryValue) -> list[TextEdit]:
         root, text = self.root, self._text
         if root.form == "flow":
             return self._add_in_braces(root, key, value)
@@ -96,17 +96,17 @@ class YamlText:
         if root.start != root.end:
             raise CannotEdit("the file is not a group of keys")
         if self._json:
-            return [Splice(0, len(text), BraceStyle(json=True).value({key: value}) + "\n")]
+            return [TextEdit(0, len(text), BraceStyle(json=True).value({key: value}) + "\n")]
         lead = self._newline if text and not text.endswith("\n") else ""
-        return [Splice(len(text), len(text), lead + self._newline.join([*block_lines(key, value), ""]))]
+        return [TextEdit(len(text), len(text), lead + self._newline.join([*block_lines(key, value), ""]))]
 
     # -- groups by indentation ----------------------------------------------------------------------------------------
 
-    def _add_lines(self, parent: OutlineKey | None, key: str, value: Plain) -> list[Splice]:
+    def _add_lines(self, parent: OutlineKey | None, key: str, value: EntryValue) -> list[TextEdit]:
         """Add a key at the end of the group under `parent`, which may be empty, or of the whole file."""
         text, newline = self._text, self._newline
         group = self.root if parent is None else parent.value
-        cleared: list[Splice] = []
+        cleared: list[TextEdit] = []
         if group.members:
             like_key = group.start if parent is None else group.members[-1].start
             content_end, indent = group.members[-1].end, indent_of(text, like_key)
@@ -114,15 +114,15 @@ class YamlText:
             assert parent is not None
             content_end, indent = parent.end, indent_of(text, parent.start) + self._indent_unit()
             if group.start < group.end:
-                cleared = [Splice(len(text[: group.start].rstrip(" \t")), group.end, "")]
+                cleared = [TextEdit(len(text[: group.start].rstrip(" \t")), group.end, "")]
         at = self._behind_comments(content_end, len(indent))
         lead = "" if text[:at].endswith("\n") else newline
         apart = newline if self._stands_apart(group) else ""
         like = group.members[-1].value if group.members and parent is not None else None
         new = lead + apart + newline.join([*self._entry_lines(like, key, value, indent), ""])
-        return [*cleared, Splice(at, at, new.removesuffix(newline) if lead else new)]
+        return [*cleared, TextEdit(at, at, new.removesuffix(newline) if lead else new)]
 
-    def _remove_lines(self, group: Outline, member: OutlineKey) -> list[Splice]:
+    def _remove_lines(self, group: Outline, member: OutlineKey) -> list[TextEdit]:
         text = self._text
         start, end = self._lines_of(member)
         above = blank_lines_above(text, start)
@@ -133,9 +133,9 @@ class YamlText:
         if end == len(text) and not text.endswith("\n"):
             # a file whose last line has no line break keeps it so
             start = len(text[:start].removesuffix("\n").removesuffix("\r"))
-        return [Splice(start, end, "")]
+        return [TextEdit(start, end, "")]
 
-    def _entry_lines(self, like: Outline | None, key: str, value: Plain, indent: str) -> list[str]:
+    def _entry_lines(self, like: Outline | None, key: str, value: EntryValue, indent: str) -> list[str]:
         """The key by indentation, or in braces on one line if the value it is to be `like` is in braces."""
         if like is not None and like.form == "flow":
             return [indent + BraceStyle(json=False, unit=None).member(key, value)]
@@ -174,7 +174,7 @@ class YamlText:
 
     # -- groups in braces ---------------------------------------------------------------------------------------------
 
-    def _add_in_braces(self, group: Outline, key: str, value: Plain) -> list[Splice]:
+    def _add_in_braces(self, group: Outline, key: str, value: EntryValue) -> list[TextEdit]:
         if not group.members:
             return self._fill(group, key, value)
         text, last, style = self._text, group.members[-1], self._style(group)
@@ -188,57 +188,57 @@ class YamlText:
             new = style.comma[1:] + style._replace(unit=None).member(key, value)
             at = behind
         if behind > last.end:
-            return [Splice(at, at, f"{new},")]
-        return [Splice(last.end, last.end, ","), Splice(at, at, new)]
+            return [TextEdit(at, at, f"{new},")]
+        return [TextEdit(last.end, last.end, ","), TextEdit(at, at, new)]
 
-    def _fill(self, group: Outline, key: str, value: Plain) -> list[Splice]:
+    def _fill(self, group: Outline, key: str, value: EntryValue) -> list[TextEdit]:
         """The first key of an empty group: on lines of its own, unless the whole file is one line."""
         text, root = self._text, self.root
         inside = text.index("{", group.start) + 1
         style = self._spacing(like_json=self._json or self._has_needless_quotes(root))
         if "\n" not in text[root.start : root.end] and root.members:
-            return [Splice(inside, group.end - 1, style._replace(unit=None).member(key, value))]
+            return [TextEdit(inside, group.end - 1, style._replace(unit=None).member(key, value))]
         indent, style = indent_of(text, inside), style._replace(colon=": ", comma=", ")
         deeper = indent + (style.unit or "")
         new = self._newline + deeper + style.member(key, value, deeper) + self._newline + indent
-        return [Splice(inside + len(text[inside : group.end - 1].rstrip()), group.end - 1, new)]
+        return [TextEdit(inside + len(text[inside : group.end - 1].rstrip()), group.end - 1, new)]
 
-    def _replace_in_braces(self, group: Outline, member: OutlineKey, value: Plain) -> list[Splice]:
+    def _replace_in_braces(self, group: Outline, member: OutlineKey, value: EntryValue) -> list[TextEdit]:
         style = self._style(group)
         style = style if begins_its_line(self._text, member.start) else style._replace(unit=None)
         new = style.member(member.key, value, indent_of(self._text, member.start))
-        return [Splice(member.start, member.value.end, new)]
+        return [TextEdit(member.start, member.value.end, new)]
 
-    def _remove_in_braces(self, group: Outline, member: OutlineKey) -> list[Splice]:
+    def _remove_in_braces(self, group: Outline, member: OutlineKey) -> list[TextEdit]:
         text, index = self._text, group.members.index(member)
         if member is not group.members[-1]:
             after = group.members[index + 1].start
             if begins_its_line(text, member.start) and begins_its_line(text, after):
                 end = self._rest_of_line(self._behind_comma(member, after))
-                return [Splice(line_start(text, member.start), end, "")]
-            return [Splice(member.start, after, "")]
+                return [TextEdit(line_start(text, member.start), end, "")]
+            return [TextEdit(member.start, after, "")]
         if index:
             return self._remove_last(group, group.members[index - 1], member)
         inside, behind = text.index("{", group.start) + 1, self._behind_comma(member, group.end - 1)
         if not (text[inside : member.start] + text[behind : group.end - 1]).strip():
-            return [Splice(inside, group.end - 1, "")]
-        return [Splice(member.start, behind, "")]
+            return [TextEdit(inside, group.end - 1, "")]
+        return [TextEdit(member.start, behind, "")]
 
-    def _remove_last(self, group: Outline, before: OutlineKey, member: OutlineKey) -> list[Splice]:
+    def _remove_last(self, group: Outline, before: OutlineKey, member: OutlineKey) -> list[TextEdit]:
         """The comma before it goes too, unless the group ends with one anyway."""
         text = self._text
         behind = self._behind_comma(member, group.end - 1)
         comma_behind = self._behind_comma(before, member.start)
         ends_with_comma = behind > member.end
-        comma = [] if ends_with_comma else [Splice(comma_behind - 1, comma_behind, "")]
+        comma = [] if ends_with_comma else [TextEdit(comma_behind - 1, comma_behind, "")]
         end = self._rest_of_line(behind)
         if begins_its_line(text, member.start) and end > behind:
             # from line break to line break: a file that mixes them keeps the one that was there before
             above = len(text[: line_start(text, member.start)].rstrip("\r\n"))
-            return [*comma, Splice(above, len(text[:end].rstrip("\r\n")), "")]
+            return [*comma, TextEdit(above, len(text[:end].rstrip("\r\n")), "")]
         if _COMMENT.search(text, before.end, member.start):  # it is about the one before, which stays
-            return [*comma, Splice(member.start, behind, "")]
-        return [Splice(comma_behind, behind, "")] if ends_with_comma else [Splice(before.end, member.end, "")]
+            return [*comma, TextEdit(member.start, behind, "")]
+        return [TextEdit(comma_behind, behind, "")] if ends_with_comma else [TextEdit(before.end, member.end, "")]
 
     def _behind_comma(self, member: OutlineKey, limit: int) -> int:
         """Behind the comma after this key, or behind the key where there is none; a comma in a comment is none."""
@@ -294,10 +294,10 @@ def yaml_scalar(value: str | bool, *, in_braces: bool = False) -> str:
     if isinstance(value, bool):
         return dumps(value)
     plain = _PLAIN.match(value) or (not in_braces and _PLAIN_WITH_COLON.match(value))
-    return value if plain and kind_of(value) == "text" else quoted(value)
+    return value if plain and plain_scalar_kind(value) == "text" else quoted(value)
 
 
-def block_lines(key: str, value: Plain, indent: str = "", unit: str = _USUAL_UNIT) -> list[str]:
+def block_lines(key: str, value: EntryValue, indent: str = "", unit: str = _USUAL_UNIT) -> list[str]:
     """A key with its value in YAML without braces; lists stay on their line."""
     if isinstance(value, dict):
         inner = (block_lines(name, item, indent + unit, unit) for name, item in value.items())
@@ -315,11 +315,11 @@ class BraceStyle(NamedTuple):
     comma: str = ", "
     newline: str = "\n"
 
-    def member(self, key: str, value: Plain, indent: str = "") -> str:
+    def member(self, key: str, value: EntryValue, indent: str = "") -> str:
         """A key with its value; `indent` is that of its line."""
         return f"{self._scalar(key)}{self.colon}{self.value(value, indent)}"
 
-    def value(self, value: Plain, indent: str = "") -> str:
+    def value(self, value: EntryValue, indent: str = "") -> str:
         if isinstance(value, list):
             return f"[{self.comma.join(map(self._scalar, value))}]"
         if not isinstance(value, dict):

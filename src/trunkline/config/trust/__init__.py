@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trunkline.config.trust.verdict import Verdict
 
 
-def judged(file: ConfigFile, root: Node, environ: Mapping[str, str]) -> Verdict | None:
+def trust_verdict(file: ConfigFile, root: Node, environ: Mapping[str, str]) -> Verdict | None:
     """The verdict on a file, whose text was read as `root`; None for one that its user has named, or has in a folder of
     their own."""
     if file.origin != "found":

@@ -66,7 +66,7 @@ LEADS_TO: Final = "leads to "
 """How the state begins of a folder that agents get and that is a link to one elsewhere."""
 
 
-class OwnFile(NamedTuple):
+class LocalFile(NamedTuple):
     """`state` is the hash of its bytes, or why there is none."""
 
     path: str
@@ -84,7 +84,7 @@ class _Program(NamedTuple):
     env_files: tuple[str, ...]
 
 
-def own_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[OwnFile, ...]:
+def local_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[LocalFile, ...]:
     """Those that the file at `file` names and that lie below its folder; for AWF's file, below the folder of `.awf`."""
     folder = str(file.absolute().parent)
     below = str(file.absolute().parents[1]) if file.parts[-2:] == PLUGINS.parts else folder
@@ -95,9 +95,9 @@ def own_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[OwnFi
         for written in _paths(_program(entry, folder, below, environ)):
             path = written if ".." in written.split(os.sep) else os.path.normpath(written)
             if path not in found and _lies_below(path, below):
-                found[path], read_bytes = state_of(path, left_bytes)
+                found[path], read_bytes = file_state(path, left_bytes)
                 left_bytes -= read_bytes
-    return tuple(OwnFile(path, found[path]) for path in sorted(found))
+    return tuple(LocalFile(path, found[path]) for path in sorted(found))
 
 
 def _entries(root: Node) -> Iterator[Table]:
@@ -292,7 +292,7 @@ def _is_inside(path: str, folder: str) -> bool:
     return os.path.commonpath((path, folder)) == folder
 
 
-def state_of(path: str, most_bytes: int) -> tuple[str, int]:
+def file_state(path: str, most_bytes: int) -> tuple[str, int]:
     """The hash of a file's bytes, or that there is none, and how many bytes were read for that."""
     try:
         # without O_NONBLOCK, opening a named pipe would wait for somebody to write into it

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.config.config_file import PLUGINS, home_of, is_there
+from trunkline.config.config_file import PLUGINS, home_folder, is_there
 from trunkline.config.settings import STATE_DIR
 from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 
@@ -27,7 +27,7 @@ _LOCK_PAUSE_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Trusted:
+class TrustedFile:
     """The fingerprint of a file as it was trusted, and when that was. `also` is another one that is as good: while we
     edit the file, what it says before and after."""
 
@@ -40,11 +40,11 @@ class Trusted:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TrustedFiles:
     """By path. `fault` says why the list cannot be used, which then is empty; `is_ours` whether it is a file that only
     this user can have written."""
 
-    files: Mapping[str, Trusted]
+    files: Mapping[str, TrustedFile]
     fault: str = ""
     is_ours: bool = True
 
@@ -61,7 +61,7 @@ class TrustStore:
     """`environ` says whose it is: the user with this HOME."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.folder = home_of(environ) / STATE_DIR.removeprefix("~/")
+        self.folder = home_folder(environ) / STATE_DIR.removeprefix("~/")
         self.path = self.folder / _NAME
 
     def keep_below(self, roots: Iterable[Path | None]) -> None:
@@ -71,22 +71,22 @@ class TrustStore:
             with contextlib.suppress(OSError):
                 make_private_folder(self.folder)
 
-    def read(self) -> Kept:
+    def read(self) -> TrustedFiles:
         """What is trusted. Where the list is damaged, or could be somebody else's, nothing is."""
         data = read_private(self.path, _MOST_BYTES)
         if data is None:
             fault = "it is no plain file that only you can write" if is_there(self.path) else ""
-            return Kept({}, fault, is_ours=not fault)
+            return TrustedFiles({}, fault, is_ours=not fault)
         try:
-            return Kept(_files_in(json.loads(data)))
+            return TrustedFiles(_files_in(json.loads(data)))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return Kept({}, "it is damaged")
+            return TrustedFiles({}, "it is damaged")
 
     def trust(self, path: Path, digest: str, *, also: str = "") -> None:
         """Trust a file as it is with this fingerprint. Raises OSError."""
         since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         with self._changing() as files:
-            files[trust_key(path)] = Trusted(digest, since, also)
+            files[trust_key(path)] = TrustedFile(digest, since, also)
 
     def revoke(self, path: Path) -> bool:
         """Trust it no longer; whether it was trusted. Raises OSError."""
@@ -94,7 +94,7 @@ class TrustStore:
             return files.pop(trust_key(path), None) is not None
 
     @contextlib.contextmanager
-    def _changing(self) -> Generator[dict[str, Trusted]]:
+    def _changing(self) -> Generator[dict[str, TrustedFile]]:
         """The list, to be changed while nobody else does. A damaged one is put aside."""
         make_private_folder(self.folder)
         with self._locked():
@@ -132,11 +132,11 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _files_in(said: Any) -> dict[str, Trusted]:
+def _files_in(said: Any) -> dict[str, TrustedFile]:
     if said["version"] != 1:
         raise ValueError
     files: dict[str, Any] = said["files"]
-    return {name: Trusted(*(_text(one[key]) for key in _KEYS)) for name, one in files.items()}
+    return {name: TrustedFile(*(_text(one[key]) for key in _KEYS)) for name, one in files.items()}
 
 
 def _text(value: Any) -> str:

@@ -18,7 +18,7 @@ from trunkline.config.secret_names import is_secret_name
 from trunkline.config.secret_values import CREDENTIAL, is_path_for_certain, secrets_in_urls
 from trunkline.config.secrets import ONLY_REFERENCES
 from trunkline.config.tree import Items, Node, Scalar, Table
-from trunkline.config.trust.local_programs import ABSENT, LEADS_TO, OwnFile, own_files
+from trunkline.config.trust.local_programs import ABSENT, LEADS_TO, LocalFile, local_files
 from trunkline.config.trust.store import TrustStore, trust_key
 from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import NOT_TRUSTED, GatewayError, Severity
@@ -39,8 +39,8 @@ _ANY: Final = "*"
 _TIMES: Final = ("timeout", "connect_timeout", "start_timeout", "grace")
 _TIMES_OF_CLIENTS: Final = ("timeout", "timeout_s", "start_timeout_ms", "start_timeout_s")
 
-Way = tuple[str, ...]
-HARMLESS: Final[frozenset[Way]] = frozenset(
+KeyPath = tuple[str, ...]
+HARMLESS: Final[frozenset[KeyPath]] = frozenset(
     {
         ("$schema",),
         *(("gateway", name) for name in ("context_tokens", "disclosure", "log", "search", "start_wait")),
@@ -66,18 +66,18 @@ class Fingerprint:
     """`files` are the programs and scripts whose bytes are part of it."""
 
     digest: str
-    files: tuple[OwnFile, ...]
+    files: tuple[LocalFile, ...]
 
 
 def fingerprint(root: Node, file: Path, environ: Mapping[str, str]) -> Fingerprint:
     """Of the file at `file`, whose text was read as `root`."""
-    files = own_files(root, file, environ)
+    files = local_files(root, file, environ)
     said = [_FORMAT, _plain(root, ()), [[one.path, one.state] for one in files]]
     data = json.dumps(said, ensure_ascii=True, separators=(",", ":")).encode()
     return Fingerprint(hashlib.sha256(data).hexdigest(), files)
 
 
-def _is_harmless(node: Node, way: Way) -> bool:
+def _is_harmless(node: Node, way: KeyPath) -> bool:
     """Whether what stands at this place of a file starts and weakens nothing. A reference may tell a secret to those
     who are shown a description, so it is not."""
     return any(_fits(way, harmless) for harmless in HARMLESS) and not _refers(node)
@@ -89,27 +89,27 @@ def _refers(node: Node) -> bool:
     return any(map(_refers, node.items if isinstance(node, Items) else [value for _, value in node.entries]))
 
 
-def _is_left_out(node: Node, way: Way) -> bool:
+def _is_left_out(node: Node, way: KeyPath) -> bool:
     """Harmless by itself, or a group of settings of the gateway in which all are."""
     if way[0] != "gateway" or not isinstance(node, Table) or not node.entries:
         return _is_harmless(node, way)
     return _is_harmless(node, way) or all(_is_left_out(value, (*way, key.text)) for key, value in node.entries)
 
 
-def _fits(way: Way, pattern: Way) -> bool:
+def _fits(way: KeyPath, pattern: KeyPath) -> bool:
     return len(way) == len(pattern) and all(part in (_ANY, name) for name, part in zip(way, pattern, strict=True))
 
 
-def covered(node: Node, way: Way = ()) -> Iterator[tuple[Way, Node]]:
+def fingerprinted_values(node: Node, way: KeyPath = ()) -> Iterator[tuple[KeyPath, Node]]:
     """Every list, and every value outside of one, that is part of the fingerprint, in the order of the file."""
     if _is_harmless(node, way) or (not way and _says_nothing(node)):
         return
     if isinstance(node, Table) and node.entries:
         for key, value in node.entries:
-            yield from covered(value, (*way, key.text))
+            yield from fingerprinted_values(value, (*way, key.text))
     elif isinstance(node, Items) and any(isinstance(item, Table) for item in node.items):
         for number, item in enumerate(node.items, 1):
-            yield from covered(item, (*way, str(number)))
+            yield from fingerprinted_values(item, (*way, str(number)))
     else:
         yield way, node
 
@@ -118,7 +118,7 @@ def _says_nothing(node: Node) -> bool:
     return (isinstance(node, Scalar) and node.kind == "null") or (isinstance(node, Table) and not node.entries)
 
 
-def _plain(node: Node, way: Way) -> Any:
+def _plain(node: Node, way: KeyPath) -> Any:
     """The tree in a form that is the same whenever it says the same. The order of keys says nothing."""
     if isinstance(node, Table):
         said = ((key.text, value, (*way, key.text)) for key, value in node.entries)
@@ -128,7 +128,7 @@ def _plain(node: Node, way: Way) -> Any:
     return {node.kind: node.text}
 
 
-Verb = Literal["start", "reach", "weaken", "set"]
+Effect = Literal["start", "reach", "weaken", "set"]
 _HIDDEN: Final = "********"
 _PLAIN: Final = re.compile(r"[\w.~+/=:@ -]*", re.ASCII)
 """What a secret is made of. A shell obeys none of it."""
@@ -138,7 +138,7 @@ _PATH: Final = re.compile(r"(?:\.{1,2}|~\w*)/")
 _ADDRESS: Final = re.compile(r"\A([^/?#]*//)([^/?#]*@)?([^/?#]*)(.*)\Z", re.DOTALL)
 """Scheme, user, host and path of a URL, the slashes and the `@` included."""
 _PROGRAMS: Final = ("command", "path")
-_VERBS: Final[dict[str, Verb]] = {
+_VERBS: Final[dict[str, Effect]] = {
     **dict.fromkeys(("env", "envFile", "cwd", "config"), "start"),
     **dict.fromkeys(("headers", "tokens"), "reach"),
 }
@@ -148,32 +148,32 @@ _SOURCES: Final = ("sources", "mcpServers", "plugins")
 
 
 @dataclass(frozen=True, slots=True)
-class ShownLine:
-    verb: Verb
+class SummaryLine:
+    effect: Effect
     what: str
     text: str
 
 
-def shown_lines(root: Node, files: Sequence[OwnFile]) -> tuple[ShownLine, ...]:
+def summary_lines(root: Node, files: Sequence[LocalFile]) -> tuple[SummaryLine, ...]:
     """What matters most comes first. Nothing that is trusted is left out."""
-    lines = [*_programs(root), *(_line(way, node) for way, node in covered(root) if not _is_told(way))]
+    lines = [*_programs(root), *(_line(way, node) for way, node in fingerprinted_values(root) if not _is_told(way))]
     lines += [_file_line(file) for file in files if file.state not in ABSENT]
-    order: tuple[Verb, ...] = ("start", "reach", "weaken", "set")
-    return tuple(sorted(lines, key=lambda line: order.index(line.verb)))
+    order: tuple[Effect, ...] = ("start", "reach", "weaken", "set")
+    return tuple(sorted(lines, key=lambda line: order.index(line.effect)))
 
 
-def _file_line(file: OwnFile) -> ShownLine:
+def _file_line(file: LocalFile) -> SummaryLine:
     if file.state.startswith(LEADS_TO):
-        return ShownLine("weaken", "", f"{file.path} {file.state} (a link out of the folder of the file)")
-    return ShownLine("start", "", f"from the file {file.path}")
+        return SummaryLine("weaken", "", f"{file.path} {file.state} (a link out of the folder of the file)")
+    return SummaryLine("start", "", f"from the file {file.path}")
 
 
-def _is_told(way: Way) -> bool:
+def _is_told(way: KeyPath) -> bool:
     """Whether it is part of the line of its program."""
     return len(way) == 3 and way[0] in _SOURCES and way[2] in (*_PROGRAMS, "args")
 
 
-def _programs(root: Node) -> Iterator[ShownLine]:
+def _programs(root: Node) -> Iterator[SummaryLine]:
     for group in _SOURCES:
         node = root.get(group) if isinstance(root, Table) else None
         entries = [(key.text, value) for key, value in node.entries] if isinstance(node, Table) else []
@@ -186,18 +186,18 @@ def _programs(root: Node) -> Iterator[ShownLine]:
             args = entry.get("args")
             words = [_words(word, hide=False) for word in programs] + ([] if args is None else [_words(args)])
             if words:
-                yield ShownLine("start", name, " ".join(words))
+                yield SummaryLine("start", name, " ".join(words))
 
 
-def _line(way: Way, node: Node) -> ShownLine:
+def _line(way: KeyPath, node: Node) -> SummaryLine:
     in_source = len(way) > 2 and way[0] in _SOURCES
     what, rest = ("".join(way[1:2]), way[2:]) if in_source else ("", way)
     if in_source and rest[:1] in _URLS and isinstance(node, Scalar):
-        return ShownLine("reach", what, _url(node.text))
+        return SummaryLine("reach", what, _url(node.text))
     why = _weakened(rest, node)
-    verb: Verb = _VERBS.get(rest[0], "set") if in_source and rest else "set"
+    effect: Effect = _VERBS.get(rest[0], "set") if in_source and rest else "set"
     text = f"{'.'.join(rest)}: {_words(node, secret=any(map(is_secret_name, rest)))}"
-    return ShownLine("weaken" if why else verb, what, f"{text} ({why})" if why else text)
+    return SummaryLine("weaken" if why else effect, what, f"{text} ({why})" if why else text)
 
 
 def _words(node: Node, *, secret: bool = False, hide: bool = True) -> str:
@@ -294,7 +294,7 @@ def _leads_out(node: Node) -> bool:
     return text.startswith(("/", "~")) or "${" in text or ".." in text.split("/")
 
 
-_WEAKENING: Final[tuple[tuple[Way, Callable[[Node], bool], str], ...]] = (
+_WEAKENING: Final[tuple[tuple[KeyPath, Callable[[Node], bool], str], ...]] = (
     (("sandbox",), _is_off, "commands run without a sandbox"),
     (("sandbox", "mode"), _is_off, "commands run without a sandbox"),
     (("sandbox", "network"), lambda node: _text(node) != "off", "commands have a network"),
@@ -315,7 +315,7 @@ _WEAKENING: Final[tuple[tuple[Way, Callable[[Node], bool], str], ...]] = (
 )
 
 
-def _weakened(key: Way, node: Node) -> str:
+def _weakened(key: KeyPath, node: Node) -> str:
     return next((why for way, weakens, why in _WEAKENING if key[: len(way)] == way and weakens(node)), "")
 
 
@@ -333,16 +333,16 @@ class Verdict:
     state: State
     digest: str
     root: Node = field(repr=False, compare=False)
-    files: tuple[OwnFile, ...] = field(repr=False, compare=False)
+    files: tuple[LocalFile, ...] = field(repr=False, compare=False)
     fault: str = ""
 
     @property
-    def counts(self) -> bool:
+    def is_trusted(self) -> bool:
         return self.state == "trusted"
 
-    def lines(self) -> tuple[ShownLine, ...]:
+    def lines(self) -> tuple[SummaryLine, ...]:
         """What it would start, reach and weaken, for its user to see."""
-        return shown_lines(self.root, self.files)
+        return summary_lines(self.root, self.files)
 
     def problem(self, severity: Severity = "error") -> FileProblem:
         changed = "has changed since it was trusted" if self.state == "changed" else "is not trusted"

@@ -35,6 +35,18 @@ from trunkline.protocol.jsonrpc import (
     split_batch,
     text_member,
 )
+from trunkline.protocol.mcp.methods import (
+    INITIALIZE,
+    LOGGING_SET_LEVEL,
+    PING,
+    PROMPTS_LIST,
+    RESOURCES_LIST,
+    RESOURCES_TEMPLATES_LIST,
+    SERVER_DISCOVER,
+    SUBSCRIPTIONS_LISTEN,
+    TOOLS_CALL,
+    TOOLS_LIST,
+)
 from trunkline.protocol.mcp.modern import NAME_PARAMETERS, RequestRefused, check_headers, is_modern
 from trunkline.protocol.mcp.param_headers import check_param_headers
 from trunkline.protocol.mcp.versions import LEGACY, SUPPORTED
@@ -47,14 +59,14 @@ _LEGACY: Final = frozenset(version.encode() for version in LEGACY)
 _LEGACY_OR_NONE: Final = _LEGACY | {None}
 _ANSWERED_SOON: Final = frozenset(
     {
-        "initialize",
-        "ping",
-        "server/discover",
-        "logging/setLevel",
-        "tools/list",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
+        INITIALIZE,
+        PING,
+        SERVER_DISCOVER,
+        LOGGING_SET_LEVEL,
+        TOOLS_LIST,
+        PROMPTS_LIST,
+        RESOURCES_LIST,
+        RESOURCES_TEMPLATES_LIST,
     }
 )
 """What we answer ourselves. Anything else may wait for a server, or is a stream."""
@@ -112,7 +124,7 @@ class McpRoute:
                 return
             raise
         exchange.id_json = message.id_json
-        if exchange.crowded and message.id is not None and (message.method or "ping") not in _ANSWERED_SOON:
+        if exchange.crowded and message.id is not None and (message.method or PING) not in _ANSWERED_SOON:
             exchange.error(encode_error(CROWDED), CROWDED)
             return
         if (b"traceparent" in headers or b"baggage" in headers) and message.id is not None:
@@ -126,7 +138,7 @@ class McpRoute:
             self._post_modern(exchange, request, message, principal)
 
     def _post_legacy(self, exchange: HttpExchange, request: HttpRequest, message: Message, principal: str) -> None:
-        if message.method == "initialize" and message.id is not None:
+        if message.method == INITIALIZE and message.id is not None:
             self._open_session(exchange, message, principal)
             return
         session = self._session_of(request, principal)
@@ -187,7 +199,7 @@ class McpRoute:
         if message.id is None:
             exchange.respond(202)  # acting on a caller-chosen id would let one caller cancel another's call
             return
-        if message.method == "subscriptions/listen" and not exchange.takes_events:
+        if message.method == SUBSCRIPTIONS_LISTEN and not exchange.takes_events:
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
         exchange.statuses_follow_errors()
 
@@ -195,7 +207,7 @@ class McpRoute:
             named_by = NAME_PARAMETERS.get(method)
             name = text_member(params, named_by) if named_by is not None else None
             check_headers(request.headers, request.repeated, version, method, name)
-            if method == "tools/call" and name is not None:
+            if method == TOOLS_CALL and name is not None:
                 self._check_arguments(request, name, params)
 
         exchange.on_gone = lambda: self._server.cancel_modern(principal, exchange, "the client closed the stream")

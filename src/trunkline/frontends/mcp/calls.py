@@ -17,6 +17,7 @@ from trunkline.frontends.mcp.parameters import NO_NAME, text_or_none, wrong_with
 from trunkline.frontends.mcp.rounds import Rounds
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, single_line, text_member
 from trunkline.protocol.mcp.capabilities import NO_CAPABILITIES
+from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.protocol.mcp.modern import HOP_META
 from trunkline.router.router import Router
 
@@ -129,7 +130,7 @@ class RoutedCall(Asked):
         notice = self._noticed if progress or self.conversation is not None or caller.log_level else None
         ask = None if caller.capabilities == NO_CAPABILITIES else self._asked_something
         method = self.message.method or ""
-        if method == "tools/call":
+        if method == TOOLS_CALL:
             call = self._router.call_tool(
                 caller,
                 tool,

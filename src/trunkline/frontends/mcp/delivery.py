@@ -8,7 +8,7 @@ from trunkline.core.call import Call, Failure, Json, NeedsInput, RemoteError, Re
 from trunkline.core.errors import CANCELLED, UNKNOWN_RESOURCE, Problem
 from trunkline.frontends.mcp.answer import deliver, result_of_ours
 from trunkline.protocol.jsonrpc import encode, encode_error, has_member, text_member
-from trunkline.protocol.mcp.methods import COMPLETION_COMPLETE, RESOURCES_READ, TASKS_GET
+from trunkline.protocol.mcp.methods import COMPLETION_COMPLETE, PROMPTS_GET, RESOURCES_READ, TASKS_GET, TOOLS_CALL
 from trunkline.protocol.mcp.modern import completed_result
 from trunkline.protocol.mcp.server_requests import labelled_result
 from trunkline.protocol.mcp.translation import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trunkline.frontends.mcp.parking import Parking
 
 _READ_HINTS: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
-_WITH_CONTENT: Final = frozenset({"tools/call", "prompts/get"})
+_WITH_CONTENT: Final = frozenset({TOOLS_CALL, PROMPTS_GET})
 _OLD: Final = frozenset(LEGACY[:2])
 """Versions whose clients cannot read everything that servers of today answer."""
 _SPECIAL: Final = b"-32"

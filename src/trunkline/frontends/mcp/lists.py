@@ -17,6 +17,7 @@ from trunkline.frontends.mcp.asked import Asked
 from trunkline.frontends.mcp.list_notes import ListNotes
 from trunkline.frontends.mcp.list_pages import Cursor, ListPages, Walks
 from trunkline.protocol.jsonrpc import BadMessage, encode, text_member
+from trunkline.protocol.mcp.methods import PROMPTS_LIST, RESOURCES_LIST, RESOURCES_TEMPLATES_LIST, TOOLS_LIST
 from trunkline.protocol.mcp.translation import downgraded_tools
 from trunkline.router.catalog import Catalog
 from trunkline.router.router import Router
@@ -37,10 +38,10 @@ RESOURCES: Final = Kind("resources", b"resources", "uri")
 TEMPLATES: Final = Kind("templates", b"resourceTemplates", "uriTemplate")
 KINDS: Final = (TOOLS, PROMPTS, RESOURCES, TEMPLATES)
 _BY_METHOD: Final = {
-    "tools/list": TOOLS,
-    "prompts/list": PROMPTS,
-    "resources/list": RESOURCES,
-    "resources/templates/list": TEMPLATES,
+    TOOLS_LIST: TOOLS,
+    PROMPTS_LIST: PROMPTS,
+    RESOURCES_LIST: RESOURCES,
+    RESOURCES_TEMPLATES_LIST: TEMPLATES,
 }
 
 

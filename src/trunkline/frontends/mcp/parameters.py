@@ -6,17 +6,26 @@ from typing import Final
 
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.protocol.jsonrpc import BadMessage, Members, text_member
+from trunkline.protocol.mcp.methods import (
+    COMPLETION_COMPLETE,
+    PROMPTS_GET,
+    RESOURCES_READ,
+    TASKS_CANCEL,
+    TASKS_GET,
+    TASKS_RESULT,
+    TASKS_UPDATE,
+)
 
 _OPEN_BRACE: Final = 0x7B
 _TEXTS: Final = {
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-    "tasks/result": "taskId",
+    PROMPTS_GET: "name",
+    RESOURCES_READ: "uri",
+    TASKS_GET: "taskId",
+    TASKS_UPDATE: "taskId",
+    TASKS_CANCEL: "taskId",
+    TASKS_RESULT: "taskId",
 }
-_OBJECTS: Final = {"completion/complete": ("ref", "argument"), "tasks/update": ("inputResponses",)}
+_OBJECTS: Final = {COMPLETION_COMPLETE: ("ref", "argument"), TASKS_UPDATE: ("inputResponses",)}
 
 
 def wrong_with(method: str | None, params: Members) -> Problem | None:

@@ -13,6 +13,7 @@ from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.seal import Sealer
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
+from trunkline.protocol.mcp.methods import PROMPTS_GET, RESOURCES_READ
 from trunkline.protocol.mcp.server_requests import RETRY_MEMBERS
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.catalog import ToolEntry
@@ -96,11 +97,11 @@ def is_for_legacy(asked: Asked, router: Router) -> bool:
 
 
 def _source_of(asked: Asked, router: Router) -> str | None:
-    if asked.message.method == "resources/read":
+    if asked.message.method == RESOURCES_READ:
         place = router.uri_rewriter.resolve_or_guess(asked.caller, text_member(asked.params, "uri") or "")
         return None if place is None else place.source
     name = text_member(asked.params, "name") or ""
-    if asked.message.method == "prompts/get":
+    if asked.message.method == PROMPTS_GET:
         prompt = router.views.of(asked.caller).prompts.find(name)
         return None if prompt is None else prompt.source
     entry = _tool_of(asked, router, name)

@@ -23,23 +23,45 @@ from trunkline.frontends.mcp.resource_subscriptions import ResourceSubscriptions
 from trunkline.frontends.mcp.stateless import StatelessClients
 from trunkline.frontends.mcp.subscriptions import Listens
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, members_of
-from trunkline.protocol.mcp.methods import SUBSCRIPTIONS_LISTEN
+from trunkline.protocol.mcp.methods import (
+    COMPLETION_COMPLETE,
+    INITIALIZE,
+    LOGGING_SET_LEVEL,
+    NOTIFICATIONS_ROOTS_LIST_CHANGED,
+    PING,
+    PROMPTS_GET,
+    PROMPTS_LIST,
+    RESOURCES_LIST,
+    RESOURCES_READ,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_TEMPLATES_LIST,
+    RESOURCES_UNSUBSCRIBE,
+    SERVER_DISCOVER,
+    SUBSCRIPTIONS_LISTEN,
+    TASKS_CANCEL,
+    TASKS_GET,
+    TASKS_LIST,
+    TASKS_RESULT,
+    TASKS_UPDATE,
+    TOOLS_CALL,
+    TOOLS_LIST,
+)
 from trunkline.protocol.mcp.modern import RequestRefused, check_meta, check_version
 from trunkline.protocol.mcp.notifications import cancelled_id
 from trunkline.router.router import Router
 from trunkline.runtime.safe_calls import call_safely
 from trunkline.search.discovery import Discovery
 
-_LISTS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
+_LISTS: Final = (TOOLS_LIST, PROMPTS_LIST, RESOURCES_LIST, RESOURCES_TEMPLATES_LIST)
 _ROUTED: Final = (
-    "prompts/get",
-    "resources/read",
-    "completion/complete",
-    "tasks/get",
-    "tasks/update",
-    "tasks/cancel",
+    PROMPTS_GET,
+    RESOURCES_READ,
+    COMPLETION_COMPLETE,
+    TASKS_GET,
+    TASKS_UPDATE,
+    TASKS_CANCEL,
 )
-_ROUTED_LEGACY: Final = ("tasks/result", "tasks/list")
+_ROUTED_LEGACY: Final = (TASKS_RESULT, TASKS_LIST)
 Handler = Callable[[Asked], None]
 
 
@@ -72,15 +94,15 @@ class McpServer:
         self._legacy: Final[dict[str, Handler]] = {
             **common,
             **dict.fromkeys(_ROUTED_LEGACY, self._route),
-            "initialize": self._initialize,
-            "ping": _pong,
-            "logging/setLevel": lambda asked: set_level(router, asked),
-            "resources/subscribe": self.subscriptions.subscribe,
-            "resources/unsubscribe": self.subscriptions.unsubscribe,
+            INITIALIZE: self._initialize,
+            PING: _pong,
+            LOGGING_SET_LEVEL: lambda asked: set_level(router, asked),
+            RESOURCES_SUBSCRIBE: self.subscriptions.subscribe,
+            RESOURCES_UNSUBSCRIBE: self.subscriptions.unsubscribe,
         }
         self._modern: Final[dict[str, Handler]] = {
             **common,
-            "server/discover": self._hello.discover,
+            SERVER_DISCOVER: self._hello.discover,
             SUBSCRIPTIONS_LISTEN: self.listens.open,
         }
 
@@ -92,7 +114,7 @@ class McpServer:
             meta = params.get("_meta")
             members = None if meta is None else members_of(meta, "`_meta`", message.id_json)
             caller, calls = conversation.caller, conversation.calls
-            if message.method == "tools/call":
+            if message.method == TOOLS_CALL:
                 call = RoutedCall(
                     message, params, members, answer, caller, calls, message.id, conversation, self.parking
                 )
@@ -122,7 +144,7 @@ class McpServer:
             conversation.calls.cancel(request_id, "the client took it back")
         elif message.method == "notifications/progress":
             conversation.questions.progressed(message)
-        elif message.method == "notifications/roots/list_changed":
+        elif message.method == NOTIFICATIONS_ROOTS_LIST_CHANGED:
             self.router.notify(conversation.caller, message.method, b"{}" if message.params is None else message.params)
 
     def end(self, conversation: Conversation, why: str) -> None:
@@ -158,7 +180,7 @@ class McpServer:
             check_version(version)
             calls = self._stateless.calls_of(principal) if calls is None else calls
             caller = self._stateless.caller(principal, meta, version)
-            if message.method == "tools/call":
+            if message.method == TOOLS_CALL:
                 call = RoutedCall(message, params, meta, answer, caller, calls, key, None, self.parking)
                 call.call_tool(self.router)
             else:

@@ -28,7 +28,7 @@ from trunkline.frontends.relay.messages import (
 from trunkline.frontends.relay.mirrored import lacks_header
 from trunkline.frontends.relay.session import HANDSHAKE_S
 from trunkline.protocol.jsonrpc import Message, single_line
-from trunkline.protocol.mcp.methods import TOOLS_CALL
+from trunkline.protocol.mcp.methods import INITIALIZE, TOOLS_CALL
 from trunkline.protocol.mcp.modern import is_modern
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Request:
 
     @property
     def _opens_session(self) -> bool:
-        return self.message.method == "initialize" and not self.modern
+        return self.message.method == INITIALIZE and not self.modern
 
     def send(self) -> None:
         relay, link = self._relay, self._relay.link

@@ -29,7 +29,13 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     split_batch,
 )
-from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_INITIALIZED, SUBSCRIPTIONS_LISTEN
+from trunkline.protocol.mcp.methods import (
+    INITIALIZE,
+    NOTIFICATIONS_CANCELLED,
+    NOTIFICATIONS_INITIALIZED,
+    PING,
+    SUBSCRIPTIONS_LISTEN,
+)
 from trunkline.protocol.mcp.modern import is_modern
 from trunkline.protocol.mcp.notifications import cancelled_id
 
@@ -154,7 +160,7 @@ class Relay:
         give: Give = self._answer if batch is None else batch.ended
         if batch is not None:
             batch.expect()
-        if message.method == "ping" and not self.session.exists and not is_modern(message):
+        if message.method == PING and not self.session.exists and not is_modern(message):
             # Allowed before the handshake, and over HTTP there is nobody to ask yet.
             give(result_message(message.id_json, b"{}"))
             return
@@ -164,7 +170,7 @@ class Relay:
             return
         request = self.requests[request_id] = Request(self, line, message, give)
         self._count(len(line))
-        if message.method == "initialize" and not request.modern:
+        if message.method == INITIALIZE and not request.modern:
             self.session.opening(line, message)
         request.send()
 

@@ -24,11 +24,11 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     split_batch,
 )
-from trunkline.protocol.mcp.methods import SUBSCRIPTIONS_LISTEN
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_MESSAGE, SUBSCRIPTIONS_LISTEN
 from trunkline.protocol.mcp.modern import is_modern
 from trunkline.protocol.mcp.notifications import cancelled_id
 
-_PASSING: Final = (encode_notification(PROGRESS)[:-1], encode_notification("notifications/message")[:-1])
+_PASSING: Final = (encode_notification(PROGRESS)[:-1], encode_notification(NOTIFICATIONS_MESSAGE)[:-1])
 """What is of no use to a client that reads it much later."""
 _NOTIFICATION: Final = b'{"jsonrpc":"2.0","method":'
 _MAX_HELD: Final = 1000

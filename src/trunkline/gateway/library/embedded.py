@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trunkline.config.config_file import find_config
-from trunkline.config.load import Loaded, load_config, load_text
+from trunkline.config.load import LoadedConfig, load_config, load_text
 from trunkline.core.errors import CONFIG_UNREADABLE, LITERAL_SECRET, WRONG_TYPE, Problem
 from trunkline.core.events import LogEvent
 from trunkline.gateway.library.errors import ConfigurationError
@@ -181,7 +181,7 @@ def read_config(config: Config) -> tuple[Settings, tuple[Problem, ...]]:
     return loaded.settings, loaded.problems
 
 
-def _from_file(path: str | os.PathLike[str] | None) -> Loaded:
+def _from_file(path: str | os.PathLike[str] | None) -> LoadedConfig:
     found = find_config(None if path is None else Path(path).expanduser(), Path.cwd(), Path.home())
     if found is None:
         hint = 'name one: `Gateway("trunkline.yaml")`, or give its keys as a dict'
@@ -189,7 +189,7 @@ def _from_file(path: str | os.PathLike[str] | None) -> Loaded:
     return load_config(found, environ=os.environ, kinds=section_kinds())
 
 
-def _of_mapping(config: Mapping[str, Any]) -> Loaded:
+def _of_mapping(config: Mapping[str, Any]) -> LoadedConfig:
     """Read a mapping as if it were a file in the working folder. Secrets in it are the program's own business."""
     try:
         text = json.dumps(dict(config), indent=2, default=_plain, allow_nan=False)

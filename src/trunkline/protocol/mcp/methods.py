@@ -1,121 +1,49 @@
-"""TODO."""
+"""The names of MCP's methods: requests of clients, requests of servers, notifications.
+
+`notifications/progress` is `PROGRESS` of `trunkline.core.call`, which needs it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    pass
-if TYPE_CHECKING:
-    pass
-if TYPE_CHECKING:
-    pass
-if TYPE_CHECKING:
-    pass
-
-NOTIFICATIONS_CANCELLED: Final = "notifications/cancelled"
-
-
-NOTIFICATIONS_TOOLS_LIST_CHANGED: Final = "notifications/tools/list_changed"
-
-
-NOTIFICATIONS_PROMPTS_LIST_CHANGED: Final = "notifications/prompts/list_changed"
-
-
-NOTIFICATIONS_RESOURCES_LIST_CHANGED: Final = "notifications/resources/list_changed"
-
-
-NOTIFICATIONS_RESOURCES_UPDATED: Final = "notifications/resources/updated"
-
-
-NOTIFICATIONS_TASKS: Final = "notifications/tasks"
-
-
-NOTIFICATIONS_INITIALIZED: Final = "notifications/initialized"
-
-
-SAMPLING_CREATE_MESSAGE: Final = "sampling/createMessage"
-
-
-ELICITATION_CREATE: Final = "elicitation/create"
-
-
-ROOTS_LIST: Final = "roots/list"
-
-
-SERVER_REQUEST_METHODS: Final = frozenset({SAMPLING_CREATE_MESSAGE, ELICITATION_CREATE, ROOTS_LIST})
-
-
-RESOURCES_READ: Final = "resources/read"
-
-
-COMPLETION_COMPLETE: Final = "completion/complete"
-
-
-TASKS_GET: Final = "tasks/get"
-
-
-NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-
-
-NOTIFICATIONS_MESSAGE: Final = "notifications/message"
-
-
-LOGGING_SET_LEVEL: Final = "logging/setLevel"
-
-
-NOTIFICATIONS_ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
-
-
-SUBSCRIPTIONS_LISTEN: Final = "subscriptions/listen"
-
-
-TOOLS_CALL: Final = "tools/call"
-
-
-TOOLS_LIST: Final = "tools/list"
-
-
-SUBSCRIPTIONS_LISTEN: Final = "subscriptions/listen"
-
+from typing import Final
 
 INITIALIZE: Final = "initialize"
-
-
-TOOLS_LIST: Final = "tools/list"
-
-
-TOOLS_CALL: Final = "tools/call"
-
-
-TOOLS_CALL: Final = "tools/call"
-
-
-PROMPTS_GET: Final = "prompts/get"
-
-
-RESOURCES_READ: Final = "resources/read"
-
-
-COMPLETION_COMPLETE: Final = "completion/complete"
-
-
-TOOLS_CALL: Final = "tools/call"
-
-
-NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-
-
+PING: Final = "ping"
+SERVER_DISCOVER: Final = "server/discover"
 SUBSCRIPTIONS_LISTEN: Final = "subscriptions/listen"
 
-
+TOOLS_LIST: Final = "tools/list"
+TOOLS_CALL: Final = "tools/call"
+PROMPTS_LIST: Final = "prompts/list"
+PROMPTS_GET: Final = "prompts/get"
+RESOURCES_LIST: Final = "resources/list"
+RESOURCES_TEMPLATES_LIST: Final = "resources/templates/list"
+RESOURCES_READ: Final = "resources/read"
+RESOURCES_SUBSCRIBE: Final = "resources/subscribe"
+RESOURCES_UNSUBSCRIBE: Final = "resources/unsubscribe"
+COMPLETION_COMPLETE: Final = "completion/complete"
 LOGGING_SET_LEVEL: Final = "logging/setLevel"
 
+TASKS_GET: Final = "tasks/get"
+TASKS_LIST: Final = "tasks/list"
+TASKS_RESULT: Final = "tasks/result"
+TASKS_UPDATE: Final = "tasks/update"
+TASKS_CANCEL: Final = "tasks/cancel"
 
-TOOLS_CALL: Final = "tools/call"
+SAMPLING_CREATE_MESSAGE: Final = "sampling/createMessage"
+ELICITATION_CREATE: Final = "elicitation/create"
+ROOTS_LIST: Final = "roots/list"
 
+NOTIFICATIONS_INITIALIZED: Final = "notifications/initialized"
+NOTIFICATIONS_CANCELLED: Final = "notifications/cancelled"
+NOTIFICATIONS_MESSAGE: Final = "notifications/message"
+NOTIFICATIONS_TOOLS_LIST_CHANGED: Final = "notifications/tools/list_changed"
+NOTIFICATIONS_PROMPTS_LIST_CHANGED: Final = "notifications/prompts/list_changed"
+NOTIFICATIONS_RESOURCES_LIST_CHANGED: Final = "notifications/resources/list_changed"
+NOTIFICATIONS_RESOURCES_UPDATED: Final = "notifications/resources/updated"
+NOTIFICATIONS_ROOTS_LIST_CHANGED: Final = "notifications/roots/list_changed"
+NOTIFICATIONS_TASKS: Final = "notifications/tasks"
+NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+NOTIFICATIONS_ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 
-TOOLS_CALL: Final = "tools/call"
-
-
-PROMPTS_GET: Final = "prompts/get"
+SERVER_REQUEST_METHODS: Final = frozenset({SAMPLING_CREATE_MESSAGE, ELICITATION_CREATE, ROOTS_LIST})

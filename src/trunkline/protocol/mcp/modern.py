@@ -20,6 +20,14 @@ from trunkline.protocol.jsonrpc import (
     has_member,
     members_of,
 )
+from trunkline.protocol.mcp.methods import (
+    PROMPTS_GET,
+    RESOURCES_READ,
+    TASKS_CANCEL,
+    TASKS_GET,
+    TASKS_UPDATE,
+    TOOLS_CALL,
+)
 from trunkline.protocol.mcp.versions import LATEST_MODERN, MODERN, SUPPORTED
 
 PREFIX: Final = "io.modelcontextprotocol/"
@@ -34,12 +42,12 @@ HOP_META: Final = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO,
 """Members of a request's `_meta` that belong to one hop: rebuilt, never passed on."""
 
 NAME_PARAMETERS: Final = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
+    TOOLS_CALL: "name",
+    PROMPTS_GET: "name",
+    RESOURCES_READ: "uri",
+    TASKS_GET: "taskId",
+    TASKS_UPDATE: "taskId",
+    TASKS_CANCEL: "taskId",
 }
 """Which parameter the `Mcp-Name` header mirrors, by method."""
 

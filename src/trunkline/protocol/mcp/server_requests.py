@@ -17,7 +17,14 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     text_member,
 )
-from trunkline.protocol.mcp.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
+from trunkline.protocol.mcp.methods import (
+    ELICITATION_CREATE,
+    PROMPTS_GET,
+    RESOURCES_READ,
+    ROOTS_LIST,
+    SAMPLING_CREATE_MESSAGE,
+    TOOLS_CALL,
+)
 
 # What a server may ask of a client, going by what the client declared.
 
@@ -54,7 +61,7 @@ MAX_QUESTIONS: Final = 64
 RETRY_MEMBERS: Final = ("inputResponses", "requestState")
 _OVERWRITES: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that would let a message take back the name in front of it on a terminal: CR, backspace, escapes."""
-MAY_REQUIRE_INPUT: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+MAY_REQUIRE_INPUT: Final = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
 """The methods whose answer may be a question."""
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from trunkline.config.reader import Reader
-from trunkline.config.section import Places, key
+from trunkline.config.reader import ConfigReader
+from trunkline.config.section import SectionNodes, key
 from trunkline.config.settings import needs_token
 from trunkline.config.shapes import Integer, JsonSchema, ListenAddress, Seconds, Shape, Text
 from trunkline.config.sources import ONE_DAY_S, SourceSection
@@ -30,7 +30,7 @@ class PortOrSocket(Shape[BindAddress | Path]):
 
     _port: Final = ListenAddress()
 
-    def read(self, node: Node, reader: Reader) -> BindAddress | Path:
+    def read(self, node: Node, reader: ConfigReader) -> BindAddress | Path:
         text = Text(may_be_empty=False).read(node, reader)
         return reader.path(text) if "/" in text else self._port.read(node, reader)
 
@@ -64,7 +64,7 @@ class AppSection(SourceSection):
     )
 
     @classmethod
-    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+    def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:
         listen, token = values.get("listen"), values.get("token")
         if isinstance(listen, BindAddress) and token is not None and needs_token(listen, token):
-            places.reader.error(TOKEN_REQUIRED, places.of("listen"), _TOKEN_MESSAGE, _TOKEN_HINT)
+            nodes.reader.error(TOKEN_REQUIRED, nodes.of("listen"), _TOKEN_MESSAGE, _TOKEN_HINT)

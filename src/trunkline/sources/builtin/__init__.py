@@ -10,29 +10,28 @@ from trunkline.runtime.source_context import SourceContext
 from trunkline.sources.builtin.section import BASH, BuiltinSection
 
 TOOLS: Final[dict[str, str]] = {
-    "Read": "trunkline.sources.builtin.reading:Read",
-    "Write": "trunkline.sources.builtin.writing:Write",
-    "Edit": "trunkline.sources.builtin.editing:Edit",
-    "Glob": "trunkline.sources.builtin.globbing:Glob",
-    "Grep": "trunkline.sources.builtin.grep:Grep",
-    "Bash": "trunkline.sources.builtin.bash:Bash",
+    "Read": "trunkline.sources.builtin.read:ReadTool",
+    "Write": "trunkline.sources.builtin.write:WriteTool",
+    "Edit": "trunkline.sources.builtin.edit:EditTool",
+    "Glob": "trunkline.sources.builtin.file_search:GlobTool",
+    "Grep": "trunkline.sources.builtin.file_search:GrepTool",
+    "Bash": "trunkline.sources.builtin.bash:BashTool",
 }
 """Each tool with what makes it: called with a Workplace it gives a Builtin (both in `tool`)."""
 
 
 def build(name: str, section: BuiltinSection, context: SourceContext) -> Source:
-    from trunkline.sources.builtin.own_places import OwnPlaces
     from trunkline.sources.builtin.protection.places import protected_below
-    from trunkline.sources.builtin.root import Root
+    from trunkline.sources.builtin.root import GatewayFiles, RootFolder
     from trunkline.sources.builtin.source import BuiltinSource
-    from trunkline.sources.builtin.tool import Builtin, Workplace
+    from trunkline.sources.builtin.tool import BuiltinTool, ToolContext
 
-    own = OwnPlaces(folders=context.private, files=context.own_files, redact=context.redact)
+    own = GatewayFiles(folders=context.private, files=context.own_files, redact=context.redact)
     files = (*context.own_files, *context.protected_files)
     protected = protected_below(section.root, section.protect, files, context.roots)
-    root = Root(section.root, own=own, protected=protected)
-    place = Workplace(source=name, root=root, sandbox=section.sandbox, context=context)
-    tools: dict[str, Builtin] = {}
+    root = RootFolder(section.root, own=own, protected=protected)
+    place = ToolContext(source=name, root=root, sandbox=section.sandbox, context=context)
+    tools: dict[str, BuiltinTool] = {}
     for tool, spelling in TOOLS.items():
         if tool != BASH or section.runs_commands:
             module, _, maker = spelling.partition(":")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Mapping
 from time import monotonic
@@ -12,13 +13,21 @@ from trunkline.core.errors import SOURCE_LOST, GatewayError, Problem
 from trunkline.runtime.child_io import HeadTailBuffer
 from trunkline.runtime.children import child_environment
 from trunkline.runtime.commands import PROCESS_LIMIT, CommandResult, CommandRunner, CommandSpec, path_of_folder
-from trunkline.sources.builtin.arguments import Hints, Parameter, definition
-from trunkline.sources.builtin.command_text import text_of
-from trunkline.sources.builtin.place_guard import GuardedCommand, PlaceGuard
-from trunkline.sources.builtin.programs import find_program
-from trunkline.sources.builtin.sandbox_choice import SandboxChoice
-from trunkline.sources.builtin.section import BASH, LONGEST_COMMAND_S
-from trunkline.sources.builtin.tool import Job, Note, ToolFault, Workplace, fault, text
+from trunkline.sources.builtin.protection.guard import GuardedCommand, PlaceGuard
+from trunkline.sources.builtin.sandbox_provider import SandboxProvider
+from trunkline.sources.builtin.section import BASH, LONGEST_COMMAND_S, find_program
+from trunkline.sources.builtin.text_length import first_units, last_units, units
+from trunkline.sources.builtin.tool import (
+    Parameter,
+    RunningToolCall,
+    ToolContext,
+    ToolFault,
+    ToolHints,
+    ToolWarning,
+    definition,
+    error_result,
+    text_result,
+)
 
 _DEFAULT_MS: Final = 120_000
 _SPARE_S: Final = 1.0  # between the end of a command and the call's own deadline, so that its output arrives
@@ -58,18 +67,18 @@ _PARAMETERS: Final = (
 )
 
 
-class Bash:
+class BashTool:
     parameters = _PARAMETERS
 
-    def __init__(self, place: Workplace) -> None:
-        hints = Hints(title="Run a command", destroys=True, open_world=True)
+    def __init__(self, place: ToolContext) -> None:
+        hints = ToolHints(title="Run a command", destroys=True, open_world=True)
         network = place.sandbox.network if place.sandbox.mode != "off" else "on"
         self.definition = definition(BASH, _DOC + _NETWORK[network], _PARAMETERS, hints)
         self._place = place
         self._env = child_environment(place.context.environ, extra=place.sandbox.env, inherit=())
         self._shell = find_program("bash", self._env.get("PATH", os.defpath), place.root.path) or "/bin/sh"
         self._commands = CommandRunner(on_fault=place.context.on_fault)
-        self._sandbox = SandboxChoice(
+        self._sandbox = SandboxProvider(
             place.sandbox,
             place.root.path,
             self._env,
@@ -83,7 +92,7 @@ class Bash:
             place.root.path, place.root.protected, place.context.state_dir, place.context.note, home
         )
 
-    async def prepare(self) -> Note | None:
+    async def prepare(self) -> ToolWarning | None:
         note = await self._sandbox.note()
         self._hide_scratch()
         return note
@@ -93,7 +102,7 @@ class Bash:
         await self._guard.close()
         await self._sandbox.close()
 
-    async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
+    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
         _check(arguments)
         _timeout(arguments["timeout"], job.left_s)  # one that is too long is refused before anything is looked at
         folder = await job.in_thread(self._place.root.open_folder, arguments["working_dir"])
@@ -115,7 +124,7 @@ class Bash:
             self._place.root.own.hide(scratch)
 
     async def _command(
-        self, line: str, folder: int, timeout_s: float, job: Job, guarded: GuardedCommand
+        self, line: str, folder: int, timeout_s: float, job: RunningToolCall, guarded: GuardedCommand
     ) -> CommandSpec:
         argv = [self._shell, "-c", "--", line]  # a line may begin with a dash
         sandbox = await self._sandbox.get()
@@ -153,7 +162,7 @@ def _timeout(asked_ms: int, left_s: float) -> float:
     return min(asked_s, left_s - _SPARE_S) if left_s > 2 * _SPARE_S else asked_s
 
 
-def _telling(job: Job) -> Callable[[HeadTailBuffer], None]:
+def _telling(job: RunningToolCall) -> Callable[[HeadTailBuffer], None]:
     """Tells the caller now and then that the command still runs."""
     started_at = monotonic()
     told_at = started_at
@@ -175,11 +184,11 @@ def _result(ended: CommandResult, timeout_s: float, undone: str) -> bytes:
     if ended.how == "lost":
         message = "The process that looks after commands died, and the command with it"
         raise GatewayError(Problem(code=SOURCE_LOST, message=message, phase="sent", executed="unknown"))
-    output = text_of(ended.output)
+    output = output_text(ended.output)
     told = f"\n\n{undone}" if undone else ""
     if ended.how == "exited" and ended.code == 0:
-        return text(f"{output or '(no output)'}{told}")
-    return fault(f"{_failure(ended, timeout_s)}\n{output}".rstrip("\n") + told)
+        return text_result(f"{output or '(no output)'}{told}")
+    return error_result(f"{_failure(ended, timeout_s)}\n{output}".rstrip("\n") + told)
 
 
 def _failure(ended: CommandResult, timeout_s: float) -> str:
@@ -203,3 +212,83 @@ def _signal_name(number: int) -> str:
         return f"ended by {signal.Signals(number).name}"
     except ValueError:
         return f"ended by signal {number}"
+
+
+# What a command wrote, as text for an agent: no terminal's codes in it, its beginning and, above all, its end.
+
+MOST_OUTPUT_CHARACTERS: Final = 30_000
+MOST_OUTPUT_LINES: Final = 1_800
+_HEAD_SHARE: Final = 0.25  # what went wrong stands at the end more often than at the beginning
+_SEQUENCES: Final = re.compile(
+    r"""
+      \x1b\[ [0-?]* [ -/]* [@-~]                     # colours, movements of the cursor
+    | \x1b\] [^\x07\x1b\n]* (?: \x07 | \x1b\\ )      # titles, links
+    | \x1b [PX^_] [^\x1b\n]* \x1b\\                 # strings for the terminal itself
+    | \x1b [ -/]* [0-~]                              # everything else that begins with an escape
+    """,
+    re.VERBOSE,
+)
+_CONTROLS: Final = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+_NO_CHARACTER: Final = "\ufffd"
+
+
+def output_text(output: HeadTailBuffer) -> str:
+    """The output within the limits, with a line that says how much is missing, where something is."""
+    if not output.dropped_bytes:
+        whole = _clean(output.head + output.tail).rstrip("\n")
+        if _fits(whole):
+            return whole
+        first, last = whole, whole
+    else:
+        # Where bytes were dropped, a character may have been cut in two.
+        first, last = _clean(output.head).rstrip(_NO_CHARACTER), _clean(output.tail).lstrip(_NO_CHARACTER).rstrip("\n")
+    head = _beginning(first, int(MOST_OUTPUT_CHARACTERS * _HEAD_SHARE), int(MOST_OUTPUT_LINES * _HEAD_SHARE))
+    tail = _ending(last, int(MOST_OUTPUT_CHARACTERS * (1 - _HEAD_SHARE)), int(MOST_OUTPUT_LINES * (1 - _HEAD_SHARE)))
+    return f"{head}\n\n[… {_missing(output, head, tail)} left out …]\n\n{tail}"
+
+
+def _clean(data: bytes) -> str:
+    text = _SEQUENCES.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
+    if "\r" in text:
+        text = "\n".join(_last_state(line) for line in text.split("\n"))
+    return text.translate(_CONTROLS)
+
+
+def _last_state(line: str) -> str:
+    """Of a line that was written over again and again, as progress bars are, only the end was to be seen."""
+    return line.rstrip("\r").rpartition("\r")[2]
+
+
+def _fits(text: str) -> bool:
+    return units(text) <= MOST_OUTPUT_CHARACTERS and text.count("\n") < MOST_OUTPUT_LINES
+
+
+def _beginning(text: str, most_characters: int, most_lines: int) -> str:
+    """Whole lines, unless the first is too long by itself."""
+    kept = "\n".join(text[: most_characters + 1].split("\n", most_lines)[:most_lines])
+    if units(kept) <= most_characters:
+        return kept
+    kept = first_units(kept, most_characters)
+    line_end = kept.rfind("\n")
+    return kept[:line_end] if line_end > 0 else kept
+
+
+def _ending(text: str, most_characters: int, most_lines: int) -> str:
+    kept = "\n".join(text[-most_characters - 1 :].rsplit("\n", most_lines)[-most_lines:])
+    if units(kept) <= most_characters:
+        return kept
+    kept = last_units(kept, most_characters)
+    return kept[kept.find("\n") + 1 :] or kept
+
+
+def _missing(output: HeadTailBuffer, head: str, tail: str) -> str:
+    size = _size(output.total_bytes - len(head.encode()) - len(tail.encode()))
+    unended = 0 if output.tail.endswith(b"\n") else 1
+    lines = output.total_lines + unended - (head.count("\n") + 1) - (tail.count("\n") + 1)
+    return f"{lines:,} lines ({size})" if lines > 1 else size
+
+
+def _size(count: int) -> str:
+    if count >= 1_000_000:
+        return f"{count / 1_000_000:,.1f} MB"
+    return f"{count / 1_000:.1f} kB" if count >= 10_000 else f"{count:,} bytes"

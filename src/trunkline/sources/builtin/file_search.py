@@ -6,21 +6,32 @@ import asyncio
 import os
 import posixpath
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from trunkline.config.problems import nearest
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.runtime.child_io import PipeReader, PipeWriter
 from trunkline.runtime.children import Child, child_environment
 from trunkline.runtime.deadlines import TimeLimit
-from trunkline.sources.builtin.arguments import Parameter
-from trunkline.sources.builtin.glob_patterns import PathFilter, check_length
-from trunkline.sources.builtin.root import Root, shown
-from trunkline.sources.builtin.tool import MOST_CHARACTERS, Job, Note, ToolFault, Workplace
+from trunkline.sources.builtin.glob_patterns import PathFilter, check_length, path_filter, split_patterns
+from trunkline.sources.builtin.root import RootFolder, quoted
+from trunkline.sources.builtin.tool import (
+    MOST_CHARACTERS,
+    MOST_LINES,
+    Parameter,
+    RunningToolCall,
+    ToolContext,
+    ToolFault,
+    ToolHints,
+    ToolWarning,
+    definition,
+    text_result,
+)
 
 PAGE: Final = 250
 MOST_NAMES: Final = 1_000
@@ -77,20 +88,20 @@ class FileSearchTool:
     """Searches below the root folder, each in a process of its own. Only a few run at a time: each of them can keep the
     machine busy alone."""
 
-    def __init__(self, place: Workplace, find: Callable[[], str | None] = find_ripgrep) -> None:
+    def __init__(self, place: ToolContext, find: Callable[[], str | None] = find_ripgrep) -> None:
         self._place = place
         self._root = place.root
         self._env = child_environment(place.context.environ, extra={}, inherit=())
         self._ripgrep = find()
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def prepare(self) -> Note | None:
-        return None if self._ripgrep else Note(reason=_MISSING, hint=_INSTALL, usable=False)
+    async def prepare(self) -> ToolWarning | None:
+        return None if self._ripgrep else ToolWarning(reason=_MISSING, hint=_INSTALL, usable=False)
 
     async def close(self) -> None:
         """Every search has ended with its call."""
 
-    async def start(self, path: str | None, job: Job, *, file_too: bool = False) -> SearchStart:
+    async def start(self, path: str | None, job: RunningToolCall, *, file_too: bool = False) -> SearchStart:
         """Raises ToolFault for what is no place to search in."""
         return await job.in_thread(_start, self._root, path or ".", file_too)
 
@@ -104,7 +115,7 @@ class FileSearchTool:
         raise ToolFault(f"{shown(pattern)} is outside the root folder `{self._root.path}`: write it from there")
 
     async def search(
-        self, start: SearchStart, paths: PathFilter, request: Mapping[str, Any], job: Job
+        self, start: SearchStart, paths: PathFilter, request: Mapping[str, Any], job: RunningToolCall
     ) -> dict[str, Any]:
         """One page from the worker: `lines`, `left`, `left_is_all`, `notes`; or the `types` of files that there are,
         where the one asked for is none. Raises ToolFault and GatewayError."""
@@ -152,7 +163,7 @@ class FileSearchTool:
             raise _failed("The search ended without an answer") from None
 
 
-def _start(root: Root, path: str, file_too: bool) -> SearchStart:
+def _start(root: RootFolder, path: str, file_too: bool) -> SearchStart:
     is_file = file_too and _is_file(root, path)
     if not is_file:
         os.close(root.open_folder(path))
@@ -160,7 +171,7 @@ def _start(root: Root, path: str, file_too: bool) -> SearchStart:
     return SearchStart("", name) if is_file else SearchStart("" if name == "." else name, "")
 
 
-def _is_file(root: Root, path: str) -> bool:
+def _is_file(root: RootFolder, path: str) -> bool:
     """Whether a path leads to a file. Raises ToolFault when it leads to neither a file nor a folder."""
     try:
         os.close(root.open_folder(path))
@@ -203,7 +214,7 @@ def _unusable(reason: str) -> GatewayError:
     return GatewayError(Problem(code=PART_MISSING, message=reason, hint=_INSTALL))
 
 
-def in_words(found: Mapping[str, Any], *, offset: int, one: str, many: str, none: str) -> str:
+def page_text(found: Mapping[str, Any], *, offset: int, one: str, many: str, none: str) -> str:
     """The lines of a page, and below them what is left and how to get there."""
     lines: list[str] = found["lines"]
     notes: list[str] = list(found["notes"])
@@ -215,3 +226,156 @@ def in_words(found: Mapping[str, Any], *, offset: int, one: str, many: str, none
         none = f"Nothing is left at offset={offset}" if offset and not left else none
         return "\n".join([none, *notes])
     return "\n".join(lines) + ("\n" + "\n".join(f"[{note}]" for note in notes) if notes else "")
+
+
+# Glob: the files whose paths fit a pattern, newest first.
+
+_DOC: Final = f"""Finds files by their names and returns their paths, relative to the root folder, the one changed last first.
+
+- `**/*.py` means all Python files at any depth, `src/*.ts` those right in `src`, `*.{{json,yaml}}` either kind. A pattern without a `/` is about file names, at any depth; `./*.py` about those right in the folder.
+- Files that `.gitignore` (or `.ignore`) leaves out are left out, and `.git` always is; other hidden files are found. Folders and symbolic links are not listed. To look into an ignored folder, name it as `directory`.
+- Up to {MOST_NAMES:,} paths come at once; when there are more, the last line says with which `offset` to go on.
+- To search inside files, use Grep. Several searches can run in parallel."""  # noqa: E501
+
+
+class GlobTool(FileSearchTool):
+    parameters = (
+        Parameter(
+            name="pattern",
+            doc="The pattern that paths must fit: `*`, `**`, `?`, `[ab]`, `{a,b}`",
+            required=True,
+            also=("glob",),
+        ),
+        Parameter(
+            name="directory",
+            doc="The folder to search, relative to the root folder or an absolute path below it; all of it by default",
+            also=("path", "folder", "dir_path"),
+        ),
+        limit_of(MOST_NAMES, "paths"),
+        OFFSET,
+    )
+    definition = definition("Glob", _DOC, parameters, ToolHints(title="Find files", reads_only=True, idempotent=True))
+
+    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
+        written: str = arguments["pattern"]
+        pattern = self.below_root(written)
+        if ".." in pattern.split("/"):
+            raise ToolFault(f"{shown(written)} has a `..` in it: give the folder to search as `directory`")
+        start = await self.start("." if pattern != written else arguments["directory"], job)
+        limit = min(arguments["limit"] or MOST_NAMES, MOST_NAMES)
+        request = {"tool": "Glob", "limit": limit, "offset": arguments["offset"]}
+        found = await self.search(start, path_filter([pattern]), request, job)
+        none = f"No file fits {shown(written)} in {shown(start.folder or '.')} (ignored files are not looked at)"
+        return text_result(page_text(found, offset=arguments["offset"], one="file", many="files", none=none))
+
+
+# Grep: the files, or the lines, that match a regular expression.
+
+_FILES, _CONTENT, _COUNT = "files_with_matches", "content", "count"
+_MOST_LINES: Final = MOST_LINES - 50  # room for what is said below them
+_MOST_CONTEXT: Final = 500
+
+_GREP_DOC: Final = f"""Searches inside files for a regular expression (ripgrep's kind: `log.*Error`, `function\\s+\\w+`).
+
+- `output_mode` says what comes back: `{_FILES}` (the default) the paths of the files, the one changed last first; `{_CONTENT}` the lines, as `path:number:line`, lines around them as `path-number-line`; `{_COUNT}` how many lines match in each file, as `path:count`.
+- Narrow it with `path` (a folder or one file), `glob` (`*.js`, `src/**`, `!*.test.ts`) or `type` (`py`, `ts`, `go`, …).
+- `.` and `[^a]` stay within a line; set `multiline` to true for patterns over several lines. Braces and brackets that mean themselves are escaped: `interface\\{{\\}}`.
+- Files that `.gitignore` (or `.ignore`) leaves out, `.git` and binary files are not searched; other hidden files are. Long lines are cut. When there is more than fits, the last line says with which `offset` to go on."""  # noqa: E501
+
+
+class GrepTool(FileSearchTool):
+    parameters = (
+        Parameter(name="pattern", doc="The regular expression to search for", required=True, also=("regex", "query")),
+        Parameter(
+            name="path",
+            doc="A folder or a file, relative to the root folder or an absolute path below it; all of it by default",
+            also=("directory", "dir_path", "folder"),
+        ),
+        Parameter(
+            name="glob",
+            doc="Only files that fit this pattern (`*.js`, `*.{ts,tsx}`); several with blanks between, `!` excludes",
+            also=("include", "file_pattern"),
+        ),
+        Parameter(name="type", doc="Only files of this type: `py`, `js`, `ts`, `go`, `rust`, `java`, `md`, …"),
+        Parameter(
+            name="output_mode",
+            doc="Paths of files, matching lines, or counts",
+            default=_FILES,
+            choices=(_FILES, _CONTENT, _COUNT),
+        ),
+        Parameter(
+            name="context_lines",
+            kind="integer",
+            minimum=0,
+            default=0,
+            doc="How many lines to show before and after each match, with `output_mode` `content`",
+            also=("-C", "context"),
+        ),
+        Parameter(
+            name="lines_before", kind="integer", minimum=0, doc="Only before each match", also=("-B", "before_context")
+        ),
+        Parameter(
+            name="lines_after", kind="integer", minimum=0, doc="Only after each match", also=("-A", "after_context")
+        ),
+        Parameter(
+            name="ignore_case",
+            kind="boolean",
+            default=False,
+            doc="Whether `a` matches `A`",
+            also=("-i", "case_insensitive"),
+        ),
+        Parameter(
+            name="line_numbers",
+            kind="boolean",
+            default=True,
+            doc="Whether lines come with their numbers",
+            also=("-n",),
+        ),
+        Parameter(
+            name="multiline", kind="boolean", default=False, doc="Whether `.` matches line ends, and a match may go on"
+        ),
+        limit_of(_MOST_LINES, "lines or paths"),
+        OFFSET,
+    )
+    definition = definition(
+        "Grep", _GREP_DOC, parameters, ToolHints(title="Search files", reads_only=True, idempotent=True)
+    )
+
+    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
+        start = await self.start(arguments["path"], job, file_too=True)
+        globs = [self.below_root(glob) for glob in split_patterns(arguments["glob"] or "")]
+        found = await self.search(start, path_filter(globs), _request(arguments), job)
+        if "types" in found:
+            raise _no_such_type(arguments["type"], found["types"])
+        one, many = ("line", "lines") if arguments["output_mode"] == _CONTENT else ("file", "files")
+        none = _nothing(arguments, start)
+        return text_result(page_text(found, offset=arguments["offset"], one=one, many=many, none=none))
+
+
+def _request(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    around: int = arguments["context_lines"]
+    before, after = arguments["lines_before"], arguments["lines_after"]
+    most = _MOST_LINES if arguments["output_mode"] == _CONTENT else MOST_NAMES
+    return {
+        "tool": "Grep",
+        **{name: arguments[name] for name in ("pattern", "output_mode", "ignore_case", "multiline", "offset")},
+        "line_numbers": arguments["line_numbers"],
+        "type": arguments["type"] or "",
+        "before": min(around if before is None else before, _MOST_CONTEXT),
+        "after": min(around if after is None else after, _MOST_CONTEXT),
+        "limit": min(arguments["limit"] or most, most),
+    }
+
+
+def _no_such_type(name: str, known: Sequence[str]) -> ToolFault:
+    guess = nearest(name, known)
+    meant = f": did you mean `{guess}`?" if guess else f" (there are {', '.join(known)})"
+    return ToolFault(f"There is no type {shown(name)}{meant}. Any other files can be named with `glob`")
+
+
+def _nothing(arguments: Mapping[str, Any], start: SearchStart) -> str:
+    where = quoted(start.file or start.folder or ".")
+    narrowed = [f"`{name}` {shown(arguments[name])}" for name in ("glob", "type") if arguments[name]]
+    among = f" among files of {' and '.join(narrowed)}" if narrowed else ""
+    ignored = "" if start.file else " (ignored and binary files are not searched)"
+    return f"No match for {shown(arguments['pattern'])} in {where}{among}{ignored}"

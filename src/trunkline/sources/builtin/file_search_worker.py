@@ -21,9 +21,15 @@ if __name__ == "__main__":  # started by its path: its packages are known withou
         sys.modules[_name].__path__ = [f"{_root}/{_name.replace('.', '/')}"]
 
 from trunkline.runtime.rooted_files import RootHandle
-from trunkline.sources.builtin.ripgrep import BadPattern, Ripgrep, RipgrepBroken, UnknownType, refuse_line_ends
-from trunkline.sources.builtin.root_files import RootFiles
-from trunkline.sources.builtin.text_size import printable, units
+from trunkline.sources.builtin.ripgrep import (
+    BadPattern,
+    Ripgrep,
+    RipgrepBroken,
+    RootFiles,
+    UnknownType,
+    refuse_line_ends,
+)
+from trunkline.sources.builtin.text_length import printable, units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -26,13 +26,88 @@ from trunkline.runtime.rooted_files import (
     lies_in,
     refuse_kernel_files,
 )
-from trunkline.sources.builtin.own_places import OwnPlaces
-from trunkline.sources.builtin.protection.places import GIT_FILES, HEAD, HOOKS, ProtectedPlaces, wrong_to_write
-from trunkline.sources.builtin.text_size import printable
+from trunkline.sources.builtin.protection.places import GIT_FILES, HEAD, HOOKS, ProtectedPlaces, protected_place_at
+from trunkline.sources.builtin.text_length import printable
 from trunkline.sources.builtin.tool import ToolFault
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+import re
+
+from trunkline.config.secrets import has_literal_secret
+
+# What belongs to the gateway itself: folders that no tool may look into, and files that none may write.
+#
+# The files say what the gateway runs. They may be read, unless a secret is written out in them.
+
+_LARGEST_BYTES: Final = 1 << 20
+_REFERENCE: Final = re.compile(r"\$\{\w+\}")
+"""A secret that stands elsewhere; its name is none."""
+
+
+class GatewayFiles:
+    """`folders` and `files` need not exist, and may lie anywhere. `redact` takes secrets out of a text."""
+
+    def __init__(
+        self,
+        *,
+        folders: Sequence[str] = (),
+        files: Sequence[str] = (),
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self.folders = list(folders)
+        self._files = files
+        self._redact = redact
+
+    def hide(self, folder: str) -> None:
+        """One that was made just now."""
+        if folder not in self.folders:
+            self.folders.append(folder)
+
+    def is_file(self, folder_fd: int, name: str) -> bool:
+        """Whether this name in a folder is one of the files, also where there is none yet, or is another name of one.
+
+        Upper and lower case count as the same, as on many a file system they are.
+        """
+        folder = os.fstat(folder_fd)
+        for file in self._files:
+            for spelling in {file, os.path.realpath(file)}:
+                parent, own_name = os.path.split(spelling)
+                if own_name.casefold() == name.casefold() and _is(folder, parent):
+                    return True
+        try:
+            there = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+        except OSError:
+            return False
+        return any(_is(there, file) for file in self._files)
+
+    def is_secret(self, fd: int) -> bool:
+        """Whether an open file is one of the files, and holds a secret."""
+        there = os.fstat(fd)
+        return any(_is(there, file) and self._holds_secret(file) for file in self._files)
+
+    def hidden(self) -> list[str]:
+        """Everything that must not be looked into at this moment."""
+        return [*self.folders, *filter(self._holds_secret, self._files)]
+
+    def _holds_secret(self, file: str) -> bool:
+        try:
+            if not stat.S_ISREG(os.stat(file).st_mode):  # noqa: PTH116
+                return False  # a pipe, which was read once and for all
+            with Path(file).open("rb") as opened:
+                words = opened.read(_LARGEST_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return False
+        without = _REFERENCE.sub(",", words)
+        return self._redact(without) != without or has_literal_secret(words, Path(file))
+
+
+def _is(there: os.stat_result, path: str) -> bool:
+    try:
+        return os.path.samestat(there, os.stat(path))  # noqa: PTH116
+    except OSError:
+        return False
+
 
 _LONGEST_PATH: Final = 4096
 _SHOWN: Final = 200
@@ -49,7 +124,7 @@ class RootMissing(ToolFault):
     """There is no root folder at the moment."""
 
 
-class Root:
+class RootFolder:
     """`own` are the gateway's own files and folders, wherever they are, and `protected` what no tool may write.
     `walk_only` leaves the kernel's own way unused, as on systems that have none."""
 
@@ -57,12 +132,12 @@ class Root:
         self,
         path: Path | str,
         *,
-        own: OwnPlaces | None = None,
+        own: GatewayFiles | None = None,
         protected: ProtectedPlaces | None = None,
         walk_only: bool = False,
     ) -> None:
         self.path = os.path.abspath(path)  # noqa: PTH100 - links in it are followed anew each time, not once
-        self.own = own or OwnPlaces()
+        self.own = own or GatewayFiles()
         self.protected = protected
         self._walk_only = walk_only
 
@@ -84,7 +159,7 @@ class Root:
         if path.endswith("/"):
             raise ToolFault(f"{shown(path)} names a folder, not a file")
         with self._open() as beneath, self._in_words(path):
-            check_plain(beneath.status(path), path)
+            require_regular_file(beneath.status(path), path)
             fd = beneath.open(path, flags | _CAREFULLY)
             return _checked(fd, lambda: self._check_readable(fd, path))
 
@@ -119,8 +194,8 @@ class Root:
             return
         home = os.path.realpath(self.path)
         real = _names(os.path.relpath(posixpath.join(path_of_folder(folder_fd), name), home))
-        wrong = wrong_to_write(real, self.protected) or _led_to(home, real, self.protected)
-        wrong = wrong or wrong_to_write(_names(self._below(path)), self.protected)
+        wrong = protected_place_at(real, self.protected) or _led_to(home, real, self.protected)
+        wrong = wrong or protected_place_at(_names(self._below(path)), self.protected)
         if not wrong and not folder and _is_of_repository(folder_fd, name):
             wrong = posixpath.join(*real)
         if wrong:
@@ -174,7 +249,7 @@ class Root:
             raise HiddenFileRefused
 
     def _check_readable(self, fd: int, path: str) -> None:
-        check_plain(os.fstat(fd), path)
+        require_regular_file(os.fstat(fd), path)
         if self.own.is_secret(fd):
             raise ToolFault(
                 f"{shown(path)} holds secrets of this gateway, so no tool of its own shows it: ask a person"
@@ -197,7 +272,7 @@ class Root:
         except FileNotFoundError:
             raise self.missing(path) from None
         except OSError as error:
-            raise ToolFault(words_for(error, path)) from None
+            raise ToolFault(os_error_text(error, path)) from None
 
     def missing(self, path: str) -> ToolFault:
         """There is no such file: the fault that says so."""
@@ -251,7 +326,7 @@ def _led_to(home: str, names: Sequence[str], protected: ProtectedPlaces) -> str:
     return ""
 
 
-def words_for(error: OSError, path: str) -> str:
+def os_error_text(error: OSError, path: str) -> str:
     """What the system refused, as a sentence about this path."""
     match error.errno:
         case errno.EACCES | errno.EPERM:
@@ -274,7 +349,7 @@ def words_for(error: OSError, path: str) -> str:
             return f"{shown(path)}: {error.strerror or error}"
 
 
-def shown(path: str) -> str:
+def quoted(path: str) -> str:
     """In one line and without a terminal's codes, whatever it holds."""
     return f"`{printable(path if len(path) <= _SHOWN else path[:_SHOWN] + '…')}`"
 
@@ -290,7 +365,7 @@ def _checked(fd: int, check: Callable[[], None]) -> int:
     return fd
 
 
-def check_plain(status: os.stat_result, path: str) -> None:
+def require_regular_file(status: os.stat_result, path: str) -> None:
     """Raises what says that it is no regular file."""
     if stat.S_ISREG(status.st_mode):
         return

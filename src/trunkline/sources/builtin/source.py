@@ -15,10 +15,17 @@ from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.protocol.jsonrpc import encode
 from trunkline.runtime.deadlines import TimeLimit
-from trunkline.sources.builtin.arguments import read_arguments
-from trunkline.sources.builtin.root import Root, RootMissing
-from trunkline.sources.builtin.threads import Threads
-from trunkline.sources.builtin.tool import Builtin, Equipped, Job, Note, ToolFault, fault
+from trunkline.sources.builtin.root import RootFolder, RootMissing
+from trunkline.sources.builtin.tool import (
+    BuiltinTool,
+    ManagedTool,
+    RunningToolCall,
+    ToolFault,
+    ToolWarning,
+    WorkerThreads,
+    error_result,
+    read_arguments,
+)
 from trunkline.version import __version__
 
 _LOOK_S: Final = 5.0
@@ -27,13 +34,13 @@ _STOP_S: Final = 10.0
 
 
 class BuiltinSource(ToolsOnlySource):
-    def __init__(self, name: str, root: Root, tools: Mapping[str, Builtin]) -> None:
+    def __init__(self, name: str, root: RootFolder, tools: Mapping[str, BuiltinTool]) -> None:
         self._name = name
         self._root = root
         self._tools = tools
-        self._jobs: dict[Request, tuple[Job, asyncio.Task[None]]] = {}
-        self._threads = Threads(name)
-        self._lookout = Threads(f"{name}-look", 1)  # one of its own: busy tools are no sign of a root that hangs
+        self._jobs: dict[Request, tuple[RunningToolCall, asyncio.Task[None]]] = {}
+        self._threads = WorkerThreads(name)
+        self._lookout = WorkerThreads(f"{name}-look", 1)  # one of its own: busy tools are no sign of a root that hangs
         self._look = asyncio.Event()
         self._health = Health(state="starting")
         self._closed = False
@@ -69,11 +76,11 @@ class BuiltinSource(ToolsOnlySource):
         except TimeoutError:
             return f"The file system of `{self._root.path}` does not answer"
 
-    async def _note(self) -> Note | None:
-        notes = [await tool.prepare() for tool in self._tools.values() if isinstance(tool, Equipped)]
+    async def _note(self) -> ToolWarning | None:
+        notes = [await tool.prepare() for tool in self._tools.values() if isinstance(tool, ManagedTool)]
         return next((note for note in notes if note is not None), None)
 
-    def _report(self, sink: Sink, trouble: str, note: Note | None) -> None:
+    def _report(self, sink: Sink, trouble: str, note: ToolWarning | None) -> None:
         health = Health(state="ready")
         if trouble:
             hint = "make the folder, or change `root`; it is looked for again every few seconds"
@@ -96,7 +103,7 @@ class BuiltinSource(ToolsOnlySource):
         if jobs:
             await asyncio.wait([task for _, (_, task) in jobs], timeout=_STOP_S)
         for tool in self._tools.values():
-            if isinstance(tool, Equipped):
+            if isinstance(tool, ManagedTool):
                 await tool.close()
         await self._threads.close()
         await self._lookout.close()
@@ -109,19 +116,19 @@ class BuiltinSource(ToolsOnlySource):
             what = "is not running" if self._closed else f"has no tool `{call.tool}`"
             call.finish(Failure(self._problem(SOURCE_DOWN, what, call)))
             return
-        job = Job(call, self._threads)
+        job = RunningToolCall(call, self._threads)
         task = asyncio.get_running_loop().create_task(self._carry(call, tool, job), name=f"{self._name}.{call.tool}")
         self._jobs[call] = job, task
         task.add_done_callback(lambda _: self._ended(call))
         call.upstream = self
 
-    async def _carry(self, call: Call, tool: Builtin, job: Job) -> None:
+    async def _carry(self, call: Call, tool: BuiltinTool, job: RunningToolCall) -> None:
         try:
             call.finish(_result(await tool.run(read_arguments(call.params, tool.parameters), job)))
         except ToolFault as error:
             if isinstance(error, RootMissing):
                 self._look.set()
-            call.finish(_result(fault(str(error))))
+            call.finish(_result(error_result(str(error))))
         except GatewayError as error:
             problem = replace(error.problem, source=self._name, tool=call.tool)
             call.finish(Failure(problem))

@@ -12,7 +12,7 @@ from trunkline.core.call import Failure, Outcome, RemoteError, Result
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError, Problem
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
-from trunkline.protocol.mcp.methods import NOTIFICATIONS_INITIALIZED
+from trunkline.protocol.mcp.methods import INITIALIZE, NOTIFICATIONS_INITIALIZED, SERVER_DISCOVER
 from trunkline.protocol.mcp.modern import SERVER_INFO
 from trunkline.protocol.mcp.versions import (
     LATEST_MODERN,
@@ -92,9 +92,9 @@ async def _first_of(lane: Lane, probe: asyncio.Future[Outcome], capabilities: by
 async def _discover(lane: Lane, timeout_s: float) -> Outcome:
     """Once more if it refuses the version and names the very same as one that it serves."""
     _speak(lane, LATEST_MODERN, modern=True)
-    outcome = await lane.ask("server/discover", b"{}", timeout_s)
+    outcome = await lane.ask(SERVER_DISCOVER, b"{}", timeout_s)
     if isinstance(outcome, RemoteError) and LATEST_MODERN in _offered(outcome):
-        outcome = await lane.ask("server/discover", b"{}", timeout_s)
+        outcome = await lane.ask(SERVER_DISCOVER, b"{}", timeout_s)
     return outcome
 
 
@@ -163,7 +163,7 @@ async def _initialize(lane: Lane, capabilities: bytes, timeout_s: float) -> Sess
     _speak(lane, "", modern=False)
     lane.questions.declared = capabilities
     params = initialize_params(CLIENT_NAME, __version__, capabilities)
-    outcome = await lane.ask("initialize", params, timeout_s)
+    outcome = await lane.ask(INITIALIZE, params, timeout_s)
     try:
         hello = decode_initialize_result(lane.result_of(outcome))
     except msgspec.MsgspecError as error:

@@ -11,6 +11,7 @@ import msgspec
 
 from trunkline.core.call import STREAM_CLOSED, Request
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, Problem
+from trunkline.protocol.mcp.methods import INITIALIZE
 from trunkline.protocol.sse import SseParser, SseTooLarge
 from trunkline.runtime.child_io import head_text
 from trunkline.runtime.http_client import Exchange
@@ -51,7 +52,7 @@ class Post(Exchange):
         if status == 200 and headers.get(b"content-type", b"").lower().startswith(EVENTS):
             self._sse = SseParser(self._lane.limit_bytes)
             self.unlimited()
-        if request is not None and request.method == "initialize" and status == 200:
+        if request is not None and request.method == INITIALIZE and status == 200:
             self._lane.session_id = headers.get(SESSION_ID, b"")
 
     def on_body(self, data: bytes) -> None:
@@ -91,7 +92,7 @@ class Post(Exchange):
         if request is None or request.done:
             return
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        if lane.session_id and not lane.modern and request.method != "initialize" and self._session_is_lost(body):
+        if lane.session_id and not lane.modern and request.method != INITIALIZE and self._session_is_lost(body):
             lane.session_lost(request)
             return
         if self._status in (401, 403):

@@ -7,6 +7,7 @@ from typing import Final
 from trunkline.core.call import Call, Json, Request
 from trunkline.protocol.jsonrpc import BadMessage, Members, members_of, text_member
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
+from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.protocol.mcp.server_requests import MAY_REQUIRE_INPUT, refusal
 from trunkline.sources.mcp.questions import MAX_OPEN
 
@@ -53,7 +54,7 @@ def wrong_with_task(raw: Json, request: Request) -> str:
             return ""
     except (BadMessage, RecursionError):
         return ""
-    if request.method != "tools/call" or not isinstance(request, Call):
+    if request.method != TOOLS_CALL or not isinstance(request, Call):
         return f"made a task of `{request.method}`"
     if TASKS in extensions(request.caller.capabilities):
         return ""

@@ -38,7 +38,14 @@ from trunkline.protocol.jsonrpc import (
     readable_id,
     replace_lone_surrogates,
 )
-from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_RESOURCES_UPDATED
+from trunkline.protocol.mcp.methods import (
+    INITIALIZE,
+    NOTIFICATIONS_CANCELLED,
+    NOTIFICATIONS_RESOURCES_UPDATED,
+    NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED,
+    NOTIFICATIONS_TASKS,
+    SERVER_DISCOVER,
+)
 from trunkline.runtime.child_io import head_text
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.safe_calls import call_safely
@@ -55,12 +62,12 @@ _LARGEST_BATCH_BYTES: Final = 1 << 20
 """Of messages in one array: nobody else is served while they are read, and there are never so many answers to give."""
 _LINGERS_S: Final = 5.0
 """How long a server may go on with a call that was given up. Until then nothing it says is taken for someone else's."""
-_NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
+_NEVER_CANCELLED: Final = frozenset({INITIALIZE, SERVER_DISCOVER})
 LISTS_CHANGED: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 OF_THE_LANE: Final = LISTS_CHANGED | {
     NOTIFICATIONS_RESOURCES_UPDATED,
-    "notifications/subscriptions/acknowledged",
-    "notifications/tasks",
+    NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED,
+    NOTIFICATIONS_TASKS,
     NOTIFICATIONS_CANCELLED,
 }
 """What a server tells to whoever tends the lane, whichever calls are in flight."""
@@ -164,7 +171,7 @@ class Lane:
         if self._shared and isinstance(request, Call):
             self._given_up[request.upstream_id] = monotonic()
         if not self.lost.done():
-            self.notify("notifications/cancelled", b'{"requestId":%d}' % request.upstream_id)
+            self.notify(NOTIFICATIONS_CANCELLED, b'{"requestId":%d}' % request.upstream_id)
 
     def phase_of(self, request: Request) -> Phase:
         return SENT

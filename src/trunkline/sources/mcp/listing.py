@@ -13,6 +13,7 @@ from trunkline.core.call import Outcome, RemoteError
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Freshness, ListName, Tool
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, single_line, text_member
+from trunkline.protocol.mcp.methods import PROMPTS_LIST, RESOURCES_LIST, RESOURCES_TEMPLATES_LIST, TOOLS_LIST
 from trunkline.protocol.mcp.param_headers import BadAnnotation, header_parameters_of
 from trunkline.protocol.mcp.translation import error_code
 from trunkline.runtime.deadlines import TimeLimit
@@ -45,13 +46,13 @@ class ListKind:
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        ListKind("tools", "tools", "tools/list", "tools", "name", "tool"),
-        ListKind("prompts", "prompts", "prompts/list", "prompts", "name", "prompt"),
-        ListKind("resources", "resources", "resources/list", "resources", "uri", "resource"),
+        ListKind("tools", "tools", TOOLS_LIST, "tools", "name", "tool"),
+        ListKind("prompts", "prompts", PROMPTS_LIST, "prompts", "name", "prompt"),
+        ListKind("resources", "resources", RESOURCES_LIST, "resources", "uri", "resource"),
         ListKind(
             "templates",
             "resources",
-            "resources/templates/list",
+            RESOURCES_TEMPLATES_LIST,
             "resourceTemplates",
             "uriTemplate",
             "resource template",

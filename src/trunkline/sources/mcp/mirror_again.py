@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from trunkline.core.call import Call, Json
+from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.protocol.mcp.param_headers import BadAnnotation, header_parameters_of, param_headers
 from trunkline.sources.mcp.offer import Offer
 
@@ -19,7 +20,7 @@ class _ToolCall(msgspec.Struct):
 
 def mirror_again(offer: Offer, submit: Callable[[Call], None], call: Call) -> bool:
     """False for a call that this cannot help."""
-    if call.method != "tools/call" or call.retried or call.done:
+    if call.method != TOOLS_CALL or call.retried or call.done:
         return False
     call.retried = True
     offer.list_tools_then(partial(_send_again, offer, submit, call))

@@ -14,6 +14,11 @@ from typing import Final
 
 from trunkline.core.errors import GatewayError
 from trunkline.core.tool import LISTS, Item, ListName, Snapshot, Tool
+from trunkline.protocol.mcp.methods import (
+    NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+    NOTIFICATIONS_RESOURCES_LIST_CHANGED,
+    NOTIFICATIONS_TOOLS_LIST_CHANGED,
+)
 from trunkline.protocol.mcp.versions import InitializeResult
 from trunkline.runtime.safe_calls import call_safely
 from trunkline.sources.mcp.handshake import Session
@@ -26,9 +31,9 @@ _HOLDS_S: Final = 5.0
 """No list is asked for again within this time merely because a client looks at it."""
 
 CHANGED: Final[dict[str, tuple[ListName, ...]]] = {
-    "notifications/tools/list_changed": ("tools",),
-    "notifications/prompts/list_changed": ("prompts",),
-    "notifications/resources/list_changed": ("resources", "templates"),
+    NOTIFICATIONS_TOOLS_LIST_CHANGED: ("tools",),
+    NOTIFICATIONS_PROMPTS_LIST_CHANGED: ("prompts",),
+    NOTIFICATIONS_RESOURCES_LIST_CHANGED: ("resources", "templates"),
 }
 """Which lists a server's announcement is about."""
 

@@ -10,7 +10,7 @@ import msgspec
 from trunkline.core.call import Call, Failure, Json, Request
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.protocol.mcp.capabilities import TASKS
-from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL
+from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL, SUBSCRIPTIONS_LISTEN, TASKS_GET
 from trunkline.protocol.mcp.modern import encode_request_meta
 from trunkline.protocol.mcp.notifications import LEVELS, RANKS
 from trunkline.protocol.mcp.versions import LEGACY
@@ -26,7 +26,7 @@ _LEVEL_OF_LEGACY_CLIENTS: Final = "info"
 _SET_LEVEL_S: Final = 10.0
 
 
-_ABOUT_TASKS: Final = frozenset({"subscriptions/listen", "tasks/get"})
+_ABOUT_TASKS: Final = frozenset({SUBSCRIPTIONS_LISTEN, TASKS_GET})
 _KNOWS_TASKS: Final = b'{"extensions":{"%b":{}}}' % TASKS.encode()
 
 
@@ -95,6 +95,6 @@ class LaneLevel:
         self._told = rank
         lane = self._lane
         request = Request(LOGGING_SET_LEVEL, b'{"level":"%b"}' % level.encode(), lambda _: timer.cancel())
-        late = Failure(lane.problem(SOURCE_LOST, f"no answer to `{SET_LEVEL}` in time"))
+        late = Failure(lane.problem(SOURCE_LOST, f"no answer to `{LOGGING_SET_LEVEL}` in time"))
         timer = asyncio.get_running_loop().call_later(_SET_LEVEL_S, request.give_up, late)
         lane.send(request)

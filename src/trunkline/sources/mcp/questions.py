@@ -23,7 +23,7 @@ from trunkline.protocol.jsonrpc import (
     result_message,
     single_line,
 )
-from trunkline.protocol.mcp.methods import SERVER_REQUEST_METHODS
+from trunkline.protocol.mcp.methods import PING, SERVER_REQUEST_METHODS
 from trunkline.protocol.mcp.server_requests import METHOD_NOT_FOUND, refusal
 from trunkline.runtime.safe_calls import call_safely
 
@@ -89,7 +89,7 @@ class Questions:
             self._count("protocol_errors")
             return
         id_json = bytes(raw_id)
-        if method == "ping":
+        if method == PING:
             self._write(result_message(id_json, b"{}"))
         elif request_id in self._open or request_id in self._held:  # an error under its id would answer the first one
             self._count("protocol_errors")

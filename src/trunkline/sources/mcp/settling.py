@@ -11,6 +11,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
+from trunkline.protocol.mcp.methods import PING
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.mcp.lane import Lane
 
@@ -24,7 +25,7 @@ async def settle(lane: Lane) -> None:
     """Until the server has read its greeting, and has the answers to what it asked then."""
     with suppress(TimeoutError):
         async with TimeLimit(_LONGEST_S):
-            await lane.ask("ping", b"{}", _PING_S)
+            await lane.ask(PING, b"{}", _PING_S)
             if lane.questions.asked_any:
                 await _quiet(lane)
                 await asyncio.sleep(_SINK_IN_S)

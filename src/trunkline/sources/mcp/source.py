@@ -16,7 +16,7 @@ from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, Gat
 from trunkline.core.source import Health, ResourceWatch, Sink, TaskWatch
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.mcp.capabilities import NO_CAPABILITIES, askable
-from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL
+from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL, PING, SERVER_DISCOVER
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.safe_calls import resume_safely
 from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff, warn_if_over_limits
@@ -254,7 +254,7 @@ class McpSource:
         if self._talks is not None or self._scout is None:
             return False
         lane = self._scout.lane
-        outcome = await lane.ask("server/discover", b"{}", PROBE_TIMEOUT_S)
+        outcome = await lane.ask(SERVER_DISCOVER, b"{}", PROBE_TIMEOUT_S)
         return isinstance(outcome, Result) and lane.usable
 
     async def _furnish(self, session: Session) -> None:
@@ -303,7 +303,7 @@ class McpSource:
             self._health_tracker.degraded(f"its tools could not be listed again: {trouble}")
 
     async def _probe(self, session: Session) -> bool:
-        method = "ping" if session.era == "legacy" else "server/discover"
+        method = PING if session.era == "legacy" else SERVER_DISCOVER
         outcome = await session.lane.ask(method, b"{}", PROBE_TIMEOUT_S)
         if isinstance(outcome, Failure):
             self._health_tracker.degraded(f"a probe failed: {outcome.problem.message}")

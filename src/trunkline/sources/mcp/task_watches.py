@@ -15,7 +15,7 @@ from trunkline.core.call import Failure, Json, Outcome, Request, Result
 from trunkline.core.errors import DEADLINE
 from trunkline.core.source import TaskWatch
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
-from trunkline.protocol.mcp.methods import NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, NOTIFICATIONS_TASKS
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, NOTIFICATIONS_TASKS, TASKS_GET
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely
@@ -158,7 +158,7 @@ class _Subscription:
         if self._asking is not None or not self._to_ask or lane is None or not lane.usable:
             return
         task_id = self._to_ask.pop(0)
-        request = Request("tasks/get", b'{"taskId":%b}' % encode(task_id), lambda one: self._answered(one, timer))
+        request = Request(TASKS_GET, b'{"taskId":%b}' % encode(task_id), lambda one: self._answered(one, timer))
         late = Failure(lane.problem(DEADLINE, f"no answer to `tasks/get` within {_ASKED_S:g} seconds"))
         timer = Deadline(_ASKED_S, partial(request.give_up, late))
         self._asking = request

@@ -17,7 +17,12 @@ from trunkline.core.errors import CANCELLED, DEADLINE, QUEUE_FULL, SOURCE_DOWN, 
 from trunkline.core.source import ResourceWatch
 from trunkline.protocol.jsonrpc import encode
 from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED as TOLD_CANCELLED
-from trunkline.protocol.mcp.methods import NOTIFICATIONS_RESOURCES_UPDATED, NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
+from trunkline.protocol.mcp.methods import (
+    NOTIFICATIONS_RESOURCES_UPDATED,
+    NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_UNSUBSCRIBE,
+)
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely
 from trunkline.sources.mcp.handshake import Session
@@ -176,7 +181,7 @@ class Watches:
             return
         params = b'{"uri":%b}' % encode(subscription.uri)
         answered = partial(self._answered, subscription)
-        call = Call("resources/subscribe", params, answered, caller=subscription.caller, reply=_nobody)
+        call = Call(RESOURCES_SUBSCRIBE, params, answered, caller=subscription.caller, reply=_nobody)
         call.source = self._source
         subscription.asking = call
         subscription.timer = Deadline(_ASKED_S, partial(self._answer_is_late, call))
@@ -262,7 +267,7 @@ class Watches:
         key = (subscription.home, subscription.uri)
         if not lane.usable or key in self._subscriptions or key in self._leaving:
             return
-        request = Request("resources/unsubscribe", b'{"uri":%b}' % encode(subscription.uri), partial(self._left, key))
+        request = Request(RESOURCES_UNSUBSCRIBE, b'{"uri":%b}' % encode(subscription.uri), partial(self._left, key))
         self._leaving[key] = request
         problem = self._problem(CANCELLED, "did not answer")
         asyncio.get_running_loop().call_later(_FAREWELL_S, request.give_up, Failure(problem))

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from trunkline.config.section import Inner, Places, Section, key
+from trunkline.config.section import NestedSection, Section, SectionNodes, key
 from trunkline.config.shapes import Boolean, JsonValue, ListOf, MapOf, Seconds, Text
-from trunkline.config.sources import NOTHING, ONE_DAY_S, Guard, SourceSection
+from trunkline.config.sources import NOTHING, ONE_DAY_S, GuardSettings, SourceSection
 from trunkline.core.errors import BAD_VALUE
 from trunkline.sources.sections import wrong_with_url
 
@@ -46,7 +46,7 @@ class DeclaredTool(Section):
     annotations: Mapping[str, Any] = key(MapOf(JsonValue()), default=NOTHING, doc="MCP's hints, such as `readOnlyHint`")
 
 
-class ServiceGuard(Guard):
+class ServiceGuard(GuardSettings):
     """Checks on the arguments of calls to a service."""
 
     path_traversal: bool = key(
@@ -63,7 +63,7 @@ class ServiceSection(SourceSection):
         Text(check=_wrong_with_endpoint), doc="The service's address, before `/tools/execute`", secret=True
     )
     declare: tuple[DeclaredTool, ...] = key(
-        ListOf(Inner(DeclaredTool)), default=(), doc="Tools it has beside those it lists at `/tools` itself"
+        ListOf(NestedSection(DeclaredTool)), default=(), doc="Tools it has beside those it lists at `/tools` itself"
     )
     tokens: Mapping[str, str] = key(
         MapOf(Text(check=_wrong_with_token)),
@@ -72,10 +72,12 @@ class ServiceSection(SourceSection):
         secret=True,
     )
     timeout: float = key(Seconds(maximum=ONE_DAY_S), default=30.0, doc="Seconds a call may take")
-    guard: Guard = key(Inner(ServiceGuard), default=ServiceGuard(), doc="Checks on the arguments of calls")
+    guard: GuardSettings = key(
+        NestedSection(ServiceGuard), default=ServiceGuard(), doc="Checks on the arguments of calls"
+    )
 
     @classmethod
-    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+    def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:
         if values.get("sessions") == "shared":
             message = "Sessions have tokens of their own here, and so results of their own"
-            places.reader.error(BAD_VALUE, places.of("sessions"), message, "leave `sessions` out")
+            nodes.reader.error(BAD_VALUE, nodes.of("sessions"), message, "leave `sessions` out")

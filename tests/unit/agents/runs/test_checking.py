@@ -46,7 +46,7 @@ async def check(
     environ = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
     if trusted:
         trust(folder, environ)
-    read = read_files(folder / "w.yaml", config, cwd=folder, home=folder, environ=environ, only_look=True)
+    read = read_files(folder / "w.yaml", config, cwd=folder, home=folder, environ=environ, inspect_only=True)
     return await check_started(read, environ=environ, start=start)
 
 

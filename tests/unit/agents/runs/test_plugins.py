@@ -78,7 +78,7 @@ def test_plugins_of_a_file_that_is_not_trusted_are_not_there(tmp_path: Path) -> 
     found = plugin_sections(None, plugins, environ=environ)
     assert (dict(found.sections), found.failed) == ({}, True)
     assert [(problem.code.id, problem.where) for problem in found.problems] == [("TL116", str(file))]
-    looked = plugin_sections(None, plugins, environ=environ, only_look=True)
+    looked = plugin_sections(None, plugins, environ=environ, inspect_only=True)
     assert (list(looked.sections), looked.failed) == (["git"], False)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.edit.locked_file import create_file, editing
+from trunkline.config.edit.locked_file import create_file, open_locked
 from trunkline.core.errors import GatewayError
 
 
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_the_text_is_replaced_as_a_whole(path: Path) -> None:
     inode = path.stat().st_ino
-    with path.open() as reader, editing(path) as file:
+    with path.open() as reader, open_locked(path) as file:
         assert file.text == "one\n"
         file.replace("two\n")
         assert reader.read() == "one\n", "whoever reads it now sees the old text to its end"
@@ -43,7 +43,7 @@ def test_the_text_is_replaced_as_a_whole(path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o664])
 def test_the_mode_stays(path: Path, mode: int) -> None:
     path.chmod(mode)
-    with editing(path) as file:
+    with open_locked(path) as file:
         file.replace("two\n")
     assert mode_of(path) == mode
 
@@ -52,7 +52,7 @@ def test_the_owner_stays(path: Path) -> None:
     """Only root can make a file of another user; anyone else has one of their own to keep."""
     owner = (12345, 23456) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
     os.chown(path, *owner)
-    with editing(path) as file:
+    with open_locked(path) as file:
         file.replace("two\n")
     assert (path.stat().st_uid, path.stat().st_gid) == owner
 
@@ -62,7 +62,7 @@ def test_a_link_is_followed_and_stays_a_link(path: Path) -> None:
     folder.mkdir()
     link = folder / "link.yaml"
     link.symlink_to("../trunkline.yaml")
-    with editing(link) as file:
+    with open_locked(link) as file:
         file.replace("two\n")
     assert link.is_symlink()
     assert path.read_text() == "two\n"
@@ -71,7 +71,7 @@ def test_a_link_is_followed_and_stays_a_link(path: Path) -> None:
 
 def test_line_breaks_and_a_byte_order_mark_stay(path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbfone\r\n")
-    with editing(path) as file:
+    with open_locked(path) as file:
         assert file.text == "one\r\n"
         file.replace(file.text + "two\r\n")
     assert path.read_bytes() == b"\xef\xbb\xbfone\r\ntwo\r\n"
@@ -79,7 +79,7 @@ def test_line_breaks_and_a_byte_order_mark_stay(path: Path) -> None:
 
 def test_a_read_only_file_is_left_alone(path: Path) -> None:
     path.chmod(0o444)
-    with pytest.raises(GatewayError, match="read-only") as caught, editing(path) as file:
+    with pytest.raises(GatewayError, match="read-only") as caught, open_locked(path) as file:
         file.replace("two\n")
     assert code_of(caught) == "TL115"
     assert path.read_text() == "one\n"
@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
-        with pytest.raises(GatewayError, match="cannot be written") as caught, editing(path) as file:
+        with pytest.raises(GatewayError, match="cannot be written") as caught, open_locked(path) as file:
             file.replace("two\n")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["written", "replaced", "gone"])
 def test_another_program_s_change_is_not_lost(path: Path, how: str) -> None:
-    with pytest.raises(GatewayError) as caught, editing(path) as file:
+    with pytest.raises(GatewayError) as caught, open_locked(path) as file:
         if how == "written":
             path.write_text("theirs\n")
         elif how == "replaced":
@@ -116,7 +116,7 @@ def test_another_program_s_change_is_not_lost(path: Path, how: str) -> None:
 
 def test_edits_at_the_same_time_wait_for_each_other(path: Path) -> None:
     def append(number: int) -> None:
-        with editing(path) as file:
+        with open_locked(path) as file:
             file.replace(f"{file.text}{number}\n")
 
     with ThreadPoolExecutor(8) as pool:
@@ -125,10 +125,10 @@ def test_edits_at_the_same_time_wait_for_each_other(path: Path) -> None:
 
 
 def test_nothing_is_written_when_the_edit_fails(path: Path) -> None:
-    with pytest.raises(ValueError, match="no"), editing(path):
+    with pytest.raises(ValueError, match="no"), open_locked(path):
         raise ValueError("no")
     assert path.read_text() == "one\n"
-    with editing(path) as file:
+    with open_locked(path) as file:
         assert file.text == "one\n"
 
 
@@ -140,7 +140,7 @@ def test_what_is_no_file_of_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "huge").write_bytes(b" " * (1024 * 1024 + 1))
     found: dict[str, str] = {}
     for name in ("missing", "folder", "pipe", "loop", "binary", "huge"):
-        with pytest.raises(GatewayError) as caught, editing(tmp_path / name):
+        with pytest.raises(GatewayError) as caught, open_locked(tmp_path / name):
             pass
         found[name] = code_of(caught)
     unreadable = dict.fromkeys(("missing", "folder", "pipe", "loop"), "TL100")

@@ -9,13 +9,13 @@ import pytest
 from tests.support.gateway import write_config
 
 from trunkline.config.config_file import ConfigFile
-from trunkline.config.load import Loaded, load_config
+from trunkline.config.load import LoadedConfig, load_config
 from trunkline.core.bind_address import BindAddress
 from trunkline.sources import section_kinds
 from trunkline.sources.app.section import AppSection
 
 
-def load(folder: Path, **keys: Any) -> Loaded:
+def load(folder: Path, **keys: Any) -> LoadedConfig:
     path = write_config(folder, {"desktop": {"kind": "app", **keys}})
     return load_config(ConfigFile.named(path), environ={}, kinds=section_kinds())
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.sources.builtin.arguments import Hints, Parameter, definition, read_arguments
-from trunkline.sources.builtin.tool import ToolFault
+from trunkline.sources.builtin.tool import Parameter, ToolFault, ToolHints, definition, read_arguments
 
 PARAMETERS = (
     Parameter(name="path", doc="A path", required=True, also=("file_path",)),
@@ -99,7 +98,7 @@ def test_broken_arguments_are_a_fault_of_the_caller() -> None:
 
 
 def test_the_definition_shows_each_argument_under_its_own_name_only() -> None:
-    tool = json.loads(definition("Try", "Tries.", PARAMETERS, Hints(title="Try", reads_only=True)))
+    tool = json.loads(definition("Try", "Tries.", PARAMETERS, ToolHints(title="Try", reads_only=True)))
     assert tool["inputSchema"] == {
         "type": "object",
         "properties": {

@@ -24,10 +24,10 @@ from trunkline.runtime.children import Children
 from trunkline.runtime.commands import CommandResult, CommandRunner, CommandSpec
 from trunkline.runtime.source_context import SourceContext, StartSlots
 from trunkline.sources.builtin import bash as module
-from trunkline.sources.builtin.bash import Bash
-from trunkline.sources.builtin.root import Root
+from trunkline.sources.builtin.bash import BashTool
+from trunkline.sources.builtin.root import RootFolder
 from trunkline.sources.builtin.source import BuiltinSource
-from trunkline.sources.builtin.tool import Job, ToolFault, Workplace
+from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault
 
 BASE = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "TRUNKLINE_TOKEN": "our-own", "API_KEY": "somebody's"}
 
@@ -45,7 +45,7 @@ class Shell:
     """Bash in a source of its own, with calls as the router makes them."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str], settings: SandboxSettings) -> None:
-        self.root = Root(folder)
+        self.root = RootFolder(folder)
         context = SourceContext(
             children=Children(),  # not used: commands have a supervisor of their own
             environ=environ,
@@ -55,7 +55,7 @@ class Shell:
             start_slots=StartSlots(),
             redact=str,
         )
-        self.tool = Bash(Workplace(source="local", root=self.root, sandbox=settings, context=context))
+        self.tool = BashTool(ToolContext(source="local", root=self.root, sandbox=settings, context=context))
         self.source = BuiltinSource("local", self.root, {"Bash": self.tool})
         self.told: list[dict[str, Any]] = []
 
@@ -332,7 +332,7 @@ async def test_a_command_ends_a_second_before_its_call_where_there_is_one_to_spa
         return CommandResult(how="exited", code=0, output=HeadTailBuffer(head_bytes=1, tail_bytes=1), seconds=0.0)
 
     monkeypatch.setattr(CommandRunner, "run", ends_at_once)
-    monkeypatch.setattr(Job, "left_s", left_s)  # a clock that stands still
+    monkeypatch.setattr(RunningToolCall, "left_s", left_s)  # a clock that stands still
     async with shell_in(tmp_path) as shell:
         await shell.text("true", timeout=asked_s * 1000)
     assert given == [timeout_s]

@@ -5,15 +5,15 @@ import random
 import pytest
 
 from trunkline.runtime.child_io import HeadTailBuffer
-from trunkline.sources.builtin.command_text import MOST_CHARACTERS, MOST_LINES, text_of
-from trunkline.sources.builtin.text_size import units
+from trunkline.sources.builtin.bash import MOST_OUTPUT_CHARACTERS, MOST_OUTPUT_LINES, output_text
+from trunkline.sources.builtin.text_length import units
 
 
 def text(data: bytes, *, head_bytes: int = 64 << 10, tail_bytes: int = 256 << 10) -> str:
     output = HeadTailBuffer(head_bytes=head_bytes, tail_bytes=tail_bytes)
     for start in range(0, len(data), 5000):
         output.add(data[start : start + 5000])
-    return text_of(output)
+    return output_text(output)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_of_many_lines_the_first_and_above_all_the_last_are_shown() -> None:
     lines = shown.split("\n")
     assert lines[0] == "line 0"
     assert lines[-1] == "line 99999"
-    assert len(lines) < MOST_LINES + 5
+    assert len(lines) < MOST_OUTPUT_LINES + 5
     middle = next(number for number, line in enumerate(lines) if "left out" in line)
     assert middle < len(lines) / 3
     assert lines[: middle - 1] == [f"line {n}" for n in range(middle - 1)]
@@ -56,14 +56,14 @@ def test_of_many_lines_the_first_and_above_all_the_last_are_shown() -> None:
 @pytest.mark.parametrize("letter", ["x", "é", "𝄞"])
 def test_whatever_is_written_the_text_stays_within_the_limits(width: int, letter: str) -> None:
     shown = text((letter * width + "\n").encode() * (400_000 // width))
-    assert units(shown) <= MOST_CHARACTERS + 100
-    assert shown.count("\n") <= MOST_LINES + 5
+    assert units(shown) <= MOST_OUTPUT_CHARACTERS + 100
+    assert shown.count("\n") <= MOST_OUTPUT_LINES + 5
     assert "left out" in shown
     assert "\ufffd" not in shown
 
 
 def test_what_just_fits_is_shown_whole() -> None:
-    exactly = b"x" * (MOST_CHARACTERS - 2 * (MOST_LINES - 1)) + b"\ny" * (MOST_LINES - 1)
+    exactly = b"x" * (MOST_OUTPUT_CHARACTERS - 2 * (MOST_OUTPUT_LINES - 1)) + b"\ny" * (MOST_OUTPUT_LINES - 1)
     assert text(exactly + b"\n") == exactly.decode()
     assert "left out" in text(exactly + b"z")
 
@@ -72,5 +72,5 @@ def test_junk_of_any_kind_is_shown_without_delay() -> None:
     junk = random.Random(5)
     for alphabet in (b"\x1b", b"\x1b]", b"\x1b[;", b"\r", b"\x1bP", b"\x1b\\]x\n\r", bytes(range(256))):
         shown = text(bytes(junk.choices(alphabet, k=100_000)))
-        assert units(shown) <= MOST_CHARACTERS + 100
+        assert units(shown) <= MOST_OUTPUT_CHARACTERS + 100
         assert "\x1b" not in shown

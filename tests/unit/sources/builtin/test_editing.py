@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.builtin_tools import Workbench
 
-from trunkline.sources.builtin.editing import Edit
+from trunkline.sources.builtin.edit import EditTool
 from trunkline.sources.builtin.root import OutsideRoot
 from trunkline.sources.builtin.tool import ToolFault
 
@@ -37,14 +37,14 @@ def bench(tmp_path: Path) -> Workbench:
 async def fault(bench: Workbench, **arguments: object) -> str:
     before = {path: path.read_bytes() for path in bench.folder.rglob("*") if path.is_file()}
     with pytest.raises(ToolFault) as caught:
-        await bench.use(Edit, **arguments)
+        await bench.use(EditTool, **arguments)
     assert before == {path: path.read_bytes() for path in bench.folder.rglob("*") if path.is_file()}
     return str(caught.value)
 
 
 async def test_the_one_place_is_changed_and_shown(bench: Workbench) -> None:
     said = await bench.text(
-        Edit, path="script.py", old_string="    return 2\n", new_string="    two = 2\n    return two\n"
+        EditTool, path="script.py", old_string="    return 2\n", new_string="    two = 2\n    return two\n"
     )
     assert said == (
         "Edited `script.py` (line 6):\n"
@@ -60,12 +60,12 @@ async def test_the_one_place_is_changed_and_shown(bench: Workbench) -> None:
 )
 async def test_arguments_go_by_the_names_that_agents_know(bench: Workbench, names: tuple[str, str]) -> None:
     bench.write("script.py", SCRIPT)
-    await bench.use(Edit, file_path="script.py", **{names[0]: "second", names[1]: "zweite"})
+    await bench.use(EditTool, file_path="script.py", **{names[0]: "second", names[1]: "zweite"})
     assert "def zweite():" in (bench.folder / "script.py").read_text()
 
 
 async def test_a_text_can_be_taken_out(bench: Workbench) -> None:
-    await bench.use(Edit, path="script.py", old_string=SCRIPT, new_string="")
+    await bench.use(EditTool, path="script.py", old_string=SCRIPT, new_string="")
     assert (bench.folder / "script.py").read_text() == ""
 
 
@@ -75,7 +75,7 @@ async def test_what_occurs_often_is_not_changed_unless_all_of_it_is_meant(bench:
         "`old_string` occurs 2 times in `script.py` (lines 2, 10); nothing was changed. "
         "Add lines around it so that it is unique, or set `replace_all`"
     )
-    said = await bench.text(Edit, path="script.py", old_string="return 1", new_string="return 3", replace_all=True)
+    said = await bench.text(EditTool, path="script.py", old_string="return 1", new_string="return 3", replace_all=True)
     assert said.startswith(
         "Edited `script.py` in 2 places (lines 2, 10):\n     1\tdef first():\n     2\t    return 3\n"
     )
@@ -122,11 +122,11 @@ async def test_nothing_to_change_is_refused(bench: Workbench) -> None:
 
 
 async def test_an_empty_old_text_makes_a_file_only_where_there_is_none(bench: Workbench) -> None:
-    assert await bench.text(Edit, path="a/new.py", old_string="", new_string="x\n") == "Created `a/new.py`: 2 bytes"
+    assert await bench.text(EditTool, path="a/new.py", old_string="", new_string="x\n") == "Created `a/new.py`: 2 bytes"
     assert (bench.folder / "a/new.py").read_text() == "x\n"
     assert "`a/new.py` exists" in await fault(bench, path="a/new.py", old_string="", new_string="y")
     bench.write("empty")
-    await bench.use(Edit, path="empty", old_string="", new_string="filled")
+    await bench.use(EditTool, path="empty", old_string="", new_string="filled")
     assert (bench.folder / "empty").read_text() == "filled"
 
 
@@ -156,14 +156,14 @@ async def test_a_file_that_is_not_there_is_not_made(bench: Workbench) -> None:
 )
 async def test_line_ends_and_encodings_stay(bench: Workbench, before: bytes, old: str, new: str, after: bytes) -> None:
     path = bench.write("file", before)
-    await bench.use(Edit, path="file", old_string=old, new_string=new)
+    await bench.use(EditTool, path="file", old_string=old, new_string=new)
     assert path.read_bytes() == after
 
 
 async def test_permissions_and_links_stay(bench: Workbench) -> None:
     (bench.folder / "script.py").chmod(0o750)
     (bench.folder / "link").symlink_to("script.py")
-    await bench.use(Edit, path="link", old_string="second", new_string="zweite")
+    await bench.use(EditTool, path="link", old_string="second", new_string="zweite")
     assert (bench.folder / "link").is_symlink()
     assert stat.S_IMODE((bench.folder / "script.py").stat().st_mode) == 0o750
     assert "zweite" in (bench.folder / "script.py").read_text()
@@ -176,7 +176,7 @@ async def test_nothing_outside_is_changed(bench: Workbench) -> None:
     (bench.folder / "out").symlink_to("../secret.py")
     for path in ("out", "../secret.py", str(outside)):
         with pytest.raises(OutsideRoot):
-            await bench.use(Edit, path=path, old_string="second", new_string="zweite")
+            await bench.use(EditTool, path=path, old_string="second", new_string="zweite")
     assert outside.read_text() == SCRIPT
 
 
@@ -195,7 +195,9 @@ async def test_what_is_no_text_is_left_alone(bench: Workbench, data: bytes, said
 
 
 async def test_a_large_change_is_shown_in_part(bench: Workbench) -> None:
-    said = await bench.text(Edit, path="script.py", old_string="second", new_string="z" * 5000 + "\n" + "line\n" * 500)
+    said = await bench.text(
+        EditTool, path="script.py", old_string="second", new_string="z" * 5000 + "\n" + "line\n" * 500
+    )
     assert len(said) < 12_000
     assert "… [3,004 more characters]" in said
     assert said.endswith(" more lines of the change]")
@@ -205,7 +207,7 @@ async def test_edits_at_the_same_time_are_all_there_in_the_end(bench: Workbench)
     bench.write("list", "".join(f"item {n};\n" for n in range(40)))
 
     def change(n: int) -> None:
-        asyncio.run(bench.use(Edit, path="list", old_string=f"item {n};", new_string=f"done {n};"))
+        asyncio.run(bench.use(EditTool, path="list", old_string=f"item {n};", new_string=f"done {n};"))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(change, range(40)))
@@ -213,7 +215,7 @@ async def test_edits_at_the_same_time_are_all_there_in_the_end(bench: Workbench)
 
 
 def test_the_definition_says_that_it_destroys() -> None:
-    tool = json.loads(Edit.definition)
+    tool = json.loads(EditTool.definition)
     assert (tool["name"], tool["inputSchema"]["required"]) == ("Edit", ["path", "old_string", "new_string"])
     hints = tool["annotations"]
     assert (hints["readOnlyHint"], hints["destructiveHint"], hints["idempotentHint"]) == (False, True, False)
@@ -245,7 +247,7 @@ async def test_names_are_shown_in_one_line_and_without_codes_for_terminals(bench
 
 async def test_bytes_that_are_no_text_stay_and_are_shown_as_read_shows_them(bench: Workbench) -> None:
     path = bench.write("latin", b"caf\xe9\n")
-    assert (await bench.text(Edit, path="latin", old_string="caf", new_string="Caf")).endswith("     1\tCaf\ufffd")
+    assert (await bench.text(EditTool, path="latin", old_string="caf", new_string="Caf")).endswith("     1\tCaf\ufffd")
     assert path.read_bytes() == b"Caf\xe9\n"
 
 
@@ -263,4 +265,4 @@ async def test_what_is_shown_ends_with_the_file(
     bench: Workbench, before: str, old: str, new: str, lines: list[str]
 ) -> None:
     bench.write("file", before)
-    assert (await bench.text(Edit, path="file", old_string=old, new_string=new)).split("\n")[1:] == lines
+    assert (await bench.text(EditTool, path="file", old_string=old, new_string=new)).split("\n")[1:] == lines

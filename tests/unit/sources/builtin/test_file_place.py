@@ -8,10 +8,10 @@ import pytest
 from tests.support.builtin_tools import Workbench
 from tests.support.waiting import at_most
 
-from trunkline.sources.builtin import file_place as module
-from trunkline.sources.builtin.file_place import file_place
+from trunkline.sources.builtin import replacing as module
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.tool import ToolFault
+from trunkline.sources.builtin.write import replacing
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def bench(tmp_path: Path) -> Workbench:
 
 def test_a_file_that_somebody_else_changed_meanwhile_is_not_overwritten(bench: Workbench) -> None:
     path = bench.write("shared", "one")
-    with pytest.raises(ToolFault, match="changed by somebody else"), file_place(bench.root, "shared") as place:
+    with pytest.raises(ToolFault, match="changed by somebody else"), replacing(bench.root, "shared") as place:
         place.read(100)
         path.write_text("their own words")
         place.write(b"two", bench.job())
@@ -31,14 +31,14 @@ def test_a_file_that_somebody_else_changed_meanwhile_is_not_overwritten(bench: W
 
 def test_a_file_that_went_away_meanwhile_is_not_brought_back(bench: Workbench) -> None:
     path = bench.write("shared", "one")
-    with pytest.raises(ToolFault), file_place(bench.root, "shared") as place:
+    with pytest.raises(ToolFault), replacing(bench.root, "shared") as place:
         path.unlink()
         place.write(b"two", bench.job())
     assert os.listdir(bench.folder) == []
 
 
 def test_a_name_that_somebody_else_took_meanwhile_is_left_to_him(bench: Workbench) -> None:
-    with pytest.raises(ToolFault, match="by somebody else"), file_place(bench.root, "new") as place:
+    with pytest.raises(ToolFault, match="by somebody else"), replacing(bench.root, "new") as place:
         bench.write("new", "theirs")
         place.write(b"mine", bench.job())
     assert (bench.folder / "new").read_text() == "theirs"
@@ -52,7 +52,7 @@ def test_a_folder_that_becomes_a_protected_place_meanwhile_gets_no_file(tmp_path
     (tmp_path / "a").mkdir()
     if old:
         bench.write("a/tasks.json", old)
-    with pytest.raises(ToolFault, match="protected place"), file_place(bench.root, "a/tasks.json") as place:
+    with pytest.raises(ToolFault, match="protected place"), replacing(bench.root, "a/tasks.json") as place:
         place.look()
         (tmp_path / "a").rename(tmp_path / ".vscode")
         place.write(b"evil", bench.job())
@@ -64,11 +64,11 @@ def test_a_link_that_took_the_place_of_a_file_is_not_followed(bench: Workbench, 
     secret = tmp_path.parent / f"{tmp_path.name}-secret"
     secret.write_text("safe")
     path = bench.write("shared", "one")
-    with pytest.raises(ToolFault, match="replaced by a link"), file_place(bench.root, "shared") as place:
+    with pytest.raises(ToolFault, match="replaced by a link"), replacing(bench.root, "shared") as place:
         path.unlink()
         path.symlink_to(secret)
         place.read(100)
-    with pytest.raises(ToolFault), file_place(bench.root, "other") as place:
+    with pytest.raises(ToolFault), replacing(bench.root, "other") as place:
         (bench.folder / "other").symlink_to(secret)
         place.write(b"evil", bench.job())
     assert secret.read_text() == "safe"
@@ -78,7 +78,7 @@ def test_a_call_that_was_given_up_changes_nothing(bench: Workbench) -> None:
     path = bench.write("file", "one")
     job = bench.job()
     job.over = True
-    with pytest.raises(ToolFault, match="was not written"), file_place(bench.root, "file") as place:
+    with pytest.raises(ToolFault, match="was not written"), replacing(bench.root, "file") as place:
         place.write(b"two", job)
     assert path.read_text() == "one"
     assert os.listdir(bench.folder) == ["file"]
@@ -89,7 +89,7 @@ def test_where_there_are_no_hard_links_a_new_file_is_renamed(bench: Workbench, m
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", none)
-    with file_place(bench.root, "new") as place:
+    with replacing(bench.root, "new") as place:
         place.write(b"mine", bench.job())
     assert (bench.folder / "new").read_text() == "mine"
     assert os.listdir(bench.folder) == ["new"]
@@ -102,12 +102,12 @@ def test_of_two_who_want_one_place_one_waits_and_gives_up_in_time(
     refused: list[str] = []
 
     def come_second() -> None:
-        with pytest.raises(ToolFault) as caught, file_place(bench.root, "./file"):
+        with pytest.raises(ToolFault) as caught, replacing(bench.root, "./file"):
             pass
         refused.append(str(caught.value))
 
     bench.write("file", "one")
-    with file_place(bench.root, "file"):
+    with replacing(bench.root, "file"):
         second = threading.Thread(target=come_second)
         second.start()
         second.join(at_most(20))
@@ -121,7 +121,7 @@ def test_a_full_disk_leaves_the_old_file(bench: Workbench, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ToolFault, match="No space left for `file`"), file_place(bench.root, "file") as place:
+    with pytest.raises(ToolFault, match="No space left for `file`"), replacing(bench.root, "file") as place:
         place.write(b"two", bench.job())
     assert path.read_text() == "one"
     assert os.listdir(bench.folder) == ["file"]

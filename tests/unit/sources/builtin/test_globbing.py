@@ -12,10 +12,8 @@ from tests.support.searching import SearchBench, lasting
 from tests.support.users import an_ordinary_user
 
 from trunkline.runtime.rooted_files import RootHandle
-from trunkline.sources.builtin.file_search import find_ripgrep
-from trunkline.sources.builtin.globbing import Glob
-from trunkline.sources.builtin.ripgrep import Ripgrep
-from trunkline.sources.builtin.root_files import RootFiles
+from trunkline.sources.builtin.file_search import GlobTool, find_ripgrep
+from trunkline.sources.builtin.ripgrep import Ripgrep, RootFiles
 from trunkline.sources.builtin.tool import ToolFault
 
 
@@ -32,7 +30,7 @@ def aged(bench: Workbench, *names: str) -> None:
 
 
 async def names(bench: Workbench, **arguments: object) -> list[str]:
-    return (await bench.text(Glob, **arguments)).split("\n")
+    return (await bench.text(GlobTool, **arguments)).split("\n")
 
 
 async def test_the_file_changed_last_comes_first(bench: Workbench) -> None:
@@ -133,7 +131,7 @@ async def test_links_are_not_listed_and_lead_nowhere(
     (bench.folder / "out").symlink_to(outside)
     assert await names(bench, pattern="**/*.py") == ["a.py"]
     with pytest.raises(ToolFault, match="outside the root"):
-        await bench.use(Glob, pattern="*.py", directory="out")
+        await bench.use(GlobTool, pattern="*.py", directory="out")
 
 
 async def test_a_link_to_a_folder_inside_can_be_searched(bench: Workbench) -> None:
@@ -162,7 +160,7 @@ async def test_pages_follow_each_other_to_the_end(bench: Workbench) -> None:
 async def test_a_page_is_below_what_clients_cut(bench: Workbench) -> None:
     long = "n" * 200
     aged(bench, *(f"{long}/{long}/{number}" for number in range(150)))
-    text = await bench.text(Glob, pattern="**/*", limit=0)
+    text = await bench.text(GlobTool, pattern="**/*", limit=0)
     assert len(text) < 40_000
     shown = text.count(f"{long}/{long}/")
     assert text.endswith(f"[{150 - shown} more files. Continue with offset={shown}]")
@@ -170,7 +168,7 @@ async def test_a_page_is_below_what_clients_cut(bench: Workbench) -> None:
 
 async def test_nothing_found_is_said(bench: Workbench) -> None:
     aged(bench, "a.py")
-    assert (await bench.text(Glob, pattern="*.rs")).startswith("No file fits `*.rs` in `.`")
+    assert (await bench.text(GlobTool, pattern="*.rs")).startswith("No file fits `*.rs` in `.`")
 
 
 async def test_names_that_are_no_plain_text_stay_in_one_line(bench: Workbench) -> None:
@@ -197,11 +195,11 @@ async def test_names_that_are_no_plain_text_stay_in_one_line(bench: Workbench) -
 async def test_what_cannot_be_done_is_explained(bench: Workbench, arguments: dict[str, str], reason: str) -> None:
     aged(bench, "a.py")
     with pytest.raises(ToolFault, match=reason):
-        await bench.use(Glob, **arguments)
+        await bench.use(GlobTool, **arguments)
 
 
 def test_the_definition_says_that_it_only_reads() -> None:
-    definition = json.loads(Glob.definition)
+    definition = json.loads(GlobTool.definition)
     assert definition["name"] == "Glob"
     assert definition["annotations"]["readOnlyHint"] is True
     assert definition["inputSchema"]["required"] == ["pattern"]

@@ -10,8 +10,8 @@ from tests.support.builtin_tools import Workbench
 from tests.support.searching import SearchBench, lasting
 
 from trunkline.core.errors import PART_MISSING, GatewayError
-from trunkline.sources.builtin.grep import Grep
-from trunkline.sources.builtin.text_size import units
+from trunkline.sources.builtin.file_search import GrepTool
+from trunkline.sources.builtin.text_length import units
 from trunkline.sources.builtin.tool import ToolFault
 
 
@@ -21,7 +21,7 @@ def bench(tmp_path: Path) -> SearchBench:
 
 
 async def lines(bench: Workbench, **arguments: object) -> list[str]:
-    return (await bench.text(Grep, **arguments)).split("\n")
+    return (await bench.text(GrepTool, **arguments)).split("\n")
 
 
 async def test_by_default_the_files_come_the_one_changed_last_first(bench: Workbench) -> None:
@@ -91,7 +91,7 @@ async def test_ignored_binary_and_version_control_files_are_not_searched(bench: 
     assert await lines(bench, **search, glob="*.log") == ["sub/e.log:1"]
     assert await lines(bench, **search, path="sub") == ["sub/e.log:1"]
     assert await lines(bench, **search, path="a.log") == ["a.log:1"]
-    assert (await bench.text(Grep, pattern="x", path="binary")).startswith("No match for `x` in `binary`")
+    assert (await bench.text(GrepTool, pattern="x", path="binary")).startswith("No match for `x` in `binary`")
 
 
 @lasting
@@ -109,14 +109,14 @@ async def test_a_pattern_over_several_lines(bench: Workbench) -> None:
     ]  # fmt: skip
     assert await lines(bench, **search, output_mode="count") == ["a:2"]
     with pytest.raises(ToolFault, match="set `multiline` to true"):
-        await bench.use(Grep, pattern="begin\\nmiddle")
+        await bench.use(GrepTool, pattern="begin\\nmiddle")
 
 
 @lasting
 async def test_case_can_be_ignored(bench: Workbench) -> None:
     bench.write("a", "Straße ÄRGER\n")
     assert await lines(bench, pattern="ärger", **{"-i": True}) == ["a"]
-    assert (await bench.text(Grep, pattern="ärger")).startswith("No match")
+    assert (await bench.text(GrepTool, pattern="ärger")).startswith("No match")
 
 
 @lasting
@@ -130,7 +130,7 @@ async def test_pages_of_lines_follow_each_other(bench: Workbench) -> None:
 
 async def test_what_is_left_is_counted_up_to_a_point(bench: Workbench) -> None:
     bench.write("a", "x\n" * 5_000)
-    text = await bench.text(Grep, pattern="x", output_mode="content", limit=10)
+    text = await bench.text(GrepTool, pattern="x", output_mode="content", limit=10)
     assert text.endswith("[At least 500 more lines. Continue with offset=10]")
 
 
@@ -141,7 +141,7 @@ async def test_every_page_is_below_what_clients_cut(bench: Workbench, letter: st
     for number in range(400):
         bench.write(f"{folder}/{number}", f"x{letter * 3000}\nx\n" * 5)
     for mode in ("content", "files_with_matches", "count"):
-        text = await bench.text(Grep, pattern="x", output_mode=mode, limit=0, path=folder)
+        text = await bench.text(GrepTool, pattern="x", output_mode=mode, limit=0, path=folder)
         assert units(text) < 40_000, mode
         assert text.count("\n") < 2_000, mode
         assert "Continue with offset=" in text, mode
@@ -187,9 +187,9 @@ async def test_more_files_than_are_opened_at_a_time(bench: Workbench) -> None:
 async def test_a_pattern_that_is_none_is_refused_with_its_place(bench: Workbench, pattern: str, reason: str) -> None:
     bench.write("a", "x\n")
     with pytest.raises(ToolFault, match=reason):
-        await bench.use(Grep, pattern=pattern)
+        await bench.use(GrepTool, pattern=pattern)
     with pytest.raises(ToolFault, match=reason):
-        await bench.use(Grep, pattern=pattern, path="a")
+        await bench.use(GrepTool, pattern=pattern, path="a")
 
 
 @lasting
@@ -210,11 +210,11 @@ async def test_a_pattern_that_is_none_is_refused_with_its_place(bench: Workbench
 async def test_what_cannot_be_done_is_explained(bench: Workbench, arguments: dict[str, str], reason: str) -> None:
     bench.write("a", "x\n")
     with pytest.raises(ToolFault, match=reason):
-        await bench.use(Grep, pattern="x", **arguments)
+        await bench.use(GrepTool, pattern="x", **arguments)
 
 
 def test_the_definition_says_that_it_only_reads() -> None:
-    definition = json.loads(Grep.definition)
+    definition = json.loads(GrepTool.definition)
     assert definition["annotations"]["readOnlyHint"] is True
     properties = definition["inputSchema"]["properties"]
     assert {"pattern", "path", "glob", "context_lines", "output_mode"} < set(properties)
@@ -249,9 +249,9 @@ async def test_all_types_of_ripgrep_are_known(bench: Workbench) -> None:
 async def test_without_ripgrep_searches_are_refused_with_a_code_and_the_server_says_so(bench: SearchBench) -> None:
     async with bench.lasting():
         with pytest.raises(GatewayError) as raised:
-            await bench.text(partial(Grep, find=lambda: None), pattern="x")
-        note = await Grep(bench.place, find=lambda: None).prepare()
-        well = await Grep(bench.place).prepare()
+            await bench.text(partial(GrepTool, find=lambda: None), pattern="x")
+        note = await GrepTool(bench.place, find=lambda: None).prepare()
+        well = await GrepTool(bench.place).prepare()
     assert raised.value.problem.code is PART_MISSING
     assert raised.value.problem.hint
     assert note is not None

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.pairs import IN_FULL
 
-from trunkline.sources.builtin.line_slice import LineSlice, as_utf8, blocks_of
+from trunkline.sources.builtin.read import LineSlice, as_utf8, blocks_of
 
 LINES = st.lists(st.sampled_from([b"", b"x", b"\xc3\xa9\r", b"\r", b"\xff", b"long " * 600]), max_size=12)
 

@@ -7,24 +7,24 @@ import pytest
 from tests.support.builtin_tools import Workbench
 from tests.support.cases import case
 
-from trunkline.sources.builtin.editing import Edit
-from trunkline.sources.builtin.own_places import OwnPlaces
+from trunkline.sources.builtin.edit import EditTool
+from trunkline.sources.builtin.root import GatewayFiles
 from trunkline.sources.builtin.tool import ToolFault
-from trunkline.sources.builtin.writing import Write
+from trunkline.sources.builtin.write import WriteTool
 from trunkline.telemetry.redact import Redactor
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> OwnPlaces:
+def own(tmp_path: Path) -> GatewayFiles:
     return own_places(tmp_path)
 
 
-def own_places(tmp_path: Path) -> OwnPlaces:
+def own_places(tmp_path: Path) -> GatewayFiles:
     files = [str(tmp_path / "trunkline.yaml"), str(tmp_path / ".awf" / "plugins.yaml")]
-    return OwnPlaces(folders=[str(tmp_path / "state")], files=files, redact=Redactor(["tok-12345678"]))
+    return GatewayFiles(folders=[str(tmp_path / "state")], files=files, redact=Redactor(["tok-12345678"]))
 
 
-def is_file(own: OwnPlaces, path: Path) -> bool:
+def is_file(own: GatewayFiles, path: Path) -> bool:
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         return own.is_file(folder, path.name)
@@ -32,7 +32,7 @@ def is_file(own: OwnPlaces, path: Path) -> bool:
         os.close(folder)
 
 
-def test_a_file_is_known_by_its_place_whether_it_exists_or_not(own: OwnPlaces, tmp_path: Path) -> None:
+def test_a_file_is_known_by_its_place_whether_it_exists_or_not(own: GatewayFiles, tmp_path: Path) -> None:
     (tmp_path / ".awf").mkdir()
     (tmp_path / "way").symlink_to(".awf")
     (tmp_path / "sub").mkdir()
@@ -42,7 +42,7 @@ def test_a_file_is_known_by_its_place_whether_it_exists_or_not(own: OwnPlaces, t
         assert not is_file(own, tmp_path / other)
 
 
-def test_a_file_is_known_by_its_other_names(own: OwnPlaces, tmp_path: Path) -> None:
+def test_a_file_is_known_by_its_other_names(own: GatewayFiles, tmp_path: Path) -> None:
     config = tmp_path / "trunkline.yaml"
     config.write_text("sources: {}")
     (tmp_path / "twin").hardlink_to(config)
@@ -83,16 +83,16 @@ def test_a_file_with_a_secret_written_out_is_not_looked_into(tmp_path: Path, wor
 
 @pytest.mark.law
 async def test_a_folder_of_the_gateways_own_is_not_made_for_it_either(tmp_path: Path) -> None:
-    bench = Workbench(tmp_path, own=OwnPlaces(folders=[str(tmp_path / "state")]))
+    bench = Workbench(tmp_path, own=GatewayFiles(folders=[str(tmp_path / "state")]))
     (tmp_path / "way").symlink_to(".")
     for path in ("state/gateways/x/servers.json", "state/new", "way/state/new"):
         with case(path=path), pytest.raises(ToolFault, match="belongs to this gateway itself"):
-            await bench.use(Write, path=path, content="{}")
+            await bench.use(WriteTool, path=path, content="{}")
         with case(path=path), pytest.raises(ToolFault, match="belongs to this gateway itself"):
-            await bench.use(Edit, path=path, old_string="", new_string="{}")
+            await bench.use(EditTool, path=path, old_string="", new_string="{}")
     assert not [found for found in (tmp_path / "state").rglob("*") if found.is_file()]
 
 
 def test_a_configuration_that_came_through_a_pipe_holds_up_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert OwnPlaces(files=[str(tmp_path / "pipe"), str(tmp_path)]).hidden() == []
+    assert GatewayFiles(files=[str(tmp_path / "pipe"), str(tmp_path)]).hidden() == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.cases import case
 
-from trunkline.sources.builtin.root import OutsideRoot, Root, RootMissing, words_for
+from trunkline.sources.builtin.root import OutsideRoot, RootFolder, RootMissing, os_error_text
 from trunkline.sources.builtin.tool import ToolFault
 
 BOTH_WAYS = pytest.mark.parametrize("walk_only", [False, True], ids=["openat2", "walk"])
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def content(root: Root, path: str) -> str:
+def content(root: RootFolder, path: str) -> str:
     fd = root.open_file(path)
     try:
         return os.read(fd, 100).decode()
@@ -32,7 +32,7 @@ def content(root: Root, path: str) -> str:
         os.close(fd)
 
 
-def fault(root: Root, path: str) -> str:
+def fault(root: RootFolder, path: str) -> str:
     with pytest.raises(ToolFault) as caught:
         content(root, path)
     return str(caught.value)
@@ -40,7 +40,7 @@ def fault(root: Root, path: str) -> str:
 
 @BOTH_WAYS
 def test_files_below_it_are_opened(folder: Path, walk_only: bool) -> None:
-    root = Root(folder, walk_only=walk_only)
+    root = RootFolder(folder, walk_only=walk_only)
     assert content(root, "src/main.py") == "inside"
     assert content(root, f"{folder}/src/main.py") == "inside"
 
@@ -50,7 +50,7 @@ def test_files_below_it_are_opened(folder: Path, walk_only: bool) -> None:
 def test_all_else_is_refused_with_the_root_in_the_answer(folder: Path, walk_only: bool) -> None:
     (folder / "link").symlink_to("../secret")
     (folder / "links").symlink_to("/etc")
-    root = Root(folder, walk_only=walk_only)
+    root = RootFolder(folder, walk_only=walk_only)
     for path in ("../secret", "/etc/passwd", "link", "links/passwd", f"{folder}-evil/x", "/proc/self/environ"):
         with case(path=path), pytest.raises(OutsideRoot, match=f"is outside the root folder `{folder}`"):
             content(root, path)
@@ -58,7 +58,7 @@ def test_all_else_is_refused_with_the_root_in_the_answer(folder: Path, walk_only
 
 @BOTH_WAYS
 def test_a_path_that_climbs_out_is_called_path_traversal(folder: Path, walk_only: bool) -> None:
-    root = Root(folder, walk_only=walk_only)
+    root = RootFolder(folder, walk_only=walk_only)
     for path in ("../secret", "src/../../secret", ".."):
         with case(path=path), pytest.raises(OutsideRoot, match=r"\APath traversal: "):
             content(root, path)
@@ -68,7 +68,7 @@ def test_a_path_that_climbs_out_is_called_path_traversal(folder: Path, walk_only
 
 @BOTH_WAYS
 def test_what_is_no_regular_file_is_named_and_not_opened(folder: Path, walk_only: bool) -> None:
-    root = Root(folder, walk_only=walk_only)
+    root = RootFolder(folder, walk_only=walk_only)
     os.mkfifo(folder / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "socket"))
@@ -81,7 +81,7 @@ def test_what_is_no_regular_file_is_named_and_not_opened(folder: Path, walk_only
 @BOTH_WAYS
 @pytest.mark.parametrize("path", ["/dev/zero", "dev/null", "/dev/tty"])
 def test_devices_are_refused_even_where_the_root_holds_them(path: str, walk_only: bool) -> None:
-    assert "is a device, not a regular file" in fault(Root("/", walk_only=walk_only), path)
+    assert "is a device, not a regular file" in fault(RootFolder("/", walk_only=walk_only), path)
 
 
 @BOTH_WAYS
@@ -89,16 +89,16 @@ def test_devices_are_refused_even_where_the_root_holds_them(path: str, walk_only
     "path", ["/proc/self/environ", "proc/1/maps", "/proc/self/root/etc/passwd", "/proc/self/fd/0", "/sys/kernel/notes"]
 )
 def test_the_kernels_own_files_are_refused_even_where_the_root_holds_them(path: str, walk_only: bool) -> None:
-    said = fault(Root("/", walk_only=walk_only), path)
+    said = fault(RootFolder("/", walk_only=walk_only), path)
     assert any(words in said for words in ("the kernel's own files", "links that cannot be followed"))
 
 
 def test_the_kernels_own_folders_are_refused_too() -> None:
     for path in ("/proc", "/proc/self", "/sys/kernel"):
         with pytest.raises(ToolFault, match="the kernel's own files"):
-            Root("/").open_folder(path)
+            RootFolder("/").open_folder(path)
     with pytest.raises(ToolFault, match="the kernel's own files"):
-        Root("/").parent_of("/proc/self/comm")
+        RootFolder("/").parent_of("/proc/self/comm")
 
 
 @pytest.mark.parametrize(
@@ -116,19 +116,19 @@ def test_the_kernels_own_folders_are_refused_too() -> None:
     ],
 )
 def test_paths_that_lead_nowhere_say_what_is_wrong_with_them(folder: Path, path: str, said: str) -> None:
-    assert said in fault(Root(folder), path)
+    assert said in fault(RootFolder(folder), path)
 
 
 def test_a_long_path_is_not_repeated_in_full(folder: Path) -> None:
-    assert len(fault(Root(folder), "x" * 4000)) < 400
+    assert len(fault(RootFolder(folder), "x" * 4000)) < 400
 
 
 def test_a_name_meant_is_found_for_absolute_paths_too(folder: Path) -> None:
-    assert f"did you mean `{folder}/src/main.py`?" in fault(Root(folder), f"{folder}/src/mian.py")
+    assert f"did you mean `{folder}/src/main.py`?" in fault(RootFolder(folder), f"{folder}/src/mian.py")
 
 
 def test_folders_are_opened_for_listing(folder: Path) -> None:
-    root = Root(folder)
+    root = RootFolder(folder)
     for path in ("src", "src/", f"{folder}/src", "./src/."):
         fd = root.open_folder(path)
         assert os.listdir(fd) == ["main.py"]
@@ -143,7 +143,7 @@ def test_folders_are_opened_for_listing(folder: Path) -> None:
 
 
 def test_a_name_for_showing_is_relative_to_the_root(folder: Path) -> None:
-    root = Root(folder)
+    root = RootFolder(folder)
     assert [root.name_of(path) for path in (f"{folder}/src/main.py", "./src//main.py", "", ".", str(folder))] == [
         "src/main.py",
         "src/main.py",
@@ -156,7 +156,7 @@ def test_a_name_for_showing_is_relative_to_the_root(folder: Path) -> None:
 
 
 def test_the_place_of_a_file_need_not_exist_but_is_a_file(folder: Path) -> None:
-    root = Root(folder)
+    root = RootFolder(folder)
     fd, name = root.parent_of("src/new.py")
     os.close(fd)
     assert name == "new.py"
@@ -166,7 +166,7 @@ def test_the_place_of_a_file_need_not_exist_but_is_a_file(folder: Path) -> None:
 
 
 def test_a_root_that_is_not_there_says_so_and_works_once_it_is(tmp_path: Path) -> None:
-    root = Root(tmp_path / "later")
+    root = RootFolder(tmp_path / "later")
     assert root.trouble() == f"The root folder `{tmp_path}/later` does not exist"
     with pytest.raises(RootMissing):
         root.open_file("x")
@@ -179,11 +179,11 @@ def test_a_root_that_is_not_there_says_so_and_works_once_it_is(tmp_path: Path) -
 
 def test_every_refusal_of_the_system_becomes_a_sentence() -> None:
     for number in range(1, 133):
-        assert words_for(OSError(number, os.strerror(number)), "a/file").count("`a/file`") == 1
+        assert os_error_text(OSError(number, os.strerror(number)), "a/file").count("`a/file`") == 1
 
 
 def test_a_folder_that_nobody_can_look_at_for_want_of_descriptors_does_not_count_as_missing(tmp_path: Path) -> None:
-    root = Root(tmp_path)
+    root = RootFolder(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))

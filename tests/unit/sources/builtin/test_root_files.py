@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.runtime.rooted_files import RootHandle
-from trunkline.sources.builtin.root_files import RootFiles
+from trunkline.sources.builtin.ripgrep import RootFiles
 
 
 @pytest.fixture(params=[False, True], ids=["kernel", "walk"])

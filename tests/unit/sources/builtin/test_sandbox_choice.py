@@ -15,8 +15,8 @@ from tests.support.waiting import PATIENCE_S, until
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError
 from trunkline.runtime.commands import CommandRunner
-from trunkline.sources.builtin import sandbox_choice as module
-from trunkline.sources.builtin.sandbox_choice import SandboxChoice
+from trunkline.sources.builtin import sandbox_provider as module
+from trunkline.sources.builtin.sandbox_provider import SandboxProvider
 from trunkline.sources.builtin.tool import ToolFault
 
 WORKING = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n'
@@ -31,7 +31,7 @@ class Scene:
         self.root.mkdir()
         self.commands = CommandRunner()
         settings = SandboxSettings(mode=wanted)
-        self.choice = SandboxChoice(settings, str(self.root), {"PATH": str(self.programs)}, self.commands)
+        self.choice = SandboxProvider(settings, str(self.root), {"PATH": str(self.programs)}, self.commands)
 
     def install(self, script: str = WORKING) -> None:
         program = self.programs / "bwrap"

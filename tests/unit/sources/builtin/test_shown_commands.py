@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trunkline.core.call import Call, Caller
-from trunkline.sources.builtin.shown_commands import ShownCommands
+from trunkline.sources.builtin.command_display import CommandDisplay
 from trunkline.telemetry.redact import Redactor
 
 SECRET = "correct-horse-7-battery"
@@ -18,7 +18,7 @@ def shown(arguments: Any, *, tool: str = "Bash", source: str = "builtin") -> str
     params = json.dumps({"name": tool, "arguments": arguments}).encode()
     call = Call("tools/call", params, lambda _: None, caller=Caller(), reply=lambda _: None)
     call.source, call.tool = source, tool
-    return ShownCommands({"builtin": "builtin", "other": "mcp_stdio"}.get, Redactor([SECRET]))(call)  # type: ignore[arg-type]
+    return CommandDisplay({"builtin": "builtin", "other": "mcp_stdio"}.get, Redactor([SECRET]))(call)  # type: ignore[arg-type]
 
 
 def test_the_command_is_shown_line_by_line_under_each_of_its_names() -> None:

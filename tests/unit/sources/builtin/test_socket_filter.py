@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from trunkline.sources.builtin.socket_filter import socket_filter
+from trunkline.sources.builtin.sandbox import socket_filter
 
 MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198), "riscv64": (0xC00000F3, 198)}
 ANCESTORS = {"x86_64": (0x40000003, 359), "aarch64": (0x40000028, 281), "riscv64": (0x400000F3, 198)}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.sources.builtin.text_size import first_units, last_units, printable, units
+from trunkline.sources.builtin.text_length import first_units, last_units, printable, units
 
 
 @pytest.mark.parametrize("text, count", [("", 0), ("abc", 3), ("é…", 2), ("a😀", 3), ("\udc80", 1)])

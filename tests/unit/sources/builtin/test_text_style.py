@@ -3,12 +3,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.sources.builtin.text_style import TextStyle
+from trunkline.sources.builtin.file_formats import TextFormat
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_survive_the_way_there_and_back(data: bytes) -> None:
-    style = TextStyle.of(data)
+    style = TextFormat.of(data)
     try:
         text = style.decode(data)
     except UnicodeDecodeError:

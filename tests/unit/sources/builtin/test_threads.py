@@ -7,11 +7,11 @@ import threading
 import pytest
 from tests.support.waiting import PATIENCE_S, at_most
 
-from trunkline.sources.builtin.threads import Threads
+from trunkline.sources.builtin.tool import WorkerThreads
 
 
 async def test_work_is_done_beside_the_loop_and_its_faults_come_back() -> None:
-    threads = Threads("test")
+    threads = WorkerThreads("test")
     assert await threads.run(threading.get_ident) != threading.get_ident()
     with pytest.raises(ValueError, match="invalid literal"):
         await threads.run(int, "x")
@@ -19,7 +19,7 @@ async def test_work_is_done_beside_the_loop_and_its_faults_come_back() -> None:
 
 
 async def test_no_more_than_so_many_work_at_once() -> None:
-    threads = Threads("test", 2)
+    threads = WorkerThreads("test", 2)
     now, most, lock, together = 0, 0, threading.Lock(), threading.Barrier(2, timeout=PATIENCE_S)
 
     def work() -> None:
@@ -38,7 +38,7 @@ async def test_no_more_than_so_many_work_at_once() -> None:
 
 
 async def test_closing_waits_for_what_is_under_way_and_begins_nothing_new() -> None:
-    threads = Threads("test", 1)
+    threads = WorkerThreads("test", 1)
     begun, release, done = threading.Event(), threading.Event(), []
 
     def work() -> None:

@@ -7,12 +7,12 @@ import pytest
 from tests.support.config_files import codes, settings_of
 
 from trunkline.config.config_file import ConfigFile
-from trunkline.config.load import Loaded, load_config
+from trunkline.config.load import LoadedConfig, load_config
 from trunkline.sources import section_kinds
 from trunkline.sources.service.section import DeclaredTool, ServiceSection
 
 
-def load_text(text: str) -> Loaded:
+def load_text(text: str) -> LoadedConfig:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trunkline.yaml")
         path.write_text(text)

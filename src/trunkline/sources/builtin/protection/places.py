@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from pathlib import Path
 from typing import Final
 
 from trunkline.config.sandbox import ProtectSettings
+from trunkline.config.settings import Settings
+from trunkline.config.sources import SourceSection
+from trunkline.config.trust.local_programs import code_named, is_interpreter
 
 GIT: Final = ".git"
 HEAD: Final = "HEAD"
@@ -23,7 +26,7 @@ HOOKS: Final = "hooks"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProtectedPlace:
     """`path` has `/` between its names. `believed_by` says who runs it, or does what it says."""
 
     path: str
@@ -32,34 +35,34 @@ class Place:
 
 _EDITORS: Final = "editors of that family: tasks, servers and programs that they start"
 PLACES: Final = (
-    Place("trunkline.yaml", "Trunkline itself, in the folder it is started in"),
-    Place("trunkline.yml", "Trunkline itself"),
-    Place("trunkline.json", "Trunkline itself"),
-    Place(".awf", "Trunkline and AWF: plugins and workflows"),
-    Place(".claude", "Claude Code: hooks, permissions, commands, agents"),
-    Place(".mcp.json", "Claude Code and others: MCP servers"),
-    Place(".codex", "Codex: its configuration"),
-    Place(".gemini", "Gemini CLI: hooks, MCP servers, commands"),
-    Place(".opencode", "OpenCode: plugins, tools, agents"),
-    Place("opencode.json", "OpenCode: its configuration"),
-    Place("opencode.jsonc", "OpenCode: its configuration"),
-    Place(".vscode/tasks.json", "Visual Studio Code: tasks, also those that run when a folder is opened"),
-    Place(".vscode/launch.json", "Visual Studio Code: programs to debug"),
-    Place(".vscode/settings.json", "Visual Studio Code: paths of programs, terminals"),
-    Place(".vscode/mcp.json", "Visual Studio Code: MCP servers"),
-    Place(".cursor", _EDITORS),
-    Place(".windsurf", _EDITORS),
-    Place(".zed", _EDITORS),
-    Place(".kiro", _EDITORS),
-    Place(".roo/mcp.json", "Roo Code: MCP servers"),
-    Place(".continue", "Continue: MCP servers, models"),
-    Place(".qwen", "Qwen Code: its configuration, MCP servers"),
-    Place(".crush.json", "Crush: MCP and language servers"),
-    Place("crush.json", "Crush: MCP and language servers"),
-    Place(".junie/mcp", "Junie: MCP servers"),
-    Place(".aider.conf.yml", "Aider: commands that check and test"),
-    Place(".amazonq", "Amazon Q: MCP servers, agents"),
-    Place(".envrc", "direnv: commands that run in every shell that enters the folder"),
+    ProtectedPlace("trunkline.yaml", "Trunkline itself, in the folder it is started in"),
+    ProtectedPlace("trunkline.yml", "Trunkline itself"),
+    ProtectedPlace("trunkline.json", "Trunkline itself"),
+    ProtectedPlace(".awf", "Trunkline and AWF: plugins and workflows"),
+    ProtectedPlace(".claude", "Claude Code: hooks, permissions, commands, agents"),
+    ProtectedPlace(".mcp.json", "Claude Code and others: MCP servers"),
+    ProtectedPlace(".codex", "Codex: its configuration"),
+    ProtectedPlace(".gemini", "Gemini CLI: hooks, MCP servers, commands"),
+    ProtectedPlace(".opencode", "OpenCode: plugins, tools, agents"),
+    ProtectedPlace("opencode.json", "OpenCode: its configuration"),
+    ProtectedPlace("opencode.jsonc", "OpenCode: its configuration"),
+    ProtectedPlace(".vscode/tasks.json", "Visual Studio Code: tasks, also those that run when a folder is opened"),
+    ProtectedPlace(".vscode/launch.json", "Visual Studio Code: programs to debug"),
+    ProtectedPlace(".vscode/settings.json", "Visual Studio Code: paths of programs, terminals"),
+    ProtectedPlace(".vscode/mcp.json", "Visual Studio Code: MCP servers"),
+    ProtectedPlace(".cursor", _EDITORS),
+    ProtectedPlace(".windsurf", _EDITORS),
+    ProtectedPlace(".zed", _EDITORS),
+    ProtectedPlace(".kiro", _EDITORS),
+    ProtectedPlace(".roo/mcp.json", "Roo Code: MCP servers"),
+    ProtectedPlace(".continue", "Continue: MCP servers, models"),
+    ProtectedPlace(".qwen", "Qwen Code: its configuration, MCP servers"),
+    ProtectedPlace(".crush.json", "Crush: MCP and language servers"),
+    ProtectedPlace("crush.json", "Crush: MCP and language servers"),
+    ProtectedPlace(".junie/mcp", "Junie: MCP servers"),
+    ProtectedPlace(".aider.conf.yml", "Aider: commands that check and test"),
+    ProtectedPlace(".amazonq", "Amazon Q: MCP servers, agents"),
+    ProtectedPlace(".envrc", "direnv: commands that run in every shell that enters the folder"),
 )
 GIT_FILES: Final = ("config", "config.worktree", "commondir", HOOKS)
 """What in the folder of a repository names programs, or says where such a thing is."""
@@ -157,7 +160,7 @@ class _Pattern:
         return all(name.match(given) for name, given in zip(self._names, folded[-count:], strict=True))
 
 
-def wrong_to_write(names: Sequence[str], places: ProtectedPlaces) -> str:
+def protected_place_at(names: Sequence[str], places: ProtectedPlaces) -> str:
     """Which place a file or folder with these names, from the root down, would be or be in; empty where it may be made.
 
     Of a folder `.git` nothing is for tools that write files.
@@ -199,3 +202,51 @@ def _below(root: Path | str, files: Iterable[str]) -> list[list[str]]:
     spellings = {spelling for file in files for spelling in (file, os.path.realpath(file))}
     below = {path[len(home) :] for path in spellings for home in homes if path.startswith(home)}
     return [path.split("/") for path in sorted(below)]
+
+
+# The files that a configuration has started or read: programs, their scripts, and where values are taken from.
+
+_RUNS: Final = ("run", "tool", "script")
+
+
+def started_files(settings: Settings) -> tuple[str, ...]:
+    """They need not exist, and may lie anywhere."""
+    found = [str(path) for path in settings.files]
+    for section in settings.sources.values():
+        command: str = getattr(section, "command", "") or ""
+        cwd: Path = getattr(section, "cwd", None) or Path()
+        args = [arg for arg in getattr(section, "args", ()) if "\0" not in arg]
+        # other files that a program is given may be its data, which it writes itself: to undo that would lose it
+        found += [*_files_of(command, args, cwd), *code_named(command, args, getattr(section, "env", {}), str(cwd))]
+    return tuple(dict.fromkeys(os.path.abspath(path) for path in found))  # noqa: PTH100 - links are followed later
+
+
+def roots_of(settings: Settings) -> tuple[str, ...]:
+    """The folders that built-in tools work in."""
+    found = (getattr(section, "root", None) for section in settings.sources.values())
+    return tuple(os.path.abspath(root) for root in found if isinstance(root, Path))  # noqa: PTH100 - links follow later
+
+
+def folders_of(section: SourceSection) -> list[Path]:
+    """Where the commands of built-in tools can write."""
+    root: Path | None = getattr(section, "root", None)
+    shown = getattr(getattr(section, "sandbox", None), "folders", ())
+    return [] if root is None else [root, *shown]
+
+
+def lie_below(folders: Iterable[Path], paths: Iterable[str]) -> bool:
+    """Whether one of these paths lies in one of the folders, by its name or by where links lead."""
+    spellings = {spelling for path in paths for spelling in (path, os.path.realpath(path))}
+    within = {f"{real(folder).rstrip('/')}/" for folder in folders for real in (os.path.abspath, os.path.realpath)}
+    return any(f"{path}/".startswith(folder) for path in spellings for folder in within)
+
+
+def _files_of(command: str, args: Sequence[str], cwd: Path) -> Iterator[str]:
+    if "/" in command:
+        yield os.path.join(cwd, command)  # noqa: PTH118
+    if is_interpreter(command):
+        words = [arg for arg in args if arg and not arg.startswith("-")]
+        paths = [os.path.join(cwd, word) for word in words]  # noqa: PTH118
+        first = next((path for path in paths if os.path.isfile(path) or os.path.basename(path) not in _RUNS), "")  # noqa: PTH113, PTH119
+        if os.path.isfile(first) and "-m" not in args:  # noqa: PTH113
+            yield first

@@ -18,9 +18,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from trunkline.core.errors import NOT_ACCEPTED, GatewayError, Problem
 from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 from trunkline.runtime.tree_removal import remove_tree
-from trunkline.sources.builtin.protection.handles import parent_of
+from trunkline.sources.builtin.protection.contents import LARGEST_KEPT_BYTES, digest_of, link_at, parent_of, read_at
+from trunkline.sources.builtin.protection.snapshots import STATE, CommandRegistry, commands_folder
 
 FOLDER: Final = "quarantine"
 MOST: Final = 200
@@ -35,7 +37,7 @@ _LONGEST_NAME: Final = 150
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class QuarantinedItem:
     """One thing that was taken from `path`, below `base`. `left` is the digest of what stands there since, and empty
     where nothing does. `thing` is where it is; `why` and `keys` say what it could have had run."""
 
@@ -61,10 +63,10 @@ class Quarantine:
 
     def take(
         self, base: str, path: str, how: str, why: str, keys: tuple[str, ...] = (), *, leave: bool = False
-    ) -> Taken:
+    ) -> QuarantinedItem:
         """Move it here, or `leave` it beside its place, of which nothing is recorded. Raises OSError where it can be
         neither moved nor renamed."""
-        taken = Taken(self._new_id(), base, path, how, why, keys, at=time.time())
+        taken = QuarantinedItem(self._new_id(), base, path, how, why, keys, at=time.time())
         with parent_of(base, path, change=True) as (parent, name):
             beside = f"{os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])}.quarantined-{taken.id}"
             os.rename(name, beside, src_dir_fd=parent, dst_dir_fd=parent)
@@ -78,9 +80,9 @@ class Quarantine:
         self._prune(taken.id)
         return taken
 
-    def copy(self, base: str, path: str, data: bytes, why: str, keys: tuple[str, ...]) -> Taken:
+    def copy(self, base: str, path: str, data: bytes, why: str, keys: tuple[str, ...]) -> QuarantinedItem:
         """Keep a copy of what is about to be rewritten. Raises OSError."""
-        taken = Taken(self._new_id(), base, path, "changed", why, keys, at=time.time(), bytes=len(data))
+        taken = QuarantinedItem(self._new_id(), base, path, "changed", why, keys, at=time.time(), bytes=len(data))
         folder = self._folder / taken.id
         make_private_folder(folder)
         write_private(folder / _THING, data)
@@ -89,15 +91,15 @@ class Quarantine:
         self._prune(taken.id)
         return taken
 
-    def record(self, taken: Taken) -> None:
+    def record(self, taken: QuarantinedItem) -> None:
         """What is known of it; without room for that, the name beside its place has to say it."""
         with contextlib.suppress(OSError):
             make_private_folder(self._folder / taken.id)
             write_private(self._folder / taken.id / _ABOUT, json.dumps(asdict(taken)).encode())
 
-    def all(self) -> list[Taken]:
+    def all(self) -> list[QuarantinedItem]:
         """The oldest first."""
-        found: list[Taken] = []
+        found: list[QuarantinedItem] = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self._folder):
                 taken = _read(read_private(Path(entry.path, _ABOUT), _ABOUT_BYTES))
@@ -105,7 +107,7 @@ class Quarantine:
                     found.append(taken)
         return sorted(found, key=lambda taken: taken.at)
 
-    def put_back(self, taken: Taken) -> None:
+    def put_back(self, taken: QuarantinedItem) -> None:
         """Move it to its place, where nothing may be. Raises OSError."""
         with parent_of(taken.base, taken.path, make=True) as (parent, name):
             _refuse_existing(parent, name)
@@ -117,7 +119,7 @@ class Quarantine:
                 _copy(taken.thing, f"/proc/self/fd/{parent}/{name}" if _has_proc() else taken.path)
         self.forget(taken)
 
-    def forget(self, taken: Taken) -> None:
+    def forget(self, taken: QuarantinedItem) -> None:
         remove_tree(self._folder / taken.id)
 
     # -- inside -----------------------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ class Quarantine:
             if not (self._folder / name).exists():
                 return name
 
-    def _bring(self, taken: Taken, parent: int, name: str) -> Taken:
+    def _bring(self, taken: QuarantinedItem, parent: int, name: str) -> QuarantinedItem:
         size = _size(parent, name)
         if size > LARGEST_BYTES:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
@@ -199,10 +201,62 @@ def _has_proc() -> bool:
     return os.path.isdir("/proc/self/fd")  # noqa: PTH112
 
 
-def _read(data: bytes | None) -> Taken | None:
+def _read(data: bytes | None) -> QuarantinedItem | None:
     try:
         said: dict[str, Any] = json.loads(data or b"")
         keys: list[str] = said.pop("keys")
-        return Taken(**said, keys=tuple(keys))
+        return QuarantinedItem(**said, keys=tuple(keys))
     except (ValueError, TypeError, KeyError):
         return None
+
+
+# Takes something back from quarantine to its place, once its user has said so.
+
+
+def accept_change(state_dir: Path, taken: QuarantinedItem, *, force: bool, home: Path) -> QuarantinedItem | None:
+    """Put it back. What stands there by now goes into quarantine in its turn, and is returned. Raises GatewayError
+    where a command runs below that folder, or somebody else has changed the place and `force` does not say to go on."""
+    quarantine = Quarantine(state_dir / FOLDER)
+    sessions = CommandRegistry(commands_folder(str(home), state_dir / STATE))
+    try:
+        with sessions.alone():
+            running, _ = sessions.others(forget=False)
+            if any(other.covers(taken.path) for other in running):
+                raise _refused(taken, "an agent's command runs below that folder", "wait until it has ended")
+            standing = _standing(taken)
+            if standing != taken.left and not force:
+                raise _refused(taken, "that place has changed since", "compare the two; `--force` takes it back")
+            instead = None if standing == "" else quarantine.take(taken.base, taken.path, "changed", "accepted instead")
+            try:
+                quarantine.put_back(taken)
+            except OSError:
+                if instead is not None:
+                    quarantine.put_back(instead)
+                raise
+            return instead
+    except OSError as error:
+        raise _refused(taken, error.strerror or str(error), "") from error
+
+
+def _standing(taken: QuarantinedItem) -> str:
+    """What stands at the place now, as it is told apart; empty for nothing."""
+    try:
+        with parent_of(taken.base, taken.path) as (parent, name):
+            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return ""
+    if stat.S_ISLNK(status.st_mode):
+        return link_at(taken.base, taken.path)
+    data = read_at(taken.base, taken.path, LARGEST_KEPT_BYTES)
+    return "something else" if data is None else digest_of(data)
+
+
+def _refused(taken: QuarantinedItem, why: str, hint: str) -> GatewayError:
+    message = f"`{taken.id}` was not taken back: {why}"
+    return GatewayError(Problem(code=NOT_ACCEPTED, message=message, where=taken.path, hint=hint))
+
+
+def all_quarantined(state_dirs: list[Path]) -> list[tuple[Path, QuarantinedItem]]:
+    """Everything in these folders, the oldest first."""
+    found = [(state_dir, taken) for state_dir in state_dirs for taken in Quarantine(state_dir / FOLDER).all()]
+    return sorted(found, key=lambda pair: pair[1].at)

@@ -6,30 +6,32 @@ not on the event loop.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.sandbox import OF_THE_KERNEL
+from trunkline.config.sandbox import KERNEL_FOLDERS
 from trunkline.config.settings import STATE_DIR
 from trunkline.runtime.state_files import make_private_folder
-from trunkline.sources.builtin.protection.comparing import Difference, differences
-from trunkline.sources.builtin.protection.handles import open_up
-from trunkline.sources.builtin.protection.kept import Kept, Record
+from trunkline.sources.builtin.protection.contents import ContentStore, PlaceRecord, open_up
 from trunkline.sources.builtin.protection.places import GIT, HOOKS, ProtectedPlaces
 from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine
-from trunkline.sources.builtin.protection.sessions import TO_THE_END_S, Before, Session, Sessions
-from trunkline.sources.builtin.protection.tree import MOST_FOLDERS, YOUNG_NS, Found, Tree
-from trunkline.sources.builtin.protection.undoing import Undoing, Undone
+from trunkline.sources.builtin.protection.scanner import MOST_FOLDERS, YOUNG_NS, PlaceScan, PlaceScanner
+from trunkline.sources.builtin.protection.snapshots import (
+    STATE,
+    TO_THE_END_S,
+    CommandRegistry,
+    PlaceSnapshot,
+    RunningCommand,
+    _is_own,
+    commands_folder,
+    spare_folder,
+)
+from trunkline.sources.builtin.protection.undo import ChangeUndoer, PlaceChange, UndoneChange, compare
 
-STATE: Final = "protected"
-COMMANDS: Final = "commands"
 MOST_MOUNTS: Final = 100
 """For each of them bubblewrap reads the list of all. What is beyond is compared like the rest."""
 _OPENINGS: Final = 20
@@ -40,7 +42,7 @@ Identity = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Mounts:
+class ProtectiveMounts:
     """What is to be read-only in a sandbox, and the folders that nobody may move from their places there. Each is what
     it was when it was looked at."""
 
@@ -49,10 +51,10 @@ class Mounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WatchOutcome:
     """What was undone, whether everything was looked at, and the paths of what was new and is gone."""
 
-    undone: tuple[Undone, ...] = ()
+    undone: tuple[UndoneChange, ...] = ()
     complete: bool = True
     planted: tuple[str, ...] = ()
 
@@ -71,18 +73,18 @@ class PlaceWatch:
     ) -> None:
         self._bases = bases
         self._most_folders = most_folders
-        self._trees: list[Tree] = []
+        self._trees: list[PlaceScanner] = []
         self._state_dir = state_dir
         self._home = home
         self._told = told
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, ContentStore] = {}
 
     def begin(self) -> WatchedCommand:
         """Look, before a command runs. Raises OSError."""
         self._find_trees()
         folder = self._folder()
-        sessions = Sessions(commands_folder(self._home, folder))
-        kept = self._kept.setdefault(str(folder), Kept(folder / "kept"))
+        sessions = CommandRegistry(commands_folder(self._home, folder))
+        kept = self._kept.setdefault(str(folder), ContentStore(folder / "kept"))
         with sessions.alone():
             before, found = self._look(kept)
             running, left = sessions.others()
@@ -99,11 +101,11 @@ class PlaceWatch:
         """A root may be a link that leads elsewhere by now; a sandbox that was made before is still where it was."""
         home = os.path.realpath(self._home) if self._home else ""
         state = (self._state_dir, Path(STATE_DIR.replace("~", home)))
-        left_out = [*(os.path.realpath(folder) for folder in state), *OF_THE_KERNEL]
+        left_out = [*(os.path.realpath(folder) for folder in state), *KERNEL_FOLDERS]
         for path, places in self._bases:
             base = os.path.realpath(path)
             if all(tree.base != base for tree in self._trees):
-                tree = Tree(base, places, most_folders=self._most_folders, left_out=left_out, home=home)
+                tree = PlaceScanner(base, places, most_folders=self._most_folders, left_out=left_out, home=home)
                 self._trees = [*self._trees, tree]
 
     def _folder(self) -> Path:
@@ -118,8 +120,8 @@ class PlaceWatch:
                 return parent / STATE
         raise OSError("no folder for the state of protected places")
 
-    def _look(self, kept: Kept) -> tuple[Before, list[Found]]:
-        before = Before(tuple(tree.base for tree in self._trees), taken_ns=time.time_ns())
+    def _look(self, kept: ContentStore) -> tuple[PlaceSnapshot, list[PlaceScan]]:
+        before = PlaceSnapshot(tuple(tree.base for tree in self._trees), taken_ns=time.time_ns())
         found = [tree.look() for tree in self._trees]
         for tree, one in zip(self._trees, found, strict=True):
             before.records |= kept.records(tree.base, one)
@@ -129,28 +131,28 @@ class PlaceWatch:
 
     def undo(
         self,
-        before: Before,
-        seen: Sequence[Found],
-        kept: Kept,
+        before: PlaceSnapshot,
+        seen: Sequence[PlaceScan],
+        kept: ContentStore,
         quarantine: Quarantine,
-        is_left: Callable[[Difference], bool],
-    ) -> Outcome:
+        is_left: Callable[[PlaceChange], bool],
+    ) -> WatchOutcome:
         """Look again, and take back what differs from what was `seen`, but for what `is_left`."""
-        undone: list[Undone] = []
+        undone: list[UndoneChange] = []
         planted: list[str] = []
         complete = True
         since_ns = before.taken_ns - YOUNG_NS
         for tree, old in zip(self._trees, seen, strict=False):  # there may be one more by now
 
-            def was_missed(path: str, record: Record, old: Found = old, base: str = tree.base) -> bool:
+            def was_missed(path: str, record: PlaceRecord, old: PlaceScan = old, base: str = tree.base) -> bool:
                 return old.was_missed(path, record.stamp, base, since_ns)
 
-            undoing = Undoing(tree.base, before, kept, quarantine)
+            undoing = ChangeUndoer(tree.base, before, kept, quarantine)
             is_whole = False
             for _ in range(_ROUNDS):  # there may have been more than one look takes in
                 found = _opened(tree, before)
                 now = kept.records(tree.base, found)
-                found_now = differences(before, now, kept.get, tree.base, was_missed)
+                found_now = compare(before, now, kept.get, tree.base, was_missed)
                 different = [one for one in found_now if not is_left(one)]
                 done = [one for one in undoing.all(different) if not (one.failed and one in undone)]
                 planted += (
@@ -161,13 +163,13 @@ class PlaceWatch:
                 if is_whole or not different:
                     break
             complete = complete and is_whole
-        return Outcome(tuple(undone), complete, tuple(planted))
+        return WatchOutcome(tuple(undone), complete, tuple(planted))
 
-    def _tell_of(self, left: Before, now: Before) -> None:
+    def _tell_of(self, left: PlaceSnapshot, now: PlaceSnapshot) -> None:
         """A gateway was killed while a command of it ran. What changed may be its user's own work, so it stays."""
         kept = next(iter(self._kept.values()))
         for base in set(left.bases) & set(now.bases):
-            found = differences(left, _below(now, base), kept.get, base, left.may_have_missed)
+            found = compare(left, _below(now, base), kept.get, base, left.may_have_missed)
             paths = [one.path for one in found]
             if paths:
                 names = ", ".join(paths[:10])
@@ -182,12 +184,12 @@ class WatchedCommand:
     def __init__(
         self,
         watch: PlaceWatch,
-        before: Before,
-        seen: Sequence[Found],
-        mounts: Mounts,
-        session: Session,
-        sessions: Sessions,
-        kept: Kept,
+        before: PlaceSnapshot,
+        seen: Sequence[PlaceScan],
+        mounts: ProtectiveMounts,
+        session: RunningCommand,
+        sessions: CommandRegistry,
+        kept: ContentStore,
         quarantine: Quarantine,
     ) -> None:
         self.mounts = mounts
@@ -204,7 +206,7 @@ class WatchedCommand:
         """The command gets what is to be read-only so."""
         self._mounted = True
 
-    def end(self) -> Outcome:
+    def end(self) -> WatchOutcome:
         """Raises OSError where nothing could be compared."""
         try:
             with self._sessions.alone(TO_THE_END_S):
@@ -220,7 +222,7 @@ class WatchedCommand:
         finally:
             self._session.close()
 
-    def _is_from_outside(self, difference: Difference) -> bool:
+    def _is_from_outside(self, difference: PlaceChange) -> bool:
         """Whether somebody outside of the sandbox did it, since nobody inside could. With another name somewhere, a
         file could be written by that."""
         if not self._mounted:
@@ -236,30 +238,9 @@ class WatchedCommand:
         )
 
 
-def may_be_planted(path: str, state_dir: Path, home: str) -> bool:
-    """Whether a command that runs now, of whichever gateway of this user, may have changed the file at this path."""
-    folders = [parent / STATE / COMMANDS for parent in (state_dir, spare_folder())]
-    if home:
-        folders.append(_commands_of_all(home))
-    return any(Sessions(folder).may_change(path) for folder in folders if _takes_commands(folder))
-
-
-def commands_folder(home: str, otherwise: Path) -> Path:
-    """Where commands know of each other: for all gateways of a user the same, wherever they keep the rest."""
-    folder = _commands_of_all(home)
-    if home:
-        with contextlib.suppress(OSError):
-            make_private_folder(folder)
-            if _is_own(folder) and os.access(folder, os.W_OK):
-                return folder
-    return otherwise / COMMANDS
-
-
-def _commands_of_all(home: str) -> Path:
-    return Path(STATE_DIR.replace("~", home), STATE, COMMANDS)
-
-
-def _mounts(before: Before, found: Sequence[Found], running: Sequence[Before], roots: Sequence[str]) -> Mounts:
+def _mounts(
+    before: PlaceSnapshot, found: Sequence[PlaceScan], running: Sequence[PlaceSnapshot], roots: Sequence[str]
+) -> ProtectiveMounts:
     """Only what lies near, and while another command runs here, what that one has mounted itself and so cannot move:
     bubblewrap takes paths, and where any other path leads could change between now and then."""
     others = [other for other in running if other.overlaps(before)]
@@ -276,10 +257,10 @@ def _mounts(before: Before, found: Sequence[Found], running: Sequence[Before], r
         git = f"{base.rstrip('/')}/{GIT}"
         if git in one.folders:
             pinned.add(git)
-    return Mounts(read_only, tuple(sorted(pinned)))
+    return ProtectiveMounts(read_only, tuple(sorted(pinned)))
 
 
-def _roots_in(tree: Tree) -> Iterator[str]:
+def _roots_in(tree: PlaceScanner) -> Iterator[str]:
     """The folders that others work in, and those above them: whoever moves one has the others follow a link of his."""
     for names in tree.places.roots:
         path = tree.base
@@ -290,7 +271,7 @@ def _roots_in(tree: Tree) -> Iterator[str]:
             yield path
 
 
-def _shared(before: Before, others: Sequence[Before]) -> Mounts:
+def _shared(before: PlaceSnapshot, others: Sequence[PlaceSnapshot]) -> ProtectiveMounts:
     """What all of these have mounted, and the ways to the folders that they work in."""
     first = others[0]
     read_only = {
@@ -306,7 +287,7 @@ def _shared(before: Before, others: Sequence[Before]) -> Mounts:
         ways = {path for path in ways if before.covers(path)}
         pinned |= ways
         ways = {os.path.dirname(path) for path in ways}  # noqa: PTH120
-    return Mounts(read_only, tuple(sorted(pinned)))
+    return ProtectiveMounts(read_only, tuple(sorted(pinned)))
 
 
 def _is_near(path: str, base: str) -> bool:
@@ -316,7 +297,7 @@ def _is_near(path: str, base: str) -> bool:
     return holder == base or (above == base and name.startswith("."))
 
 
-def _candidates(before: Before, found: Found) -> Iterator[tuple[str, Identity]]:
+def _candidates(before: PlaceSnapshot, found: PlaceScan) -> Iterator[tuple[str, Identity]]:
     full = {record.place for record in before.records.values()}
     own = {f"{base.rstrip('/')}/{GIT}/{HOOKS}" for base in before.bases}
     for path, identity in found.folders.items():
@@ -329,7 +310,7 @@ def _candidates(before: Before, found: Found) -> Iterator[tuple[str, Identity]]:
             yield path, record.stamp.identity
 
 
-def _opened(tree: Tree, before: Before) -> Found:
+def _opened(tree: PlaceScanner, before: PlaceSnapshot) -> PlaceScan:
     """A look at all of it: what a command has closed to its own user is opened, as something may lie in there."""
     found = tree.look(thoroughly=before.complete)
     for _ in range(_OPENINGS):
@@ -342,31 +323,6 @@ def _opened(tree: Tree, before: Before) -> Found:
     return found
 
 
-def spare_folder() -> Path:
-    """Where state is kept that `state_dir` does not take."""
-    return Path(tempfile.gettempdir(), f"trunkline-protected-{os.getuid()}")
-
-
-def spare_folders() -> list[Path]:
-    """That folder, where it is there and nobody else has made it."""
-    spare = spare_folder()
-    with contextlib.suppress(OSError):
-        return [spare] if _is_own(spare) else []
-    return []
-
-
-def _takes_commands(folder: Path) -> bool:
-    """Whether commands of this user can be told of in there. A folder of somebody else would hold everything up."""
-    with contextlib.suppress(OSError):
-        return _is_own(folder.parent) and _is_own(folder) and os.access(folder, os.W_OK)
-    return False
-
-
-def _is_own(path: Path) -> bool:
-    status = path.lstat()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-
-
 def _identity(path: str) -> Identity | None:
     try:
         status = os.lstat(path)
@@ -375,5 +331,5 @@ def _identity(path: str) -> Identity | None:
     return status.st_dev, status.st_ino
 
 
-def _below(before: Before, base: str) -> dict[str, Record]:
+def _below(before: PlaceSnapshot, base: str) -> dict[str, PlaceRecord]:
     return {path: record for path, record in before.records.items() if path.startswith(f"{base.rstrip('/')}/")}

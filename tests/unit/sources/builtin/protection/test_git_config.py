@@ -10,8 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.waiting import at_most
 
-from trunkline.sources.builtin.protection.git_config import BadGitConfig, parse, written
-from trunkline.sources.builtin.protection.git_keys import counts, instead_of
+from trunkline.sources.builtin.protection.git_config import (
+    BadGitConfig,
+    format_git_config,
+    is_dangerous,
+    parse_git_config,
+    safe_override,
+)
 
 PIECES = ["[core]", '[a "b"]', "[a.b]", '[a.B "C\\"d"]', "\n", " ", "\t", "key", "=", '"', "\\", "\\\n", "#c", ";"]
 PIECES += ["v", "x y", "\r\n", "\r", "K-1", "[", "]", ".", "é", "!", "\ufeff"]
@@ -35,21 +40,21 @@ def test_what_git_reads_is_read_alike(tmp_path_factory: pytest.TempPathFactory, 
     read = as_git_reads_it(path)
     if read is None:
         return  # whatever is made of it, git does not go on
-    assert [(entry.name, entry.value) for entry in parse(text.encode())] == read
+    assert [(entry.name, entry.value) for entry in parse_git_config(text.encode())] == read
 
 
 @given(TEXTS)
 def test_what_is_written_says_the_same(text: str) -> None:
     try:
-        entries = parse(text.encode())
+        entries = parse_git_config(text.encode())
     except BadGitConfig:
         return
-    assert parse(written(entries)) == [entry for entry in entries if entry.section]
+    assert parse_git_config(format_git_config(entries)) == [entry for entry in entries if entry.section]
 
 
 def says(text: str) -> bool:
     """Whether any of it counts."""
-    return any(counts(entry) for entry in parse(text.encode()))
+    return any(is_dangerous(entry) for entry in parse_git_config(text.encode()))
 
 
 PROGRAMS = frozenset(
@@ -94,5 +99,7 @@ def test_each_program_has_something_in_its_place() -> None:
     for name in PROGRAMS - left_out - {"protocol.ext.allow", "unknown.of.tomorrow"}:
         section, _, rest = name.partition(".")
         middle, _, key = rest.rpartition(".")
-        [entry] = parse((f'[{section} "{middle}"]' if middle else f"[{section}]").encode() + f" {key} = evil".encode())
-        assert instead_of(entry), name
+        [entry] = parse_git_config(
+            (f'[{section} "{middle}"]' if middle else f"[{section}]").encode() + f" {key} = evil".encode()
+        )
+        assert safe_override(entry), name

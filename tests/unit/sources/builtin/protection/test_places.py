@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from trunkline.config.sandbox import ProtectSettings
-from trunkline.sources.builtin.protection.places import PLACES, ProtectedPlaces, protected_below, wrong_to_write
+from trunkline.sources.builtin.protection.places import PLACES, ProtectedPlaces, protected_below, protected_place_at
 
 
 def place_of(path: str, *more: str) -> str:
-    return wrong_to_write(path.split("/"), ProtectedPlaces(more))
+    return protected_place_at(path.split("/"), ProtectedPlaces(more))
 
 
 @pytest.mark.parametrize("place", [place.path for place in PLACES])

@@ -9,9 +9,8 @@ import pytest
 
 from trunkline.core.errors import NOT_ACCEPTED, GatewayError
 from trunkline.sources.builtin.protection import quarantine as module
-from trunkline.sources.builtin.protection.accepting import accept
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
-from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine, Taken
+from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine, QuarantinedItem, accept_change
 from trunkline.sources.builtin.protection.watch import PlaceWatch
 
 
@@ -29,11 +28,11 @@ class Scene:
         file.write_text(content)
         return file
 
-    def take(self, path: str) -> Taken:
+    def take(self, path: str) -> QuarantinedItem:
         return self.quarantine.take(str(self.root), str(self.root / path), "new", "somebody")
 
-    def accept(self, taken: Taken, *, force: bool = False) -> Taken | None:
-        return accept(self.state, taken, force=force, home=self.home)
+    def accept_change(self, taken: QuarantinedItem, *, force: bool = False) -> QuarantinedItem | None:
+        return accept_change(self.state, taken, force=force, home=self.home)
 
 
 @pytest.fixture

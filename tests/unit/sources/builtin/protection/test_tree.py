@@ -9,7 +9,7 @@ from tests.support.waiting import wait_until
 
 from trunkline.config.sandbox import ProtectSettings
 from trunkline.sources.builtin.protection.places import ProtectedPlaces, protected_below
-from trunkline.sources.builtin.protection.tree import YOUNG_NS, Tree
+from trunkline.sources.builtin.protection.scanner import YOUNG_NS, PlaceScanner
 from trunkline.sources.builtin.protection.watch import MOST_MOUNTS, PlaceWatch
 
 
@@ -19,7 +19,7 @@ def write(path: Path, content: str = "x") -> Path:
     return path
 
 
-def found(tree: Tree) -> set[str]:
+def found(tree: PlaceScanner) -> set[str]:
     return {path.removeprefix(f"{tree.base}/") for path in tree.look().items}
 
 
@@ -30,7 +30,7 @@ def let_it_age(folder: Path) -> None:
 
 
 def test_a_change_is_seen_however_often_it_was_looked_before(tmp_path: Path) -> None:
-    tree = Tree(str(tmp_path), ProtectedPlaces())
+    tree = PlaceScanner(str(tmp_path), ProtectedPlaces())
     write(tmp_path / "a/b/file")
     write(tmp_path / ".claude/commands/x.md")
     steps = [
@@ -51,7 +51,7 @@ def test_a_change_is_seen_however_often_it_was_looked_before(tmp_path: Path) -> 
 def test_what_was_looked_at_once_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         write(tmp_path / f"a/{number}/file")
-    tree = Tree(str(tmp_path), ProtectedPlaces())
+    tree = PlaceScanner(str(tmp_path), ProtectedPlaces())
     let_it_age(tmp_path)
     tree.look()
     listed: list[str] = []
@@ -67,7 +67,7 @@ def test_installed_packages_are_not_looked_into(tmp_path: Path) -> None:
     write(tmp_path / ".opencode/node_modules/p/index.js")
     files = [["node_modules", "server", "index.js"]]
     write(tmp_path / "node_modules/server/index.js")
-    tree = Tree(str(tmp_path), ProtectedPlaces(files=files))
+    tree = PlaceScanner(str(tmp_path), ProtectedPlaces(files=files))
     assert found(tree) == {".opencode/node_modules/p/index.js", "node_modules/server/index.js"}
 
 
@@ -75,7 +75,7 @@ def test_a_tree_that_is_too_large_is_looked_at_from_above_and_that_is_said(tmp_p
     for number in range(30):
         write(tmp_path / f"{number}/deep/.envrc")
     write(tmp_path / ".envrc")
-    look = Tree(str(tmp_path), ProtectedPlaces(), most_folders=20).look()
+    look = PlaceScanner(str(tmp_path), ProtectedPlaces(), most_folders=20).look()
     assert not look.complete
     assert f"{tmp_path}/.envrc" in look.items
 
@@ -84,7 +84,11 @@ def test_what_a_place_that_is_a_link_leads_to_is_one_too(tmp_path: Path) -> None
     write(tmp_path / "dotfiles/claude/settings.json")
     (tmp_path / ".claude").symlink_to("dotfiles/claude")
     (tmp_path / ".codex").symlink_to("/etc")
-    assert found(Tree(str(tmp_path), ProtectedPlaces())) == {".claude", ".codex", "dotfiles/claude/settings.json"}
+    assert found(PlaceScanner(str(tmp_path), ProtectedPlaces())) == {
+        ".claude",
+        ".codex",
+        "dotfiles/claude/settings.json",
+    }
 
 
 def test_only_so_many_places_are_mounted_and_none_that_lies_deep(tmp_path: Path) -> None:
@@ -153,5 +157,5 @@ def test_a_sample_that_a_hook_leads_to_is_one(tmp_path: Path) -> None:
     for name in names:
         write(tmp_path / f".git/hooks/{name}.sample")
         (tmp_path / f".git/hooks/{name}").symlink_to(f"{name}.sample")
-    seen = found(Tree(str(tmp_path), ProtectedPlaces()))
+    seen = found(PlaceScanner(str(tmp_path), ProtectedPlaces()))
     assert {f".git/hooks/{name}.sample" for name in names} <= seen

@@ -13,20 +13,19 @@ from typing import Any
 
 import pytest
 
-from trunkline.sources.builtin.protection import sessions, tree, undoing, watch
-from trunkline.sources.builtin.protection.kept import Kept, Record
+from trunkline.sources.builtin.protection import scanner, snapshots, undo, watch
+from trunkline.sources.builtin.protection.contents import ContentStore, PlaceRecord
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine
-from trunkline.sources.builtin.protection.sessions import Before, Sessions
-from trunkline.sources.builtin.protection.tree import YOUNG_NS, Found, Stamp
-from trunkline.sources.builtin.protection.watch import (
+from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp, PlaceScan
+from trunkline.sources.builtin.protection.snapshots import (
     COMMANDS,
     STATE,
-    Outcome,
-    PlaceWatch,
-    WatchedCommand,
+    CommandRegistry,
+    PlaceSnapshot,
     may_be_planted,
 )
+from trunkline.sources.builtin.protection.watch import PlaceWatch, WatchedCommand, WatchOutcome
 
 
 class Scene:
@@ -51,14 +50,14 @@ class Scene:
         return {path.name for path in self.root.rglob("*") if path.name in (".mcp.json", ".envrc", "settings.json")}
 
 
-def paths(outcome: Outcome) -> set[str]:
+def paths(outcome: WatchOutcome) -> set[str]:
     return {one.path for one in outcome.undone}
 
 
 def test_who_makes_more_places_than_one_look_takes_in_has_all_of_them_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree, "MOST_ITEMS", 20)
+    monkeypatch.setattr(scanner, "MOST_ITEMS", 20)
     scene = Scene(tmp_path)
     scene.write(".envrc", "mine")
     command = scene.begin()
@@ -130,7 +129,7 @@ def test_a_hook_is_new_although_its_repository_is_old_and_not_everything_was_loo
 def test_what_is_moved_to_a_place_is_new_although_there_are_more_than_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree, "MOST_ITEMS", 20)
+    monkeypatch.setattr(scanner, "MOST_ITEMS", 20)
     scene = Scene(tmp_path)
     for number in range(40):
         scene.write(f"big/{number}/.mcp.json")
@@ -172,7 +171,7 @@ def test_a_configuration_is_taken_back_without_any_room_too(
     if full == "state":
         monkeypatch.setattr(Quarantine, "copy", no_room)
     else:
-        monkeypatch.setattr(undoing, "write_at", no_room)
+        monkeypatch.setattr(undo, "write_at", no_room)
     [undone] = command.end().undone
     assert (undone.failed, undone.restored) == ("", full == "state")
     assert not config.exists() or "evil" not in config.read_text()
@@ -257,13 +256,13 @@ def test_where_no_state_can_be_kept_it_is_kept_elsewhere_and_that_is_said(
 
 
 def test_what_is_planted_is_not_put_back_however_much_commands_have_to_tell_each_other(tmp_path: Path) -> None:
-    alike = Sessions(tmp_path / "commands")
+    alike = CommandRegistry(tmp_path / "commands")
     planted = str(tmp_path / "root/a/.envrc")
     long = "x" * 1_000
-    stamp = Stamp(0o100644, 1, 2, 3, 4, 1)
-    records = {f"/{number}/{long}": Record(long, "config", stamp, True, "") for number in range(10_000)}
+    stamp = FileStamp(0o100644, 1, 2, 3, 4, 1)
+    records = {f"/{number}/{long}": PlaceRecord(long, "config", stamp, True, "") for number in range(10_000)}
     with alike.alone():
-        session = alike.begin(Before((str(tmp_path / "root"),), {**records, planted: records[f"/0/{long}"]}))
+        session = alike.begin(PlaceSnapshot((str(tmp_path / "root"),), {**records, planted: records[f"/0/{long}"]}))
         [seen], _ = alike.others()
         assert planted in seen.records
         alike.never_seen([planted])
@@ -278,11 +277,11 @@ def test_a_command_that_could_not_begin_is_not_taken_for_one_that_runs(
     scene = Scene(tmp_path)
     scene.write(".mcp.json", "mine")
 
-    def full(_: Before) -> bytes:
+    def full(_: PlaceSnapshot) -> bytes:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(sessions, "_written", full)
+        patched.setattr(snapshots, "_written", full)
         with pytest.raises(OSError, match="space"):
             scene.begin()
     command = scene.begin()
@@ -312,7 +311,7 @@ def test_what_no_gateway_has_written_keeps_no_command_from_running(tmp_path: Pat
 def test_whoever_ends_waits_for_another_who_has_much_to_take_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_WAIT_S", 0.1)
+    monkeypatch.setattr(snapshots, "_WAIT_S", 0.1)
     scene = Scene(tmp_path)
     command = scene.begin()
     scene.write("a/.envrc", "theirs")
@@ -357,7 +356,7 @@ def test_a_folder_of_somebody_else_holds_no_configuration_up(
     """As one in a shared folder for temporary files, or one that is left of `sudo`."""
     monkeypatch.setattr(watch, "spare_folder", lambda: tmp_path / "spare")
     folder = tmp_path / below / STATE / COMMANDS
-    with Sessions(folder).alone():
+    with CommandRegistry(folder).alone():
         assert may_be_planted("/any", tmp_path / "state", str(tmp_path / "home"))
         monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
         assert not may_be_planted("/any", tmp_path / "state", str(tmp_path / "home"))
@@ -382,13 +381,13 @@ def test_what_another_command_takes_away_meanwhile_is_not_said_to_be_left(
     scene.write("clone/.git/HEAD", "ref: refs/heads/main\n")
     scene.write("clone/.git/config", "[core]\n\tbare = false\n")
     scene.write("a/.envrc", "theirs")
-    found = Kept.records
+    found = ContentStore.records
 
-    def then_gone(kept: Kept, base: str, seen: Found) -> dict[str, Record]:
+    def then_gone(kept: ContentStore, base: str, seen: PlaceScan) -> dict[str, PlaceRecord]:
         shutil.rmtree(scene.root / "clone", ignore_errors=True)
         return found(kept, base, seen)
 
-    monkeypatch.setattr(Kept, "records", then_gone)
+    monkeypatch.setattr(ContentStore, "records", then_gone)
     outcome = command.end()
     assert paths(outcome) == {"a/.envrc"}
     assert scene.places() == set()

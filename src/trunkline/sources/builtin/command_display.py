@@ -12,11 +12,10 @@ import msgspec
 
 from trunkline.config.secret_values import may_be_named_secret, secrets_in
 from trunkline.core.call import Call, Json
-from trunkline.sources.builtin.bash import Bash
-from trunkline.sources.builtin.command_marks import what_is_acted_on
+from trunkline.sources.builtin.bash import BashTool
 from trunkline.sources.builtin.section import BASH, BuiltinSection
 
-_NAMES: Final = next((item.name, *item.also) for item in Bash.parameters if item.name == "command")
+_NAMES: Final = next((item.name, *item.also) for item in BashTool.parameters if item.name == "command")
 _HIDDEN: Final = "***"
 _LONGEST_SHOWN: Final = 2000
 _LONGEST_READ: Final = 4 * _LONGEST_SHOWN
@@ -38,7 +37,7 @@ _PASSWORDS: Final = re.compile(
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(.+?)(?=-----END|\Z)", re.DOTALL)
 
 
-class ShownCommands:
+class CommandDisplay:
     """`redact` knows the secrets of the configuration; those that stand in a command are known by their look and by the
     names that they are given. `kind_of` tells the kind of a source."""
 
@@ -72,7 +71,7 @@ def _without_secrets(command: str) -> str:
     found = set(secrets_in("", command))
     found |= {match[1] for match in _PASSWORDS.finditer(command) if may_be_named_secret(match[1])}
     found |= {match[1] for match in _PRIVATE_KEY.finditer(command)}
-    acted_on = what_is_acted_on(command)
+    acted_on = shell_syntax_positions(command)
     hidden = bytearray(len(command))
     for secret in found:
         at = command.find(secret)
@@ -89,3 +88,56 @@ def _without_secrets(command: str) -> str:
 def _end_of(start: int, end: int, acted_on: Collection[int]) -> int:
     """A value ends where the shell does something: `TOKEN=… git push`. Whatever it runs is shown: `TOKEN=$(curl …)`."""
     return next((at for at in range(start, end) if at in acted_on), end)
+
+
+# Where in a command a shell does more than take text: between words and commands, and where `$(…)` runs one.
+#
+# Followed as far as it takes to tell text from code, for people who read the command.
+
+_IN_QUOTES: Final = re.compile(r'\\.|"|(?P<acts>\$\(|`)', re.DOTALL)
+_IN_CODE: Final = re.compile(
+    r"\$'(?:\\.|[^'\\])*'?|'[^']*'?|(?<![^\s;&|(])#[^\n]*|<<<"
+    r"|<<-?[ \t]*(?P<literal>[\\'\"]?)(?P<last>[\w.-]+)['\"]?"
+    r"|\\.|\"|(?P<acts>\$\(|`|[\s;&|<>()])",
+    re.DOTALL,
+)
+_IN_DOCUMENT: Final = re.compile(r"\\.|(?P<acts>\$\(|`)", re.DOTALL)
+
+
+def shell_syntax_positions(command: str) -> frozenset[int]:
+    """The places of such characters."""
+    found: set[int] = set()
+    opened: list[str] = []
+    documents: list[re.Match[str]] = []
+    at = 0
+    while match := (_IN_QUOTES if opened[-1:] == ['"'] else _IN_CODE).search(command, at):
+        at, token = match.end(), match.group()
+        if token == '"':
+            opened = opened[:-1] if opened[-1:] == ['"'] else [*opened, '"']
+        elif match.groupdict().get("last"):
+            documents.append(match)
+        elif match["acts"]:
+            found.update(range(*match.span()))
+            if token.endswith("("):
+                opened.append("(")
+            elif token == ")":
+                opened = opened[:-1]
+            elif token == "\n":
+                for document in documents:
+                    at = _read_document(command, at, document, found)
+                documents = []
+    return frozenset(found)
+
+
+def _read_document(command: str, at: int, begun: re.Match[str], found: set[int]) -> int:
+    """Where the document ends that begins here."""
+    start, is_last = at, False
+    while at < len(command) and not is_last:
+        line = command[at:].partition("\n")[0]
+        is_last = line.lstrip("\t") == begun["last"]
+        at += len(line) + 1
+    if not begun["literal"]:
+        for match in _IN_DOCUMENT.finditer(command, start, at):
+            if match["acts"]:
+                found.update(range(*match.span()))
+    return at

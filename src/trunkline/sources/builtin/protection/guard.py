@@ -10,20 +10,18 @@ from typing import Any, Final, TypeVar
 from trunkline.core.errors import PLACE_UNDONE, PLACES_NOT_COMPARED
 from trunkline.core.source import Level
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
-from trunkline.sources.builtin.protection.undoing import Undone
-from trunkline.sources.builtin.protection.watch import Mounts, Outcome, PlaceWatch, WatchedCommand
-from trunkline.sources.builtin.root import shown
-from trunkline.sources.builtin.threads import Threads
-from trunkline.sources.builtin.tool import ToolFault
+from trunkline.sources.builtin.protection.undo import UndoneChange
+from trunkline.sources.builtin.protection.watch import PlaceWatch, ProtectiveMounts, WatchedCommand, WatchOutcome
+from trunkline.sources.builtin.tool import ToolFault, WorkerThreads
 
 T = TypeVar("T")
-Note = Callable[[Level, str, str, Mapping[str, object]], None]
+Notify = Callable[[Level, str, str, Mapping[str, object]], None]
 
 _GONE_S: Final = 10.0
 _CLOSE_S: Final = 15.0
 _MOST_TOLD: Final = 20
 _EVENT: Final = "protected_places"
-_NO_MOUNTS: Final = Mounts({}, ())
+_NO_MOUNTS: Final = ProtectiveMounts({}, ())
 
 
 class PlaceGuard:
@@ -33,12 +31,12 @@ class PlaceGuard:
     """
 
     def __init__(
-        self, root: str, places: ProtectedPlaces | None, state_dir: Path, note: Note | None, home: str = ""
+        self, root: str, places: ProtectedPlaces | None, state_dir: Path, note: Notify | None, home: str = ""
     ) -> None:
         self._root = root
         self._note = note
         self._watch = None if places is None else PlaceWatch([(root, places)], state_dir, self._told, home=home)
-        self._threads = Threads("protection", 2)
+        self._threads = WorkerThreads("protection", 2)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._warned = False
 
@@ -99,7 +97,7 @@ class PlaceGuard:
 
     # -- what is told -----------------------------------------------------------------------------------------------
 
-    def _outcome(self, outcome: Outcome) -> str:
+    def _outcome(self, outcome: WatchOutcome) -> str:
         """For whoever called."""
         if not outcome.complete and not self._warned:
             self._warned = True
@@ -109,8 +107,8 @@ class PlaceGuard:
             )
         for one in outcome.undone:
             level: Level = "error" if one.failed else "warning"
-            self._tell(level, sentence(one), PLACE_UNDONE.id, path=one.path, id=one.id)
-        return words_for(outcome.undone)
+            self._tell(level, undone_sentence(one), PLACE_UNDONE.id, path=one.path, id=one.id)
+        return undone_text(outcome.undone)
 
     def _told(self, message: str) -> None:
         self._tell("warning", message, PLACES_NOT_COMPARED.id)
@@ -129,7 +127,7 @@ class GuardedCommand:
         self._gone: list[asyncio.Future[None]] = []
 
     @property
-    def mounts(self) -> Mounts:
+    def mounts(self) -> ProtectiveMounts:
         """For its sandbox, which it then has to have."""
         if self._command is None:
             return _NO_MOUNTS
@@ -150,7 +148,7 @@ class GuardedCommand:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def words_for(undone: Sequence[Undone]) -> str:
+def undone_text(undone: Sequence[UndoneChange]) -> str:
     """For a model: what became of its work, and what can be done about it."""
     if not undone:
         return ""
@@ -164,7 +162,7 @@ def words_for(undone: Sequence[Undone]) -> str:
     return "\n".join(lines)
 
 
-def sentence(one: Undone) -> str:
+def undone_sentence(one: UndoneChange) -> str:
     keys = f" ({', '.join(shown(key) for key in one.keys)})" if one.keys else ""
     kept = f"; `trunkline protect accept {one.id}` brings the change back" if one.id else ""
     if one.failed:

@@ -1,4 +1,4 @@
-"""One place for a file: its folder, held open, and its name there. What is written appears whole or not at all."""
+"""Write: a file made or replaced as a whole, in one step, with the mode, encoding and line endings it had."""
 
 from __future__ import annotations
 
@@ -8,12 +8,81 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from trunkline.sources.builtin.root import Root, check_plain, shown, words_for
-from trunkline.sources.builtin.tool import Job, ToolFault
+from trunkline.sources.builtin.file_formats import TextFormat, kind_of, size_in_words, with_newlines
+from trunkline.sources.builtin.read import PATH
+from trunkline.sources.builtin.root import RootFolder, os_error_text, require_regular_file
+from trunkline.sources.builtin.tool import (
+    Parameter,
+    RunningToolCall,
+    ToolContext,
+    ToolFault,
+    ToolHints,
+    definition,
+    text_result,
+)
+
+_LOOKED_AT_BYTES: Final = 1_048_576
+
+_DOC: Final = """Writes a file: makes it, with the folders it needs, or replaces all of its content.
+
+- What was in the file before is gone, so read it first if you have not written it yourself. To change parts of a file use Edit: it sends less and destroys less.
+- The file is replaced in one step: nobody ever sees half of it. A file that existed keeps its permissions, its encoding and its line endings (write plain newlines: where the file has CRLF they become CRLF).
+- A symbolic link is written through to the file it leads to, inside the root folder only."""  # noqa: E501
+
+
+class WriteTool:
+    parameters = (
+        PATH,
+        Parameter(
+            name="content",
+            required=True,
+            doc="The whole new content of the file",
+            also=("contents", "file_text", "text"),
+        ),
+    )
+    definition = definition("Write", _DOC, parameters, ToolHints(title="Write a file", destroys=True, idempotent=True))
+
+    def __init__(self, place: ToolContext) -> None:
+        self._root = place.root
+
+    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
+        return await job.in_thread(self._write, arguments["path"], arguments["content"], job)
+
+    def _write(self, path: str, words: str, job: RunningToolCall) -> bytes:
+        with replacing(self._root, path, make_folders=True) as place:
+            style = TextFormat() if place.before is None else _style(place)
+            data = style.encode(with_newlines(words, style.newline) if style.newline == "\r\n" else words)
+            before = place.before
+            place.write(data, job)
+        size = f"{_lines(words)}, {size_in_words(len(data))}"
+        if before is None:
+            return text_result(f"Created {shown(path)}: {size}")
+        return text_result(f"Replaced {shown(path)}: {size} (it had {size_in_words(before.st_size)}){_kept(style)}")
+
+
+def _style(place: FileReplacement) -> TextFormat:
+    """How the file is written so far. One without line ends, or that is no text, has nothing to keep."""
+    head = place.read(_LOOKED_AT_BYTES)
+    kind = kind_of(head)
+    return TextFormat() if kind.binary or kind.picture else TextFormat.of(head)
+
+
+def _kept(style: TextFormat) -> str:
+    kept = [style.encoding.upper()] if style.encoding != "utf-8" else []
+    kept += ["CRLF line endings"] if style.newline == "\r\n" else []
+    return f"; kept as before: {', '.join(kept)}" if kept else ""
+
+
+def _lines(words: str) -> str:
+    count = words.count("\n") + (not words.endswith("\n") and bool(words))
+    return "1 line" if count == 1 else f"{count:,} lines"
+
+
+# One place for a file: its folder, held open, and its name there. What is written appears whole or not at all.
 
 _NEW_MODE: Final = 0o666  # less what the umask takes
 _WAIT_S: Final = 30.0
@@ -26,7 +95,7 @@ _NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, 
 Stamp = tuple[int, int, int, int]
 
 
-class FilePlace:
+class FileReplacement:
     """`before` is what the file was when the place was taken; None when there was none. `refuse` raises ToolFault where
     the place is one that may not be written."""
 
@@ -43,14 +112,14 @@ class FilePlace:
         except FileNotFoundError:
             self.before = None
         else:
-            check_plain(self.before, self._path)
+            require_regular_file(self.before, self._path)
 
     def read(self, most_bytes: int) -> bytes:
         """The file's first bytes, and what it was when they were read as `before`."""
         fd = os.open(self._name, os.O_RDONLY | _GENTLY, dir_fd=self._folder_fd)
         try:
             self.before = os.fstat(fd)
-            check_plain(self.before, self._path)
+            require_regular_file(self.before, self._path)
             parts: list[bytes] = []
             while most_bytes > 0 and (part := os.read(fd, most_bytes)):
                 parts.append(part)
@@ -61,7 +130,7 @@ class FilePlace:
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def write(self, data: bytes, job: Job) -> None:
+    def write(self, data: bytes, job: RunningToolCall) -> None:
         """Put this in place of what was there `before`, or nothing if that has changed or nobody waits any more."""
         self._check_allowed()
         temporary = f".trunkline-{secrets.token_hex(8)}.tmp"
@@ -109,7 +178,7 @@ class FilePlace:
             os.fchmod(fd, stat.S_IMODE(self.before.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
         os.fsync(fd)
 
-    def _check_unchanged(self, job: Job) -> None:
+    def _check_unchanged(self, job: RunningToolCall) -> None:
         try:
             now = _stamp(os.stat(self._name, dir_fd=self._folder_fd, follow_symlinks=False))
         except FileNotFoundError:
@@ -136,7 +205,7 @@ class FilePlace:
 
 
 @contextlib.contextmanager
-def file_place(root: Root, path: str, *, make_folders: bool = False) -> Generator[FilePlace]:
+def replacing(root: RootFolder, path: str, *, make_folders: bool = False) -> Generator[FileReplacement]:
     """The place that a path leads to, for as long as this lasts; of two who want the same, one waits."""
     folder_fd, name = root.parent_of(path, make_folders=make_folders)
     try:
@@ -144,7 +213,7 @@ def file_place(root: Root, path: str, *, make_folders: bool = False) -> Generato
             try:
                 refuse = partial(root.refuse_own, folder_fd, name, path)
                 refuse()
-                place = FilePlace(folder_fd, name, path, refuse)
+                place = FileReplacement(folder_fd, name, path, refuse)
                 place.look()
                 yield place
             except FileNotFoundError:
@@ -172,7 +241,7 @@ def _words(error: OSError, path: str) -> str:
         return f"{shown(path)} was replaced by a link at the same time: try again"
     if error.errno == errno.EBUSY:
         return f"{shown(path)} is a mount point of its own, so it cannot be replaced in one step"
-    return words_for(error, path)
+    return os_error_text(error, path)
 
 
 def _stamp(status: os.stat_result) -> Stamp:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from trunkline.sources.builtin.protection.git_config import BadGitConfig, Entry, parse
+from trunkline.sources.builtin.protection.git_config import (
+    BadGitConfig,
+    GitConfigEntry,
+    parse_git_config,
+    safe_override,
+)
 
-LARGEST_BYTES: Final = 1 << 20
+LARGEST_GIT_FILE_BYTES: Final = 1 << 20
 _MOST_INCLUDED: Final = 64
 _DEEPEST_MODULE: Final = 8
 _GITDIR: Final = b"gitdir: "
 
 
-def read_small(path: str) -> bytes | None:
+def read_git_file(path: str) -> bytes | None:
     """A plain file, whatever leads to it; None where there is none, or one too large to be believed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -25,15 +30,15 @@ def read_small(path: str) -> bytes | None:
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
-        data = os.read(fd, LARGEST_BYTES + 1)
-        return data if len(data) <= LARGEST_BYTES else None
+        data = os.read(fd, LARGEST_GIT_FILE_BYTES + 1)
+        return data if len(data) <= LARGEST_GIT_FILE_BYTES else None
     except OSError:
         return None
     finally:
         os.close(fd)
 
 
-def led_to(data: bytes, folder: str) -> str | None:
+def gitdir_target(data: bytes, folder: str) -> str | None:
     """Where a file `.git` in this folder says that the repository is."""
     if not data.startswith(_GITDIR):
         return None
@@ -55,9 +60,9 @@ def repository_at(folder: str) -> str | None:
     dot = f"{folder}/.git"
     if os.path.isdir(dot):  # noqa: PTH112
         return dot
-    data = read_small(dot)
+    data = read_git_file(dot)
     if data is not None:
-        return led_to(data, folder)
+        return gitdir_target(data, folder)
     return folder if is_repository(folder) else None
 
 
@@ -71,7 +76,7 @@ def configurations_of(repository: str) -> Iterator[str]:
     """The files that may be read as its configuration, with those of its modules and other working trees."""
     yield f"{repository}/config"
     yield f"{repository}/config.worktree"
-    common = read_small(f"{repository}/commondir")
+    common = read_git_file(f"{repository}/commondir")
     if common is not None:
         shared = os.path.join(repository, os.fsdecode(common.rstrip(b"\r\n")).replace("\0", ""))  # noqa: PTH118
         yield f"{shared}/config"
@@ -99,12 +104,12 @@ def _folders_in(path: str) -> list[str]:
         return []
 
 
-class HiddenKeys(Exception):
+class IncompleteGitConfig(Exception):
     """What a repository's configuration says cannot all be known, though git would believe it."""
 
 
-def entries_of(path: str) -> Iterator[Entry]:
-    """What a configuration file says, and those that it includes, under whichever condition. Raises HiddenKeys."""
+def entries_of(path: str) -> Iterator[GitConfigEntry]:
+    """What a configuration file says, and those that it includes, under whichever condition. Raises IncompleteGitConfig."""
     waiting, seen = [path], set[str]()
     while waiting:
         at = waiting.pop()
@@ -112,15 +117,15 @@ def entries_of(path: str) -> Iterator[Entry]:
             continue
         seen.add(at)
         if len(seen) > _MOST_INCLUDED:
-            raise HiddenKeys(f"`{path}` includes more than {_MOST_INCLUDED} files")
-        data = read_small(at)
+            raise IncompleteGitConfig(f"`{path}` includes more than {_MOST_INCLUDED} files")
+        data = read_git_file(at)
         if data is None and _is_large(at):
-            raise HiddenKeys(f"`{at}` is larger than {LARGEST_BYTES >> 20} MiB")
+            raise IncompleteGitConfig(f"`{at}` is larger than {LARGEST_BYTES >> 20} MiB")
         try:
-            entries = [] if data is None else parse(data)
+            entries = [] if data is None else parse_git_config(data)
         except BadGitConfig:
             if data is not None and b"\0" in data:
-                raise HiddenKeys(f"`{at}` holds a NUL byte") from None
+                raise IncompleteGitConfig(f"`{at}` holds a NUL byte") from None
             continue  # git refuses to go on then
         yield from entries
         for entry in entries:
@@ -131,6 +136,64 @@ def entries_of(path: str) -> Iterator[Entry]:
 
 def _is_large(path: str) -> bool:
     try:
-        return os.stat(path).st_size > LARGEST_BYTES  # noqa: PTH116
+        return os.stat(path).st_size > LARGEST_GIT_FILE_BYTES  # noqa: PTH116
     except (OSError, ValueError):
         return False
+
+
+# What has git leave alone the programs that a repository's own configuration and hooks name.
+#
+# Git takes configuration from its environment, too, and that wins over every file. What the user has set for all
+# repositories holds as ever.
+
+COUNT: Final = "GIT_CONFIG_COUNT"
+_ALWAYS: Final = {"core.fsmonitor": "false", "core.hookspath": "/dev/null", "protocol.ext.allow": "never"}
+_MOST: Final = 1000
+_ADDS_UP: Final = ".helper"
+"""Values of such a key add up, and an empty one takes back those before it."""
+
+
+def git_overrides(repositories: Iterable[str]) -> dict[str, str]:
+    """The keys of these repositories that have git run programs, with what takes their place. It reads files. Raises
+    IncompleteGitConfig where there may be others."""
+    found = dict(_ALWAYS)
+    for repository in repositories:
+        for path in configurations_of(repository):
+            for entry in entries_of(path):
+                found |= safe_override(entry)
+                if len(found) > _MOST:
+                    raise IncompleteGitConfig(f"`{path}` and others name more than {_MOST:,} programs")
+    return found
+
+
+def git_environment(
+    settings: Mapping[str, str], own: Mapping[str, Sequence[str]], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables that say so. `own` is what the user has set, which wins, and `environ` what they go into."""
+    pairs: list[tuple[str, str]] = []
+    for name, neutral in settings.items():
+        values = own.get(name, ())
+        if name.endswith(_ADDS_UP):
+            pairs += [(name, value) for value in ("", *values)]
+        else:
+            pairs.append((name, values[-1] if values else neutral))
+    start = _count(environ)
+    variables = {COUNT: str(start + len(pairs))}
+    for number, (name, value) in enumerate(pairs, start):
+        variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
+
+
+def parse_git_list(text: str) -> dict[str, list[str]]:
+    """What `git config --list -z` prints: values by the names of keys."""
+    found: dict[str, list[str]] = {}
+    for line in filter(None, text.split("\0")):
+        name, _, value = line.partition("\n")
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _count(environ: Mapping[str, str]) -> int:
+    """How many settings the user's own environment has already."""
+    written = environ.get(COUNT, "")
+    return int(written) if written.isascii() and written.isdigit() and len(written) <= len(str(_MOST)) else 0

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from trunkline.sources.builtin.protection.git_folders import led_to, read_small
+from trunkline.sources.builtin.protection.git_repositories import gitdir_target, read_git_file
 from trunkline.sources.builtin.protection.places import GIT, HEAD, HOOKS, ProtectedPlaces
 
 PACKAGES: Final = frozenset(("node_modules", "site-packages"))
@@ -33,7 +33,7 @@ _DEEPEST_REPOSITORY: Final = 8
 Kind = Literal["file", "link", "other", "config", "folder"]
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """What tells one state of a file from another, as long as clocks are believed."""
 
     mode: int
@@ -49,14 +49,14 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ScannedFile:
     """Something at a place. `place` is the path of the place that it is, or is in. `listed` places are those of every
     gateway; a `config` is one of git's."""
 
     path: str
     place: str
     kind: Kind
-    stamp: Stamp
+    stamp: FileStamp
     listed: bool
 
 
@@ -72,11 +72,11 @@ Directories = dict[str, _Directory]
 
 
 @dataclass(slots=True)
-class Found:
+class PlaceScan:
     """What one look has found, by absolute path. `folders` are places that are folders, and those of repositories,
     each with its identity."""
 
-    items: dict[str, Seen] = field(default_factory=dict[str, Seen])
+    items: dict[str, ScannedFile] = field(default_factory=dict[str, ScannedFile])
     folders: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     complete: bool = True
     full: bool = False
@@ -87,7 +87,7 @@ class Found:
     dropped: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """What was seen when there was no room for it any more."""
 
-    def was_missed(self, path: str, stamp: Stamp, base: str, since_ns: int) -> bool:
+    def was_missed(self, path: str, stamp: FileStamp, base: str, since_ns: int) -> bool:
         """Whether this look may have missed what has been at this path all the time: it came to no end, and not to a
         directory on the way that was neither made nor moved there since."""
         if self.complete:
@@ -110,10 +110,10 @@ class Found:
             self.complete, self.full = False, True
             self.dropped[path] = status.st_dev, status.st_ino
         else:
-            self.items[path] = Seen(path, place, kind or _kind(status.st_mode), stamp_of(status), listed)
+            self.items[path] = ScannedFile(path, place, kind or _kind(status.st_mode), stamp_of(status), listed)
 
 
-class Tree:
+class PlaceScanner:
     """The places below `base`, a real path. One look at a time; others wait for it.
 
     What is `left_out` is not looked into. In `home`, the folders of agents are the user's own and full of what agents
@@ -137,7 +137,7 @@ class Tree:
         self._known: Directories = {}
         self._lock = threading.Lock()
 
-    def look(self, *, thoroughly: bool = False) -> Found:
+    def look(self, *, thoroughly: bool = False) -> PlaceScan:
         """Takes a moment for each directory: not on the event loop. `thoroughly` goes further before it gives up."""
         with self._lock:
             look = _Look(self, self._known, self._most_folders * (_THOROUGH if thoroughly else 1))
@@ -147,19 +147,19 @@ class Tree:
 
 
 class _Look:
-    def __init__(self, tree: Tree, known: Directories, most_folders: int) -> None:
+    def __init__(self, tree: PlaceScanner, known: Directories, most_folders: int) -> None:
         self._base = tree.base
         self._home = tree.home
         self._left_out = tree.left_out
         self._places = tree.places
         self._before = known
-        self._found = Found()
+        self._found = PlaceScan()
         self._now = self._found.visited
         self._repositories = self._found.repositories
         self._targets: set[str] = set()
         self._most_folders = most_folders
 
-    def all(self) -> Found:
+    def all(self) -> PlaceScan:
         waiting = deque([self._base])  # the upper ones first: what is believed lies there
         while waiting and self._goes_on():
             path = waiting.popleft()
@@ -317,7 +317,7 @@ class _Look:
             self._found.folders[path] = status.st_dev, status.st_ino
             self._repository(path, 0)
         elif stat.S_ISREG(status.st_mode):
-            self._pointer(path, led_to(read_small(path) or b"", os.path.dirname(path)), status)  # noqa: PTH120
+            self._pointer(path, gitdir_target(read_git_file(path) or b"", os.path.dirname(path)), status)  # noqa: PTH120
         else:
             self._found.add(path, path, status, listed=True)
             self._repository(os.path.realpath(path), 0)
@@ -349,7 +349,7 @@ class _Look:
         file = _joined(path, "commondir")
         status = _status(file)
         if status is not None:
-            written = os.fsdecode((read_small(file) or b"").rstrip(b"\r\n")).replace("\0", "")
+            written = os.fsdecode((read_git_file(file) or b"").rstrip(b"\r\n")).replace("\0", "")
             shared = os.path.realpath(os.path.join(path, written))  # noqa: PTH118
             if not file.startswith(f"{shared}/worktrees/"):
                 self._found.add(file, file, status, listed=True)
@@ -398,8 +398,8 @@ def is_passed_over(names: Sequence[str]) -> bool:
     return any(name in PACKAGES or name.casefold() == GIT for name in names)
 
 
-def stamp_of(status: os.stat_result) -> Stamp:
-    return Stamp(status.st_mode, status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_nlink)
+def stamp_of(status: os.stat_result) -> FileStamp:
+    return FileStamp(status.st_mode, status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_nlink)
 
 
 def _kind(mode: int) -> Kind:

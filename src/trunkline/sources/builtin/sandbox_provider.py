@@ -13,11 +13,10 @@ from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.runtime.children import start_failed
 from trunkline.runtime.commands import CommandResult, CommandRunner, CommandSpec
-from trunkline.sources.builtin.command_text import text_of
-from trunkline.sources.builtin.no_sandbox import INSTALL, NOT_INSTALLED, no_sandbox
-from trunkline.sources.builtin.programs import find_program
 from trunkline.sources.builtin.sandbox import Sandbox
-from trunkline.sources.builtin.tool import Note, ToolFault
+from trunkline.sources.builtin.section import INSTALL, NOT_INSTALLED, find_program, no_sandbox_message
+from trunkline.sources.builtin.text_length import printable
+from trunkline.sources.builtin.tool import ToolFault, ToolWarning
 
 _TRIAL_S: Final = 10.0
 _SHOWN: Final = 200
@@ -28,7 +27,7 @@ _REPAIR: Final = "see `sandbox` in the docs of the built-in tools"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class TrialConditions:
     """What a trial depends on: while it stays the same, so does the outcome."""
 
     program: str | None
@@ -36,7 +35,7 @@ class Surroundings:
     writable: bool = False
 
 
-class SandboxChoice:
+class SandboxProvider:
     """`auto`, `off` or `required`. That bubblewrap is there is not enough: it is tried before it is used."""
 
     def __init__(
@@ -64,7 +63,7 @@ class SandboxChoice:
         self._whose = whose
         self._trying = asyncio.Lock()
         self._sandbox: Sandbox | None = None
-        self._failed: Surroundings | None = None
+        self._failed: TrialConditions | None = None
         self._obstacle = ""
         self._hint = ""
 
@@ -94,7 +93,7 @@ class SandboxChoice:
         """What can be done about it."""
         return self._hint
 
-    async def note(self) -> Note | None:
+    async def note(self) -> ToolWarning | None:
         """What people should know about it."""
         if self._wanted == "off":
             return None
@@ -104,8 +103,8 @@ class SandboxChoice:
             return None  # no process, file or thread can be had at the moment, which says nothing about the sandbox
         if not decided or self._sandbox is not None:
             return None
-        reason, hint = no_sandbox(self._wanted, self._obstacle, self._hint)
-        return Note(reason=reason, hint=hint, usable=self._wanted != "required")
+        reason, hint = no_sandbox_message(self._wanted, self._obstacle, self._hint)
+        return ToolWarning(reason=reason, hint=hint, usable=self._wanted != "required")
 
     async def close(self) -> None:
         sandbox, self._sandbox = self._sandbox, None
@@ -124,15 +123,15 @@ class SandboxChoice:
                 await self._try(surroundings)
             return True
 
-    def _look(self) -> Surroundings | None:
+    def _look(self) -> TrialConditions | None:
         if not os.path.isdir(self._root):  # noqa: PTH112
             return None
         program = find_program("bwrap", self._env.get("PATH", os.defpath), self._root)
         if program is None:
-            return Surroundings(None)
-        return Surroundings(program, os.stat(program).st_mtime_ns, os.access(self._root, os.W_OK))  # noqa: PTH116
+            return TrialConditions(None)
+        return TrialConditions(program, os.stat(program).st_mtime_ns, os.access(self._root, os.W_OK))  # noqa: PTH116
 
-    async def _try(self, surroundings: Surroundings) -> None:
+    async def _try(self, surroundings: TrialConditions) -> None:
         obstacle, hint = NOT_INSTALLED, INSTALL
         if surroundings.program is not None:
             obstacle, hint = await self._trial(surroundings.program, writable=surroundings.writable), _REPAIR
@@ -190,5 +189,5 @@ def _verdict(ended: CommandResult) -> str:
         return f"`bwrap` did not come to an end within {_TRIAL_S:g} s"
     if ended.code == _LOCKED:
         return "inside one the root folder could not be written to, as its files belong to another user"
-    words = text_of(ended.output).strip().rpartition("\n")[2]
+    words = printable((ended.output.head + ended.output.tail).decode("utf-8", "replace").strip().rpartition("\n")[2])
     return f"`bwrap` does not work here: {words[:_SHOWN] or f'exit code {ended.code}'}"

@@ -13,15 +13,18 @@ import fcntl
 import json
 import os
 import secrets
+import stat
+import tempfile
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from trunkline.config.settings import STATE_DIR
 from trunkline.runtime.state_files import is_ours, make_private_folder
-from trunkline.sources.builtin.protection.kept import Record
-from trunkline.sources.builtin.protection.tree import YOUNG_NS, Stamp
+from trunkline.sources.builtin.protection.contents import PlaceRecord
+from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp
 
 _WAIT_S: Final = 30.0
 TO_THE_END_S: Final = 900.0
@@ -33,11 +36,11 @@ _NO_LOCK: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 
 @dataclass(slots=True)
-class Before:
+class PlaceSnapshot:
     """What was at the places below these folders when a command began."""
 
     bases: tuple[str, ...]
-    records: dict[str, Record] = field(default_factory=dict[str, Record])
+    records: dict[str, PlaceRecord] = field(default_factory=dict[str, PlaceRecord])
     complete: bool = True
     taken_ns: int = 0
     unlisted: set[str] = field(default_factory=set[str])
@@ -58,13 +61,13 @@ class Before:
             return (status.st_dev, status.st_ino) == self.mounted[path]
         return False
 
-    def overlaps(self, other: Before) -> bool:
+    def overlaps(self, other: PlaceSnapshot) -> bool:
         """Whether what the one can move may lie where the other works."""
         return any(base in other.bases or other.covers(base) for base in self.bases) or any(
             self.covers(base) for base in other.bases
         )
 
-    def may_have_missed(self, path: str, record: Record) -> bool:
+    def may_have_missed(self, path: str, record: PlaceRecord) -> bool:
         """Whether it may have been there, unseen; told from its own time alone."""
         return not self.complete and record.stamp.changed_ns < self.taken_ns - YOUNG_NS
 
@@ -76,7 +79,7 @@ class Before:
             del self.records[path]
         return bool(gone)
 
-    def taking_over(self, other: Before) -> None:
+    def taking_over(self, other: PlaceSnapshot) -> None:
         """Have seen what another one has seen before the command that is still running."""
         if self.overlaps(other):
             self.taken_ns = min(self.taken_ns, other.taken_ns)
@@ -89,7 +92,7 @@ class Before:
                 self.records[path] = record
 
 
-class Sessions:
+class CommandRegistry:
     """The files of all commands, in one private folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -111,11 +114,11 @@ class Sessions:
         finally:
             os.close(fd)
 
-    def others(self, *, forget: bool = True) -> tuple[list[Before], list[Before]]:
+    def others(self, *, forget: bool = True) -> tuple[list[PlaceSnapshot], list[PlaceSnapshot]]:
         """What commands that run now have seen before, and what those have that were never ended: once, unless nobody
         is to `forget` them. Only while alone."""
-        running: list[Before] = []
-        left: list[Before] = []
+        running: list[PlaceSnapshot] = []
+        left: list[PlaceSnapshot] = []
         for path in self._folder.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(OSError, ValueError):
                 fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -127,7 +130,7 @@ class Sessions:
                     if is_left and before is not None:
                         left.append(before)
                     elif not is_left:
-                        running.append(before or Before(("/",), complete=False, taken_ns=time.time_ns()))
+                        running.append(before or PlaceSnapshot(("/",), complete=False, taken_ns=time.time_ns()))
         return running, left
 
     def never_seen(self, planted: Sequence[str]) -> None:
@@ -152,15 +155,15 @@ class Sessions:
             return error.errno not in _NO_LOCK
         return any(one.covers(name) and not one.has_mounted(name) for one in running for name in paths)
 
-    def begin(self, before: Before) -> Session:
+    def begin(self, before: PlaceSnapshot) -> RunningCommand:
         """Only while alone. Raises OSError."""
-        return Session(self._folder, before)
+        return RunningCommand(self._folder, before)
 
 
-class Session:
+class RunningCommand:
     """One command that runs, until it is closed."""
 
-    def __init__(self, folder: Path, before: Before) -> None:
+    def __init__(self, folder: Path, before: PlaceSnapshot) -> None:
         self._path = folder / f"{secrets.token_hex(8)}{_SUFFIX}"
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -171,7 +174,7 @@ class Session:
             self.close()  # else it would seem to run for as long as this process does
             raise
 
-    def refresh(self, before: Before) -> None:
+    def refresh(self, before: PlaceSnapshot) -> None:
         """What others know by now to have been planted was not there before. Only while alone."""
         with contextlib.suppress(OSError):
             said = _read(os.pread(self._fd, os.fstat(self._fd).st_size, 0))
@@ -194,7 +197,7 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _written(before: Before) -> bytes:
+def _written(before: PlaceSnapshot) -> bytes:
     records = {
         path: [record.place, record.kind, list(record.stamp), record.listed, record.content]
         for path, record in before.records.items()
@@ -203,13 +206,13 @@ def _written(before: Before) -> bytes:
     return json.dumps(said).encode()
 
 
-def _read(data: bytes) -> Before | None:
+def _read(data: bytes) -> PlaceSnapshot | None:
     """None for what was not written to its end."""
     try:
         said: Any = json.loads(data)
         bases, complete, taken_ns, written, mounted, pinned = said
         records = {
-            path: Record(place, kind, Stamp(*stamp), listed, content)
+            path: PlaceRecord(place, kind, FileStamp(*stamp), listed, content)
             for path, (place, kind, stamp, listed, content) in written.items()
         }
         identities = {path: (device, inode) for path, (device, inode) in mounted.items()}
@@ -217,4 +220,58 @@ def _read(data: bytes) -> Before | None:
             return None
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    return Before(tuple(bases), records, complete, taken_ns, mounted=identities, pinned=tuple(pinned))
+    return PlaceSnapshot(tuple(bases), records, complete, taken_ns, mounted=identities, pinned=tuple(pinned))
+
+
+STATE: Final = "protected"
+
+
+COMMANDS: Final = "commands"
+
+
+def may_be_planted(path: str, state_dir: Path, home: str) -> bool:
+    """Whether a command that runs now, of whichever gateway of this user, may have changed the file at this path."""
+    folders = [parent / STATE / COMMANDS for parent in (state_dir, spare_folder())]
+    if home:
+        folders.append(_commands_of_all(home))
+    return any(CommandRegistry(folder).may_change(path) for folder in folders if _takes_commands(folder))
+
+
+def commands_folder(home: str, otherwise: Path) -> Path:
+    """Where commands know of each other: for all gateways of a user the same, wherever they keep the rest."""
+    folder = _commands_of_all(home)
+    if home:
+        with contextlib.suppress(OSError):
+            make_private_folder(folder)
+            if _is_own(folder) and os.access(folder, os.W_OK):
+                return folder
+    return otherwise / COMMANDS
+
+
+def _commands_of_all(home: str) -> Path:
+    return Path(STATE_DIR.replace("~", home), STATE, COMMANDS)
+
+
+def spare_folder() -> Path:
+    """Where state is kept that `state_dir` does not take."""
+    return Path(tempfile.gettempdir(), f"trunkline-protected-{os.getuid()}")
+
+
+def spare_folders() -> list[Path]:
+    """That folder, where it is there and nobody else has made it."""
+    spare = spare_folder()
+    with contextlib.suppress(OSError):
+        return [spare] if _is_own(spare) else []
+    return []
+
+
+def _takes_commands(folder: Path) -> bool:
+    """Whether commands of this user can be told of in there. A folder of somebody else would hold everything up."""
+    with contextlib.suppress(OSError):
+        return _is_own(folder.parent) and _is_own(folder) and os.access(folder, os.W_OK)
+    return False
+
+
+def _is_own(path: Path) -> bool:
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()

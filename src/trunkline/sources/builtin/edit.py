@@ -1,0 +1,285 @@
+"""Edit: one exact text of a file replaced by another, and nothing else of the file touched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trunkline.sources.builtin.file_formats import HEAD_BYTES, TextFormat, kind_of, size_in_words, with_newlines
+from trunkline.sources.builtin.read import PATH, numbered
+from trunkline.sources.builtin.root import RootFolder
+from trunkline.sources.builtin.text_length import units
+from trunkline.sources.builtin.tool import (
+    Parameter,
+    RunningToolCall,
+    ToolContext,
+    ToolFault,
+    ToolHints,
+    cut_line,
+    definition,
+    text_result,
+)
+from trunkline.sources.builtin.write import FileReplacement, replacing
+
+MOST_BYTES: Final = 20_000_000
+_AROUND: Final = 4
+_SHOWN_LINES: Final = 60
+_SHOWN_CHARACTERS: Final = 10_000
+_NAMED_LINES: Final = 20
+
+_DOC: Final = """Replaces one exact text in a file by another.
+
+- `old_string` must be in the file character for character, with its indentation, and without the line numbers that Read shows. It must occur exactly once: take in some lines around it if it is not unique, or set `replace_all` to change every occurrence (to rename something, for example).
+- The answer shows the changed lines with their numbers. Nothing is changed when the text is missing or not unique: the answer then says where to look.
+- The file keeps its permissions, encoding and line endings (write plain newlines, also for files with CRLF), and is replaced in one step.
+- An empty `old_string` makes a new file, if there is none. To replace a whole file use Write."""  # noqa: E501
+
+
+class EditTool:
+    parameters = (
+        PATH,
+        Parameter(
+            name="old_string",
+            required=True,
+            doc="The text to be replaced, exactly as it is in the file",
+            also=("old", "old_str", "oldString", "old_text"),
+        ),
+        Parameter(
+            name="new_string",
+            required=True,
+            doc="The text to put there; empty to take the old one out",
+            also=("new", "new_str", "newString", "new_text"),
+        ),
+        Parameter(
+            name="replace_all",
+            kind="boolean",
+            default=False,
+            doc="Replace every occurrence, not just the only one",
+            also=("replaceAll", "all"),
+        ),
+    )
+    definition = definition("Edit", _DOC, parameters, ToolHints(title="Edit a file", destroys=True))
+
+    def __init__(self, place: ToolContext) -> None:
+        self._root = place.root
+
+    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
+        path, old, new = arguments["path"], arguments["old_string"], arguments["new_string"]
+        if old == new:
+            raise ToolFault("`old_string` and `new_string` are the same: there is nothing to change")
+        if not old:
+            return await job.in_thread(_create, self._root, path, new, job)
+        return await job.in_thread(_edit, self._root, path, old, new, arguments["replace_all"], job)
+
+
+def _create(root: RootFolder, path: str, words: str, job: RunningToolCall) -> bytes:
+    with replacing(root, path, make_folders=True) as place:
+        if place.before is not None and place.before.st_size:
+            raise ToolFault(
+                f"{shown(path)} exists: give the text to replace as `old_string`, or use Write to replace all"
+            )
+        place.write(words.encode(), job)
+    return text_result(f"Created {shown(path)}: {size_in_words(len(words.encode()))}")
+
+
+def _edit(root: RootFolder, path: str, old: str, new: str, every: bool, job: RunningToolCall) -> bytes:
+    with replacing(root, path) as place:
+        data = _content(place, path)
+        style = TextFormat.of(data)
+        before = _decoded(style, data, path)
+        matches = find_matches(before, old, style.newline)
+        if not matches.certain and not (every and matches.count):
+            raise ToolFault(_why_not(before, matches, old, new, path))
+        spelled = with_newlines(new, matches.newline or style.newline)
+        if len(before) + matches.count * (len(spelled) - len(matches.text)) > MOST_BYTES:
+            raise ToolFault(f"{shown(path)} would become larger than {size_in_words(MOST_BYTES)}; nothing was changed")
+        after = before.replace(matches.text, spelled)
+        place.write(style.encode(after), job)
+    return text_result(_answer(path, before, after, matches, spelled))
+
+
+def _content(place: FileReplacement, path: str) -> bytes:
+    data = place.read(MOST_BYTES + 1)
+    kind = kind_of(data[:HEAD_BYTES])
+    if kind.picture or kind.binary:
+        raise ToolFault(f"{shown(path)} is {kind.binary or 'a picture'}, which Edit cannot change")
+    if len(data) > MOST_BYTES:
+        raise ToolFault(f"{shown(path)} is larger than {size_in_words(MOST_BYTES)}, which is too large for Edit")
+    return data
+
+
+def _decoded(style: TextFormat, data: bytes, path: str) -> str:
+    try:
+        return style.decode(data)
+    except UnicodeDecodeError:
+        raise ToolFault(f"{shown(path)} is not valid {style.encoding.upper()}, so Edit cannot change it") from None
+
+
+def _why_not(before: str, matches: TextMatches, old: str, new: str, path: str) -> str:
+    if matches.count:
+        where = _at(line_numbers(before, matches.starts))
+        often = f"{matches.count:,} times" if matches.count > 1 else "more than once, one overlapping the other,"
+        return (
+            f"`old_string` occurs {often} in {shown(path)} ({where}); nothing was changed. Add lines around it"
+            " so that it is unique, or set `replace_all`"
+        )
+    hint = mismatch_hint(before, old, new) or "Read the file to see it as it is"
+    return f"`old_string` does not occur in {shown(path)}; nothing was changed. {hint}"
+
+
+def _answer(path: str, before: str, after: str, matches: TextMatches, spelled: str) -> str:
+    """What was done, and the lines around the first change as they are now."""
+    count = matches.count
+    where = _at(line_numbers(before, matches.starts))
+    said = f"Edited {shown(path)} ({where})" if count == 1 else f"Edited {shown(path)} in {count:,} places ({where})"
+    start = matches.starts[0]
+    changed = spelled.count("\n") + 1
+    return "\n".join([f"{said}:", *_snippet(after, start, changed)])
+
+
+def _snippet(text_result: str, start: int, changed: int) -> list[str]:
+    """So many lines from a place on, and some around them. Only these are taken out of the text, which may be large."""
+    at, above = text_result.rfind("\n", 0, start) + 1, 0
+    while at and above < _AROUND:
+        at, above = text_result.rfind("\n", 0, at - 1) + 1, above + 1
+    number = text_result.count("\n", 0, at) + 1
+    there = text_result.count("\n", at) + (
+        text_result[-1:] not in ("", "\n")
+    )  # what follows the last line end is no line
+    wanted = min(above + changed + _AROUND, there)
+    shown_lines: list[str] = []
+    room = _SHOWN_CHARACTERS
+    while len(shown_lines) < min(wanted, _SHOWN_LINES):
+        end = text_result.find("\n", at)
+        line = text_result[at:end] if end >= 0 else text_result[at:]
+        one = numbered(number + len(shown_lines), cut_line(line.removesuffix("\r")))
+        room -= units(one)
+        if room < 0:
+            break
+        shown_lines.append(one)
+        at = end + 1
+    left_out = wanted - len(shown_lines)
+    return [*shown_lines, f"[{left_out:,} more lines of the change]"] if left_out > 0 else shown_lines
+
+
+def _at(places: Sequence[int]) -> str:
+    numbers = list(dict.fromkeys(places))
+    some = ", ".join(f"{number:,}" for number in numbers[:_NAMED_LINES])
+    more = ", …" if len(numbers) > _NAMED_LINES else ""
+    return f"line {some}" if len(numbers) == 1 else f"lines {some}{more}"
+
+
+# Where a text occurs in a file, exactly; and where it does not, what may have been meant.
+
+_LINE_NUMBER: Final = re.compile(r"^ *\d+\t", re.MULTILINE)
+_SPACES: Final = re.compile(r"\s+")
+_TYPOGRAPHY: Final = str.maketrans(
+    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-", "\u00a0": " "}
+)
+_SEARCHED: Final = 2_000_000  # characters; in a larger file a hint is not worth the wait
+_CANDIDATES: Final = 300
+_SHOWN: Final = 200
+_KEPT: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatches:
+    """`count` is how often it occurs, `starts` are where the first of them begin, `text` is it as the file has it,
+    `newline` what its lines end in there; empty when it is within one line. It is `certain` where there is one place
+    that can be meant: not where it overlaps itself."""
+
+    count: int
+    starts: tuple[int, ...]
+    text: str
+    newline: str = ""
+    certain: bool = False
+
+
+def find_matches(text: str, wanted: str, usual: str = "\n") -> TextMatches:
+    """Every place of `wanted`, with the line endings that are `usual` in the file or with the others: agents seldom
+    see which ones there are."""
+    if "\n" not in wanted:
+        return _matches(text, wanted)
+    for newline in sorted(("\n", "\r\n"), key=lambda newline: newline != usual):
+        matches = _matches(text, with_newlines(wanted, newline), newline)
+        if matches.count:
+            return matches
+    return TextMatches(0, (), wanted)
+
+
+def _matches(text: str, wanted: str, newline: str = "") -> TextMatches:
+    """A text of one letter can occur millions of times: only some places are kept."""
+    places: list[int] = []
+    at = text.find(wanted)
+    certain = at >= 0 and text.find(wanted, at + 1) < 0
+    while at >= 0 and len(places) < _KEPT:
+        places.append(at)
+        at = text.find(wanted, at + len(wanted))
+    return TextMatches(text.count(wanted), tuple(places), wanted, newline, certain)
+
+
+def line_numbers(text: str, starts: Sequence[int]) -> list[int]:
+    """The number of the line in which each place is; places come in order."""
+    numbers: list[int] = []
+    line, seen = 1, 0
+    for start in starts:
+        line += text.count("\n", seen, start)
+        seen = start
+        numbers.append(line)
+    return numbers
+
+
+# -- when it is not there ----------------------------------------------------------------------------------------------
+
+
+def mismatch_hint(text: str, wanted: str, replacement: str) -> str:
+    """A sentence that helps to get it right next time; empty when nothing like it is there."""
+    bare = _LINE_NUMBER.sub("", wanted)
+    if bare and bare != wanted and bare in text:
+        return "It is there without the line numbers: leave out the number and the tab that Read shows before each line"
+    if "\\n" in wanted and find_matches(text, wanted.replace("\\n", "\n")).count:
+        return "It is there with real line breaks in place of the two characters `\\n`"
+    if len(text) > _SEARCHED:
+        return ""
+    lines = text.split("\n")
+    first = _alike(lines, wanted)
+    if first is not None:
+        last = first + wanted.strip("\n").count("\n")
+        where = f"line {first}" if first == last else f"lines {first}-{last}"
+        return f"It differs only in white space or quotation marks from {where}: copy those exactly as Read shows them"
+    if replacement.strip() and find_matches(text, replacement).count:
+        return "The new text is there already: this change seems to be made"
+    return _most_similar(lines, wanted)
+
+
+def _alike(lines: Sequence[str], wanted: str) -> int | None:
+    """The number of the first line from which on the file says the same, but for white space and quotation marks."""
+    sought = [_plain(line) for line in wanted.strip("\n").split("\n")]
+    if not any(sought):
+        return None
+    plain = [_plain(line) for line in lines]
+    for at in range(len(plain) - len(sought) + 1):
+        if plain[at] == sought[0] and plain[at : at + len(sought)] == sought:
+            return at + 1
+    return None
+
+
+def _plain(line: str) -> str:
+    return _SPACES.sub("", line.translate(_TYPOGRAPHY))
+
+
+def _most_similar(lines: Sequence[str], wanted: str) -> str:
+    from difflib import get_close_matches  # only a failed edit pays for this import
+
+    sought = max(wanted.split("\n"), key=lambda line: len(line.strip())).strip()[:_SHOWN]
+    words = re.findall(r"\w{4,}", sought)
+    few = len(lines) <= _CANDIDATES  # else only those that have a word in common are worth comparing
+    near = {
+        line.strip()[:_SHOWN]: number
+        for number, line in enumerate(lines, 1)
+        if line.strip() and (few or any(word in line for word in words))
+    }
+    found = get_close_matches(sought, list(near)[:_CANDIDATES], n=1, cutoff=0.6)
+    return f"The most similar line is {near[found[0]]}: `{found[0]}`" if found else ""

@@ -1,0 +1,283 @@
+"""Read: a file's lines with their numbers, a page at a time; pictures as pictures."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from trunkline.sources.builtin.file_formats import HEAD_BYTES, encoding_of, kind_of, size_in_words
+from trunkline.sources.builtin.text_length import units
+from trunkline.sources.builtin.tool import (
+    LONGEST_LINE,
+    MOST_CHARACTERS,
+    MOST_LINES,
+    Parameter,
+    RunningToolCall,
+    ToolContext,
+    ToolFault,
+    ToolHints,
+    definition,
+    image_block,
+    result,
+    text_result,
+)
+
+PICTURE_BYTES: Final = 3_750_000
+"""Models take pictures of up to 5 MB once they are written as base64."""
+_COUNTED_BYTES: Final = 64_000_000
+"""Up to this size the lines after those shown are counted, so that an agent knows how much there is; and nobody waits
+for the end of a longer line."""
+_NOTES: Final = 600  # characters kept free for what is said below the lines
+
+PATH: Final = Parameter(
+    name="path",
+    doc="The file: a path relative to the root folder, or an absolute one below it",
+    required=True,
+    also=("file_path", "filePath", "absolute_path", "filename", "file"),
+)
+
+_DOC: Final = f"""Reads a file and returns its lines with their numbers (the number, a tab, then the line as it is).
+
+- Up to {MOST_LINES:,} lines or {MOST_CHARACTERS:,} characters come at once; when there is more, the last line says with which `offset` to go on. Lines of more than {LONGEST_LINE:,} characters are cut.
+- Give `offset` and `limit` to see one part of a long file; leave them away to read a file from its beginning.
+- PNG, JPEG, GIF and WebP files are returned as pictures. Other binary files are named, not shown.
+- It reads files only: list folders with Glob. Several files can be read in parallel."""  # noqa: E501
+
+
+class ReadTool:
+    parameters = (
+        PATH,
+        Parameter(
+            name="offset",
+            kind="integer",
+            minimum=0,
+            doc="The number of the first line to return; the first line of a file is 1",
+            also=("start_line", "line"),
+        ),
+        Parameter(
+            name="limit",
+            kind="integer",
+            minimum=1,
+            doc=f"How many lines to return; at most {MOST_LINES:,} come at once",
+            also=("max_lines",),
+        ),
+    )
+    definition = definition("Read", _DOC, parameters, ToolHints(title="Read a file", reads_only=True, idempotent=True))
+
+    def __init__(self, place: ToolContext) -> None:
+        self._root = place.root
+
+    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
+        first = max(1, arguments["offset"] or 1)
+        return await job.in_thread(self._read, arguments["path"], first, arguments["limit"] or MOST_LINES, job)
+
+    def _read(self, path: str, first: int, limit: int, job: RunningToolCall) -> bytes:
+        fd = self._root.open_file(path)
+        try:
+            size_bytes = os.fstat(fd).st_size
+            head = os.pread(fd, HEAD_BYTES, 0)
+            kind = kind_of(head)
+            if kind.picture:
+                return _picture(fd, path, size_bytes, kind.picture)
+            if kind.binary:
+                raise ToolFault(f"{shown(path)} is {kind.binary} ({size_in_words(size_bytes)}), which is no text")
+            if not head:
+                return text_result(f"[{shown(path)} is empty]")
+            return _lines(fd, path, first, limit, job)
+        finally:
+            os.close(fd)
+
+
+def _picture(fd: int, path: str, size_bytes: int, mime_type: str) -> bytes:
+    if size_bytes > PICTURE_BYTES:
+        most = size_in_words(PICTURE_BYTES)
+        raise ToolFault(
+            f"{shown(path)} is a picture of {size_in_words(size_bytes)}; up to {most} can be shown: make it smaller"
+        )
+    return result(image_block(b"".join(blocks_of(fd, PICTURE_BYTES)), mime_type))
+
+
+def _lines(fd: int, path: str, first: int, limit: int, job: RunningToolCall) -> bytes:
+    encoding, mark = encoding_of(os.pread(fd, 4, 0))
+    size_bytes, seen_bytes = os.fstat(fd).st_size, 0
+    part = LineSlice(first, min(limit, MOST_LINES), MOST_CHARACTERS - _NOTES)
+    counted = True
+    for block in as_utf8(blocks_of(fd), encoding, mark):
+        part.feed(block)
+        seen_bytes += len(block)
+        counted = not part.full or max(size_bytes, seen_bytes) <= _COUNTED_BYTES  # it may be growing
+        if job.over or not counted or part.since_end_bytes > _COUNTED_BYTES:
+            break
+    endless = part.since_end_bytes > _COUNTED_BYTES
+    part.end()
+    if not part.lines:
+        raise ToolFault(f"{shown(path)} {_end(part, endless)}: there is no line {first:,}")
+    body = "\n".join(numbered(number, line) for number, line in enumerate(part.lines, first))
+    notes = _notes(part, encoding, counted and not endless)
+    if endless and part.next_line > part.total:
+        notes[0] = f"[The file {_end(part, endless)}]"
+    return text_result("\n".join([body, *notes]))
+
+
+def _end(part: LineSlice, endless: bool) -> str:
+    """Where a file ends, or where nobody looks any further."""
+    if endless:
+        return f"is not looked at beyond line {part.total:,}, which is longer than {size_in_words(_COUNTED_BYTES)}"
+    return f"has {_count(part.total)}"
+
+
+def _notes(part: LineSlice, encoding: str, counted: bool) -> list[str]:
+    """What an agent has to know beside the lines, each in one line of its own."""
+    notes: list[str] = []
+    last = part.next_line - 1
+    these = f"Line {last:,}" if last == part.first else f"Lines {part.first:,}-{last:,}"
+    of_all = f" of {part.total:,}" if counted else ""
+    if not counted or last < part.total:
+        notes.append(f"[{these}{of_all}. Continue with offset={last + 1}]")
+    elif part.first > 1:
+        notes.append(f"[{these}{of_all}, the end of the file]")
+    if part.longer:
+        some = ", ".join(f"{number:,}" for number in part.longer[:10])
+        more = " and others" if len(part.longer) > 10 else ""
+        notes.append(f"[Cut after {LONGEST_LINE:,} characters: line {some}{more}. Grep finds what is further right]")
+    if part.mended:
+        notes.append("[Some bytes are not valid UTF-8; each is shown as \ufffd]")
+    if encoding != "utf-8":
+        notes.append(f"[The file is {encoding.upper()}]")
+    if part.crlf:
+        notes.append("[Lines end in CRLF, which is not shown; Edit and Write keep it]")
+    return notes
+
+
+def _count(lines: int) -> str:
+    return "1 line" if lines == 1 else f"{lines:,} lines"
+
+
+# Some lines out of a file of any size: what comes before is counted, not kept, and a line of megabytes is cut.
+
+_BLOCK_BYTES: Final = 262_144
+_KEPT_BYTES: Final = LONGEST_LINE * 4 + 4
+"""Enough for the characters that are shown, however many bytes each of them takes."""
+_NUMBER_WIDTH: Final = 6
+
+
+def numbered(number: int, line: str) -> str:
+    return f"{number:>{_NUMBER_WIDTH}}\t{line}"
+
+
+class LineSlice:
+    """Fed with blocks of UTF-8; `lines` are those from `first` on, as many as `most` and `characters` allow.
+
+    `longer` are the numbers of lines that were cut. `total` is the number of all lines, once all blocks were fed, and
+    `since_end_bytes` how much has come since the last end of a line.
+    """
+
+    def __init__(self, first: int, most: int, characters: int) -> None:
+        self.first = first
+        self.lines: list[str] = []
+        self.longer: list[int] = []
+        self.mended = False
+        self.crlf = False
+        self.full = False
+        self._most = most
+        self._room = characters
+        self._to_skip = first - 1
+        self._ends = 0
+        self.since_end_bytes = 0
+        self._last_byte = b"\n"
+        self._pending = b""
+        self._pending_bytes = 0
+
+    @property
+    def total(self) -> int:
+        return self._ends + (self._last_byte != b"\n")
+
+    @property
+    def next_line(self) -> int:
+        return self.first + len(self.lines)
+
+    def feed(self, block: bytes) -> None:
+        if not block:
+            return
+        ends = block.count(b"\n")
+        self._ends += ends
+        self.since_end_bytes = len(block) - 1 - block.rfind(b"\n") if ends else self.since_end_bytes + len(block)
+        self._last_byte = block[-1:]
+        if self.full:
+            return
+        if ends < self._to_skip:
+            self._to_skip -= ends
+        elif self._to_skip:
+            rest = block.split(b"\n", self._to_skip)[-1]
+            self._to_skip = 0
+            self._take(rest)
+        else:
+            self._take(block)
+
+    def end(self) -> None:
+        """No more blocks: what is left is a line without an end."""
+        if self._pending_bytes and not self.full:
+            self._add(b"")
+
+    def _take(self, block: bytes) -> None:
+        *whole, rest = block.split(b"\n", self._most - len(self.lines))
+        for piece in whole:
+            self._add(piece)
+            if self.full:
+                return
+        self._pending += rest[: _KEPT_BYTES - len(self._pending)]
+        self._pending_bytes += len(rest)
+
+    def _add(self, piece: bytes) -> None:
+        raw = self._pending + piece[: _KEPT_BYTES - len(self._pending)]
+        size_bytes = self._pending_bytes + len(piece)
+        self._pending, self._pending_bytes = b"", 0
+        if piece.endswith(b"\r") or (not piece and raw.endswith(b"\r") and size_bytes == len(raw)):
+            self.crlf = True
+            raw = raw.removesuffix(b"\r")
+        line, cut = self._shown(raw, size_bytes)
+        cost = units(line) + _NUMBER_WIDTH + 3
+        if cost > self._room and self.lines:
+            self.full = True
+            return
+        if cut:
+            self.longer.append(self.next_line)
+        self._room -= cost
+        self.lines.append(line)
+        self.full = len(self.lines) >= self._most
+
+    def _shown(self, raw: bytes, size_bytes: int) -> tuple[str, bool]:
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError:
+            line = raw.decode(errors="replace")
+            # A character at the very end of what was kept may be cut in two: it is not shown anyway.
+            self.mended = self.mended or "\ufffd" in line[:LONGEST_LINE]
+        if len(line) <= LONGEST_LINE:
+            return line, False
+        return f"{line[:LONGEST_LINE]}… [cut: the line has {size_bytes:,} bytes]", True
+
+
+def as_utf8(blocks: Iterable[bytes], encoding: str, mark: bytes) -> Iterator[bytes]:
+    """The same text in UTF-8, without its byte order mark."""
+    skip = len(mark)
+    if encoding == "utf-8":
+        for block in blocks:
+            yield block[skip:]
+            skip = 0
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    for block in blocks:
+        yield decoder.decode(block[skip:]).encode()
+        skip = 0
+    yield decoder.decode(b"", final=True).encode()
+
+
+def blocks_of(fd: int, most_bytes: int | None = None) -> Iterator[bytes]:
+    """What is in a file, up to its end or so many bytes: somebody may be writing it faster than it is read."""
+    left = most_bytes
+    while block := os.read(fd, _BLOCK_BYTES if left is None else min(left, _BLOCK_BYTES)):
+        yield block
+        left = None if left is None else left - len(block)
