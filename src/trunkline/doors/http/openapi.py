@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code
-from trunkline.doors.http.openapi_schemas import SCHEMAS
 from trunkline.doors.http.routes import AGENTS, Answers, Route
+from trunkline.doors.http.schemas import SCHEMAS
 from trunkline.version import __version__
 
 _SESSIONS: Final = "/api/sessions/"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.doors.http.openapi_schemas import SCHEMAS
 from trunkline.doors.http.routes import AGENTS, ROUTES
+from trunkline.doors.http.schemas import SCHEMAS
 
 pytestmark = pytest.mark.law
 USE_OF_TOOLS = ("/api/tools/", "/api/proxy/")
