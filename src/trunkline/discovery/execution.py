@@ -6,15 +6,16 @@ It becomes that before the router does anything else with it, so every rule, lim
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
+from trunkline.config.call_arguments import BadArgument, read
 from trunkline.core.call import Call, Caller, Failure
 from trunkline.core.errors import (
     BAD_TOOL_ID,
-    INVALID_PARAMS,
     NOT_PROVISIONED,
     NOT_READ_ONLY,
     UNKNOWN_TOOL,
@@ -23,7 +24,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.discovery.arguments import BadArgument, Execute, read
+from trunkline.discovery.arguments import Execute
 from trunkline.discovery.disclosure import Disclosure
 from trunkline.discovery.offer import EXECUTE, EXECUTE_READ_ONLY
 from trunkline.discovery.provisioning import Provisioning
@@ -57,7 +58,7 @@ class Execution:
             name, inner = self.target(call.caller, asked, reads_only=tool == EXECUTE_READ_ONLY)
             return name, {**members, **inner}
         except BadArgument as error:
-            call.finish(Failure(Problem(code=INVALID_PARAMS, message=str(error), source=RESERVED_SOURCE, tool=tool)))
+            call.finish(Failure(replace(error.problem, source=RESERVED_SOURCE, tool=tool)))
         except GatewayError as refused:
             call.finish(Failure(refused.problem))
         return None

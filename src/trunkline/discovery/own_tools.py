@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from trunkline.config.call_arguments import BadArgument, read_arguments
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import INTERNAL, Problem
 from trunkline.core.names import RESERVED_SOURCE
@@ -15,7 +16,6 @@ from trunkline.core.tool import Snapshot
 from trunkline.discovery import answers
 from trunkline.discovery.answers import Answer
 from trunkline.discovery.arguments import (
-    BadArgument,
     Discover,
     Nothing,
     OneServer,
@@ -23,7 +23,6 @@ from trunkline.discovery.arguments import (
     Provision,
     Query,
     Unprovision,
-    read_arguments,
 )
 from trunkline.discovery.discovery import Discovery
 from trunkline.discovery.finder import Found
@@ -112,7 +111,7 @@ class OwnTools(ToolsOnly):
         asked = read_arguments(call.params, Query)
         query = asked.query.strip()
         if not query:
-            raise BadArgument("`query` is missing: some words about what the tool should do")
+            raise BadArgument("`query` is missing", "some words about what the tool should do")
 
         def then(found: Found) -> None:
             if not call.done:

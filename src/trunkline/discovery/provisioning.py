@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from trunkline.config.call_arguments import BadArgument
 from trunkline.core.call import Caller
-from trunkline.discovery.arguments import BadArgument
 from trunkline.links.contained import contained
 
 MAX_HANDLES_PER_PRINCIPAL: Final = 256

@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
+from trunkline.config.call_arguments import BadArgument, read
 from trunkline.core.errors import INVALID_PARAMS, UNSUPPORTED_MEDIA, GatewayError, Problem
-from trunkline.discovery.arguments import BadArgument, Discover, Execute, Provision, Unprovision, read
+from trunkline.discovery.arguments import Discover, Execute, Provision, Unprovision
 from trunkline.doors.http.exchange import JSON
 from trunkline.doors.http.operator import switches
 from trunkline.wire.http1 import HttpRequest
@@ -34,7 +35,7 @@ def refusing() -> Generator[None, None, None]:
     try:
         yield
     except BadArgument as error:
-        raise _refused(str(error)) from None
+        raise GatewayError(error.problem) from None
     except BadMessage as error:
         raise GatewayError(Problem(code=error.code, message=str(error), hint=_BODY_HINT)) from None
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
+from trunkline.config.call_arguments import Arguments, about
 from trunkline.config.suggest import nearest
 from trunkline.links.search.globs import split_globs
 from trunkline.links.search.types import TYPES
-from trunkline.sources.builtin.arguments import Hints, Parameter, definition
+from trunkline.sources.builtin.arguments import Hints, definition
 from trunkline.sources.builtin.root import shown
-from trunkline.sources.builtin.searching import MOST_NAMES, OFFSET, Searching, Start, in_words, limit_of
+from trunkline.sources.builtin.searching import MOST_NAMES, PAGE, Offset, Searching, Start, in_words, limit_of
 from trunkline.sources.builtin.tool import MOST_LINES, Job, ToolFault, Workplace, text
 
 _FILES, _CONTENT, _COUNT = "files_with_matches", "content", "count"
@@ -25,86 +25,82 @@ _DOC: Final = f"""Searches inside files for a regular expression (ripgrep's kind
 - Files that `.gitignore` (or `.ignore`) leaves out, `.git` and binary files are not searched; other hidden files are. Long lines are cut. When there is more than fits, the last line says with which `offset` to go on."""  # noqa: E501
 
 
-class Grep:
-    parameters = (
-        Parameter(name="pattern", doc="The regular expression to search for", required=True, also=("regex", "query")),
-        Parameter(
-            name="path",
-            doc="A folder or a file, relative to the root folder or an absolute path below it; all of it by default",
-            also=("directory", "dir_path", "folder"),
-        ),
-        Parameter(
-            name="glob",
-            doc="Only files that fit this pattern (`*.js`, `*.{ts,tsx}`); several with blanks between, `!` excludes",
-            also=("include", "file_pattern"),
-        ),
-        Parameter(name="type", doc="Only files of this type: `py`, `js`, `ts`, `go`, `rust`, `java`, `md`, …"),
-        Parameter(
-            name="output_mode",
-            doc="Paths of files, matching lines, or counts",
-            default=_FILES,
-            choices=(_FILES, _CONTENT, _COUNT),
-        ),
-        Parameter(
-            name="context_lines",
-            kind="integer",
-            minimum=0,
-            default=0,
-            doc="How many lines to show before and after each match, with `output_mode` `content`",
-            also=("-C", "context"),
-        ),
-        Parameter(
-            name="lines_before", kind="integer", minimum=0, doc="Only before each match", also=("-B", "before_context")
-        ),
-        Parameter(
-            name="lines_after", kind="integer", minimum=0, doc="Only after each match", also=("-A", "after_context")
-        ),
-        Parameter(
-            name="ignore_case",
-            kind="boolean",
-            default=False,
-            doc="Whether `a` matches `A`",
-            also=("-i", "case_insensitive"),
-        ),
-        Parameter(
-            name="line_numbers",
-            kind="boolean",
-            default=True,
-            doc="Whether lines come with their numbers",
-            also=("-n",),
-        ),
-        Parameter(
-            name="multiline", kind="boolean", default=False, doc="Whether `.` matches line ends, and a match may go on"
-        ),
-        limit_of(_MOST_LINES, "lines or paths"),
-        OFFSET,
+class GrepArguments(Arguments):
+    pattern: Annotated[str, about("The regular expression to search for", "regex", "query")]
+    path: (
+        Annotated[
+            str,
+            about(
+                "A folder or a file, relative to the root folder or an absolute path below it; all of it by default",
+                *("directory", "dir_path", "folder"),
+            ),
+        ]
+        | None
+    ) = None
+    glob: (
+        Annotated[
+            str,
+            about(
+                "Only files that fit this pattern (`*.js`, `*.{ts,tsx}`); several with blanks between, `!` excludes",
+                *("include", "file_pattern"),
+            ),
+        ]
+        | None
+    ) = None
+    type: Annotated[str, about("Only files of this type: `py`, `js`, `ts`, `go`, `rust`, `java`, `md`, …")] | None = (
+        None
     )
-    definition = definition("Grep", _DOC, parameters, Hints(title="Search files", reads_only=True, idempotent=True))
+    output_mode: Annotated[
+        Literal["files_with_matches", "content", "count"],
+        about("Paths of files, matching lines, or counts"),
+    ] = _FILES
+    context_lines: Annotated[
+        int,
+        about(
+            "How many lines to show before and after each match, with `output_mode` `content`", "-C", "context", ge=0
+        ),
+    ] = 0
+    lines_before: Annotated[int, about("Only before each match", "-B", "before_context", ge=0)] | None = None
+    lines_after: Annotated[int, about("Only after each match", "-A", "after_context", ge=0)] | None = None
+    ignore_case: Annotated[bool, about("Whether `a` matches `A`", "-i", "case_insensitive")] = False
+    line_numbers: Annotated[bool, about("Whether lines come with their numbers", "-n")] = True
+    multiline: Annotated[bool, about("Whether `.` matches line ends, and a match may go on")] = False
+    limit: Annotated[int, limit_of(_MOST_LINES, "lines or paths")] = PAGE
+    offset: Offset = 0
+
+
+class Grep:
+    arguments = GrepArguments
+    definition = definition("Grep", _DOC, GrepArguments, Hints(title="Search files", reads_only=True, idempotent=True))
 
     def __init__(self, place: Workplace) -> None:
         self._searching = Searching(place)
 
-    async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
-        _check_type(arguments["type"])
-        start = await self._searching.start(arguments["path"], job, file_too=True)
+    async def run(self, arguments: GrepArguments, job: Job) -> bytes:
+        _check_type(arguments.type)
+        start = await self._searching.start(arguments.path, job, file_too=True)
         found = await self._searching.run(start, self._request(arguments), job)
-        one, many = ("line", "lines") if arguments["output_mode"] == _CONTENT else ("file", "files")
+        one, many = ("line", "lines") if arguments.output_mode == _CONTENT else ("file", "files")
         none = _nothing(arguments, start)
-        return text(in_words(found, offset=arguments["offset"], one=one, many=many, none=none))
+        return text(in_words(found, offset=arguments.offset, one=one, many=many, none=none))
 
-    def _request(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        around: int = arguments["context_lines"]
-        before, after = arguments["lines_before"], arguments["lines_after"]
-        most = _MOST_LINES if arguments["output_mode"] == _CONTENT else MOST_NAMES
+    def _request(self, arguments: GrepArguments) -> dict[str, Any]:
+        around = arguments.context_lines
+        before, after = arguments.lines_before, arguments.lines_after
+        most = _MOST_LINES if arguments.output_mode == _CONTENT else MOST_NAMES
         return {
             "tool": "Grep",
-            **{name: arguments[name] for name in ("pattern", "output_mode", "ignore_case", "multiline", "offset")},
-            "line_numbers": arguments["line_numbers"],
-            "globs": [self._searching.below_root(glob) for glob in split_globs(arguments["glob"] or "")],
-            "type": arguments["type"] or "",
+            "pattern": arguments.pattern,
+            "output_mode": arguments.output_mode,
+            "ignore_case": arguments.ignore_case,
+            "multiline": arguments.multiline,
+            "offset": arguments.offset,
+            "line_numbers": arguments.line_numbers,
+            "globs": [self._searching.below_root(glob) for glob in split_globs(arguments.glob or "")],
+            "type": arguments.type or "",
             "before": min(around if before is None else before, _MOST_CONTEXT),
             "after": min(around if after is None else after, _MOST_CONTEXT),
-            "limit": min(arguments["limit"] or most, most),
+            "limit": min(arguments.limit or most, most),
         }
 
 
@@ -115,9 +111,10 @@ def _check_type(name: str | None) -> None:
         raise ToolFault(f"There is no type {shown(name)}{meant}. Any other files can be named with `glob`")
 
 
-def _nothing(arguments: Mapping[str, Any], start: Start) -> str:
+def _nothing(arguments: GrepArguments, start: Start) -> str:
     where = shown(start.file or start.folder or ".")
-    narrowed = [f"`{name}` {shown(arguments[name])}" for name in ("glob", "type") if arguments[name]]
+    given = {"glob": arguments.glob, "type": arguments.type}
+    narrowed = [f"`{name}` {shown(value)}" for name, value in given.items() if value]
     among = f" among files of {' and '.join(narrowed)}" if narrowed else ""
     ignored = "" if start.file else " (ignored and binary files are not searched)"
-    return f"No match for {shown(arguments['pattern'])} in {where}{among}{ignored}"
+    return f"No match for {shown(arguments.pattern)} in {where}{among}{ignored}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from msgspec import Meta
+
+from trunkline.config.call_arguments import about
 from trunkline.links.environment import child_environment
 from trunkline.links.search.asking import Searches, SearchFailed
-from trunkline.sources.builtin.arguments import Parameter
 from trunkline.sources.builtin.programs import find_program
 from trunkline.sources.builtin.root import Root, shown
 from trunkline.sources.builtin.tool import MOST_CHARACTERS, Job, ToolFault, Workplace
@@ -19,20 +21,13 @@ MOST_NAMES: Final = 1_000
 _LONGEST_PATTERN: Final = 4_000  # bytes: the worker hands it on through a pipe
 _NOTES: Final = 1_000  # characters kept free for what is said below the lines
 
-OFFSET: Final = Parameter(
-    name="offset", kind="integer", minimum=0, default=0, doc="How many results to skip: the way to the next page"
-)
+Offset = Annotated[int, about("How many results to skip: the way to the next page", ge=0)]
 
 
-def limit_of(most: int, what: str) -> Parameter:
-    return Parameter(
-        name="limit",
-        kind="integer",
-        minimum=0,
-        default=PAGE,
-        doc=f"How many {what} to return; 0 for as many as fit, at most {most:,}",
-        also=("head_limit", "max_results"),
-    )
+def limit_of(most: int, what: str) -> Meta:
+    """For an argument with the default `PAGE`."""
+    doc = f"How many {what} to return; 0 for as many as fit, at most {most:,}"
+    return about(doc, "head_limit", "max_results", ge=0)
 
 
 @dataclass(frozen=True, slots=True)
