@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from trunkline.config.call_arguments import BadArgument, read_arguments
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller
-from trunkline.sources.builtin.arguments import read_arguments
 from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.root import Root
-from trunkline.sources.builtin.tool import Job, Workplace
+from trunkline.sources.builtin.tool import Job, ToolFault, Workplace
 
 
 class AtOnce:
@@ -45,7 +45,11 @@ class Workbench:
     async def use(self, kind: Any, **arguments: Any) -> dict[str, Any]:
         tool = kind(self.place)
         params = json.dumps({"name": "x", "arguments": arguments}).encode()
-        return json.loads(await tool.run(read_arguments(params, tool.parameters), self.job()))
+        try:
+            read = read_arguments(params, tool.arguments)
+        except BadArgument as error:
+            raise ToolFault(str(error)) from None
+        return json.loads(await tool.run(read, self.job()))
 
     async def text(self, kind: Any, **arguments: Any) -> str:
         (block,) = (await self.use(kind, **arguments))["content"]

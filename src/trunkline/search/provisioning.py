@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from trunkline.config.call_arguments import BadArgument
 from trunkline.core.call import Caller
 from trunkline.runtime.safe_calls import contained
-from trunkline.search.arguments import BadArgument
 
 MAX_HANDLES_PER_PRINCIPAL: Final = 256
 MAX_GRANTED: Final = 10_000

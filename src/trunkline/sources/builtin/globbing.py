@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Final
 
-from trunkline.sources.builtin.arguments import Hints, Parameter, definition
-from trunkline.sources.builtin.file_search import MOST_NAMES, OFFSET, FileSearchTool, in_words, limit_of
+from trunkline.config.call_arguments import Arguments, about
+from trunkline.sources.builtin.arguments import Hints, definition
+from trunkline.sources.builtin.file_search import MOST_NAMES, PAGE, FileSearchTool, Offset, in_words, limit_of
 from trunkline.sources.builtin.glob_patterns import path_filter
 from trunkline.sources.builtin.root import shown
 from trunkline.sources.builtin.tool import Job, ToolFault, text
@@ -19,32 +19,34 @@ _DOC: Final = f"""Finds files by their names and returns their paths, relative t
 - To search inside files, use Grep. Several searches can run in parallel."""  # noqa: E501
 
 
-class Glob(FileSearchTool):
-    parameters = (
-        Parameter(
-            name="pattern",
-            doc="The pattern that paths must fit: `*`, `**`, `?`, `[ab]`, `{a,b}`",
-            required=True,
-            also=("glob",),
-        ),
-        Parameter(
-            name="directory",
-            doc="The folder to search, relative to the root folder or an absolute path below it; all of it by default",
-            also=("path", "folder", "dir_path"),
-        ),
-        limit_of(MOST_NAMES, "paths"),
-        OFFSET,
-    )
-    definition = definition("Glob", _DOC, parameters, Hints(title="Find files", reads_only=True, idempotent=True))
+class GlobArguments(Arguments):
+    pattern: Annotated[str, about("The pattern that paths must fit: `*`, `**`, `?`, `[ab]`, `{a,b}`", "glob")]
+    directory: (
+        Annotated[
+            str,
+            about(
+                "The folder to search, relative to the root folder or an absolute path below it; all of it by default",
+                *("path", "folder", "dir_path"),
+            ),
+        ]
+        | None
+    ) = None
+    limit: Annotated[int, limit_of(MOST_NAMES, "paths")] = PAGE
+    offset: Offset = 0
 
-    async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
-        written: str = arguments["pattern"]
+
+class Glob(FileSearchTool):
+    arguments = GlobArguments
+    definition = definition("Glob", _DOC, GlobArguments, Hints(title="Find files", reads_only=True, idempotent=True))
+
+    async def run(self, arguments: GlobArguments, job: Job) -> bytes:
+        written = arguments.pattern
         pattern = self.below_root(written)
         if ".." in pattern.split("/"):
             raise ToolFault(f"{shown(written)} has a `..` in it: give the folder to search as `directory`")
-        start = await self.start("." if pattern != written else arguments["directory"], job)
-        limit = min(arguments["limit"] or MOST_NAMES, MOST_NAMES)
-        request = {"tool": "Glob", "limit": limit, "offset": arguments["offset"]}
+        start = await self.start("." if pattern != written else arguments.directory, job)
+        limit = min(arguments.limit or MOST_NAMES, MOST_NAMES)
+        request = {"tool": "Glob", "limit": limit, "offset": arguments.offset}
         found = await self.search(start, path_filter([pattern]), request, job)
         none = f"No file fits {shown(written)} in {shown(start.folder or '.')} (ignored files are not looked at)"
-        return text(in_words(found, offset=arguments["offset"], one="file", many="files", none=none))
+        return text(in_words(found, offset=arguments.offset, one="file", many="files", none=none))

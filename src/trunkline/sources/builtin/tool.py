@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, runtime_checkable
+
+from msgspec import Struct
 
 from trunkline.core.call import PROGRESS, Call
 from trunkline.protocol.jsonrpc import encode
@@ -14,7 +16,6 @@ from trunkline.protocol.jsonrpc import encode
 if TYPE_CHECKING:
     from trunkline.config.sandbox import SandboxSettings
     from trunkline.runtime.source_context import Parts
-    from trunkline.sources.builtin.arguments import Parameter
     from trunkline.sources.builtin.root import Root
     from trunkline.sources.builtin.threads import Threads
 
@@ -33,12 +34,12 @@ class ToolFault(Exception):
 
 
 class Builtin(Protocol):
-    """One tool. `definition` is its MCP definition, `parameters` what its arguments are read by."""
+    """One tool. `definition` is its MCP definition, `arguments` what its arguments are read into."""
 
     definition: bytes
-    parameters: Sequence[Parameter]
+    arguments: type[Struct]
 
-    async def run(self, arguments: Mapping[str, Any], job: Job, /) -> bytes:
+    async def run(self, arguments: Any, job: Job, /) -> bytes:
         """An MCP result object. Raises ToolFault; ends soon when it is cancelled."""
         ...
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Final
 
-from trunkline.sources.builtin.arguments import Hints, Parameter, definition
+from trunkline.config.call_arguments import Arguments, about
+from trunkline.sources.builtin.arguments import Hints, definition
 from trunkline.sources.builtin.file_kinds import kind_of, size_in_words
 from trunkline.sources.builtin.file_place import FilePlace, file_place
-from trunkline.sources.builtin.reading import PATH
+from trunkline.sources.builtin.reading import FilePath
 from trunkline.sources.builtin.root import shown
 from trunkline.sources.builtin.text_style import TextStyle, with_newlines
 from trunkline.sources.builtin.tool import Job, Workplace, text
@@ -22,23 +22,20 @@ _DOC: Final = """Writes a file: makes it, with the folders it needs, or replaces
 - A symbolic link is written through to the file it leads to, inside the root folder only."""  # noqa: E501
 
 
+class WriteArguments(Arguments):
+    path: FilePath
+    content: Annotated[str, about("The whole new content of the file", "contents", "file_text", "text")]
+
+
 class Write:
-    parameters = (
-        PATH,
-        Parameter(
-            name="content",
-            required=True,
-            doc="The whole new content of the file",
-            also=("contents", "file_text", "text"),
-        ),
-    )
-    definition = definition("Write", _DOC, parameters, Hints(title="Write a file", destroys=True, idempotent=True))
+    arguments = WriteArguments
+    definition = definition("Write", _DOC, WriteArguments, Hints(title="Write a file", destroys=True, idempotent=True))
 
     def __init__(self, place: Workplace) -> None:
         self._root = place.root
 
-    async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
-        return await job.in_thread(self._write, arguments["path"], arguments["content"], job)
+    async def run(self, arguments: WriteArguments, job: Job) -> bytes:
+        return await job.in_thread(self._write, arguments.path, arguments.content, job)
 
     def _write(self, path: str, words: str, job: Job) -> bytes:
         with file_place(self._root, path, make_folders=True) as place:
