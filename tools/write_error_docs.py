@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from trunkline.core.errors import CODES, Code
-from trunkline.core.explanations import EXPLANATIONS
+from trunkline.core.explanations import Explanation, explanations
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "errors.md"
 
@@ -28,7 +28,7 @@ FAMILIES = {
 INTRODUCTION = """\
 # Error codes
 
-<!-- Written by tools/write_error_docs.py from src/trunkline/core/errors.py and core/explanations; do not edit. -->
+<!-- Written by tools/write_error_docs.py from src/trunkline/core/errors.py and error_explanations.md; do not edit. -->
 
 Every problem Trunkline reports has one code. A code is never given to something else, so it is safe to search for, to
 alert on and to branch on. It owns its numbers: the JSON-RPC error number, the HTTP status, and the exit status of a
@@ -56,6 +56,7 @@ def page(codes: Iterable[Code] = CODES.values()) -> str:
 
 
 def _sections(codes: Iterable[Code]) -> Iterator[str]:
+    known = explanations()
     for first_digit, group in groupby(sorted(codes, key=lambda code: (_family(code), code.id)), key=_family):
         members = list(group)
         title, explanation = FAMILIES[first_digit]
@@ -63,7 +64,7 @@ def _sections(codes: Iterable[Code]) -> Iterator[str]:
         yield "| code | meaning | JSON-RPC | HTTP | exit |\n|---|---|---|---|---|\n"
         for code in members:
             yield f"| {code.id} | {code.title} | {code.jsonrpc} | {code.http} | {code.exit} |\n"
-        yield from map(_explanation, members)
+        yield from (_explanation(code, known[code.id]) for code in members if code.id in known)
 
 
 def _family(code: Code) -> str:
@@ -71,10 +72,7 @@ def _family(code: Code) -> str:
     return code.id[2] if code.id.startswith("TL") else "6"
 
 
-def _explanation(code: Code) -> str:
-    known = EXPLANATIONS.get(code.id)
-    if known is None:
-        return ""
+def _explanation(code: Code, known: Explanation) -> str:
     causes = "".join(f"- {cause}\n" for cause in known.causes)
     remedies = "".join(f"- {remedy}\n" for remedy in known.remedies)
     return f"\n### {code.id}: {code.title}\n\n{known.meaning}\n\nUsual causes:\n\n{causes}\nWhat to do:\n\n{remedies}"

@@ -5,7 +5,7 @@ import re
 from tools.write_error_docs import PAGE, main, page
 
 from trunkline.core.errors import CODES, Code
-from trunkline.core.explanations import EXPLANATIONS
+from trunkline.core.explanations import explanations
 
 ID = r"(?:TL[1-69]\d\d|USER\.MCP_PROXY\.[A-Z_]+)"
 ROW = re.compile(rf"^\| ({ID}) \| (.+?) \| (-?\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
@@ -34,11 +34,13 @@ def test_codes_are_well_formed_and_keyed_by_their_id():
 
 
 def test_every_code_is_explained():
-    assert sorted(EXPLANATIONS) == sorted(CODES), "explain each code in src/trunkline/core/explanations/"
+    assert list(explanations()) == list(CODES), (
+        "explain each code in src/trunkline/core/error_explanations.md, in the order of CODES"
+    )
 
 
 def test_explanations_say_what_it_means_why_and_what_to_do():
-    for code, explanation in EXPLANATIONS.items():
+    for code, explanation in explanations().items():
         assert explanation.meaning.endswith("."), code
         assert explanation.causes and explanation.remedies, code
         for phrase in (*explanation.causes, *explanation.remedies):
@@ -46,9 +48,9 @@ def test_explanations_say_what_it_means_why_and_what_to_do():
 
 
 def test_the_page_explains_every_code():
-    text = PAGE.read_text(encoding="utf-8")
+    text, known = PAGE.read_text(encoding="utf-8"), explanations()
     for code in CODES.values():
         section = text.partition(f"### {code.id}: {code.title}\n")[2].partition("\n##")[0]
-        assert EXPLANATIONS[code.id].meaning in section
-        for phrase in (*EXPLANATIONS[code.id].causes, *EXPLANATIONS[code.id].remedies):
+        assert known[code.id].meaning in section
+        for phrase in (*known[code.id].causes, *known[code.id].remedies):
             assert f"- {phrase}\n" in section

@@ -14,6 +14,7 @@ from trunkline.cli.options import CONFIG, JSON, URL
 
 if TYPE_CHECKING:
     from trunkline.core.errors import Code
+    from trunkline.core.explanations import Explanation
 
 _WIDEST: Final = 100
 _USAGE: Final = 2
@@ -38,6 +39,7 @@ def explain(code: str | None, tool: str | None, config: Path | None, url: str | 
 
         sys.exit(explain_tool(tool, config, url, as_json=as_json))
     from trunkline.core.errors import CODES
+    from trunkline.core.explanations import explanations
 
     if code is None:
         _list(CODES.values(), as_json=as_json)
@@ -46,7 +48,8 @@ def explain(code: str | None, tool: str | None, config: Path | None, url: str | 
     if known is None:
         click.echo(f"error: Unknown code `{code}`\n{_near(code, CODES)}", err=True)
         sys.exit(_USAGE)
-    click.echo(_json(_plain(known)) if as_json else _page(known))
+    explanation = explanations()[known.id]
+    click.echo(_json(_plain(known, explanation)) if as_json else _page(known, explanation))
 
 
 def _full(written: str) -> str:
@@ -57,7 +60,10 @@ def _full(written: str) -> str:
 
 def _list(codes: Iterable[Code], *, as_json: bool) -> None:
     if as_json:
-        click.echo(_json([_plain(code) for code in codes]))
+        from trunkline.core.explanations import explanations
+
+        known = explanations()
+        click.echo(_json([_plain(code, known[code.id]) for code in codes]))
         return
     for code in codes:
         click.echo(f"{click.style(code.id, bold=True)}  {code.title}")
@@ -75,11 +81,9 @@ def _near(written: str, codes: dict[str, Code]) -> str:
     return "hint: did you mean " + " or ".join(f"`{id}` ({codes[id].title})" for id in near[:5]) + "?"  # noqa: A001
 
 
-def _plain(code: Code) -> dict[str, Any]:
-    from trunkline.core.explanations import EXPLANATIONS
-
+def _plain(code: Code, explanation: Explanation) -> dict[str, Any]:
     numbers = {"jsonrpc": code.jsonrpc, "http": code.http, "exit": code.exit}
-    return {"code": code.id, "title": code.title, **EXPLANATIONS[code.id]._asdict(), **numbers}
+    return {"code": code.id, "title": code.title, **explanation._asdict(), **numbers}
 
 
 def _json(value: object) -> str:
@@ -88,12 +92,9 @@ def _json(value: object) -> str:
     return dumps(value, indent=2, ensure_ascii=False)
 
 
-def _page(code: Code) -> str:
+def _page(code: Code, explanation: Explanation) -> str:
     from shutil import get_terminal_size
 
-    from trunkline.core.explanations import EXPLANATIONS
-
-    explanation = EXPLANATIONS[code.id]
     width = max(40, min(get_terminal_size().columns, _WIDEST))
     parts = [
         click.style(f"{code.id}: {code.title}", bold=True),

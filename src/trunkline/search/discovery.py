@@ -9,13 +9,18 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+<<<<<<< HEAD
 from trunkline.config.settings import GatewaySettings
+=======
+from trunkline.config.call_arguments import BadArgument
+from trunkline.config.gateway import GatewaySettings
+>>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.router import Router
 from trunkline.search.answers import Answer, not_ready, reasons
-from trunkline.search.arguments import BadArgument, Discover, Provision, Unprovision, bounded, several
+from trunkline.search.arguments import Discover, Provision, Unprovision, bounded, several
 from trunkline.search.costs import FOUND
 from trunkline.search.disclosure import Disclosure
 from trunkline.search.execution import Execution
@@ -69,7 +74,7 @@ class Discovery:
         """`then` may be called before this returns. Raises BadArgument."""
         query, tags = asked.query.strip(), several(asked.tags)
         if not query and not tags:
-            raise BadArgument("`query` is missing: some words about what the tool should do")
+            raise BadArgument("`query` is missing", "some words about what the tool should do")
         self.provisioning.seen_by(caller, asked.session)  # a bad handle is refused before anything is done
         self.find(caller, query, tags, lambda found: then(lambda: self._discovered(caller, asked, found)))
 
@@ -226,7 +231,7 @@ def _offered(catalog: Catalog, name: str) -> ToolEntry | None:
 def _ids(tool_ids: list[str] | str) -> list[str]:
     ids = list(dict.fromkeys(several(tool_ids)))
     if not ids:
-        raise BadArgument("`tool_ids` is empty: the ids that `discover_tools` gives")
+        raise BadArgument("`tool_ids` is empty", "the ids that `discover_tools` gives")
     if len(ids) > MAX_IDS:
         raise BadArgument(f"`tool_ids` has more than {MAX_IDS} entries")
     return ids

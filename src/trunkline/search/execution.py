@@ -6,15 +6,16 @@ It becomes that before the router does anything else with it, so every rule, lim
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
+from trunkline.config.call_arguments import BadArgument, read
 from trunkline.core.call import Call, Caller, Failure
 from trunkline.core.errors import (
     BAD_TOOL_ID,
-    INVALID_PARAMS,
     NOT_PROVISIONED,
     NOT_READ_ONLY,
     UNKNOWN_TOOL,
@@ -26,7 +27,7 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.protocol.jsonrpc import REDUCED_STACK, Members
 from trunkline.router.catalog import ToolEntry, says_read_only
 from trunkline.router.router import Router
-from trunkline.search.arguments import BadArgument, Execute, read
+from trunkline.search.arguments import Execute
 from trunkline.search.disclosure import Disclosure
 from trunkline.search.offer import EXECUTE, EXECUTE_READ_ONLY
 from trunkline.search.provisioning import Provisioning
@@ -55,7 +56,7 @@ class Execution:
             name, inner = self.target(call.caller, asked, reads_only=tool == EXECUTE_READ_ONLY)
             return name, {**members, **inner}
         except BadArgument as error:
-            call.finish(Failure(Problem(code=INVALID_PARAMS, message=str(error), source=RESERVED_SOURCE, tool=tool)))
+            call.finish(Failure(replace(error.problem, source=RESERVED_SOURCE, tool=tool)))
         except GatewayError as refused:
             call.finish(Failure(refused.problem))
         return None

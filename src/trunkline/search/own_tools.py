@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from trunkline.config.call_arguments import BadArgument, read_arguments
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import INTERNAL, Problem
 from trunkline.core.names import RESERVED_SOURCE
@@ -20,7 +21,6 @@ from trunkline.router.router import Router
 from trunkline.search import answers
 from trunkline.search.answers import Answer
 from trunkline.search.arguments import (
-    BadArgument,
     Discover,
     Nothing,
     OneServer,
@@ -28,7 +28,6 @@ from trunkline.search.arguments import (
     Provision,
     Query,
     Unprovision,
-    read_arguments,
 )
 from trunkline.search.discovery import Discovery
 from trunkline.search.finder import Found
@@ -112,7 +111,7 @@ class OwnTools(ToolsOnlySource):
         asked = read_arguments(call.params, Query)
         query = asked.query.strip()
         if not query:
-            raise BadArgument("`query` is missing: some words about what the tool should do")
+            raise BadArgument("`query` is missing", "some words about what the tool should do")
 
         def then(found: Found) -> None:
             if not call.done:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from trunkline.search.arguments import BadArgument, Execute, Page, Query, known_server, read_arguments
+from trunkline.config.call_arguments import BadArgument, read_arguments
+from trunkline.search.arguments import Execute, Page, Query, known_server
 
 
 def params(**arguments: Any) -> bytes:
@@ -23,10 +24,10 @@ def test_text_for_a_number_and_null_for_nothing_will_do() -> None:
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ({}, "`tool_id` is missing; it takes `tool_id`, `arguments`, `session`"),
-        ({"tool": "a_b"}, "Unknown argument `tool`; it takes `tool_id`, `arguments`, `session`"),
-        ({"tool_id": 5}, "Expected `str`, got `int` for `tool_id`; it takes `tool_id`, `arguments`, `session`"),
-        ({"tool_id": "a_b", "session": []}, "Expected `str`, got `array` for `session`; it takes"),
+        ({}, "`tool_id` is missing: it takes `tool_id`, `arguments`, `session`"),
+        ({"tool": "a_b"}, "Unknown argument `tool`: did you mean `tool_id`?"),
+        ({"tool_id": 5}, "`tool_id` must be text, not 5"),
+        ({"tool_id": "a_b", "session": []}, "`session` must be text, not []"),
     ],
 )
 def test_what_is_wrong_with_arguments_is_told_in_plain_words(arguments: dict[str, Any], words: str) -> None:
@@ -36,11 +37,14 @@ def test_what_is_wrong_with_arguments_is_told_in_plain_words(arguments: dict[str
 
 
 def test_what_cannot_be_meant_is_told_in_few_words_however_long_it_is() -> None:
-    for arguments in ({"k" * 1_000_000: 1}, {"limit": "9" * 1_000_000}):
+    for arguments, words in (
+        ({"k" * 1_000_000: 1}, "it takes `query`, `limit`"),
+        ({"limit": "9" * 1_000_000}, "`limit` cannot be"),
+    ):
         with pytest.raises(BadArgument) as refused:
             read_arguments(params(**arguments), Query)
         assert len(str(refused.value)) < 300
-        assert "it takes `query`, `limit`" in str(refused.value)
+        assert words in str(refused.value)
     with pytest.raises(BadArgument) as unknown:
         known_server("x" * 1_000_000, [f"server_{number}" for number in range(200)])
     assert len(str(unknown.value)) < 300

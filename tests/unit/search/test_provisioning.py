@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from trunkline.config.call_arguments import BadArgument
 from trunkline.core.call import Caller
-from trunkline.search.arguments import BadArgument
 from trunkline.search.provisioning import MAX_GRANTED, MAX_HANDLES_PER_PRINCIPAL, Provisioned, Provisioning
 
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final
 
-from trunkline.core.names import RESERVED_SOURCE
 from trunkline.frontends.http.access import HOLDER, STRANGER
 from trunkline.frontends.rest.rest import NO_STORE, Visit
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.router.router import Router
-from trunkline.router.status import ServerStatus, server_statuses
-from trunkline.telemetry.safe_text import one_line
-from trunkline.version import __version__
+from trunkline.router.status import server_statuses
 
 TEXT: Final = b"text/plain; charset=utf-8"
+HTML: Final = b"text/html; charset=utf-8"
 METRICS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _WANTS_HTML: Final = re.compile(rb"(^|,)\s*text/html\s*(,|$|;(?!\s*q=0(\.0*)?\s*(,|$)))", re.IGNORECASE)
-_REASON_CHARS: Final = 300
 
 
 class Pages:
@@ -45,31 +41,30 @@ class Pages:
         visit.exchange.respond(200, self._render_metrics(), METRICS)
 
     def home(self, visit: Visit) -> None:
+        """Text for terminals, and a page for browsers."""
+        from trunkline.frontends.http.home_page import home_page, home_text, policy
+
         exchange = visit.exchange
         exchange.add_header(b"vary", b"accept")
         exchange.add_header(*NO_STORE)
+        servers = server_statuses(self._router)
         if _WANTS_HTML.search(visit.request.headers.get(b"accept", b"")) is None:
-            exchange.respond(200, _text(server_statuses(self._router)), TEXT)
+            exchange.respond(200, home_text(servers), TEXT)
             return
-        from trunkline.frontends.http.home_page import HEADERS, HTML, Home, render
-
-        for name, value in HEADERS:
-            exchange.add_header(name, value)
-        home = Home(
-            mcp_url=_mcp_url(visit.request),
-            needs_token=visit.principal == HOLDER,
-            draining=self.draining,
-            servers=server_statuses(self._router),
-            tools=self._tools(),
+        exchange.add_header(b"content-security-policy", policy())
+        exchange.add_header(b"x-content-type-options", b"nosniff")
+        exchange.add_header(b"referrer-policy", b"no-referrer")
+        needs_token = visit.principal == HOLDER
+        page = home_page(
+            _mcp_url(visit.request), servers, self._tools(), needs_token=needs_token, draining=self.draining
         )
-        exchange.respond(200, render(home), HTML)
+        exchange.respond(200, page, HTML)
 
-    def _tools(self) -> dict[str, list[tuple[str, bytes]]]:
-        """Of each server, and of ourselves: the names that callers use, with the definitions."""
-        tools: dict[str, list[tuple[str, bytes]]] = {RESERVED_SOURCE: []}
+    def _tools(self) -> dict[str, list[str]]:
+        """The names that callers use, by server; the gateway's own under its reserved name."""
+        tools: dict[str, list[str]] = {}
         for entry in self._router.catalog.entries():
-            tool = entry.tool
-            tools.setdefault(tool.source, []).append((entry.public_name, tool.definition))
+            tools.setdefault(entry.tool.source, []).append(entry.public_name)
         return tools
 
 
@@ -78,17 +73,3 @@ def _mcp_url(request: HttpRequest) -> str:
     secure = request.headers.get(b"x-forwarded-proto", b"").lower() == b"https"
     host = request.headers.get(b"host", b"").decode("latin-1")
     return f"{'https' if secure else 'http'}://{host}/mcp"
-
-
-def _text(servers: list[ServerStatus]) -> bytes:
-    lines = [
-        f"Trunkline {__version__}: one line from an agent to every tool it may call.",
-        "",
-        "MCP: POST /mcp",
-        "",
-    ]
-    for server in servers:
-        since = f" since {datetime.fromtimestamp(server.since, UTC):%Y-%m-%d %H:%M:%S} UTC" if server.since else ""
-        reason = f" ({one_line(' '.join(server.reason.split()), _REASON_CHARS)})" if server.reason else ""
-        lines.append(f"{server.name}: {server.state}{since}, {server.offered}{reason}")
-    return ("\n".join(lines) + "\n").encode("utf-8", "replace")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code
 from trunkline.frontends.http.routes import AGENTS, Answers, Route
-from trunkline.frontends.rest.openapi_schemas import SCHEMAS
+from trunkline.frontends.http.schemas import SCHEMAS
 from trunkline.version import __version__
 
 _SESSIONS: Final = "/api/sessions/"

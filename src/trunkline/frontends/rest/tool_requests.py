@@ -12,12 +12,18 @@ from functools import lru_cache
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
+from trunkline.config.call_arguments import BadArgument, read
 from trunkline.core.errors import INVALID_PARAMS, UNSUPPORTED_MEDIA, GatewayError, Problem
 from trunkline.frontends.http.exchange import JSON
 from trunkline.frontends.http.operator import switches
 from trunkline.protocol.http1 import HttpRequest
+<<<<<<< HEAD
 from trunkline.protocol.jsonrpc import REDUCED_STACK, BadMessage, check_text, encode, members_of
 from trunkline.search.arguments import BadArgument, Discover, Execute, Provision, Unprovision, read
+=======
+from trunkline.protocol.jsonrpc import LESS_ROOM, BadMessage, check_text, encode, members_of
+from trunkline.search.arguments import Discover, Execute, Provision, Unprovision
+>>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 _AS_CURL_SENDS_IT: Final = b"application/x-www-form-urlencoded"
 _TAKEN_FOR_JSON: Final = (b"", JSON, _AS_CURL_SENDS_IT)
@@ -33,7 +39,7 @@ def refusing() -> Generator[None, None, None]:
     try:
         yield
     except BadArgument as error:
-        raise _refused(str(error)) from None
+        raise GatewayError(error.problem) from None
     except BadMessage as error:
         raise GatewayError(Problem(code=error.code, message=str(error), hint=_BODY_HINT)) from None
 

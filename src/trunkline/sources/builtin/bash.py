@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from time import monotonic
-from typing import Any, Final
+from typing import Annotated, Final
 
+from trunkline.config.call_arguments import Arguments, about
 from trunkline.core.errors import SOURCE_LOST, GatewayError, Problem
 from trunkline.runtime.child_io import HeadTailBuffer
 from trunkline.runtime.children import child_environment
+<<<<<<< HEAD
 from trunkline.runtime.commands import PROCESS_LIMIT, CommandResult, CommandRunner, CommandSpec, path_of_folder
 from trunkline.sources.builtin.protection.guard import GuardedCommand, PlaceGuard
 from trunkline.sources.builtin.sandbox_provider import SandboxProvider
@@ -28,6 +30,16 @@ from trunkline.sources.builtin.tool import (
     error_result,
     text_result,
 )
+=======
+from trunkline.runtime.commands import PROCESS_LIMIT, Command, Commands, Ended, path_of
+from trunkline.sources.builtin.arguments import Hints, definition
+from trunkline.sources.builtin.command_text import text_of
+from trunkline.sources.builtin.place_guard import GuardedCommand, PlaceGuard
+from trunkline.sources.builtin.programs import find_program
+from trunkline.sources.builtin.sandbox_choice import SandboxChoice
+from trunkline.sources.builtin.section import BASH, LONGEST_COMMAND_S
+from trunkline.sources.builtin.tool import Job, Note, ToolFault, Workplace, fault, text
+>>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 _DEFAULT_MS: Final = 120_000
 _SPARE_S: Final = 1.0  # between the end of a command and the call's own deadline, so that its output arrives
@@ -46,34 +58,31 @@ _NETWORK: Final = {
     "on": "",
 }
 
-_PARAMETERS: Final = (
-    Parameter(name="command", doc="The command, as typed into bash", required=True, also=("cmd", "script")),
-    Parameter(
-        name="timeout",
-        doc=f"Milliseconds until it is ended, {LONGEST_COMMAND_S * 1000:.0f} at most",
-        kind="integer",
-        default=_DEFAULT_MS,
-        minimum=1,
-        also=("timeout_ms",),
-    ),
-    Parameter(
-        name="working_dir",
-        doc="The folder to run it in, relative to the root",
-        default=".",
-        also=("cwd", "workdir", "working_directory", "directory"),
-    ),
-    Parameter(name="description", doc="What it is for, in a few words; shown to nobody here"),
-    Parameter(name="run_in_background", doc="Not offered: must be false", kind="boolean", default=False),
-)
+
+class BashArguments(Arguments):
+    command: Annotated[str, about("The command, as typed into bash", "cmd", "script")]
+    timeout: Annotated[
+        int, about(f"Milliseconds until it is ended, {LONGEST_COMMAND_S * 1000:.0f} at most", "timeout_ms", ge=1)
+    ] = _DEFAULT_MS
+    working_dir: Annotated[
+        str, about("The folder to run it in, relative to the root", "cwd", "workdir", "working_directory", "directory")
+    ] = "."
+    description: Annotated[str, about("What it is for, in a few words; shown to nobody here")] | None = None
+    run_in_background: Annotated[bool, about("Not offered: must be false")] = False
 
 
+<<<<<<< HEAD
 class BashTool:
     parameters = _PARAMETERS
+=======
+class Bash:
+    arguments = BashArguments
+>>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
     def __init__(self, place: ToolContext) -> None:
         hints = ToolHints(title="Run a command", destroys=True, open_world=True)
         network = place.sandbox.network if place.sandbox.mode != "off" else "on"
-        self.definition = definition(BASH, _DOC + _NETWORK[network], _PARAMETERS, hints)
+        self.definition = definition(BASH, _DOC + _NETWORK[network], BashArguments, hints)
         self._place = place
         self._env = child_environment(place.context.environ, extra=place.sandbox.env, inherit=())
         self._shell = find_program("bash", self._env.get("PATH", os.defpath), place.root.path) or "/bin/sh"
@@ -102,15 +111,19 @@ class BashTool:
         await self._guard.close()
         await self._sandbox.close()
 
+<<<<<<< HEAD
     async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
+=======
+    async def run(self, arguments: BashArguments, job: Job) -> bytes:
+>>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
         _check(arguments)
-        _timeout(arguments["timeout"], job.left_s)  # one that is too long is refused before anything is looked at
-        folder = await job.in_thread(self._place.root.open_folder, arguments["working_dir"])
+        _timeout(arguments.timeout, job.left_s)  # one that is too long is refused before anything is looked at
+        folder = await job.in_thread(self._place.root.open_folder, arguments.working_dir)
         try:
             guarded = await self._guard.begin()
             try:
-                timeout_s = _timeout(arguments["timeout"], job.left_s)  # to look at a large tree takes time
-                command = await self._command(arguments["command"], folder, timeout_s, job, guarded)
+                timeout_s = _timeout(arguments.timeout, job.left_s)  # to look at a large tree takes time
+                command = await self._command(arguments.command, folder, timeout_s, job, guarded)
                 ended = await self._commands.run(command, _telling(job), guarded.launched)
             finally:
                 undone = await guarded.end()
@@ -139,9 +152,9 @@ class BashTool:
         return CommandSpec(argv=argv, env=env, folder=folder, timeout_s=timeout_s, label=self._place.source)
 
 
-def _check(arguments: Mapping[str, Any]) -> None:
-    command: str = arguments["command"]
-    if arguments["run_in_background"]:
+def _check(arguments: BashArguments) -> None:
+    command = arguments.command
+    if arguments.run_in_background:
         raise ToolFault(
             "Commands cannot run in the background here: everything a command started is ended with it. "
             "Leave out `run_in_background`, and give a `timeout` that is long enough"

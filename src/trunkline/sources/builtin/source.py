@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from trunkline.config.call_arguments import BadArgument, read_arguments
 from trunkline.core.call import SENT, Call, Failure, Request, Result
 from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST, Code, GatewayError, Phase, Problem
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.protocol.jsonrpc import encode
+<<<<<<< HEAD
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.builtin.root import RootFolder, RootMissing
 from trunkline.sources.builtin.tool import (
@@ -26,6 +28,12 @@ from trunkline.sources.builtin.tool import (
     error_result,
     read_arguments,
 )
+=======
+from trunkline.runtime.deadlines import Within
+from trunkline.sources.builtin.root import Root, RootMissing
+from trunkline.sources.builtin.threads import Threads
+from trunkline.sources.builtin.tool import Builtin, Equipped, Job, Note, ToolFault, fault
+>>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 from trunkline.version import __version__
 
 _LOOK_S: Final = 5.0
@@ -124,8 +132,8 @@ class BuiltinSource(ToolsOnlySource):
 
     async def _carry(self, call: Call, tool: BuiltinTool, job: RunningToolCall) -> None:
         try:
-            call.finish(_result(await tool.run(read_arguments(call.params, tool.parameters), job)))
-        except ToolFault as error:
+            call.finish(_result(await tool.run(read_arguments(call.params, tool.arguments), job)))
+        except (BadArgument, ToolFault) as error:
             if isinstance(error, RootMissing):
                 self._look.set()
             call.finish(_result(error_result(str(error))))

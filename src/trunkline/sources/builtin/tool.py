@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, runtime_checkable
+
+from msgspec import Struct
 
 from trunkline.core.call import PROGRESS, Call
 from trunkline.protocol.jsonrpc import encode
 
 if TYPE_CHECKING:
     from trunkline.config.sandbox import SandboxSettings
+<<<<<<< HEAD
     from trunkline.runtime.source_context import SourceContext
 
     from trunkline.sources.builtin.root import RootFolder
@@ -175,6 +178,11 @@ def _number(value: object, *, whole: bool) -> int | float | None:
         value = int(value)
     return None if whole and not isinstance(value, int) else value
 
+=======
+    from trunkline.runtime.source_context import Parts
+    from trunkline.sources.builtin.root import Root
+    from trunkline.sources.builtin.threads import Threads
+>>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 MOST_CHARACTERS: Final = 38_000
 MOST_LINES: Final = 1_950
@@ -190,13 +198,22 @@ class ToolFault(Exception):
     """The tool could not do what was asked; the text says why, and what to do instead, to the agent that asked."""
 
 
+<<<<<<< HEAD
 class BuiltinTool(Protocol):
     """One tool. `definition` is its MCP definition, `parameters` what its arguments are read by."""
+=======
+class Builtin(Protocol):
+    """One tool. `definition` is its MCP definition, `arguments` what its arguments are read into."""
+>>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
     definition: bytes
-    parameters: Sequence[Parameter]
+    arguments: type[Struct]
 
+<<<<<<< HEAD
     async def run(self, arguments: Mapping[str, Any], job: RunningToolCall, /) -> bytes:
+=======
+    async def run(self, arguments: Any, job: Job, /) -> bytes:
+>>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
         """An MCP result object. Raises ToolFault; ends soon when it is cancelled."""
         ...
 

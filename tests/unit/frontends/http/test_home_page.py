@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
-import time
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
-from trunkline.frontends.http.home_page import HEADERS, Home, render
+from trunkline.frontends.http.home_page import home_page, policy
 from trunkline.router.status import ServerStatus
 
 HOSTILE = [
@@ -52,13 +50,10 @@ def status(name: str = "files", **known: Any) -> ServerStatus:
     return ServerStatus(name=name, **empty | known)
 
 
-def page(*servers: ServerStatus, tools: dict[str, list[tuple[str, bytes]]] | None = None, **known: Any) -> str:
-    home: dict[str, Any] = {"mcp_url": "http://127.0.0.1:4747/mcp", "needs_token": False, "draining": False}
-    return render(Home(**home | known, servers=list(servers), tools=tools or {})).decode()
-
-
-def tool(name: str, description: Any = "") -> tuple[str, bytes]:
-    return name, json.dumps({"name": name, "description": description}).encode()
+def page(
+    *servers: ServerStatus, tools: dict[str, list[str]] | None = None, url: str = "http://127.0.0.1:4747/mcp"
+) -> str:
+    return home_page(url, list(servers), tools or {}, needs_token=False, draining=False).decode()
 
 
 class Outline(HTMLParser):
@@ -85,20 +80,13 @@ class Outline(HTMLParser):
 
 
 def test_servers_are_told_with_state_reason_hint_and_tools() -> None:
-    down = status("mail", state="down", reason="exit status 1", hint="look at its log", since=time.time() - 130)
-    outline = Outline(
-        page(
-            status("files", since=time.time() - 90_000),
-            down,
-            tools={"files": [tool("files_read", "Reads a file.\n\nAt length.")], "trunkline": [tool("list_servers")]},
-        )
-    )
+    down = status("mail", state="down", reason="exit status 1", hint="look at its log", since=1.7e9)
+    files = status("files", since=1.7e9, tools=1, warnings=("it is old",))
+    outline = Outline(page(files, down, tools={"files": ["files_read"], "trunkline": ["list_servers"]}))
     text = " ".join(outline.text.split())
-    assert "mail down for 2 minutes exit status 1 look at its log" in text
-    assert "files ready for 1 day 1 tool files_read Reads a file." in text
-    assert "At length" not in text
-    assert text.index("mail") < text.index("files ready"), "what needs care comes first"
-    assert "list_servers" in text
+    assert "files: ready since 2023-11-14 22:13:20 UTC, 1 tool it is old files_read" in text
+    assert "mail: down since 2023-11-14 22:13:20 UTC, 0 tools (exit status 1) hint: look at its log" in text
+    assert "Tools of the gateway itself list_servers" in text
     assert ("details", ()) in outline.tags
     assert not outline.open, "every tag is closed"
 
@@ -136,35 +124,24 @@ def _hostile_page(text: str) -> str:
         collisions=(text,),
         warnings=(text,),
     )
-    return page(server, tools={text: [tool(text, text)], "trunkline": [tool(text, text)]}, mcp_url=f"http://{text}/mcp")
-
-
-@pytest.mark.parametrize(
-    "definition",
-    [b"", b"[]", b"null", b'{"description":1}', b'{"description":null}', b"\xff", b'{"description":"' + b"\xff" * 9],
-)
-def test_a_definition_that_makes_no_sense_is_a_tool_without_description(definition: bytes) -> None:
-    document = page(status(), tools={"files": [("x", definition)]})
-    assert "<dl>\n<dt><code><bdi>x</bdi></code></dt>\n</dl>" in document
+    return page(server, tools={text: [text], "trunkline": [text]}, url=f"http://{text}/mcp")
 
 
 def test_a_server_with_very_many_tools_does_not_make_a_page_without_end() -> None:
-    document = page(status(), tools={"files": [tool(f"t{number}") for number in range(2000)]})
-    assert "2000 tools" in document
+    document = page(status(), tools={"files": [f"t{number}" for number in range(2000)]})
     assert "… and 1500 more" in document
 
 
 def test_only_our_own_style_is_allowed_and_nothing_is_fetched() -> None:
     document = page(status())
-    policy = dict(HEADERS)[b"content-security-policy"].decode()
     style = re.search(r"<style>(.*?)</style>", document, re.DOTALL)
     assert style is not None
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-    assert f"style-src 'sha256-{digest}'" in policy
-    assert policy.startswith("default-src 'none';")
-    assert "unsafe" not in policy
+    assert f"style-src 'sha256-{digest}'" in policy().decode()
+    assert policy().startswith(b"default-src 'none';")
+    assert b"unsafe" not in policy()
     assert not re.search(r"url\(|@import|<script|<link|<img| style=", document)
 
 
 def test_half_a_character_does_no_harm() -> None:
-    assert "\\ud800" in page(status("\ud800"), tools={"\ud800": [tool("\ud800", "\ud800")]})
+    assert "\\ud800" in page(status("\ud800"), tools={"\ud800": ["\ud800"]})

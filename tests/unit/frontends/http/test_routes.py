@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.frontends.http.routes import AGENTS, ROUTES
-from trunkline.frontends.rest.openapi_schemas import SCHEMAS
+from trunkline.frontends.http.schemas import SCHEMAS
 
 pytestmark = pytest.mark.law
 USE_OF_TOOLS = ("/api/tools/", "/api/proxy/")

@@ -189,7 +189,7 @@ async def test_names_that_are_no_plain_text_stay_in_one_line(bench: Workbench) -
         ({"pattern": "*", "directory": "/etc"}, "outside the root"),
         ({"pattern": "*", "directory": "a.py"}, "not a folder"),
         ({"pattern": "*" * 5000}, "longer than 4,000 bytes"),
-        ({}, "Missing argument `pattern`"),
+        ({}, "`pattern` is missing"),
     ],
 )
 async def test_what_cannot_be_done_is_explained(bench: Workbench, arguments: dict[str, str], reason: str) -> None:

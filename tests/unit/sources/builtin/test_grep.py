@@ -218,7 +218,7 @@ def test_the_definition_says_that_it_only_reads() -> None:
     assert definition["annotations"]["readOnlyHint"] is True
     properties = definition["inputSchema"]["properties"]
     assert {"pattern", "path", "glob", "context_lines", "output_mode"} < set(properties)
-    assert properties["output_mode"]["enum"] == ["files_with_matches", "content", "count"]
+    assert properties["output_mode"]["enum"] == ["content", "count", "files_with_matches"]
 
 
 @lasting
