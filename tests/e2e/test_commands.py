@@ -253,7 +253,7 @@ def test_why_bash_is_missing_is_told(tmp_path: Path) -> None:
     write_config(tmp_path, {"files": {"kind": "builtin", "root": str(tmp_path)}})
     done = trunkline("explain", "--tool", "Bash", cwd=tmp_path)
     assert done.returncode == 1
-    assert "Server `files` offers `Bash` only where `tools.allow` has its very name" in done.stdout
+    assert "Server `files` offers `Bash` only if `tools.allow` has its exact name" in done.stdout
     assert 'hint: write `tools: {allow: ["*", Bash]}` for `files`' in done.stdout
 
 

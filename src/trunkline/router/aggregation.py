@@ -1,4 +1,4 @@
-"""What a client is told of all servers together: what they say and can do, how long a list holds, and what it lacks."""
+"""What a client is told about all sources together: instructions, extensions, tasks, and how complete and fresh lists are."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from trunkline.router.admission import Admission
 from trunkline.router.registry import SourceRegistry
 
 INCOMPLETE: Final = "trunkline/incomplete"
-"""The member of a list's `_meta` that says which servers it does not show as they are now."""
-_LONGEST_INSTRUCTIONS: Final = 16 * 1024
-_LONGEST_NAMES: Final = 1000
-_LONGEST_ALONE: Final = 64 * 1024
-_ABILITY: Final[dict[ListName, str]] = {
+"""The member of a list's `_meta` that names the servers whose part is missing or out of date."""
+_MAX_INSTRUCTIONS_BYTES: Final = 16 * 1024
+_MAX_NAMES_CHARACTERS: Final = 1000
+_MAX_BYTES_OF_ONE_SERVER: Final = 64 * 1024
+_CAPABILITY: Final[dict[ListName, str]] = {
     "tools": "tools",
     "prompts": "prompts",
     "resources": "resources",
@@ -38,7 +38,7 @@ _UNKNOWN: Final = Freshness()
 
 
 class ListCacheHints(NamedTuple):
-    """How long a list holds from now, and whether it may be shared between those who ask."""
+    """How long a list may be cached from now, and whether it may be shared between callers."""
 
     ttl_ms: int
     public: bool
@@ -48,20 +48,21 @@ class ListCacheHints(NamedTuple):
 
 
 def joined_instructions(registry: SourceRegistry, caller: Caller) -> str:
-    """What servers say of themselves: one server's as it is, several with a heading each, and not without end."""
-    offers = _shown(registry, caller)
-    told = [(source, offer.instructions) for source, offer in offers if offer.instructions.strip()]
-    if len(registry.servers()) == 1 and told:
-        return _cut(told[0][1], _LONGEST_ALONE)
-    share = _fair_share([_size(text.strip()) for _, text in told])
-    return "\n\n".join(f"## {source}\n\n{_cut(text.strip(), share)}" for source, text in told)
+    """The instructions of all servers: one server's as they are, several with a heading each, up to a limit."""
+    snapshots = _shown(registry, caller)
+    texts = [(source, snapshot.instructions) for source, snapshot in snapshots if snapshot.instructions.strip()]
+    if len(registry.servers()) == 1 and texts:
+        return _cut(texts[0][1], _MAX_BYTES_OF_ONE_SERVER)
+    share = _fair_share([_size(text.strip()) for _, text in texts])
+    return "\n\n".join(f"## {source}\n\n{_cut(text.strip(), share)}" for source, text in texts)
 
 
 def searching_instructions(registry: SourceRegistry, caller: Caller) -> str:
-    """For a client that is not shown the tools themselves: where they come from, and how to get at them."""
-    names = ", ".join(source for source, offer in _shown(registry, caller) if offer.tools)
-    shown = names if len(names) <= _LONGEST_NAMES else f"{names[:_LONGEST_NAMES].rsplit(', ', 1)[0]} and others"
-    return f"Tools of these servers are found with discover_tools: {shown}" if shown else ""
+    """Instructions for a client that searches for tools instead of listing them."""
+    names = ", ".join(source for source, snapshot in _shown(registry, caller) if snapshot.tools)
+    if len(names) > _MAX_NAMES_CHARACTERS:
+        names = f"{names[:_MAX_NAMES_CHARACTERS].rsplit(', ', 1)[0]} and others"
+    return f"Use discover_tools to find the tools of these servers: {names}" if names else ""
 
 
 def _size(text: str) -> int:
@@ -69,13 +70,13 @@ def _size(text: str) -> int:
 
 
 def _fair_share(sizes: list[int]) -> int:
-    """How much each may say: what the brief ones leave goes to the others."""
-    left, others = _LONGEST_INSTRUCTIONS, len(sizes)
+    """The limit for each text: what short ones do not need goes to the others."""
+    left, others = _MAX_INSTRUCTIONS_BYTES, len(sizes)
     for size in sorted(sizes):
         if size > left // others:
             return left // others
         left, others = left - size, others - 1
-    return _LONGEST_INSTRUCTIONS
+    return _MAX_INSTRUCTIONS_BYTES
 
 
 def _cut(text: str, limit_bytes: int) -> str:
@@ -83,25 +84,27 @@ def _cut(text: str, limit_bytes: int) -> str:
     if len(encoded) <= limit_bytes:
         return text
     kept = encoded[:limit_bytes].decode("utf-8", "ignore")
-    return f"{kept}\n[cut by the gateway: {len(encoded) - limit_bytes} bytes more]"
+    return f"{kept}\n[truncated by the gateway: {len(encoded) - limit_bytes} more bytes]"
 
 
 def joined_extensions(registry: SourceRegistry, caller: Caller) -> dict[str, msgspec.Raw]:
-    """The extensions of all modern servers; the first in the order of the file says how one is set."""
+    """The extensions of all modern servers, each with the settings of the first server that has it."""
     joined: dict[str, msgspec.Raw] = {}
-    for _, offer in _shown(registry, caller):
-        if offer.protocol_version in MODERN:
-            for name, settings in server_extensions(offer.capabilities).items():
+    for _, snapshot in _shown(registry, caller):
+        if snapshot.protocol_version in MODERN:
+            for name, settings in server_extensions(snapshot.capabilities).items():
                 joined.setdefault(name, settings)
     return joined
 
 
 def joined_tasks(registry: SourceRegistry, caller: Caller) -> dict[str, object]:
-    """The tasks of 2025-11-25, where a server runs tools that way, or may yet say so; empty where none does. Nobody
-    lists them: whose they are is in their ids, and only their clients have those."""
-    offers = [offer for _, offer in _shown(registry, caller) if offer.protocol_version == WITH_LEGACY_TASKS]
-    running = [tasks for tasks in (legacy_tasks(offer.capabilities) for offer in offers) if tasks.run_tools]
-    if _may_still_say(registry):
+    """The `tasks` capability of MCP 2025-11-25 if a server has it, or may have it; otherwise empty.
+
+    It has no `list`: task ids are only for the clients that received them.
+    """
+    snapshots = [snapshot for _, snapshot in _shown(registry, caller) if snapshot.protocol_version == WITH_LEGACY_TASKS]
+    running = [tasks for tasks in (legacy_tasks(snapshot.capabilities) for snapshot in snapshots) if tasks.run_tools]
+    if _may_still_declare(registry):
         running.append(LegacyTasks(run_tools=True, cancel=True))
     if not running:
         return {}
@@ -111,8 +114,8 @@ def joined_tasks(registry: SourceRegistry, caller: Caller) -> dict[str, object]:
     return joined
 
 
-def _may_still_say(registry: SourceRegistry) -> bool:
-    """Whether a server starts that nobody knows yet. A greeting cannot be taken back, nor added to."""
+def _may_still_declare(registry: SourceRegistry) -> bool:
+    """Whether a server is starting whose capabilities are unknown; they cannot be added after `initialize`."""
     unknown = [
         admission for source, admission in registry.servers().items() if registry.catalog.snapshot(source) is None
     ]
@@ -120,67 +123,72 @@ def _may_still_say(registry: SourceRegistry) -> bool:
 
 
 def _shown(registry: SourceRegistry, caller: Caller) -> Iterator[tuple[str, Snapshot]]:
-    """What the servers that are in this caller's lists offer, in the order of the file."""
+    """The servers in this caller's lists and what they snapshot, in the order of the configuration."""
     view = registry.views.of(caller)
     for source in registry.servers():
-        offer = view.snapshot(source)
-        if offer is not None and not view.is_hidden(source):
-            yield source, offer
+        snapshot = view.snapshot(source)
+        if snapshot is not None and not view.is_hidden(source):
+            yield source, snapshot
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 
 def list_cache_hints(registry: SourceRegistry, caller: Caller, kind: ListName) -> ListCacheHints:
-    """As long as every part of the list holds. Nothing is promised while a server is missing or did not say."""
-    parts = [(source, offer) for source, offer in _shown(registry, caller) if _has(offer, kind)]
+    """The shortest TTL of all parts of the list; zero while a server is missing or gave no TTL."""
+    parts = [(source, snapshot) for source, snapshot in _shown(registry, caller) if _has(snapshot, kind)]
     if not parts or registry.views.of(caller) is not registry.catalog or incomplete_sources(registry):
         return ListCacheHints(0, public=False)
     now = monotonic()
-    fresh = [offer.freshness.get(kind, _UNKNOWN) for _, offer in parts]
+    fresh = [snapshot.freshness.get(kind, _UNKNOWN) for _, snapshot in parts]
     ttl_ms = min(int(part.ttl_ms - (now - part.since) * 1000) for part in fresh)
     return ListCacheHints(max(0, ttl_ms), public=all(part.public for part in fresh))
 
 
-def _has(offer: Snapshot, kind: ListName) -> bool:
-    return bool(getattr(offer, kind)) or _ABILITY[kind] in server_capabilities(offer.capabilities)
+def _has(snapshot: Snapshot, kind: ListName) -> bool:
+    return bool(getattr(snapshot, kind)) or _CAPABILITY[kind] in server_capabilities(snapshot.capabilities)
 
 
 def incomplete_sources(registry: SourceRegistry) -> list[dict[str, object]]:
-    """The servers that lists do not show as they are now, for `_meta`; `stale` where an older list of one is shown."""
+    """The servers whose part of the lists is missing or, if `stale`, out of date; for `_meta`."""
     return [
         _missing(
             admission, stale=registry.catalog.snapshot(source) is not None and not registry.catalog.is_hidden(source)
         )
         for source, admission in registry.servers().items()
-        if admission.health.state not in (*_WELL, "disabled") or _is_silent(registry, source, admission)
+        if admission.health.state not in (*_WELL, "disabled") or _is_unpublished(registry, source, admission)
     ]
 
 
-def _is_silent(registry: SourceRegistry, source: str, admission: Admission) -> bool:
+def _is_unpublished(registry: SourceRegistry, source: str, admission: Admission) -> bool:
     return admission.health.state in _WELL and registry.catalog.snapshot(source) is None
 
 
 def _missing(admission: Admission, *, stale: bool) -> dict[str, object]:
     health = admission.health
-    said: dict[str, object] = {"server": admission.name, "state": health.state, "stale": stale}
+    entry: dict[str, object] = {"server": admission.name, "state": health.state, "stale": stale}
     reason = health.reason or health.last_error
-    return said | ({"reason": reason} if reason else {})
+    return entry | ({"reason": reason} if reason else {})
 
 
 def refresh_lists(registry: SourceRegistry, kind: ListName) -> None:
-    """Ask those servers again that would not say by themselves when a list changes, or whose word has run out."""
+    """Refresh the servers that do not announce changes of this list, and those whose list has expired."""
     now = monotonic()
     for source, admission in registry.admissions.items():
-        offer = registry.catalog.snapshot(source)
-        if source == RESERVED_SOURCE or offer is None or admission.health.state not in _WELL or not _has(offer, kind):
+        snapshot = registry.catalog.snapshot(source)
+        if (
+            source == RESERVED_SOURCE
+            or snapshot is None
+            or admission.health.state not in _WELL
+            or not _has(snapshot, kind)
+        ):
             continue
-        if _is_old(offer, kind, now):
-            admission.source.refresh()  # which knows best how often its server may be asked
+        if _is_old(snapshot, kind, now):
+            admission.source.refresh()  # the source limits how often
 
 
-def _is_old(offer: Snapshot, kind: ListName, now: float) -> bool:
-    said = offer.freshness.get(kind, _UNKNOWN)
-    if said.ttl_ms == 0 and announces_changes(offer.capabilities, _ABILITY[kind]):
+def _is_old(snapshot: Snapshot, kind: ListName, now: float) -> bool:
+    freshness = snapshot.freshness.get(kind, _UNKNOWN)
+    if freshness.ttl_ms == 0 and announces_changes(snapshot.capabilities, _CAPABILITY[kind]):
         return False
-    return now >= said.since + said.ttl_ms / 1000
+    return now >= freshness.since + freshness.ttl_ms / 1000

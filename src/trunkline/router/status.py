@@ -1,4 +1,4 @@
-"""How each server is, in one shape for everyone who asks: our own tools, the operator's routes, pages and commands."""
+"""The status of each server, in one shape for every way to ask: meta tools, operator routes, pages, commands."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from trunkline.router.router import Router
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """`since` is when it came into its state; `server` is what the server calls itself.
+    """The status of one server. `since` is when it entered its state; `server` is its own name and version.
 
-    What it offers is counted as clients see it: nothing, when the server has been away for longer than its grace.
+    Tools, prompts and resources are counted as clients see them: none once the server has been down for its grace
+    period.
     """
 
     name: str
@@ -44,14 +45,14 @@ class ServerStatus:
 
     @property
     def offered(self) -> str:
-        """Such as `3 tools, 1 prompt`: the tools always, the rest where there is some."""
+        """What it offers, such as `3 tools, 1 prompt`: tools always, the rest if there are any."""
         more = {"prompt": self.prompts, "resource": self.resources, "resource template": self.templates}
         counts = {"tool": self.tools, **{noun: count for noun, count in more.items() if count}}
         return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())
 
 
 def server_statuses(router: Router) -> list[ServerStatus]:
-    """All configured servers, in the order of the file."""
+    """The status of all servers, in the order of the configuration."""
     collisions: dict[str, list[str]] = {}
     catalog = router.catalog
     for problem in (*catalog.collisions, *catalog.prompts.collisions):
@@ -73,7 +74,7 @@ def server_statuses(router: Router) -> list[ServerStatus]:
 
 
 def offered_beside_tools(catalog: Catalog, source: str) -> dict[str, int]:
-    """How many prompts, resources and templates a server has for those who see this catalog."""
+    """How many prompts, resources and templates of a source this catalog shows."""
     snapshot = None if catalog.is_hidden(source) else catalog.snapshot(source)
     if snapshot is None:
         return {"prompts": 0, "resources": 0, "templates": 0}
@@ -124,7 +125,7 @@ def _own_name(server_info: bytes) -> str:
 
 
 def status_json(status: ServerStatus) -> dict[str, object]:
-    """The status as programs get it; what is empty is left out."""
+    """The status as JSON; empty fields are left out."""
     always: dict[str, object] = {
         "name": status.name,
         "kind": status.kind,

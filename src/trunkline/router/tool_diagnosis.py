@@ -1,4 +1,4 @@
-"""Why a tool is there under this name, or is not: the answer to the question every gateway's users ask first."""
+"""Explains why a tool can be called by a name, or why it cannot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WELL: Final = ("ready", "degraded")
 _MAX_SIMILAR: Final = 5
 _MAX_NEAR: Final = 3
 _MAX_COMPARED: Final = 2000
-"""Names that are compared by spelling: each costs some microseconds, and calls wait meanwhile."""
+"""Names compared by spelling, at some microseconds each, during which no call is served."""
 _LONGEST_NAME: Final = 200
 _ALIKE: Final = 0.5
 
@@ -25,13 +25,17 @@ Finding = dict[str, str]
 
 
 def diagnose_tool(router: Router, name: str) -> dict[str, object]:
-    """`found` says whether a call by this name reaches a tool; `findings` are the reasons, each with what to do."""
+    """Diagnose a tool name: `found` says whether a call reaches a tool, `findings` are the reasons, each with a hint."""
     entry = router.catalog.find(name)
     if entry is not None:
-        return _there(router, name, entry)
+        return _found(router, name, entry)
     addresses = router.catalog.addresses_of(without_own_prefix(name))
     if addresses:
-        findings = [_finding(f"Several servers have a tool `{name}`", f"say which: {', '.join(addresses)}")]
+        findings = [
+            _finding(
+                f"Several servers have a tool `{name}`", f"call one of them by its address: {', '.join(addresses)}"
+            )
+        ]
     else:
         findings = [_missing(router, admission, _bare_name(name, admission)) for admission in _candidates(router, name)]
     findings = findings or [_no_server(router, name)]
@@ -41,7 +45,7 @@ def diagnose_tool(router: Router, name: str) -> dict[str, object]:
 # -- a tool that is there ---------------------------------------------------------------------------------------------
 
 
-def _there(router: Router, name: str, entry: ToolEntry) -> dict[str, object]:
+def _found(router: Router, name: str, entry: ToolEntry) -> dict[str, object]:
     tool, admission = entry.tool, router.admissions[entry.tool.source]
     findings: list[Finding] = []
     if admission.health.state not in _WELL:
@@ -50,15 +54,20 @@ def _there(router: Router, name: str, entry: ToolEntry) -> dict[str, object]:
     if listed:
         findings.append(_finding(f"Clients see it as `{entry.exposed}`"))
     elif entry.exposed is not None:
-        findings.append(_finding("It is left out of the list while its server is away; calls say why"))
+        findings.append(_finding("It is not listed while its server is down; a call returns the reason"))
     else:
         findings += _lost_names(router, entry)
-    told: dict[str, object] = {"name": name, "found": True, "listed": listed}
-    return told | {"address": tool.address, "exposed": entry.exposed or "", "server": tool.source, "findings": findings}
+    answer: dict[str, object] = {"name": name, "found": True, "listed": listed}
+    return answer | {
+        "address": tool.address,
+        "exposed": entry.exposed or "",
+        "server": tool.source,
+        "findings": findings,
+    }
 
 
 def _lost_names(router: Router, entry: ToolEntry) -> list[Finding]:
-    """The names it wanted, and who has them."""
+    """The name collisions of this tool."""
     return [
         _finding(problem.message, problem.hint)
         for problem in router.catalog.collisions
@@ -80,7 +89,7 @@ def _candidates(router: Router, name: str) -> list[Admission]:
     return by_prefix or [
         admission
         for admission in servers.values()
-        if bare in admission.options.withheld or _offers(router.catalog.snapshot(admission.name), bare)
+        if bare in admission.options.withheld or _has(router.catalog.snapshot(admission.name), bare)
     ]
 
 
@@ -97,24 +106,24 @@ def _bare_name(name: str, admission: Admission) -> str:
     return bare.removeprefix(_prefix_in(bare, admission))
 
 
-def _offers(snapshot: Snapshot | None, tool: str) -> bool:
+def _has(snapshot: Snapshot | None, tool: str) -> bool:
     return snapshot is not None and any(offered.name == tool for offered in snapshot.tools)
 
 
 def _missing(router: Router, admission: Admission, tool: str) -> Finding:
-    """Why this server does not give this tool."""
+    """Why this server does not offer this tool."""
     snapshot, rules = router.catalog.snapshot(admission.name), admission.options.rules
     if tool in admission.options.withheld:
-        what = f"Server `{admission.name}` offers `{tool}` only where `tools.allow` has its very name, not a pattern"
+        what = f"Server `{admission.name}` offers `{tool}` only if `tools.allow` has its exact name, not a pattern"
         return _finding(what, f'write `tools: {{allow: ["*", {tool}]}}` for `{admission.name}` if clients may have it')
     if snapshot is None or admission.health.state == "disabled":
         return _state(admission)
-    if _offers(snapshot, tool) and not rules.shows(tool):
+    if _has(snapshot, tool) and not rules.shows(tool):
         what = f"Server `{admission.name}` has `{tool}`, and the configuration hides it"
         return _finding(what, f"see `tools.allow` and `tools.deny` of `{admission.name}`")
     left_out = [warning for warning in snapshot.warnings if f"`{tool}`" in warning or f'"{tool}"' in warning]
     if left_out:
-        return _finding(f"Server `{admission.name}`: {left_out[0]}", "its definition must be mended in the server")
+        return _finding(f"Server `{admission.name}`: {left_out[0]}", "fix the definition in the server")
     names = [offered.name for offered in snapshot.tools if rules.shows(offered.name)]
     near = _close(tool, names, _MAX_NEAR)
     hint = f"did you mean {' or '.join(f'`{admission.name}.{one}`' for one in near)}?" if near else ""
@@ -127,25 +136,27 @@ def _missing(router: Router, admission: Admission, tool: str) -> Finding:
 def _state(admission: Admission) -> Finding:
     health = admission.health
     reason = f": {health.reason or health.last_error}" if health.reason or health.last_error else ""
-    last_words = health.stderr_tail.strip().splitlines()[-1:]
-    hint = health.hint or (f"its last output on stderr: {last_words[0]}" if last_words else "")
+    last_lines = health.stderr_tail.strip().splitlines()[-1:]
+    hint = health.hint or (f"its last output on stderr: {last_lines[0]}" if last_lines else "")
     if health.state == "disabled":
         hint = f"set `enabled: true` for `{admission.name}`"
     return _finding(f"Server `{admission.name}` is {health.state}{reason}", hint)
 
 
 def _no_server(router: Router, name: str) -> Finding:
-    """Nobody offers it. A server that was never heard of may, once it is up."""
+    """No server is known to offer the tool; one that has not published its tools yet may."""
     address = split_address(without_own_prefix(name))
     servers = router.registry.servers()
     if not servers:
         return _finding(f"No server has a tool `{name}`", "the configuration names no servers: `trunkline add`")
     if address is not None and (near := _close(address[0], list(servers), 1)):
         return _finding(f"There is no server `{address[0]}`", f"did you mean `{near[0]}`?")
-    silent = [admission for admission in servers.values() if router.catalog.snapshot(admission.name) is None]
-    if silent:
-        named = ", ".join(f"`{admission.name}` ({admission.health.state})" for admission in silent)
-        return _finding(f"No server is known to have a tool `{name}`", f"these have not told what they offer: {named}")
+    unpublished = [admission for admission in servers.values() if router.catalog.snapshot(admission.name) is None]
+    if unpublished:
+        named = ", ".join(f"`{admission.name}` ({admission.health.state})" for admission in unpublished)
+        return _finding(
+            f"No server is known to have a tool `{name}`", f"these have not listed their tools yet: {named}"
+        )
     what = f"There is no server `{address[0]}`" if address is not None else f"No server has a tool `{name}`"
     return _finding(what, f"servers: {', '.join(servers)}")
 

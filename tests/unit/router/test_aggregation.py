@@ -66,7 +66,7 @@ async def test_long_instructions_are_cut_with_a_note(tmp_path: Path) -> None:
     desk.offer("b", instructions="Be brief.")
     joined = instructions_of(desk)
     assert len(joined.encode()) < 17 * 1024
-    assert "[cut by the gateway: 83625 bytes more]" in joined
+    assert "[truncated by the gateway: 83625 more bytes]" in joined
     assert joined.endswith("## b\n\nBe brief.")
 
 

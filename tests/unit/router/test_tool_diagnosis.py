@@ -82,7 +82,7 @@ async def test_a_tool_that_is_offered_only_by_its_name_says_so(tmp_path: Path, n
     desk.add("files", "Read", withheld=frozenset({"Bash"}))
     desk.add("other", "Read")
     assert findings(desk, name) == [
-        "Server `files` offers `Bash` only where `tools.allow` has its very name, not a pattern"
+        "Server `files` offers `Bash` only if `tools.allow` has its exact name, not a pattern"
     ]
     assert "tools.allow" not in findings(desk, "other.Bash")[0]
 
@@ -113,7 +113,7 @@ async def test_a_name_that_several_have_asks_which(tmp_path: Path) -> None:
     desk.add("a", "search")
     desk.add("b", "search")
     assert findings(desk, "search") == ["Several servers have a tool `search`"]
-    assert hints(desk, "search") == ["say which: a.search, b.search"]
+    assert hints(desk, "search") == ["call one of them by its address: a.search, b.search"]
 
 
 @pytest.mark.parametrize(
