@@ -56,7 +56,7 @@ class PeopleScreen:
         self._summary = RunSummary(redact)
 
     def hear(self, event: RunEvent) -> None:
-        self._summary.hear(event)
+        self._summary.on_event(event)
         activity = self._progress.activity(event)
         if activity:
             self.waiting.begin(activity)

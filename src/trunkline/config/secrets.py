@@ -60,7 +60,7 @@ def warn_if_secret(key: Scalar, value: Node, reader: ConfigReader) -> None:
 
 def _warn(place: Scalar, name: str, reader: ConfigReader) -> None:
     what = f"`{name}` holds what" if name else "This argument"
-    hint = f"keep it in the environment: {reader.spelling_of(_variable(name))}"
+    hint = f"keep it in the environment: {reader.reference_to(_variable(name))}"
     reader.warn(LITERAL_SECRET, place, f"{what} looks like a secret written into the file", hint)
 
 

@@ -1,100 +1,50 @@
-"""Which processes belong to which child of the supervisor, and how to signal them.
+"""Finds the processes that belong to each child of the supervisor, and signals them.
 
-`Descendants` finds every process below the supervisor; `ProcessGroups` is what is left where that is not possible. Loaded by
-the supervisor only, so it stays with light imports.
+`Descendants` finds every process below the supervisor; `ProcessGroups` is the fallback where that is impossible. An
+orphan is attributed by its environment, by a mark that it cannot easily remove, and by where it was seen before.
+Loaded by the supervisor, so it imports as little as possible.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 
 from trunkline.runtime.processes import (
     Process,
+    child_in_tag,
     children_by_parent,
     living_descendants,
     process_table,
+    read_proc,
     signal_group,
     signal_process,
     signal_processes,
+    tag_of,
     with_descendants,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Literal
 
     Phase = Literal["running", "closing", "terminating", "killing"]
-import resource
-
-from trunkline.runtime.processes import child_in_tag, read_proc, tag_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    # REFAC
-    from trunkline.runtime.processes import Process
-    # REFAC
-
-
-# A mark on all that comes from one child, which clearing an environment or leaving a session does not take off.
-#
-# It is a limit (RLIMIT_LOCKS) that Linux passes on with every fork and exec, shows to everybody, and has not applied to
-# anything since 2.4. A program may lower its limits, but has no reason to lower this one.
-#
-# Loaded by the supervisor only, so it stays with light imports.
-
-_RLIMIT_LOCKS = 10  # RLIMIT_LOCKS, for which Python has no name
-_LINE = b"Max file locks"
-_HARD = 4  # of the words of such a line
-_BITS = 32
-_OPEN = (1 << _BITS) - 1  # the lower half, while no gateway has its own children in it
-_MOST = (1 << 31) - 1
-
-
-class OwnerMarks:
-    """The upper half of the number is for our children; for those of a gateway behind this one, the lower."""
-
-    def __init__(self) -> None:
-        self._own = resource.getrlimit(_RLIMIT_LOCKS)[1]
-
-    def of(self, child: int) -> int | None:
-        """The mark of a child; None where there is no room for one."""
-        if child > _MOST:
-            return None
-        if self._own == resource.RLIM_INFINITY:
-            return child << _BITS | _OPEN
-        return self._own - _OPEN + child if self._own & _OPEN == _OPEN else None
-
-    def child_of(self, pid: int) -> int | None:
-        """The child of ours whose mark a process has."""
-        report = read_proc(f"/proc/{pid}/limits")
-        hard = next((line.split()[_HARD] for line in report.splitlines() if line.startswith(_LINE)), b"")
-        if not hard.isdigit():
-            return None
-        upper, lower = divmod(int(hard), _OPEN + 1)
-        if self._own == resource.RLIM_INFINITY:
-            return upper
-        return lower if self._own == upper << _BITS | _OPEN else None
-
-
-def set_owner_mark(mark: int) -> None:
-    """Put it on this process and all that comes from it."""
-    try:
-        resource.setrlimit(_RLIMIT_LOCKS, (mark, mark))
-    except (OSError, ValueError):
-        return  # this system has no such limit: what belongs to whom is told by the rest
-
 
 NEVER = float("inf")
 _SURVEY_RETRIES = 4
 _STRAY_S = 0.2  # far longer than an exec takes
+_FORGET_S = 30.0  # after this long, an unused session id may have been reused
+_RLIMIT_LOCKS = 10  # Python has no name for it
+_MARK_BITS = 32
+_UNUSED_HALF = (1 << _MARK_BITS) - 1  # the lower half, unless an inner gateway has put its own children there
+_LARGEST_CHILD = (1 << 31) - 1
 
 
 class ProcessTree:
-    """One child and everything it started. `leader` is the process we made; its pid is also its group and session."""
+    """One child and everything it started. `leader` is the forked process; its pid is also its group and session."""
 
     __slots__ = ("due", "exec_pipe", "give_up_at", "id", "leader", "leader_alive", "phase", "term_s")
 
@@ -104,16 +54,16 @@ class ProcessTree:
         self.leader_alive = True
         self.exec_pipe = exec_pipe
         self.phase: Phase = "running"
-        self.due = NEVER  # when the phase ends or is looked at again
-        self.give_up_at = NEVER  # when SIGTERM, or SIGKILL, has had its time
+        self.due = NEVER  # when the phase ends or is checked again
+        self.give_up_at = NEVER  # when SIGTERM, or SIGKILL, has had long enough
         self.term_s = NEVER
 
 
 class Descendants:
-    """Linux: the supervisor is a subreaper, so every process of every tree is below it, whatever it did to get away.
+    """Process trees on Linux: the supervisor is a subreaper, so no process of a tree can leave the supervisor's own.
 
-    What still has its parents belongs to their tree. An orphan belongs to the tree it was seen in, else to the one that
-    its environment or its mark names, else to that its session was seen in, else (it wiped all) to the last one left.
+    A process whose parent is alive belongs to its parent's tree. An orphan belongs to the tree it was seen in, else to
+    the one that its environment or its mark names, else to the one its session was seen in, else to the only one left.
     """
 
     kill_limit_s = 10.0  # what survives SIGKILL this long belongs to another user or hangs in the kernel
@@ -122,25 +72,25 @@ class Descendants:
         self._trees = trees
         self._marks = OwnerMarks()
         self._owners = ProcessOwners(run, trees, self._marks)
-        self._strays: dict[int, float] = {}  # orphans without an owner, and since when
+        self._strays: dict[int, float] = {}  # orphans without an owner, and when they were first seen
 
     def mark(self, child: int) -> int | None:
-        """What a child puts on itself before anything else."""
+        """The owner mark that a child sets on itself before anything else."""
         return self._marks.of(child)
 
     def signal(self, tree: ProcessTree, number: int) -> bool:
-        """Signal all of a tree; False when nothing of it is left. Number 0 only looks."""
+        """Signal every process of a tree; False when none is left. Signal 0 only checks."""
         members, certain = self._survey(tree)
-        for _ in range(_SURVEY_RETRIES):
-            if members or certain:
-                break
+        retries = _SURVEY_RETRIES
+        while not members and not certain and retries:
             members, certain = self._survey(tree)
+            retries -= 1
         if number:
             signal_processes(members, number)
         return bool(members) or not certain
 
     def members(self) -> dict[int | None, list[Process]]:
-        """The processes of every tree that are alive now; and, as None, those of whom that cannot be told."""
+        """The living processes of every tree; under None, those whose tree is unknown."""
         table = process_table()
         roots = self._owners.roots(table)
         below = children_by_parent(table)
@@ -153,11 +103,11 @@ class Descendants:
         signal_processes(with_descendants([p for p in table.values() if p.parent == own], table), signal.SIGKILL)
 
     def _survey(self, tree: ProcessTree) -> tuple[list[Process], bool]:
-        """What of a tree is alive, and whether "nothing" would be certain.
+        """The living processes of a tree, and whether an empty answer would be certain.
 
-        The table is not read at one instant, so a process that forks and ends meanwhile could hide its child. It then
-        shows as a zombie of ours, because nobody else reaps an orphan. And a process in the middle of an exec has no
-        environment for a moment. A table with either proves nothing.
+        The process table is not read at one instant, so a process that forks and exits meanwhile could hide its child.
+        It then shows as our zombie, because nobody else reaps an orphan. And a process in the middle of an exec has no
+        environment for a moment. A table that shows either proves nothing.
         """
         table = process_table()
         roots = self._owners.roots(table)
@@ -173,31 +123,31 @@ class Descendants:
         members = living_descendants(roots.get(tree, ()), below)
         self._owners.note(tree, members)
         if None in roots and not self._unowned(roots):
-            return living_descendants(roots.get(tree, []) + roots[None], below)  # a guess, so it is not noted
+            return living_descendants(roots.get(tree, []) + roots[None], below)  # a guess, so it is not recorded
         return members
 
     def _unowned(self, roots: dict[int | None, list[Process]]) -> list[Process]:
-        """Whose owner nobody can guess either."""
+        """Orphans that cannot be attributed, not even to the only tree there is."""
         return [] if len(self._trees) == 1 else roots.get(None, [])
 
     def _reap_orphans(self, children: Iterable[Process]) -> bool:
-        """Take those that are dead by now; whether there were any. The supervisor takes leaders, and reports them."""
+        """Reap dead orphans; True if there were any. Leaders are left to the supervisor, which reports them."""
         leaders = {tree.leader for tree in self._trees.values() if tree.leader_alive}
         orphans = [process.pid for process in children if process.pid not in leaders]
         dead = [pid for pid in orphans if os.waitpid(pid, os.WNOHANG)[0]]
         return bool(dead)
 
     def _note_strays(self, pids: list[int]) -> bool:
-        """Whether one of them has not been without an owner for long enough to be believed."""
+        """Record unattributed orphans; True if one is so new that it may just be in the middle of an exec."""
         now = time.monotonic()
         self._strays = {pid: self._strays.get(pid, now) for pid in pids}
         return any(now - since < _STRAY_S for since in self._strays.values())
 
 
 class ProcessGroups:
-    """Anywhere: a tree is the process group of its leader. What leaves the group is out of reach."""
+    """Process trees on any system: a tree is the process group of its leader. What leaves the group is out of reach."""
 
-    kill_limit_s = 1.0  # zombies that nobody reaps look alive from here, so there is no point in waiting long
+    kill_limit_s = 1.0  # zombies look alive from here until they are reaped, so waiting longer is pointless
 
     def __init__(self, trees: dict[int, ProcessTree]) -> None:
         self._trees = trees
@@ -208,11 +158,11 @@ class ProcessGroups:
         return tree.leader_alive and signal_process(tree.leader, number)  # it has not made its group yet
 
     def mark(self, child: int) -> int | None:
-        """Of no use without a way to find who has it."""
+        """No mark: it could not be read back here."""
         return None
 
     def members(self) -> dict[int | None, list[Process]]:
-        """Nobody tells."""
+        """Nothing: this system does not list processes."""
         return {}
 
     def kill_everything(self) -> None:
@@ -220,15 +170,47 @@ class ProcessGroups:
             self.signal(tree, signal.SIGKILL)
 
 
-# Whose a process is that lost its parents: by what it carries, and by what was seen of it before.
-#
-# Loaded by the supervisor only, so it stays with light imports.
+class OwnerMarks:
+    """Marks on all processes that come from one child, which survive a cleared environment and a new session.
 
-_FORGET_S = 30.0  # a number that nobody has had for so long may be somebody else's by now
+    The mark is a resource limit (RLIMIT_LOCKS) that Linux hands down with every fork and exec, shows to everyone, and
+    has not enforced since 2.4. A program may lower it, but has no reason to. Its upper half is for our own children,
+    the lower half for those of a gateway that runs below this one.
+    """
+
+    def __init__(self) -> None:
+        self._own = resource.getrlimit(_RLIMIT_LOCKS)[1]
+
+    def of(self, child: int) -> int | None:
+        """The mark of a child; None where no half is free for one."""
+        if child > _LARGEST_CHILD:
+            return None
+        if self._own == resource.RLIM_INFINITY:
+            return child << _MARK_BITS | _UNUSED_HALF
+        return self._own - _UNUSED_HALF + child if self._own & _UNUSED_HALF == _UNUSED_HALF else None
+
+    def child_of(self, pid: int) -> int | None:
+        """The child whose mark a process carries; None when it is not one of ours."""
+        lines = read_proc(f"/proc/{pid}/limits").splitlines()
+        hard_limit = next((line.split()[4] for line in lines if line.startswith(b"Max file locks")), b"")
+        if not hard_limit.isdigit():
+            return None
+        upper, lower = divmod(int(hard_limit), _UNUSED_HALF + 1)
+        if self._own == resource.RLIM_INFINITY:
+            return upper
+        return lower if self._own == upper << _MARK_BITS | _UNUSED_HALF else None
+
+
+def set_owner_mark(mark: int) -> None:
+    """Mark this process and everything that will come from it."""
+    try:
+        resource.setrlimit(_RLIMIT_LOCKS, (mark, mark))
+    except (OSError, ValueError):
+        return  # this system has no such limit; tags and sessions still tell processes apart
 
 
 class ProcessOwners:
-    """Of all processes below the supervisor, which tree each is of."""
+    """Attributes the processes below the supervisor to trees."""
 
     def __init__(self, run: str, trees: Mapping[int, ProcessTree], marks: OwnerMarks) -> None:
         self._run = run
@@ -236,12 +218,16 @@ class ProcessOwners:
         self._own = os.getpid()
         self._own_session = os.getsid(0)
         self._marks = marks
-        self._seen: dict[int, tuple[int, int]] = {}  # by pid: when it started, and its tree
-        self._sessions: dict[int, tuple[int, float]] = {}  # and pids, which may become sessions: their tree, until when
+        self._seen: dict[int, tuple[int, int]] = {}  # by pid: its start time and its tree
+        self._sessions: dict[int, tuple[int, float]] = {}  # by session, or pid that may become one: tree and expiry
 
     def roots(self, table: dict[int, Process]) -> dict[int | None, list[Process]]:
-        """From which processes on everything is of a tree; and, as None, the orphans of whom that cannot be told."""
-        self._seen = {pid: seen for pid, seen in self._seen.items() if self._holds(pid, seen, table)}
+        """The topmost processes of each tree; under None, orphans whose tree is unknown."""
+        self._seen = {
+            pid: (started, tree)
+            for pid, (started, tree) in self._seen.items()
+            if pid in table and table[pid].started == started and tree in self._trees
+        }
         leaders = {tree.leader: tree for tree in self._trees.values()}
         found: dict[int | None, list[Process]] = {}
         for process in table.values():
@@ -259,17 +245,13 @@ class ProcessOwners:
         return found
 
     def note(self, tree: int, members: Iterable[Process]) -> None:
-        """These are of a tree, whatever becomes of their parents."""
+        """Remember that these belong to a tree, even if they lose their parents."""
         until = time.monotonic() + _FORGET_S
         for process in members:
             self._seen[process.pid] = (process.started, tree)
             self._sessions[process.pid] = (tree, until)
             if process.session != self._own_session:
                 self._sessions[process.session] = (tree, until)
-
-    def _holds(self, pid: int, seen: tuple[int, int], table: dict[int, Process]) -> bool:
-        started, tree = seen
-        return pid in table and table[pid].started == started and tree in self._trees
 
     def _owner(self, orphan: Process, leaders: dict[int, ProcessTree]) -> int | None:
         leader = leaders.get(orphan.pid)

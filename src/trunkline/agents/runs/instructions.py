@@ -1,7 +1,6 @@
-"""A project's instructions to agents (`AGENTS.md` and its like), which an isolated agent does not read by itself: they
-are read here, beneath the project's folder, and handed to it as text.
+"""Reads a project's instructions to agents (`AGENTS.md` and the like), which an isolated agent does not read itself.
 
-A repository decides what these files are. One may be a link to a file of the user's, a pipe, or as large as a disk.
+A repository decides what these files are: one may be a link to a file of the user's, a pipe, or as large as a disk.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from trunkline.core.hidden_text import reveal
 from trunkline.runtime.rooted_files import PathEscapesRoot, RootHandle, refuse_kernel_files
 from trunkline.sources.builtin.root import GatewayFiles
 
-# What an isolated agent is told by the project it works in, looked up where its tools may look as well.
-
 
 def project_instructions(
     folder: Path,
@@ -32,8 +29,7 @@ def project_instructions(
     redact: Callable[[str], str],
     warn: Callable[[Problem], None],
 ) -> str:
-    """The text for the agent; empty where there is none. What its tools may not read is not in it either, whatever
-    links lead there."""
+    """The text for the agent; empty where there is none. It excludes what the agent's tools may not read, even by links."""
     own = GatewayFiles(
         folders=(str(settings.gateway.state_dir),),
         files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
@@ -48,13 +44,12 @@ def project_instructions(
 LARGEST_BYTES: Final = 64 << 10
 _HINT: Final = "correct the file, or turn instructions off (`instructions: false`, or `--no-instructions`)"
 _CLOSING: Final = re.compile(r"<(?=\s*/\s*instructions\b)", re.IGNORECASE)
-"""The beginning of a tag that would end the instructions early, so that what follows seems to come from us. Codex puts
-tags of this name, in capitals, around them too."""
+"""A closing tag, which would make what follows look as if it came from us. Codex uses the same tag in capitals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instructions:
-    """`text` is ready for the agent, and empty where there are none. A `problem` is a warning: what was left out."""
+    """`text` is ready for the agent; empty where there is none. `problem` is a warning about what was left out."""
 
     file: str = ""
     text: str = ""
@@ -62,21 +57,21 @@ class Instructions:
 
 
 class _Refused(Exception):
-    """Why a file is not taken."""
+    """The reason why a file is not used."""
 
 
 def read_instructions(project: Path, names: Sequence[str], *, hidden: Iterable[str] = ()) -> Instructions:
-    """What the first of these files says that is there. Never raises: without instructions, agents work too."""
+    """The text of the first of these files that exists. Never raises: agents work without instructions too."""
     try:
         with RootHandle(str(project), hidden=hidden) as folder:
-            name = next((name for name in names if _is_there(folder, name)), "")
+            name = next((name for name in names if _exists(folder, name)), "")
             return _read(folder, name) if name else Instructions()
     except OSError:
-        return Instructions()  # the folder itself cannot be opened, which the agent's tools will tell
+        return Instructions()  # the folder cannot be opened; the agent's tools will say so
 
 
-def _is_there(folder: RootHandle, name: str) -> bool:
-    """A file that may not be read is there: no other is taken in its place."""
+def _exists(folder: RootHandle, name: str) -> bool:
+    """A file that may not be read exists: no other is used in its place."""
     try:
         folder.status(name)
     except (FileNotFoundError, NotADirectoryError):
@@ -98,17 +93,17 @@ def _read(folder: RootHandle, name: str) -> Instructions:
     if not text.strip():
         return Instructions()
     problem = _problem(f"Only the first {LARGEST_BYTES >> 10} KiB of the project's `{name}` are given to the agent")
-    return Instructions(file=name, text=_told(name, text), problem=problem if cut else None)
+    return Instructions(file=name, text=_wrapped(name, text), problem=problem if cut else None)
 
 
 def _text(folder: RootHandle, name: str) -> tuple[str, bool]:
-    """The text, and whether it is only the beginning of what is there."""
+    """The text, and whether it was cut."""
     if not stat.S_ISREG(folder.status(name).st_mode):
         raise _Refused("it is not a regular file")
     fd = folder.open(name, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(fd, "rb") as file:
         refuse_kernel_files(fd)
-        if not stat.S_ISREG(os.fstat(fd).st_mode):  # it may be another one by now
+        if not stat.S_ISREG(os.fstat(fd).st_mode):  # it may have been replaced
             raise _Refused("it is not a regular file")
         data = file.read(LARGEST_BYTES + 1)
     cut = len(data) > LARGEST_BYTES
@@ -121,7 +116,7 @@ def _text(folder: RootHandle, name: str) -> tuple[str, bool]:
     return reveal(text.replace("\r\n", "\n")), cut
 
 
-def _told(name: str, text: str) -> str:
+def _wrapped(name: str, text: str) -> str:
     return (
         f"The project's own instructions, from its file `{name}`, are below. A file that they refer to, also as "
         "`@file`, is not included: read it with your tools.\n\n"

@@ -169,21 +169,21 @@ async def _first_health(
     gateway: GatewayRuntime, events: Events, names: Mapping[str, SourceSection], limit_s: float
 ) -> dict[str, Health]:
     """The health of each after its first start, if that ended in time."""
-    health: dict[str, Health] = {}
-    all_first_health = asyncio.Event()
+    found: dict[str, Health] = {}
+    all_started = asyncio.Event()
 
     def changed(name: str, health: Health) -> None:
         if health.state != "starting":
-            health.setdefault(name, health)
-        if health.keys() >= names.keys():
-            all_first_health.set()
+            found.setdefault(name, health)
+        if found.keys() >= names.keys():
+            all_started.set()
 
     events.health.append(changed)
     gateway.start()
     with suppress(TimeoutError):
         async with TimeLimit(limit_s):
-            await all_first_health.wait()
-    return health
+            await all_started.wait()
+    return found
 
 
 def _probed(name: str, health: Health | None, gateway: GatewayRuntime) -> PluginProbe:

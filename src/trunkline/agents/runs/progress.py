@@ -1,7 +1,7 @@
-"""What people see of a run while it goes on: a line for each thing that happened, and what is waited for now.
+"""What people see of a run: a line for each event, what is waited for now, and a table of its steps at the end.
 
-This makes text only; where it is shown is the command's business. Nothing in it can drive a terminal, and no secret of
-the configuration is in it.
+This only makes text; the command line shows it. Nothing in it can drive a terminal, and no secret of the configuration
+is in it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from trunkline.telemetry.safe_text import one_line
 
 _NAME: Final = 128
 _TEXT: Final = 2000
-_WORDS: Final = 80
+_SHORT_TEXT: Final = 80
 _MODES: Final = {"intercept": "only our tools", "additive": "our tools beside its own", "native": "its own tools"}
 
 
 class RunProgress:
-    """`redact` takes secrets out of a text."""
+    """Events as lines for people. `redact` takes secrets out of a text."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
 
     def lines(self, event: RunEvent) -> Iterable[str]:
-        """What to show of an event, line by line; nothing of many."""
+        """The lines to show of an event; none of many."""
         match event:
             case RunStarted():
                 yield f"run {self._name(event.workflow)} ({self._name(event.file)})"
@@ -53,9 +53,9 @@ class RunProgress:
             case ModelRetried():
                 yield f"  the model cannot be reached, {self._retry(event)}"
             case Warned():
-                yield from self._told("warning", event.code, event.message, event.hint)
+                yield from self._message("warning", event.code, event.message, event.hint)
             case StepEnded():
-                yield f"step {self._name(event.step)}: {event.status} in {event.seconds:.1f} s{_spent(event)}"
+                yield f"step {self._name(event.step)}: {event.status} in {event.seconds:.1f} s{_usage(event)}"
                 yield from self._problem(event.problem)
             case RunEnded():
                 yield self._end(event)
@@ -65,7 +65,7 @@ class RunProgress:
                 return
 
     def activity(self, event: RunEvent) -> str:
-        """What is waited for from now on; empty where that is as before."""
+        """What the run waits for after an event; empty where that has not changed."""
         match event:
             case StepStarted():
                 what = event.provider or "command"
@@ -74,9 +74,9 @@ class RunProgress:
             case ToolCallStarted():
                 what = self._tool(event.source, event.tool)
             case ModelSpoke():
-                what = self._line(event.text, _WORDS)
+                what = self._line(event.text, _SHORT_TEXT)
             case ModelRetried():
-                what = f"the model, {self._line(self._retry(event), _WORDS)}"
+                what = f"the model, {self._line(self._retry(event), _SHORT_TEXT)}"
             case _:
                 return ""
         return f"{self._name(event.step)}: {what}"
@@ -104,9 +104,9 @@ class RunProgress:
 
     def _problem(self, problem: Problem | None) -> Iterable[str]:
         if problem is not None:
-            yield from self._told("error", problem.code.id, problem.message, problem.hint)
+            yield from self._message("error", problem.code.id, problem.message, problem.hint)
 
-    def _told(self, kind: str, code: str, message: str, hint: str) -> Iterable[str]:
+    def _message(self, kind: str, code: str, message: str, hint: str) -> Iterable[str]:
         yield f"  {kind}: {code + ': ' if code else ''}{self._line(message, _TEXT)}"
         if hint:
             yield f"  hint: {self._line(hint, _TEXT)}"
@@ -137,31 +137,29 @@ def _how(event: ToolCallEnded) -> str:
     return "failed" if event.is_error else event.outcome
 
 
-def _spent(event: StepEnded | RunEnded) -> str:
+def _usage(event: StepEnded | RunEnded) -> str:
     calls = f", {event.tool_calls} tool call{'' if event.tool_calls == 1 else 's'}" if event.tool_calls else ""
     tokens = event.input_tokens + event.output_tokens
     return f"{calls}, {tokens:,} tokens" if tokens else calls
 
 
-# What is said of a run when it is over: a line for each step, and one for all of them together.
-
 _HEAD: Final = ("step", "status", "seconds", "tool calls", "tokens in", "tokens out")
 _LEFT: Final = 2
-"""Columns of text; those after them hold numbers."""
+"""Columns of text; the others hold numbers."""
 _SUMMARY_NAME: Final = 48
 _MOST: Final = 50
-"""Steps that are shown; of a longer run the last ones."""
+"""The most steps shown; of a longer run the last ones."""
 
 
 class RunSummary:
-    """Hears what happens, and is asked at the end."""
+    """Collects the steps of a run for a table at its end."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
         self._steps: list[StepEnded] = []
         self._end: RunEnded | None = None
 
-    def hear(self, event: RunEvent) -> None:
+    def on_event(self, event: RunEvent) -> None:
         if isinstance(event, StepEnded):
             self._steps.append(event)
         elif isinstance(event, RunEnded):

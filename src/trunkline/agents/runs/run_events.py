@@ -1,7 +1,7 @@
-"""What happens in a run, as data: progress for people, `--json` and the log are all made from these.
+"""The events of a run, as data: progress for people, `--json` and the log are all made from these.
 
-`as_json` gives each as it is written by `--json`: its fields under their own names, and `event` with the name of what
-happened. Names are stable; fields are added, never renamed or removed.
+`as_json` gives each as `--json` writes it: its fields under their own names, and its name as `event`. Names are stable;
+fields are added, never renamed or removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReady:
-    """What the step's agent is, and the tools that it gets from us. A model behind an API has no `version`."""
+    """The step's agent is about to start, with these tools of ours. A model behind an API has no `version`."""
 
     step: str
     provider: str
@@ -47,7 +47,7 @@ class AgentReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallStarted:
-    """`command` is what Bash is to run, where that is to be shown; otherwise it is not there."""
+    """`command` is what Bash is to run, if that may be shown; otherwise it is left out."""
 
     step: str
     tool: str
@@ -57,8 +57,8 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallEnded:
-    """`outcome` is the word of the log: `ok`, `error` (the server's own), or the code of what failed. `is_error` says
-    that the tool did run and reports a failure, which is no failure of the call."""
+    """`outcome` is as in the log: `ok`, `error` (the server's own), or an error code. `is_error` says that the tool ran
+    and reports a failure, which is not a failure of the call."""
 
     step: str
     tool: str
@@ -78,7 +78,7 @@ class ModelSpoke:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRetried:
-    """The agent could not reach its model, and tries again: for the how-manieth time, of how many, and why."""
+    """The agent could not reach its model and tries again: the attempt, the most there will be, and why."""
 
     step: str
     attempt: int
@@ -88,7 +88,7 @@ class ModelRetried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
-    """Something that does not stop the run and that somebody should know. `step` is empty where it is about none."""
+    """A problem that does not stop the run. `step` is empty where it concerns none."""
 
     step: str
     code: str
@@ -107,7 +107,7 @@ class StepEnded:
     output: str
     problem: Problem | None
     next: str
-    """The state that comes now; empty where the run ends here."""
+    """The state that follows; empty where the run ends here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ RunEvent = (
 EmitEvent = Callable[[RunEvent], None]
 
 _DATA: Final = frozenset({"output", "text"})
-"""What is data, and goes out as it came; everything else may quote what must not be shown."""
+"""The user's own data, which is not redacted; all other fields may quote secrets."""
 _ONLY_IF_GIVEN: Final = frozenset({"command"})
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -152,7 +152,7 @@ def event_name(event: RunEvent) -> str:
 
 
 def as_json(event: RunEvent, redact: Callable[[str], str]) -> dict[str, Any]:
-    """The event for `--json`. Secrets are taken out of all but what steps put out, which is the user's own data."""
+    """The event for `--json`, redacted except for the output of steps, which is the user's own data."""
     members: dict[str, Any] = {"event": event_name(event)}
     for field in fields(event):
         value = getattr(event, field.name)

@@ -23,7 +23,7 @@ from trunkline.agents.runs.instructions import project_instructions
 from trunkline.agents.runs.run_events import EmitEvent
 from trunkline.agents.runs.run_telemetry import RunTelemetry
 from trunkline.agents.runs.signals import INTERRUPTED, SessionSignals, handle_session_signals, interrupted_problem
-from trunkline.agents.runs.step_gateway import PATIENCE_S, AgentSocket, StepGateway
+from trunkline.agents.runs.step_gateway import START_S, AgentSocket, StepGateway
 from trunkline.agents.runs.step_settings import settings_of_session
 from trunkline.config.settings import Settings, gateway_folder
 from trunkline.core.call import Caller
@@ -158,7 +158,7 @@ class AgentSession:
         self._telemetry.follow(request.provider, gateway.router, gateway.command_of)
         self._trace(gateway)
         # slower servers appear later, when the agent lists its tools again
-        await gateway.start(PATIENCE_S)
+        await gateway.start(START_S)
         return gateway
 
     def _trace(self, gateway: StepGateway) -> None:

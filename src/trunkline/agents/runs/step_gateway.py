@@ -1,7 +1,7 @@
-"""The gateway of one agent: started with what its step asks for, and good only once all of that is there.
+"""The gateway of one agent, which must have everything its step asks for, and the socket through which it is reached.
 
-Nothing is dropped silently: a plugin or another source that is down, an operation that is missing or two tools with one
-name end the step before its agent is started.
+Nothing is dropped silently: a source that is down, a missing operation, or two tools with one name fail the step before
+its agent is started.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from trunkline.runtime.stdio_bridge import bridge_command
 from trunkline.search.answers import offered
 
 _UP: Final = frozenset({"ready", "degraded"})
-PATIENCE_S: Final = 20.0
-"""For servers that start, before those that still do are named."""
+START_S: Final = 20.0
+"""After this long, servers that are still starting are named."""
 _SPARE_S: Final = 5.0
-"""Over what the slowest source may take by its own settings, which then says itself what is wrong."""
+"""Added to the slowest source's own start timeout, so that it reports itself what is wrong."""
 
 
 class StepGateway:
-    """`private` are folders that none of its own tools may look into, and `protected` files that none may change,
-    besides those of every gateway."""
+    """A gateway for one step. Besides what holds for every gateway, its built-in tools may not read the folders in
+    `private`, nor change the files in `protected`."""
 
     def __init__(
         self,
@@ -66,21 +66,22 @@ class StepGateway:
         self.router = self._gateway.router
         self.discovery = self._gateway.discovery
         self.command_of = self._gateway.shown_commands()
-        """What a call has Bash run, where that is to be shown."""
-        self._news = asyncio.Event()
+        """The command that a call has Bash run, as it may be shown."""
+        self._changed = asyncio.Event()
 
-    async def start(self, patience_s: float | None = None) -> None:
-        """Returns once everything that is wanted is there; raises GatewayError where something is not.
+    async def start(self, at_most_s: float | None = None) -> None:
+        """Start, and wait until everything that is wanted is up. Raises GatewayError where something is not.
 
-        What is there but not wanted, as in a session, is waited for no longer than `patience_s`; without it, as long as
-        its own settings say. What takes longer than most is named."""
+        Sources are waited for no longer than `at_most_s`, or else as long as their own settings say. Those that take
+        unusually long are named.
+        """
         self._events.health.append(self._health_changed)
         self._gateway.start()
-        left_s = self._longest_start_s() if patience_s is None else patience_s
-        if not await self._settled_within(min(left_s, PATIENCE_S)) and left_s >= PATIENCE_S:
-            self._name_what_starts()
-            await self._settled_within(left_s - PATIENCE_S)
-        self._check()  # whatever is wanted and still starts is said to be missing there
+        left_s = self._longest_start_s() if at_most_s is None else at_most_s
+        if not await self._settled_within(min(left_s, START_S)) and left_s >= START_S:
+            self._warn_about_starting()
+            await self._settled_within(left_s - START_S)
+        self._check()  # what is wanted and still starting is reported as missing
 
     async def close(self) -> None:
         if self._health_changed in self._events.health:
@@ -88,7 +89,7 @@ class StepGateway:
         await self._gateway.close()
 
     def tools(self) -> tuple[str, ...]:
-        """The names that its agent sees, before the agent's own prefix."""
+        """The names of the tools, without the prefix that the agent adds."""
         return tuple(entry.public_name for entry in offered(self.router.catalog))
 
     def kind_of(self, source: str) -> str:
@@ -104,19 +105,19 @@ class StepGateway:
         admissions = self.router.registry.servers()
         return tuple(name for name, admission in admissions.items() if admission.health.state == "starting")
 
-    def _name_what_starts(self) -> None:
+    def _warn_about_starting(self) -> None:
         for name in self.starting():
-            hint = "see what it does at its start; `start_timeout` says how long that may take"
-            message = f"Server `{name}` is still starting after {PATIENCE_S:g} s"
+            hint = "check what it does when it starts; `start_timeout` limits how long that may take"
+            message = f"Server `{name}` is still starting after {START_S:g} s"
             self._events.note("warning", "source_starting", message, source=name, code=SOURCE_STARTING.id, hint=hint)
 
     async def _settled_within(self, limit_s: float) -> bool:
-        """Wait until nothing starts any more, or something that is wanted failed, but not longer than this."""
+        """Wait until no source is starting any more, or a wanted one failed; false where that takes too long."""
         try:
             async with TimeLimit(limit_s):
                 while self._unsettled():
-                    self._news.clear()
-                    await self._news.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
             return False
         return True
@@ -127,7 +128,7 @@ class StepGateway:
         return not failed and "starting" in states.values()
 
     def _health_changed(self, source: str, health: Health) -> None:
-        self._news.set()
+        self._changed.set()
 
     # -- what must be there ---------------------------------------------------------------------------------------
 
@@ -150,7 +151,7 @@ class StepGateway:
         for source, operations in self._wanted.operations.items():
             snapshot = catalog.snapshot(source)
             if snapshot is None:
-                continue  # it is down, which has been said
+                continue  # it is down, which is reported already
             known = tuple(tool.name for tool in snapshot.tools)
             lacking = (name for name in operations if (source, name) not in there)
             missing += [_lacks(source, name, known, snapshot.warnings) for name in lacking]
@@ -184,21 +185,22 @@ def _lacks(source: str, name: str, known: tuple[str, ...], warnings: tuple[str, 
     return Problem(code=PROXY_UNKNOWN_OPERATION, message=message, source=source, tool=name, hint=hint)
 
 
-# The way from an agent to its gateway: a private socket, and the program that the agent starts to reach it.
-
 _SOCKET: Final = "s"
 _CONFIG: Final = "serve.json"
 
 
 class AgentSocket:
-    """In `folder`, which is private and stays as long as this does. It is also the witness of what the agent does:
-    `listed` says whether it asked for its tools. Texts over `result_chars` would not reach its model whole."""
+    """A private socket in `folder` through which an agent's tool server reaches the gateway.
+
+    `listed` says whether the agent has asked for its tools. Results longer than `result_chars` are cut, as the agent
+    would cut them.
+    """
 
     def __init__(self, gateway: StepGateway, folder: Path, *, result_chars: int) -> None:
         limits = gateway.settings.gateway.limits
         self._call_s = limits.call_seconds
         self._folder = folder
-        self._door = PrivateDoor(
+        self._listener = PrivateDoor(
             gateway.router,
             gateway.discovery,
             path=folder / _SOCKET,
@@ -211,20 +213,20 @@ class AgentSocket:
 
     @property
     def listed(self) -> bool:
-        return self._door.listed
+        return self._listener.listed
 
     @property
     def cut_off(self) -> CutOff:
-        """Calls that were under way when the agent's tool server was gone all at once."""
-        return self._door.cut_off
+        """The calls that were in progress when the agent's tool server was lost."""
+        return self._listener.cut_off
 
     def on_listed(self, then: Callable[[], None]) -> None:
-        """Do this once the agent asks for its tools."""
-        self._door.on_listed = then
+        """Call `then` once the agent asks for its tools."""
+        self._listener.on_listed = then
 
     async def open(self) -> ToolServer:
-        """What the agent has to start."""
-        await self._door.start()
+        """Listen; returns the server that the agent has to start."""
+        await self._listener.start()
         config = self._folder / _CONFIG
         with os.fdopen(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(msgspec.json.encode({"socket": str(self._folder / _SOCKET)}))
@@ -232,4 +234,4 @@ class AgentSocket:
         return ToolServer(command=command, args=args, call_s=self._call_s)
 
     async def close(self) -> None:
-        await self._door.close()
+        await self._listener.close()

@@ -1,4 +1,4 @@
-"""Which sources a step's agent gets, as settings of a gateway of its own. Pure: nothing is started here."""
+"""The sources that a step's agent gets, as settings of a gateway of its own. Pure: nothing is started here."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ WITHOUT_SOURCE: Final = "change that, or leave the source out of the step"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSettings:
-    """A gateway for one agent. `operations` are the tools that must be there, by source, and `sources` those that must
-    be up: without one of them the agent is not started."""
+    """The settings of one agent's gateway. `operations` are the tools that must exist, by source, and `sources` those
+    that must be up: otherwise the agent is not started."""
 
     settings: Settings
     operations: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -42,14 +42,16 @@ class StepSettings:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The sources that something is wanted of."""
+        """The sources that the agent cannot be started without."""
         return (*self.sources, *self.operations)
 
 
 def settings_of_step(base: Settings, proxy: Proxy, plugins: Mapping[str, SourceSection], folder: Path) -> StepSettings:
-    """What an `mcp_proxy` block asks for: the built-in tools at `folder` unless the agent keeps its own, the sources
-    that it names as they are configured, and of each plugin exactly the operations that are exposed. Raises
-    GatewayError with the codes of `validate`."""
+    """The settings for an `mcp_proxy` block.
+
+    They have the built-in tools at `folder` unless the agent keeps its own, the sources that the block names, as they
+    are configured, and of each plugin exactly the exposed operations. Raises GatewayError with the codes of `validate`.
+    """
     operations = _exposed(proxy, plugins)
     known = {**base.sources, **plugins}
     sources: dict[str, SourceSection] = {}
@@ -63,8 +65,8 @@ def settings_of_step(base: Settings, proxy: Proxy, plugins: Mapping[str, SourceS
 
 
 def settings_of_session(base: Settings, folder: Path, *, builtin: bool) -> StepSettings:
-    """Everything that a configuration has, and the built-in tools at `folder` where the agent loses its own. A source
-    that is down stops nothing here: the others are still of use."""
+    """The settings for a session: every configured source, and the built-in tools at `folder` where the agent loses its
+    own. A source that is down stops nothing here."""
     sources = dict(base.sources)
     if builtin:
         kept = {name: section for name, section in sources.items() if not isinstance(section, BuiltinSection)}
@@ -73,9 +75,9 @@ def settings_of_session(base: Settings, folder: Path, *, builtin: bool) -> StepS
 
 
 def obstacle_of(section: SourceSection) -> str:
-    """Why it cannot be started at all, or nothing."""
+    """Why a source cannot be started at all; empty where it can."""
     if not section.enabled:
-        return "it is switched off (`enabled: false`)"
+        return "it is disabled (`enabled: false`)"
     return "; ".join(section.obstacles) if isinstance(section, UnreadySource) else ""
 
 
@@ -91,8 +93,8 @@ def _usable(name: str, known: Mapping[str, SourceSection]) -> SourceSection:
 
 
 def enforce_default_protection(base: Settings, workflow: Path) -> Settings:
-    """What a configuration that was found by looking may say for a workflow: for one that lies elsewhere nothing that
-    weakens what holds without it, the sandbox and the protected places."""
+    """The settings that apply to a workflow. A configuration that was found by searching must not weaken the default
+    sandbox and protected places for a workflow outside of its folder."""
     folder = base.path.parent.resolve()
     if base.origin != "found" or workflow.resolve().is_relative_to(folder):
         return base
@@ -107,7 +109,7 @@ def _at_least_usual(section: SourceSection) -> SourceSection:
 
 
 def _exposed(proxy: Proxy, plugins: Mapping[str, SourceSection]) -> dict[str, tuple[str, ...]]:
-    """The operations of each plugin, of all its entries together."""
+    """The exposed operations of each plugin, of all its entries together."""
     exposed: dict[str, tuple[str, ...]] = {}
     for entry in proxy.plugin_tools:
         source = source_name(entry.plugin)
@@ -126,8 +128,7 @@ def _repeated(names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _only(section: SourceSection, plugin: str, exposed: tuple[str, ...]) -> SourceSection:
-    """What the operator denied, or did not allow, stays so; other names than `<plugin>_<operation>` would surprise the
-    prompt."""
+    """The section with only the exposed tools, named `<plugin>_<operation>`. What the operator denied stays denied."""
     allowed = NameRules(prefix="", allow=section.tools.allow)
     allow = tuple(glob.escape(name) for name in exposed if allowed.shows(name))
     tools = ToolSelection(allow=allow, deny=section.tools.deny, timeouts=section.tools.timeouts)
@@ -135,10 +136,10 @@ def _only(section: SourceSection, plugin: str, exposed: tuple[str, ...]) -> Sour
 
 
 def _builtin(base: Settings, folder: Path) -> BuiltinSection:
-    """Where the configuration has several built-in sources, the strictest of what they say holds."""
-    said = [section for section in base.sources.values() if isinstance(section, BuiltinSection)]
-    sandbox = strictest_sandbox(section.sandbox for section in said)
-    protect = merge_protection(section.protect for section in said)
+    """The built-in tools, under the strictest rules of all configured built-in sources."""
+    configured = [section for section in base.sources.values() if isinstance(section, BuiltinSection)]
+    sandbox = strictest_sandbox(section.sandbox for section in configured)
+    protect = merge_protection(section.protect for section in configured)
     return BuiltinSection(root=folder, sandbox=sandbox, protect=protect).with_commands()
 
 
@@ -150,7 +151,7 @@ def _free_name(taken: Mapping[str, SourceSection]) -> str:
 
 
 def _for_agent(base: Settings, sources: Mapping[str, SourceSection]) -> Settings:
-    """All tools in one list, under names that fit every agent, and none of our own among them."""
+    """All tools in one list, under names that fit every agent, without our meta tools."""
     gateway = base.gateway.replace(
         meta_tools=False, disclosure="all", naming="prefixed", max_name=LONGEST_TOOL_NAME, require_provisioning=False
     )
@@ -163,13 +164,11 @@ def _unknown_plugin(plugin: str, plugins: Mapping[str, SourceSection]) -> Proble
     return Problem(code=PROXY_UNKNOWN_PLUGIN, message=f"No plugin `{plugin}` is declared", hint=hint)
 
 
-# What is said of the operations a plugin has, to somebody who named one that it lacks.
-
 _MOST_LISTED: Final = 20
 
 
 def known_operations(name: str, operations: tuple[str, ...]) -> str:
-    """The one that was probably meant; else the first of them, for there may be thousands."""
+    """The hint for an operation that does not exist: the one probably meant, else the first of all."""
     guess = nearest(name, operations)
     if guess is not None:
         return f"did you mean `{guess}`?"

@@ -114,7 +114,7 @@ class EditorReferences:
             return resolve(node, name)
         if not self._plain and VARIABLE.match(body):
             message = f"`${{{body}}}` is no reference here and stays as it is"
-            self._reader.warn(BAD_VALUE, node, message, f"write {self._reader.spelling_of(body)} for the variable")
+            self._reader.warn(BAD_VALUE, node, message, f"write {self._reader.reference_to(body)} for the variable")
         return None
 
     def _variable(self, node: Scalar, name: str) -> str | None:
@@ -138,7 +138,7 @@ class EditorReferences:
         return f"${{{variable}}}"
 
     def _only_editor_knows(self, node: Scalar, name: str) -> str | None:
-        hint = f"write the value out, or {self._reader.spelling_of('NAME')}"
+        hint = f"write the value out, or {self._reader.reference_to('NAME')}"
         self._reader.obstacle(BAD_VALUE, node, "The text has a reference that only the editor can work out", hint)
         return self._reader.missing_reference()
 

@@ -27,7 +27,7 @@ from trunkline.config.edit.outline import (
 )
 from trunkline.config.tree import plain_scalar_kind
 
-EntryValue = str | bool | list[str] | dict[str, "Plain"]
+EntryValue = str | bool | list[str] | dict[str, "EntryValue"]
 """What an entry is made of."""
 
 _USUAL_UNIT: Final = "  "

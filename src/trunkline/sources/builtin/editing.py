@@ -63,10 +63,10 @@ def _create(root: Root, path: str, words: str, job: Job) -> bytes:
     with file_place(root, path, make_folders=True) as place:
         if place.before is not None and place.before.st_size:
             raise ToolFault(
-                f"{shown(path)} exists: give the text to replace as `old_string`, or use Write to replace all"
+                f"{quoted(path)} exists: give the text to replace as `old_string`, or use Write to replace all"
             )
         place.write(words.encode(), job)
-    return text(f"Created {shown(path)}: {size_in_words(len(words.encode()))}")
+    return text(f"Created {quoted(path)}: {size_in_words(len(words.encode()))}")
 
 
 def _edit(root: Root, path: str, old: str, new: str, every: bool, job: Job) -> bytes:
@@ -79,7 +79,7 @@ def _edit(root: Root, path: str, old: str, new: str, every: bool, job: Job) -> b
             raise ToolFault(_why_not(before, matches, old, new, path))
         spelled = with_newlines(new, matches.newline or style.newline)
         if len(before) + matches.count * (len(spelled) - len(matches.text)) > MOST_BYTES:
-            raise ToolFault(f"{shown(path)} would become larger than {size_in_words(MOST_BYTES)}; nothing was changed")
+            raise ToolFault(f"{quoted(path)} would become larger than {size_in_words(MOST_BYTES)}; nothing was changed")
         after = before.replace(matches.text, spelled)
         place.write(style.encode(after), job)
     return text(_answer(path, before, after, matches, spelled))
@@ -89,9 +89,9 @@ def _content(place: FilePlace, path: str) -> bytes:
     data = place.read(MOST_BYTES + 1)
     kind = kind_of(data[:HEAD_BYTES])
     if kind.picture or kind.binary:
-        raise ToolFault(f"{shown(path)} is {kind.binary or 'a picture'}, which Edit cannot change")
+        raise ToolFault(f"{quoted(path)} is {kind.binary or 'a picture'}, which Edit cannot change")
     if len(data) > MOST_BYTES:
-        raise ToolFault(f"{shown(path)} is larger than {size_in_words(MOST_BYTES)}, which is too large for Edit")
+        raise ToolFault(f"{quoted(path)} is larger than {size_in_words(MOST_BYTES)}, which is too large for Edit")
     return data
 
 
@@ -99,7 +99,7 @@ def _decoded(style: TextStyle, data: bytes, path: str) -> str:
     try:
         return style.decode(data)
     except UnicodeDecodeError:
-        raise ToolFault(f"{shown(path)} is not valid {style.encoding.upper()}, so Edit cannot change it") from None
+        raise ToolFault(f"{quoted(path)} is not valid {style.encoding.upper()}, so Edit cannot change it") from None
 
 
 def _why_not(before: str, matches: Matches, old: str, new: str, path: str) -> str:
@@ -107,18 +107,18 @@ def _why_not(before: str, matches: Matches, old: str, new: str, path: str) -> st
         where = _at(lines_at(before, matches.starts))
         often = f"{matches.count:,} times" if matches.count > 1 else "more than once, one overlapping the other,"
         return (
-            f"`old_string` occurs {often} in {shown(path)} ({where}); nothing was changed. Add lines around it"
+            f"`old_string` occurs {often} in {quoted(path)} ({where}); nothing was changed. Add lines around it"
             " so that it is unique, or set `replace_all`"
         )
     hint = why_absent(before, old, new) or "Read the file to see it as it is"
-    return f"`old_string` does not occur in {shown(path)}; nothing was changed. {hint}"
+    return f"`old_string` does not occur in {quoted(path)}; nothing was changed. {hint}"
 
 
 def _answer(path: str, before: str, after: str, matches: Matches, spelled: str) -> str:
     """What was done, and the lines around the first change as they are now."""
     count = matches.count
     where = _at(lines_at(before, matches.starts))
-    said = f"Edited {shown(path)} ({where})" if count == 1 else f"Edited {shown(path)} in {count:,} places ({where})"
+    said = f"Edited {quoted(path)} ({where})" if count == 1 else f"Edited {quoted(path)} in {count:,} places ({where})"
     start = matches.starts[0]
     changed = spelled.count("\n") + 1
     return "\n".join([f"{said}:", *_snippet(after, start, changed)])

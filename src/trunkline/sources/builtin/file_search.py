@@ -117,7 +117,7 @@ class FileSearchTool:
         for root in {self._root.path, os.path.realpath(self._root.path)}:
             if pattern.startswith(root.rstrip("/") + "/"):
                 return pattern[len(root.rstrip("/")) :]
-        raise ToolFault(f"{shown(pattern)} is outside the root folder `{self._root.path}`: write it from there")
+        raise ToolFault(f"{quoted(pattern)} is outside the root folder `{self._root.path}`: write it from there")
 
     async def search(
         self, start: SearchStart, paths: PathFilter, request: Mapping[str, Any], job: RunningToolCall
@@ -265,12 +265,12 @@ class GlobTool(FileSearchTool):
         written: str = arguments["pattern"]
         pattern = self.below_root(written)
         if ".." in pattern.split("/"):
-            raise ToolFault(f"{shown(written)} has a `..` in it: give the folder to search as `directory`")
+            raise ToolFault(f"{quoted(written)} has a `..` in it: give the folder to search as `directory`")
         start = await self.start("." if pattern != written else arguments["directory"], job)
         limit = min(arguments["limit"] or MOST_NAMES, MOST_NAMES)
         request = {"tool": "Glob", "limit": limit, "offset": arguments["offset"]}
         found = await self.search(start, path_filter([pattern]), request, job)
-        none = f"No file fits {shown(written)} in {shown(start.folder or '.')} (ignored files are not looked at)"
+        none = f"No file fits {quoted(written)} in {quoted(start.folder or '.')} (ignored files are not looked at)"
         return text_result(page_text(found, offset=arguments["offset"], one="file", many="files", none=none))
 
 
@@ -375,12 +375,12 @@ def _request(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _no_such_type(name: str, known: Sequence[str]) -> ToolFault:
     guess = nearest(name, known)
     meant = f": did you mean `{guess}`?" if guess else f" (there are {', '.join(known)})"
-    return ToolFault(f"There is no type {shown(name)}{meant}. Any other files can be named with `glob`")
+    return ToolFault(f"There is no type {quoted(name)}{meant}. Any other files can be named with `glob`")
 
 
 def _nothing(arguments: Mapping[str, Any], start: SearchStart) -> str:
     where = quoted(start.file or start.folder or ".")
-    narrowed = [f"`{name}` {shown(arguments[name])}" for name in ("glob", "type") if arguments[name]]
+    narrowed = [f"`{name}` {quoted(arguments[name])}" for name in ("glob", "type") if arguments[name]]
     among = f" among files of {' and '.join(narrowed)}" if narrowed else ""
     ignored = "" if start.file else " (ignored and binary files are not searched)"
-    return f"No match for {shown(arguments['pattern'])} in {where}{among}{ignored}"
+    return f"No match for {quoted(arguments['pattern'])} in {where}{among}{ignored}"

@@ -76,7 +76,7 @@ def _regex(pattern: str) -> str:
     try:
         regex = _Translator(f"{path}**" if path.endswith("/") else path).run()
     except ValueError as error:
-        raise ToolFault(f"{shown(pattern)} is not a pattern for paths: {error}") from None
+        raise ToolFault(f"{quoted(pattern)} is not a pattern for paths: {error}") from None
     return f"(?:{regex})" if "/" in pattern else f"(?:(?:.*/)?{regex})"
 
 

@@ -43,10 +43,10 @@ class Glob(FileSearchTool):
         written = arguments.pattern
         pattern = self.below_root(written)
         if ".." in pattern.split("/"):
-            raise ToolFault(f"{shown(written)} has a `..` in it: give the folder to search as `directory`")
+            raise ToolFault(f"{quoted(written)} has a `..` in it: give the folder to search as `directory`")
         start = await self.start("." if pattern != written else arguments.directory, job)
         limit = min(arguments.limit or MOST_NAMES, MOST_NAMES)
         request = {"tool": "Glob", "limit": limit, "offset": arguments.offset}
         found = await self.search(start, path_filter([pattern]), request, job)
-        none = f"No file fits {shown(written)} in {shown(start.folder or '.')} (ignored files are not looked at)"
+        none = f"No file fits {quoted(written)} in {quoted(start.folder or '.')} (ignored files are not looked at)"
         return text(in_words(found, offset=arguments.offset, one="file", many="files", none=none))

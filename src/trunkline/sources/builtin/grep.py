@@ -114,13 +114,13 @@ def _request(arguments: GrepArguments) -> dict[str, Any]:
 def _no_such_type(name: str, known: Sequence[str]) -> ToolFault:
     guess = nearest(name, known)
     meant = f": did you mean `{guess}`?" if guess else f" (there are {', '.join(known)})"
-    return ToolFault(f"There is no type {shown(name)}{meant}. Any other files can be named with `glob`")
+    return ToolFault(f"There is no type {quoted(name)}{meant}. Any other files can be named with `glob`")
 
 
 def _nothing(arguments: GrepArguments, start: SearchStart) -> str:
     where = shown(start.file or start.folder or ".")
     given = {"glob": arguments.glob, "type": arguments.type}
-    narrowed = [f"`{name}` {shown(value)}" for name, value in given.items() if value]
+    narrowed = [f"`{name}` {quoted(value)}" for name, value in given.items() if value]
     among = f" among files of {' and '.join(narrowed)}" if narrowed else ""
     ignored = "" if start.file else " (ignored and binary files are not searched)"
-    return f"No match for {shown(arguments.pattern)} in {where}{among}{ignored}"
+    return f"No match for {quoted(arguments.pattern)} in {where}{among}{ignored}"

@@ -82,9 +82,9 @@ class ReadTool:
             if kind.picture:
                 return _picture(fd, path, size_bytes, kind.picture)
             if kind.binary:
-                raise ToolFault(f"{shown(path)} is {kind.binary} ({size_in_words(size_bytes)}), which is no text")
+                raise ToolFault(f"{quoted(path)} is {kind.binary} ({size_in_words(size_bytes)}), which is no text")
             if not head:
-                return text_result(f"[{shown(path)} is empty]")
+                return text_result(f"[{quoted(path)} is empty]")
             return _lines(fd, path, first, limit, job)
         finally:
             os.close(fd)
@@ -94,7 +94,7 @@ def _picture(fd: int, path: str, size_bytes: int, mime_type: str) -> bytes:
     if size_bytes > PICTURE_BYTES:
         most = size_in_words(PICTURE_BYTES)
         raise ToolFault(
-            f"{shown(path)} is a picture of {size_in_words(size_bytes)}; up to {most} can be shown: make it smaller"
+            f"{quoted(path)} is a picture of {size_in_words(size_bytes)}; up to {most} can be shown: make it smaller"
         )
     return result(image_block(b"".join(blocks_of(fd, PICTURE_BYTES)), mime_type))
 
@@ -113,7 +113,7 @@ def _lines(fd: int, path: str, first: int, limit: int, job: RunningToolCall) -> 
     endless = part.since_end_bytes > _COUNTED_BYTES
     part.end()
     if not part.lines:
-        raise ToolFault(f"{shown(path)} {_end(part, endless)}: there is no line {first:,}")
+        raise ToolFault(f"{quoted(path)} {_end(part, endless)}: there is no line {first:,}")
     body = "\n".join(numbered(number, line) for number, line in enumerate(part.lines, first))
     notes = _notes(part, encoding, counted and not endless)
     if endless and part.next_line > part.total:

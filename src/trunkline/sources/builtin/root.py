@@ -157,7 +157,7 @@ class RootFolder:
         """A descriptor of a regular file that exists. Raises ToolFault."""
         self._check(path)
         if path.endswith("/"):
-            raise ToolFault(f"{shown(path)} names a folder, not a file")
+            raise ToolFault(f"{quoted(path)} names a folder, not a file")
         with self._open() as beneath, self._in_words(path):
             require_regular_file(beneath.status(path), path)
             fd = beneath.open(path, flags | _CAREFULLY)
@@ -174,7 +174,7 @@ class RootFolder:
         """Where a file is or would be, links followed: its folder's descriptor and its name there. Raises ToolFault."""
         self._check(path)
         if path.endswith("/"):
-            raise ToolFault(f"{shown(path)} names a folder, not a file")
+            raise ToolFault(f"{quoted(path)} names a folder, not a file")
         with self._open() as beneath, self._in_words(path):
             check = partial(self._refuse_protected, path=path, folder=True)
             folder_fd, name = beneath.resolve(path, make_folders=make_folders, check=check)
@@ -184,7 +184,7 @@ class RootFolder:
         """Raises ToolFault where this place is one that no tool may write."""
         if self.own.is_file(folder_fd, name):
             raise ToolFault(
-                f"{shown(path)} says what this gateway runs, so no tool of its own changes it: ask a person to"
+                f"{quoted(path)} says what this gateway runs, so no tool of its own changes it: ask a person to"
             )
         self._refuse_protected(folder_fd, name, path)
 
@@ -200,7 +200,7 @@ class RootFolder:
             wrong = posixpath.join(*real)
         if wrong:
             raise ToolFault(
-                f"{shown(path)} was not written: {shown(wrong)} is a protected place: programs outside the sandbox"
+                f"{quoted(path)} was not written: {quoted(wrong)} is a protected place: programs outside the sandbox"
                 " act on it. Ask a person to make this change; `protect` in the configuration says what counts"
             )
 
@@ -244,7 +244,7 @@ class RootFolder:
 
     def _check_place(self, folder_fd: int, name: str, path: str) -> None:
         if name == ".":
-            raise ToolFault(f"{shown(path)} is a folder, not a file")
+            raise ToolFault(f"{quoted(path)} is a folder, not a file")
         if lies_in(folder_fd, self.own.folders):  # it was not there before, or nobody could have come this far
             raise HiddenFileRefused
 
@@ -252,7 +252,7 @@ class RootFolder:
         require_regular_file(os.fstat(fd), path)
         if self.own.is_secret(fd):
             raise ToolFault(
-                f"{shown(path)} holds secrets of this gateway, so no tool of its own shows it: ask a person"
+                f"{quoted(path)} holds secrets of this gateway, so no tool of its own shows it: ask a person"
             )
 
     @contextmanager
@@ -262,13 +262,13 @@ class RootFolder:
         except PathEscapesRoot:
             what = "Path traversal: " if ".." in path.split("/") else ""
             raise OutsideRoot(
-                f"{what}{shown(path)} is outside the root folder `{self.path}`: "
+                f"{what}{quoted(path)} is outside the root folder `{self.path}`: "
                 "give a path below it, or one relative to it"
             ) from None
         except KernelFileRefused:
-            raise ToolFault(f"{shown(path)} is one of the kernel's own files, which are not offered") from None
+            raise ToolFault(f"{quoted(path)} is one of the kernel's own files, which are not offered") from None
         except HiddenFileRefused:
-            raise ToolFault(f"{shown(path)} belongs to this gateway itself, and is not offered") from None
+            raise ToolFault(f"{quoted(path)} belongs to this gateway itself, and is not offered") from None
         except FileNotFoundError:
             raise self.missing(path) from None
         except OSError as error:
@@ -276,7 +276,7 @@ class RootFolder:
 
     def missing(self, path: str) -> ToolFault:
         """There is no such file: the fault that says so."""
-        return ToolFault(f"{shown(path)} does not exist{self._instead(path)}")
+        return ToolFault(f"{quoted(path)} does not exist{self._instead(path)}")
 
     def _instead(self, path: str) -> str:
         """A name in the same folder that may have been meant, or the first folder that is missing."""
@@ -284,13 +284,13 @@ class RootFolder:
         try:
             fd = self.open_folder(folder or ("/" if path.startswith("/") else "."))
         except ToolFault:
-            return f": there is no folder {shown(folder)}" if folder else ""
+            return f": there is no folder {quoted(folder)}" if folder else ""
         try:
             with os.scandir(fd) as entries:
                 guess = nearest(name, [entry.name for entry in islice(entries, _COMPARED)])
         finally:
             os.close(fd)
-        return f": did you mean {shown(posixpath.join(folder, guess))}?" if guess else f" (the root is `{self.path}`)"
+        return f": did you mean {quoted(posixpath.join(folder, guess))}?" if guess else f" (the root is `{self.path}`)"
 
 
 def _names(path: str) -> list[str]:
@@ -330,23 +330,23 @@ def os_error_text(error: OSError, path: str) -> str:
     """What the system refused, as a sentence about this path."""
     match error.errno:
         case errno.EACCES | errno.EPERM:
-            return f"No permission for {shown(path)}"
+            return f"No permission for {quoted(path)}"
         case errno.ENOTDIR:
-            return f"{shown(path)} leads through something that is not a folder"
+            return f"{quoted(path)} leads through something that is not a folder"
         case errno.EISDIR:
-            return f"{shown(path)} is a folder, not a file"
+            return f"{quoted(path)} is a folder, not a file"
         case errno.ELOOP:
-            return f"{shown(path)} leads through links that cannot be followed"
+            return f"{quoted(path)} leads through links that cannot be followed"
         case errno.ENAMETOOLONG:
-            return f"{shown(path)} has a name that is too long, or is nested too deeply"
+            return f"{quoted(path)} has a name that is too long, or is nested too deeply"
         case errno.ENXIO:
-            return f"{shown(path)} is not a regular file"
+            return f"{quoted(path)} is not a regular file"
         case errno.ENOSPC | errno.EDQUOT:
-            return f"No space left for {shown(path)}"
+            return f"No space left for {quoted(path)}"
         case errno.EROFS:
-            return f"{shown(path)} is on a read-only file system"
+            return f"{quoted(path)} is on a read-only file system"
         case _:
-            return f"{shown(path)}: {error.strerror or error}"
+            return f"{quoted(path)}: {error.strerror or error}"
 
 
 def quoted(path: str) -> str:
@@ -372,4 +372,4 @@ def require_regular_file(status: os.stat_result, path: str) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-    raise ToolFault(f"{shown(path)} is {kinds.get(stat.S_IFMT(status.st_mode), 'something else')}, not a regular file")
+    raise ToolFault(f"{quoted(path)} is {kinds.get(stat.S_IFMT(status.st_mode), 'something else')}, not a regular file")

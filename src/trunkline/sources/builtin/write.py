@@ -60,8 +60,8 @@ class WriteTool:
             place.write(data, job)
         size = f"{_lines(words)}, {size_in_words(len(data))}"
         if before is None:
-            return text_result(f"Created {shown(path)}: {size}")
-        return text_result(f"Replaced {shown(path)}: {size} (it had {size_in_words(before.st_size)}){_kept(style)}")
+            return text_result(f"Created {quoted(path)}: {size}")
+        return text_result(f"Replaced {quoted(path)}: {size} (it had {size_in_words(before.st_size)}){_kept(style)}")
 
 
 def _style(place: FileReplacement) -> TextFormat:
@@ -184,9 +184,9 @@ class FileReplacement:
         except FileNotFoundError:
             now = None
         if now != (None if self.before is None else _stamp(self.before)):
-            raise ToolFault(f"{shown(self._path)} was changed by somebody else at the same time: read it again")
+            raise ToolFault(f"{quoted(self._path)} was changed by somebody else at the same time: read it again")
         if job.over:
-            raise ToolFault(f"{shown(self._path)} was not written: the call was given up")
+            raise ToolFault(f"{quoted(self._path)} was not written: the call was given up")
 
     def _put(self, temporary: str) -> None:
         """A new file takes its name only if nobody has taken it; an old one is replaced in one step."""
@@ -194,7 +194,7 @@ class FileReplacement:
             try:
                 os.link(temporary, self._name, src_dir_fd=self._folder_fd, dst_dir_fd=self._folder_fd)
             except FileExistsError:
-                raise ToolFault(f"{shown(self._path)} was made by somebody else at the same time: read it") from None
+                raise ToolFault(f"{quoted(self._path)} was made by somebody else at the same time: read it") from None
             except OSError as error:
                 if error.errno not in _NO_HARD_LINKS:
                     raise
@@ -229,7 +229,7 @@ def _turn(folder_fd: int, name: str, path: str) -> Generator[None]:
     folder = os.fstat(folder_fd)
     lock = _LOCKS[hash((folder.st_dev, folder.st_ino, name)) % len(_LOCKS)]
     if not lock.acquire(timeout=_WAIT_S):
-        raise ToolFault(f"{shown(path)} has been worked on by another call for {_WAIT_S:.0f} seconds: try again later")
+        raise ToolFault(f"{quoted(path)} has been worked on by another call for {_WAIT_S:.0f} seconds: try again later")
     try:
         yield
     finally:
@@ -238,9 +238,9 @@ def _turn(folder_fd: int, name: str, path: str) -> Generator[None]:
 
 def _words(error: OSError, path: str) -> str:
     if error.errno == errno.ELOOP:
-        return f"{shown(path)} was replaced by a link at the same time: try again"
+        return f"{quoted(path)} was replaced by a link at the same time: try again"
     if error.errno == errno.EBUSY:
-        return f"{shown(path)} is a mount point of its own, so it cannot be replaced in one step"
+        return f"{quoted(path)} is a mount point of its own, so it cannot be replaced in one step"
     return os_error_text(error, path)
 
 

@@ -45,8 +45,8 @@ class Write:
             place.write(data, job)
         size = f"{_lines(words)}, {size_in_words(len(data))}"
         if before is None:
-            return text(f"Created {shown(path)}: {size}")
-        return text(f"Replaced {shown(path)}: {size} (it had {size_in_words(before.st_size)}){_kept(style)}")
+            return text(f"Created {quoted(path)}: {size}")
+        return text(f"Replaced {quoted(path)}: {size} (it had {size_in_words(before.st_size)}){_kept(style)}")
 
 
 def _style(place: FilePlace) -> TextStyle:

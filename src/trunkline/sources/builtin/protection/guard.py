@@ -163,16 +163,16 @@ def undone_text(undone: Sequence[UndoneChange]) -> str:
 
 
 def undone_sentence(one: UndoneChange) -> str:
-    keys = f" ({', '.join(shown(key) for key in one.keys)})" if one.keys else ""
+    keys = f" ({', '.join(quoted(key) for key in one.keys)})" if one.keys else ""
     kept = f"; `trunkline protect accept {one.id}` brings the change back" if one.id else ""
     if one.failed:
-        return f"{shown(one.path)}{keys} could not be undone: {one.failed}{kept}"
+        return f"{quoted(one.path)}{keys} could not be undone: {one.failed}{kept}"
     if one.how == "gone":
         again = "was restored" if one.restored else "could not be restored"
-        return f"{shown(one.path)} had been removed and {again}"
+        return f"{quoted(one.path)} had been removed and {again}"
     became = "was restored" if one.restored else "was moved to quarantine"
     if one.keys and one.restored:
         became = "has its former settings again"
     if one.how == "changed" and not one.restored:
         became = "was moved to quarantine, as its former content is not known"
-    return f"{shown(one.path)}{keys} {became}{kept}"
+    return f"{quoted(one.path)}{keys} {became}{kept}"
