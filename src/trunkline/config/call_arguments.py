@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import FieldInfo
 
-from trunkline.config.suggest import listed, nearest
+from trunkline.config.problems import listed, nearest
 from trunkline.core.call import Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Final, Literal, Protocol, Self
 
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import INVALID_PARAMS, Problem
@@ -20,6 +20,8 @@ from trunkline.core.tool import Snapshot
 
 Level = Literal["debug", "info", "warning", "error"]
 State = Literal["starting", "ready", "degraded", "down", "disabled", "auth_required"]
+SERVING: Final[tuple[State, ...]] = ("ready", "degraded")
+"""The states in which a source takes calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from trunkline.core.errors import (
     Code,
     Problem,
 )
-from trunkline.core.source import Health, Source
+from trunkline.core.source import SERVING, Health, Source
 from trunkline.core.unfinished_bytes import DEFAULT_BYTES
 from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.router.options import SourceOptions
@@ -144,7 +144,7 @@ class Admission:
 
     def set_health(self, health: Health) -> None:
         self.health = health
-        self._open = health.state in ("ready", "degraded") and not self.draining
+        self._open = health.state in SERVING and not self.draining
         self._drain()
 
     def drain(self) -> None:

@@ -1,4 +1,4 @@
-"""What a client is told about all sources together: instructions, extensions, tasks, and how complete and fresh lists are."""
+"""What a client is told about all sources together: instructions, extensions, tasks, completeness and age of lists."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
+from trunkline.core.source import SERVING
 from trunkline.core.tool import Freshness, ListName, Snapshot
 from trunkline.protocol.mcp.capabilities import (
     LegacyTasks,
@@ -33,7 +34,6 @@ _CAPABILITY: Final[dict[ListName, str]] = {
     "resources": "resources",
     "templates": "resources",
 }
-_WELL: Final = ("ready", "degraded")
 _UNKNOWN: Final = Freshness()
 
 
@@ -156,12 +156,12 @@ def incomplete_sources(registry: SourceRegistry) -> list[dict[str, object]]:
             admission, stale=registry.catalog.snapshot(source) is not None and not registry.catalog.is_hidden(source)
         )
         for source, admission in registry.servers().items()
-        if admission.health.state not in (*_WELL, "disabled") or _is_unpublished(registry, source, admission)
+        if admission.health.state not in (*SERVING, "disabled") or _is_unpublished(registry, source, admission)
     ]
 
 
 def _is_unpublished(registry: SourceRegistry, source: str, admission: Admission) -> bool:
-    return admission.health.state in _WELL and registry.catalog.snapshot(source) is None
+    return admission.health.state in SERVING and registry.catalog.snapshot(source) is None
 
 
 def _missing(admission: Admission, *, stale: bool) -> dict[str, object]:
@@ -179,7 +179,7 @@ def refresh_lists(registry: SourceRegistry, kind: ListName) -> None:
         if (
             source == RESERVED_SOURCE
             or snapshot is None
-            or admission.health.state not in _WELL
+            or admission.health.state not in SERVING
             or not _has(snapshot, kind)
         ):
             continue

@@ -16,7 +16,7 @@ from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.events import Events
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.server_request import NO_CLIENT_ERROR, ServerRequest
-from trunkline.core.source import Health, Level, OnEvicted, Source
+from trunkline.core.source import SERVING, Health, Level, OnEvicted, Source
 from trunkline.core.tool import Snapshot
 from trunkline.router.admission import Admission, CallMemory
 from trunkline.router.catalog import Catalog, CatalogViews
@@ -31,7 +31,6 @@ from trunkline.runtime.safe_calls import call_safely
 SWAP_S: Final = 15.0
 """After this long a successor takes over even if it has not reported anything; calls then wait for it."""
 _DISABLED: Final = "it is disabled in the configuration"
-_WELL: Final = ("ready", "degraded")
 
 
 class _Successor:
@@ -122,7 +121,7 @@ class SourceRegistry:
         timer = self._loop.call_later(SWAP_S, self._swap, name)
         cached = self._cached(admission)
         self._successors[name] = _Successor(admission, timer, cached, self._last_seen(admission, cached))
-        if self.admissions[name].health.state not in _WELL or admission.health.state != "starting":
+        if self.admissions[name].health.state not in SERVING or admission.health.state != "starting":
             self._swap(name)
         return self.sink_of(admission)
 
@@ -301,7 +300,7 @@ class SourceRegistry:
     def _hide_after_grace(self, admission: Admission) -> None:
         """Keep listing the tools of a server that went down for `grace_s`: it may be back before anyone lists again."""
         name = admission.name
-        if admission.health.state in _WELL:
+        if admission.health.state in SERVING:
             self._cancel_hiding(name)
             self.catalog.hide(name, False)
         elif not admission.options.grace_s:

@@ -19,6 +19,7 @@ from msgspec import UNSET, UnsetType
 
 from trunkline.core.call import Cached, Call, Failure, Json, Result
 from trunkline.core.errors import CANCELLED, DEADLINE
+from trunkline.core.source import SERVING
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode_members, members_of
 from trunkline.protocol.mcp.versions import MODERN
@@ -35,7 +36,6 @@ _PER_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage", "claude
 """Members of `_meta` that differ in each request and do not affect the result. Others may, so they are in the key."""
 _ABANDONED_WRITE_S: Final = 60.0
 """How long nothing is cached after a write was abandoned, because the server may still complete it."""
-_WELL: Final = ("ready", "degraded")
 _NO_ACCESS: Final = ("disabled", "auth_required")
 
 
@@ -128,7 +128,7 @@ class ResultCache:
             basis = _Basis(admission, snapshot, rules, admission.health.restarts)
             source_cache = self._source_caches[admission.name] = _SourceCache(basis)
             return source_cache
-        restarts = admission.health.restarts if admission.health.state in _WELL else source_cache.basis.restarts
+        restarts = admission.health.restarts if admission.health.state in SERVING else source_cache.basis.restarts
         basis = _Basis(admission, snapshot, rules, restarts)
         if basis != source_cache.basis:
             self.clear(source_cache)

@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Final
 
 from trunkline.core.names import split_address, without_own_prefix
+from trunkline.core.source import SERVING
 from trunkline.core.tool import Snapshot
 from trunkline.router.admission import Admission
 from trunkline.router.catalog import ToolEntry
 from trunkline.router.router import Router
 
-_WELL: Final = ("ready", "degraded")
 _MAX_SIMILAR: Final = 5
 _MAX_NEAR: Final = 3
 _MAX_COMPARED: Final = 2000
@@ -25,7 +25,7 @@ Finding = dict[str, str]
 
 
 def diagnose_tool(router: Router, name: str) -> dict[str, object]:
-    """Diagnose a tool name: `found` says whether a call reaches a tool, `findings` are the reasons, each with a hint."""
+    """Diagnose a name: `found` says whether a call by it reaches a tool, `findings` are the reasons, with hints."""
     entry = router.catalog.find(name)
     if entry is not None:
         return _found(router, name, entry)
@@ -48,7 +48,7 @@ def diagnose_tool(router: Router, name: str) -> dict[str, object]:
 def _found(router: Router, name: str, entry: ToolEntry) -> dict[str, object]:
     tool, admission = entry.tool, router.admissions[entry.tool.source]
     findings: list[Finding] = []
-    if admission.health.state not in _WELL:
+    if admission.health.state not in SERVING:
         findings.append(_state(admission))
     listed = entry.exposed is not None and any(entry is other for other in router.catalog.entries())
     if listed:

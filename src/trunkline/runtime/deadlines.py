@@ -24,7 +24,7 @@ class Deadline:
     Less than no seconds is how long ago it was due.
     """
 
-    __slots__ = ("_due", "_loop", "_strike", "_timer")
+    __slots__ = ("_due", "_loop", "_on_expired", "_timer")
 
     def __init__(self, seconds: float, on_expired: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()

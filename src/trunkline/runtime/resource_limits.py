@@ -1,48 +1,47 @@
-"""What a child may use, bounded by the kernel: a cgroup (v2) of its own for each, where one is delegated to us.
+"""Enforces memory and process limits on a child together with everything it started.
 
-Being allowed to write, as root is everywhere, is no delegation: the mark of systemd is, and without it nothing is
-touched. Loaded by the supervisor only, so it stays with light imports.
+Where systemd has delegated a cgroup (v2) to us, each limited child gets one of its own and the kernel enforces its
+limits. Otherwise usage is measured again and again. Loaded by the supervisor, so it imports as little as possible.
 """
 
 from __future__ import annotations
 
 import os
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    # REFAC
-    from trunkline.runtime.process_trees import ProcessTree
 import time
 
 from trunkline.runtime.process_trees import NEVER
 from trunkline.runtime.processes import read_proc
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    # REFAC
     from trunkline.runtime.process_trees import Descendants, ProcessGroups, ProcessTree
     from trunkline.runtime.processes import Process
 
-    Limits = tuple[int, int]  # bytes of memory and number of processes; 0 for any
-    Exceeded = tuple[str, int, int]  # of what, how much there was, how much there may be
+    Limits = tuple[int, int]  # bytes of memory and number of processes; 0 for no limit
+    Exceeded = tuple[str, int, int]  # which limit, the usage, the limit
 
+LOOK_PAUSE_S = 0.25
+_UNOWNED_LOOKS = 4  # a process without an owner for this many checks is not just between fork and exec
+_REST = 20  # checks take at most one part in this many of the supervisor's time
 _MOUNT = "/sys/fs/cgroup"
 _MEMBERSHIP = "/proc/self/cgroup"
 _MARKS = ("user.delegate", "trusted.delegate")
 _NEEDED = {"memory", "pids"}
-_LEAF = "trunkline-gateway"  # where the gateway itself goes: a cgroup that bounds others may have no processes
+_LEAF = "trunkline-gateway"  # where the gateway itself goes: a cgroup with limited children may have no processes
 _RUN = "trunkline-run-"
 _MOVE_ROUNDS = 100
-# The kernel counts threads, so for processes it has a wall far beyond the limit, which holds until a look.
+# The kernel counts threads, not processes, so it gets a bound far above the limit, as a stopgap until the next check.
 _TASKS_EACH = 128
 _FEWEST_TASKS = 4096
 
 
 class Cgroups:
-    """One for each child with limits. `on_fault` hears why a delegated cgroup could not be used."""
+    """A cgroup for each child with limits. `on_fault` is told why a delegated cgroup could not be used.
+
+    Write access, which root has everywhere, is no delegation: without systemd's mark nothing is touched.
+    """
 
     def __init__(
         self, run: str, on_fault: Callable[[str], None], mount: str = _MOUNT, membership: str = _MEMBERSHIP
@@ -51,18 +50,18 @@ class Cgroups:
         self._on_fault = on_fault
         self._mount = mount
         self._membership = membership
-        self._home: str | None = None  # where those of this run are; empty when there cannot be any
+        self._home: str | None = None  # the folder of this run's cgroups; empty when there cannot be any
         self._lock = -1
         self._limits: dict[int, Limits] = {}
-        self._left: set[int] = set()  # to be removed, once the last process in it is gone
+        self._left: set[int] = set()  # cgroups to remove once their last process has ended
 
     def __contains__(self, child: int) -> bool:
         return child in self._limits
 
     def make(self, child: int, limits: Limits) -> list[int]:
-        """A cgroup for a child that is about to start, as the descriptor that it enters by; none where we have none."""
+        """Create a child's cgroup; returns the descriptor by which the child enters it, or nothing without cgroups."""
         if self._home is None:
-            self._home = self._settle()
+            self._home = self._make_home()
         if not self._home:
             return []
         self._remove_left()
@@ -79,16 +78,19 @@ class Cgroups:
         return [door]
 
     def keep(self, tree: ProcessTree) -> None:
-        """It runs: unless it could not enter its cgroup, which then bounds nothing."""
+        """Called once the child runs: drops its cgroup if the child could not enter it."""
         if tree.id in self and tree.leader_alive:
             where = _read(f"/proc/{tree.leader}/cgroup").decode(errors="replace").split()
             if where and not any(f"{_RUN}{self._run}/{tree.id}/" in f"{path}/" for path in where):
                 self.remove(tree.id)
 
     def exceeded(self, child: int) -> Exceeded | None:
+        """The limit that a child has exceeded, if any."""
         memory_bytes, processes = self._limits.get(child, (0, 0))
-        if memory_bytes and _events(f"{self._home}/{child}/memory.events.local").get(b"oom", b"0") != b"0":
-            return "memory", memory_bytes, memory_bytes
+        if memory_bytes:
+            events = dict(line.split() for line in _read(f"{self._home}/{child}/memory.events.local").splitlines())
+            if events.get(b"oom", b"0") != b"0":
+                return "memory", memory_bytes, memory_bytes
         if processes:
             count = sum(
                 len(_read(f"{folder}/cgroup.procs").split()) for folder, _, _ in os.walk(f"{self._home}/{child}")
@@ -98,7 +100,7 @@ class Cgroups:
         return None
 
     def kill(self, child: int) -> None:
-        """All of it in one step, however fast it forks; where the kernel cannot do that, the caller's signals do."""
+        """Kill everything in a cgroup at once, however fast it forks. Old kernels cannot; the caller signals too."""
         if child in self:
             try:
                 _write(f"{self._home}/{child}/cgroup.kill", b"1")
@@ -111,7 +113,7 @@ class Cgroups:
             self._remove_left()
 
     def end(self) -> None:
-        """Once all processes are gone. What is left all the same, the next start removes."""
+        """Remove all cgroups, once their processes have ended. The next start removes what could not be removed."""
         if self._home:
             _remove(self._home)
         if self._lock >= 0:
@@ -121,8 +123,8 @@ class Cgroups:
     def _remove_left(self) -> None:
         self._left = {child for child in self._left if not _remove(f"{self._home}/{child}")}
 
-    def _settle(self) -> str:
-        """The folder for this run, in what is delegated; empty when nothing is, or it cannot be used."""
+    def _make_home(self) -> str:
+        """The folder for this run's cgroups; empty when none is delegated or it cannot be used."""
         delegated, ours = find_delegated(self._mount, _read(self._membership))
         if not delegated:
             return ""
@@ -131,22 +133,22 @@ class Cgroups:
             if ours:
                 _move_to_leaf(delegated)
             _write(f"{delegated}/cgroup.subtree_control", b"+memory +pids")
-            _remove_those_of_the_dead(delegated)
+            _remove_abandoned(delegated)
             os.mkdir(home)
             self._lock = _try_lock(home)
             _write(f"{home}/cgroup.subtree_control", b"+memory +pids")
         except OSError as error:
             _remove(home)
             self._on_fault(
-                f"`limits` are watched and not enforced by the kernel: its cgroup {delegated} is no use: {error}"
+                f"`limits` are checked periodically, not enforced by the kernel: cannot use cgroup {delegated}: {error}"
             )
             return ""
         return home
 
 
 def find_delegated(mount: str, membership: bytes) -> tuple[str, bool]:
-    """The folder of the cgroup that is delegated to us, empty when there is none, and whether we are in it ourselves,
-    not in a subgroup. `membership` is what /proc tells of a process."""
+    """The folder of the cgroup that is delegated to us (empty when there is none), and whether we are in it directly
+    rather than in a subgroup. `membership` is the content of `/proc/PID/cgroup`."""
     path = next((line[3:] for line in membership.splitlines() if line.startswith(b"0::/")), b"")
     own = mount + os.fsdecode(path).rstrip("/")
     if not path or b".." in path.split(b"/"):
@@ -154,31 +156,29 @@ def find_delegated(mount: str, membership: bytes) -> tuple[str, bool]:
     if _is_delegated(own):
         return own, True
     above, _, name = own.rpartition("/")
-    # With a dot it is a unit beside others, such as a terminal's scope: what is above belongs to their manager.
+    # A name with a dot is a unit among others, such as a terminal's scope: the parent belongs to their manager.
     if own != mount and "." not in name and _is_delegated(above):
         return above, False
     return "", False
 
 
 def _is_delegated(folder: str) -> bool:
-    if not any(_is_marked(folder, mark) for mark in _MARKS):
-        return False
-    return _NEEDED.issubset(_read(f"{folder}/cgroup.controllers").decode().split()) and os.access(folder, os.W_OK)
-
-
-def _is_marked(folder: str, mark: str) -> bool:
-    try:
-        return os.getxattr(folder, mark) == b"1"
-    except OSError:
-        return False
+    for mark in _MARKS:
+        try:
+            if os.getxattr(folder, mark) == b"1":
+                controllers = _read(f"{folder}/cgroup.controllers").decode().split()
+                return _NEEDED.issubset(controllers) and os.access(folder, os.W_OK)
+        except OSError:
+            continue
+    return False
 
 
 def _move_to_leaf(delegated: str) -> None:
-    """The gateway and whatever else is in there."""
+    """Move the gateway, and whatever else is in the delegated cgroup, to a subgroup."""
     leaf = f"{delegated}/{_LEAF}"
     if not os.path.isdir(leaf):
         os.mkdir(leaf)
-    for _ in range(_MOVE_ROUNDS):  # somebody may be forking meanwhile
+    for _ in range(_MOVE_ROUNDS):  # processes may fork meanwhile
         pids = _read(f"{delegated}/cgroup.procs").split()
         if not pids:
             return
@@ -194,14 +194,14 @@ def _bound(folder: str, limits: Limits) -> None:
     if memory_bytes:
         _write(f"{folder}/memory.oom.group", b"1")
         if os.path.exists(f"{folder}/memory.swap.max"):
-            _write(f"{folder}/memory.swap.max", b"0")  # what is swapped out counts, and there is no limit of the sum
+            _write(f"{folder}/memory.swap.max", b"0")  # swap counts too, and cgroups cannot limit the sum
         _write(f"{folder}/memory.max", b"%d" % memory_bytes)
     if processes:
         _write(f"{folder}/pids.max", b"%d" % max(_FEWEST_TASKS, processes * _TASKS_EACH))
 
 
-def _remove_those_of_the_dead(delegated: str) -> None:
-    """What supervisors left behind that were killed: their locks are gone with them."""
+def _remove_abandoned(delegated: str) -> None:
+    """Remove the cgroups of supervisors that were killed: nobody holds their locks."""
     for name in os.listdir(delegated):
         if name.startswith(_RUN):
             lock = _try_lock(f"{delegated}/{name}")
@@ -211,7 +211,7 @@ def _remove_those_of_the_dead(delegated: str) -> None:
 
 
 def _try_lock(folder: str) -> int:
-    """A lock that lasts as long as its holder; -1 where another has it."""
+    """The descriptor of a lock that ends with its holder; -1 when another process has it."""
     import fcntl
 
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -224,7 +224,7 @@ def _try_lock(folder: str) -> int:
 
 
 def _remove(folder: str) -> bool:
-    """With all below it, as far as no process is there; whether it is gone."""
+    """Remove a cgroup and those below it; False while a process is left in one."""
     for path, _, _ in os.walk(folder, topdown=False):
         try:
             os.rmdir(path)
@@ -233,12 +233,8 @@ def _remove(folder: str) -> bool:
     return not os.path.exists(folder)
 
 
-def _events(path: str) -> dict[bytes, bytes]:
-    return dict(line.split() for line in _read(path).splitlines())
-
-
 def _read(path: str) -> bytes:
-    """To its end: such a file gives less at a time than is asked for. Empty when it is gone."""
+    """A file's content, empty when it is gone. These files return less per read than was asked for."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -254,20 +250,9 @@ def _write(path: str, value: bytes) -> None:
         os.close(fd)
 
 
-# What a child may use together with everything it started: memory and processes, looked at again and again.
-#
-# Memory of one that has a cgroup is bounded there by the kernel, and all that is to be seen is that it was.
-#
-# Loaded by the supervisor only, so it stays with light imports.
-
-LOOK_PAUSE_S = 0.25
-_UNOWNED_LOOKS = 4  # so many are behind what is only between its fork and its exec
-_REST = 20  # a look costs at most one part in so many of this process's time
-
-
 class LimitWatch:
-    """Those children whose use is bounded. `on_exceeded` hears of one that is over its bounds, `on_fault` of processes
-    that count for nobody."""
+    """Checks the usage of limited children. `on_exceeded` is called for one over its limits, `on_fault` for processes
+    that cannot be attributed to any child."""
 
     def __init__(
         self,
@@ -278,23 +263,24 @@ class LimitWatch:
         on_fault: Callable[[str], None],
     ) -> None:
         self.due = NEVER
-        """When to look again."""
+        """When to check again."""
         self._census = census
         self._cgroups = cgroups
         self._trees = trees
         self._on_exceeded = on_exceeded
         self._on_fault = on_fault
         self._limits: dict[int, Limits] = {}
-        self._unowned: dict[tuple[int, int], int] = {}  # in how many looks one process was nobody's
-        self._told = False
+        self._unowned: dict[tuple[int, int], int] = {}  # in how many checks a process had no owner
+        self._reported = False
 
     def watch(self, child: int, limits: Limits) -> None:
+        """Check this child's usage from now on."""
         self._limits[child] = limits
         self.due = min(self.due, time.monotonic() + LOOK_PAUSE_S)
 
     def look(self) -> None:
         began = time.monotonic()
-        self.due = began + LOOK_PAUSE_S  # first: what fails below is not tried again at once
+        self.due = began + LOOK_PAUSE_S  # first, so that a failure below is not retried at once
         self._limits = {child: limits for child, limits in self._limits.items() if child in self._trees}
         if not self._limits:
             self.due = NEVER
@@ -304,9 +290,9 @@ class LimitWatch:
         for child, limits in self._limits.items():
             try:
                 self._look_at(child, limits, members)
-            except Exception as fault:  # a bug of ours: the others are looked at all the same
+            except Exception as fault:  # our own bug: the others are checked all the same
                 faults.append(fault)
-        self._tell_unowned(members.get(None, ()))
+        self._report_unowned(members.get(None, ()))
         now = time.monotonic()
         self.due = now + max(LOOK_PAUSE_S, _REST * (now - began))
         if faults:
@@ -321,31 +307,27 @@ class LimitWatch:
         if exceeded is not None:
             self._on_exceeded(tree, exceeded)
 
-    def _tell_unowned(self, unowned: Sequence[Process]) -> None:
-        """Once, until there are none any more."""
+    def _report_unowned(self, unowned: Sequence[Process]) -> None:
+        """Report processes without an owner, once until there are none."""
         keys = [(process.pid, process.started) for process in unowned]
         self._unowned = {key: self._unowned.get(key, 0) + 1 for key in keys}
         lasting = [pid for (pid, _), looks in self._unowned.items() if looks >= _UNOWNED_LOOKS]
-        if lasting and not self._told:
+        if lasting and not self._reported:
+            name = read_proc(f"/proc/{lasting[0]}/comm").removesuffix(b"\n")  # chosen by the process: any bytes
+            shown = ascii(name.decode(errors="replace"))[1:-1] or "it has ended"
             others = f" and {len(lasting) - 1} more" if len(lasting) > 1 else ""
             self._on_fault(
-                f"no `limits` hold for process {lasting[0]} ({_name_of(lasting[0])}){others}: it hides which server "
-                "started it, and ends with the last of them"
+                f"no `limits` apply to process {lasting[0]} ({shown}){others}: it hides which server started it; "
+                "it will be ended together with the last server"
             )
-        self._told = bool(lasting)
-
-
-def _name_of(pid: int) -> str:
-    """As it calls itself, which may be anything."""
-    name = read_proc(f"/proc/{pid}/comm").removesuffix(b"\n")
-    return ascii(name.decode(errors="replace"))[1:-1] or "it has ended"
+        self._reported = bool(lasting)
 
 
 def _exceeded(members: Sequence[Process], limits: Limits) -> Exceeded | None:
     memory_bytes, processes = limits
     if processes and len(members) > processes:
         return "processes", len(members), processes
-    # What is resident counts shared pages once for each process, and is cheap to learn: the true sum is never more.
+    # Resident memory counts shared pages once per process and is cheap to read: the true sum is never larger.
     if memory_bytes and sum(map(_resident, members)) > memory_bytes:
         used = sum(map(_proportional, members))
         if used > memory_bytes:
@@ -358,12 +340,12 @@ def _resident(process: Process) -> int:
 
 
 def _proportional(process: Process) -> int:
-    """With its part of what it shares. A process that hides that counts with all that is resident."""
+    """Memory including a share of shared pages; all resident memory for a process that hides this."""
     report = read_proc(f"/proc/{process.pid}/smaps_rollup")
     return _sum_of(report, b"Pss:", b"SwapPss:") if report else _resident(process)
 
 
 def _sum_of(report: bytes, *names: bytes) -> int:
-    """Bytes, from lines like `Pss:    1234 kB`."""
+    """The sum in bytes of lines like `Pss:    1234 kB`."""
     lines = (line.split() for line in report.splitlines() if line.startswith(names))
     return sum(int(fields[1]) << 10 for fields in lines)

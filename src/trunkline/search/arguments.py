@@ -19,7 +19,7 @@ _OUR_WORDS: Final = (
 )
 =======
 from trunkline.config.call_arguments import Arguments, BadArgument
-from trunkline.config.suggest import hint_for
+from trunkline.config.problems import hint_for
 >>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 

@@ -309,7 +309,7 @@ def test_everything_that_is_trusted_is_shown_and_secrets_are_not(folder: Path) -
         "sources: {b: {kind: builtin, root: ., sandbox: off}}\n"
     )
     lines = verdict_of(folder / "trunkline.yaml", folder).lines()
-    shown = "\n".join(f"{line.verb} {line.what} {line.text}" for line in lines)
+    shown = "\n".join(f"{line.effect} {line.what} {line.text}" for line in lines)
     for secret in ("hunter2", "abcdefghijk", "s3cr3tvalue", "k3yk3yk3y", "v4lue4value"):
         assert secret not in shown
     assert "start a sh -c" in shown
@@ -435,9 +435,9 @@ def test_a_file_counts_at_its_place_and_nowhere_else(tmp_path: Path) -> None:
     plugins.write_text("plugins: {a: {command: npx, args: [it]}}\n")
     trust(plugins, {"HOME": str(home)})
     (tmp_path / "copied" / ".awf").symlink_to(here / ".awf")
-    assert verdict_of(plugins, home).counts
-    assert verdict_of(tmp_path / "way" / ".awf" / "plugins.yaml", home).counts
-    assert not verdict_of(tmp_path / "copied" / ".awf" / "plugins.yaml", home).counts
+    assert verdict_of(plugins, home).is_trusted
+    assert verdict_of(tmp_path / "way" / ".awf" / "plugins.yaml", home).is_trusted
+    assert not verdict_of(tmp_path / "copied" / ".awf" / "plugins.yaml", home).is_trusted
     here.rename(tmp_path / "moved")
     assert not is_trusted(tmp_path / "moved" / "trunkline.yaml", home)
 
@@ -491,7 +491,7 @@ def test_of_a_damaged_list_nothing_is_trusted_and_that_is_said(tmp_path: Path, d
     store = TrustStore({"HOME": str(tmp_path)})
     store.path.write_text(damage)
     verdict = verdict_of(tmp_path / "trunkline.yaml", tmp_path)
-    assert (verdict.counts, "cannot be used" in verdict.problem().message) == (False, True)
+    assert (verdict.is_trusted, "cannot be used" in verdict.problem().message) == (False, True)
     trust(tmp_path / "trunkline.yaml", {"HOME": str(tmp_path)})
     assert is_trusted(tmp_path / "trunkline.yaml", tmp_path)
     assert (store.folder / "trusted.json.damaged").read_text() == damage

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 from trunkline.config.call_arguments import Arguments, about
-from trunkline.config.suggest import nearest
+from trunkline.config.problems import nearest
 from trunkline.sources.builtin.arguments import Hints, definition
 from trunkline.sources.builtin.file_search import (
     MOST_NAMES,

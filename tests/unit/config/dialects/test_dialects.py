@@ -49,7 +49,5 @@ def test_a_file_is_known_by_its_name_and_what_it_holds(name: str, text: str, dia
     assert dialect_of(Path("/somewhere", name), root) == dialect
 
 
-def test_every_dialect_of_the_table_can_be_loaded_and_none_is_missing() -> None:
-    folder = Path(dialect_of.__code__.co_filename).parent
-    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == DIALECTS.keys()
+def test_every_dialect_of_the_table_can_be_loaded() -> None:
     assert all(callable(load_dialect(name)) for name in DIALECTS)
