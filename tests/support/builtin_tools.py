@@ -6,19 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trunkline.config.call_arguments import BadArgument, read_arguments
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller
-<<<<<<< HEAD
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.root import GatewayFiles, RootFolder
 from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, read_arguments
-=======
-from trunkline.sources.builtin.own_places import OwnPlaces
-from trunkline.sources.builtin.protection.places import ProtectedPlaces
-from trunkline.sources.builtin.root import Root
-from trunkline.sources.builtin.tool import Job, ToolFault, Workplace
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 
 class AtOnce:
@@ -51,11 +43,7 @@ class Workbench:
     async def use(self, kind: Any, **arguments: Any) -> dict[str, Any]:
         tool = kind(self.place)
         params = json.dumps({"name": "x", "arguments": arguments}).encode()
-        try:
-            read = read_arguments(params, tool.arguments)
-        except BadArgument as error:
-            raise ToolFault(str(error)) from None
-        return json.loads(await tool.run(read, self.job()))
+        return json.loads(await tool.run(read_arguments(params, tool.parameters), self.job()))
 
     async def text(self, kind: Any, **arguments: Any) -> str:
         (block,) = (await self.use(kind, **arguments))["content"]

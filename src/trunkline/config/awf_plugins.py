@@ -117,7 +117,7 @@ def _read_root(
     _report_unknown(root, (_PLUGINS,), reader)
     plugins = root.get(_PLUGINS)
     if plugins is None:
-        reader.warn(MISSING_KEY, root.span, "The file has no plugins", f"they stand under `{_PLUGINS}`")
+        reader.warn(MISSING_KEY, root.span, "The file has no plugins", f"they belong under `{_PLUGINS}`")
         return
     entries = _entries(plugins, reader)
     sources.reserve(entry for entry in entries if entry.key.text not in taken)
@@ -194,7 +194,7 @@ def _one_of(entry: TableEntry, plugin: Table, one: str, other: str, reader: Conf
     if plugin.get(one) is None and second is None:
         raise reader.error(MISSING_KEY, entry.key, f"Missing key `{one}` or `{other}`")
     if plugin.get(one) is not None and second is not None:
-        message = f"`{one}` and `{other}` exclude each other"
+        message = f"`{one}` and `{other}` are mutually exclusive"
         raise reader.error(CONFLICTING_KEYS, second, message, "remove one of them")
     return one if second is None else other
 
@@ -225,7 +225,7 @@ def _program(node: Node, reader: ConfigReader) -> Scalar:
     if path.is_dir():
         program = program_in(path)
         if program is None:
-            message = f"The folder holds no plugin: it needs a `{MANIFEST}` and a program `{_expected(path)[0]}`"
+            message = f"The folder is not a plugin: it needs a `{MANIFEST}` and a program `{_expected(path)[0]}`"
             reader.obstacle(BAD_VALUE, node, message)
             return Scalar(node.span, "text", reader.missing_reference())
         path = program
@@ -284,7 +284,7 @@ def installed_plugins(environ: Mapping[str, str], kinds: SourceKinds) -> dict[st
         name = written if is_source_name(written) else slug(written)
         program = program_in(folder)
         if program is None or obstacle:
-            why = obstacle or f"{folder} holds no program that is called like it"
+            why = obstacle or f"{folder} contains no program named after it"
             section: SourceSection = UnreadySource(prefix=name, of_kind=_KIND, obstacles=(why,))
         else:
             section = declared(prefix=name, command=str(program))

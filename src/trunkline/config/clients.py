@@ -187,7 +187,7 @@ def canonical_keys(table: Table, client_format: ClientFormat, reader: ConfigRead
         if name is None:
             _report_unknown(entry.key, client_format, reader)
         elif name in given:
-            message = f"`{entry.key.text}` and `{given[name].key.text}` say the same"
+            message = f"`{entry.key.text}` and `{given[name].key.text}` mean the same"
             reader.error(CONFLICTING_KEYS, entry.key, message, "keep one of them")
         else:
             given[name] = entry
@@ -208,7 +208,7 @@ def _usual_name(entry: TableEntry, client_format: ClientFormat) -> str | None:
 def _report_unknown(name: Scalar, client_format: ClientFormat, reader: ConfigReader) -> None:
     message = f"Unknown key `{name.text}`"
     if client_format.ours and (name.text in _OF_PROGRAMS or name.text in SourceSection.declared):
-        reader.error(UNKNOWN_KEY, name, message, "keys of our own stand under `sources`, not under `mcpServers`")
+        reader.error(UNKNOWN_KEY, name, message, "Trunkline's own keys belong under `sources`, not under `mcpServers`")
         return
     guess = client_format.instead.get(name.text)
     if guess is None and name.text not in client_format.client_only:
@@ -232,7 +232,7 @@ def read_mcp_servers(
     if isinstance(node, Scalar) and node.kind == "null":
         return
     if not isinstance(node, Table):
-        reader.wrong_type(node, "a group of keys", "give each server a name, and its keys below")
+        reader.wrong_type(node, "a group of keys", "give each server a name, with its keys below it")
         return
     for entry in node.entries:
         with reader.reading_source():
@@ -279,8 +279,8 @@ def _kind_of(at: Scalar, given: Mapping[str, TableEntry], reader: ConfigReader) 
     if command is None and url is None:
         raise reader.error(MISSING_KEY, at, "Missing key `command` or `url`")
     if command is not None and url is not None:
-        message = f"`{command.key.text}` and `{url.key.text}` exclude each other"
-        raise reader.error(CONFLICTING_KEYS, url.key, message, "make two servers of them, or remove one")
+        message = f"`{command.key.text}` and `{url.key.text}` are mutually exclusive"
+        raise reader.error(CONFLICTING_KEYS, url.key, message, "split them into two servers, or remove one")
     return "mcp_http" if command is None else "mcp_stdio"
 
 
@@ -306,7 +306,7 @@ def _translate(given: ServerKeys, kind: str, reader: ConfigReader) -> list[Table
     for name in foreign:
         if name in given:
             other = "url" if kind == "mcp_http" else "command"
-            message = f"`{given[name].key.text}` means nothing for a server with a `{other}` and is ignored"
+            message = f"`{given[name].key.text}` does not apply to a server with a `{other}` and is ignored"
             reader.warn(CLIENT_ONLY_KEY, given[name].key, message)
     given = {name: entry for name, entry in given.items() if name not in foreign}
     translated: list[TableEntry] = []
@@ -382,5 +382,5 @@ def source_name_for(at: Scalar, reader: ConfigReader, sources: SourceList) -> st
     if is_source_name(at.text) and at.text != RESERVED_SOURCE:
         return at.text
     name = sources.free_name(slug(at.text))
-    reader.warn(NAME_CHANGED, at, f"`{at.text}` cannot be the name of a source; it is `{name}` here")
+    reader.warn(NAME_CHANGED, at, f"`{at.text}` cannot be the name of a source; it is called `{name}` here")
     return name

@@ -67,7 +67,7 @@ def _looked_at(path: Path, *, whole: bool) -> Iterator[WritablePath]:
     if others or group:
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "file"
         who = "Every user" if others else f"The group {_group_name(status.st_gid)}"
-        remedy = f"take that right away: `chmod {group}{others}-w {shlex.quote(str(path))}`"
+        remedy = f"remove that permission: `chmod {group}{others}-w {shlex.quote(str(path))}`"
         yield WritablePath(path, f"{who} can write the {kind} {path}", remedy)
 
 
@@ -133,7 +133,7 @@ def _read_stream(descriptor: int, limit_bytes: int) -> bytes:
         patience_s = SILENT_S if piece is None else UNWRITTEN_S
         left_s = heard_at + patience_s - time.monotonic()
         if left_s <= 0:
-            what = "says nothing" if piece is None else "is a pipe nobody writes to"
+            what = "says nothing" if piece is None else "is a pipe that nobody writes to"
             raise OSError(f"it {what} (waited {patience_s:g} seconds)")
         events = ready.poll(left_s * 1000)
         if events and not events[0][1] & select.POLLIN:

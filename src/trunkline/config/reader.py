@@ -144,7 +144,7 @@ class ConfigReader:
         faults: list[tuple[Fault, str]] = []
         text = expand(node.text, self._environ, lambda fault, what: faults.append((fault, what)), self._refers)
         if UNUSABLE.search(text) is not None:
-            raise self.error(BAD_VALUE, node, "The text holds a NUL or is not valid Unicode")
+            raise self.error(BAD_VALUE, node, "The text contains a NUL character or is not valid Unicode")
         for fault, what in faults:
             self._report_fault(node, fault, what)
         if faults:

@@ -86,7 +86,7 @@ def _name(table: Table) -> str:
 def _section(name: str, table: Table, reader: ConfigReader, kinds: SourceKinds, listen: BindAddress) -> SourceSection:
     for key in _RUNS_SOMETHING:
         if table.get(key) is not None:
-            message = f"`{key}` is not taken here: servers with a command come from the configuration file only"
+            message = f"`{key}` is not accepted here: servers with a command come from the configuration file only"
             raise GatewayError(Problem(code=COMMAND_NOT_ALLOWED, message=message, source=name))
     entries = [entry for entry in table.entries if entry.key.text != "name"]
     key = next(entry.value for entry in table.entries if entry.key.text == "name")
@@ -115,7 +115,7 @@ def load_added_servers(folder: Path) -> tuple[list[bytes], str]:
     path = folder / _FILE
     data = read_private(path, _FILE_BYTES)
     if data is None:
-        fault = f"`{path}` is not used: it is too large, or not a plain file of yours that only you can write"
+        fault = f"`{path}` is not used: it is too large, or is not a regular file that only you can write to"
         return [], fault if os.path.lexists(path) else ""
     try:
         return [json.dumps(body).encode() for body in _kept(data)], ""

@@ -37,7 +37,7 @@ class FolderAccess(Shape[Mapping[Path, str]]):
         for entry in node.entries:
             path = reader.path(reader.text(entry.key))
             if path == Path("/") or any(path.is_relative_to(folder) for folder in KERNEL_FOLDERS):
-                raise reader.error(BAD_VALUE, entry.key, f"`{entry.key.text}` cannot be shown in a sandbox")
+                raise reader.error(BAD_VALUE, entry.key, f"`{entry.key.text}` cannot be made visible in a sandbox")
             found[path] = given[entry.key.text]
         return found
 

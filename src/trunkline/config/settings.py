@@ -38,7 +38,7 @@ def _check_token(token: str) -> str | None:
 
 
 def _check_tag(tag: str) -> str | None:
-    return None if tag.strip() else "A tag is a word"
+    return None if tag.strip() else "A tag cannot be empty"
 
 
 def check_collector_url(url: str) -> tuple[str, str] | None:
@@ -49,9 +49,9 @@ def check_collector_url(url: str) -> tuple[str, str] | None:
     except ValueError:
         return "This is not a URL", "write it like `http://127.0.0.1:4318`"
     if not usable:
-        return "A collector has a URL with `http://` or `https://` and a host", "write it like `http://127.0.0.1:4318`"
+        return "A collector's URL needs `http://` or `https://` and a host", "write it like `http://127.0.0.1:4318`"
     if parts.username is not None or parts.password is not None:
-        return "A collector's URL holds no credentials", "put them into `OTEL_EXPORTER_OTLP_HEADERS`"
+        return "A collector's URL must not contain credentials", "put them into `OTEL_EXPORTER_OTLP_HEADERS`"
     return None
 
 
@@ -228,7 +228,7 @@ class GatewaySettings(Section):
             nodes.reader.error(CONFLICTING_KEYS, nodes.of("operator_token"), message, "give the operator another one")
         if values.get("disclosure") == "search" and values.get("meta_tools") is False:
             message = "`disclosure: search` shows tools to search with, and `meta_tools: false` hides them"
-            nodes.reader.error(CONFLICTING_KEYS, nodes.of("disclosure"), message, "leave one of the two out")
+            nodes.reader.error(CONFLICTING_KEYS, nodes.of("disclosure"), message, "remove one of the two")
 
 
 def needs_token(listen: BindAddress, token: str) -> bool:

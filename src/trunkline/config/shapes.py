@@ -87,7 +87,7 @@ class Boolean(Shape[bool]):
             word = reader.text(node).lower()
             if word in ("true", "false"):
                 return word == "true"
-            raise reader.error(WRONG_TYPE, node, "The reference does not give `true` or `false`")
+            raise reader.error(WRONG_TYPE, node, "The reference does not resolve to `true` or `false`")
         raise reader.wrong_type(node, "`true` or `false`")
 
     def schema(self) -> JsonSchema:
@@ -101,12 +101,12 @@ _LONGEST_NUMBER: Final = 40
 def _number_text(node: Node, reader: ConfigReader, wanted: str) -> str:
     if not isinstance(node, Scalar) or (node.kind != "number" and not reader.is_reference(node)):
         quoted = isinstance(node, Scalar) and node.kind == "text" and _NUMBER.match(node.text) is not None
-        raise reader.wrong_type(node, wanted, "leave the quotes away" if quoted else "")
+        raise reader.wrong_type(node, wanted, "remove the quotes" if quoted else "")
     text = reader.text(node)
     if len(text) > _LONGEST_NUMBER:
         raise reader.error(BAD_VALUE, node, "The number is too long")
     if _NUMBER.match(text) is None:
-        raise reader.error(WRONG_TYPE, node, f"The reference does not give {wanted}")
+        raise reader.error(WRONG_TYPE, node, f"The reference does not resolve to {wanted}")
     return text
 
 
@@ -279,7 +279,7 @@ class ListenAddress(Shape[BindAddress]):
         host: str | None = match["ipv6"] or match["host"]
         if not host:
             hint = f"write `127.0.0.1:{match['port']}`, or `0.0.0.0:{match['port']}` for every network"
-            raise reader.error(BAD_VALUE, node, "The address names no host", hint)
+            raise reader.error(BAD_VALUE, node, "The address has no host", hint)
         return BindAddress(host, int(match["port"]))
 
     def schema(self) -> JsonSchema:

@@ -244,7 +244,7 @@ def read_sources(node: Node, reader: ConfigReader, sources: SourceList) -> None:
     if isinstance(node, Scalar) and node.kind == "null":
         return
     if not isinstance(node, Table):
-        reader.wrong_type(node, "a group of keys", "give each source a name, and its keys below")
+        reader.wrong_type(node, "a group of keys", "give each source a name, with its keys below it")
         return
     for entry in node.entries:
         with reader.reading_source():

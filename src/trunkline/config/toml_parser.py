@@ -213,13 +213,13 @@ def parse_toml(text: str, report: Report) -> Node:
     long_key = _LONG_KEY.search(text)
     if long_key is not None:
         place = span_at(text, long_key.start())
-        raise report.error(CONFIG_TOO_DEEP, place, "The file nests too deeply", "nothing here needs that depth")
+        raise report.error(CONFIG_TOO_DEEP, place, "The file is nested too deeply", "no setting is nested that deeply")
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(error, text, report) from None
     except RecursionError:
-        raise report.error(CONFIG_TOO_DEEP, None, "The file nests too deeply") from None
+        raise report.error(CONFIG_TOO_DEEP, None, "The file is nested too deeply") from None
     except ValueError as error:  # dates and numbers that TOML allows and Python cannot hold
         raise report.error(CONFIG_SYNTAX, None, f"The file is not valid TOML: {error}") from None
     return _Planter(find_spans(text), report).plant(values)

@@ -189,7 +189,7 @@ class TreeBuilder:
             self._report.error(WRONG_TYPE, key.span, f"A key must be text, not {describe(key)}")
             return
         if UNUSABLE.search(key.text) is not None:
-            self._report.error(BAD_VALUE, key.span, "The key holds a NUL or is not valid Unicode")
+            self._report.error(BAD_VALUE, key.span, "The key contains a NUL character or is not valid Unicode")
             return
         first = parent.seen.setdefault(key.text, key)
         if first is key:
@@ -200,7 +200,10 @@ class TreeBuilder:
 
     def _too_deep(self, span: TextSpan) -> Exception:
         return self._report.error(
-            CONFIG_TOO_DEEP, span, f"The file nests more than {MAX_DEPTH} levels deep", "nothing here needs that depth"
+            CONFIG_TOO_DEEP,
+            span,
+            f"The file is nested more than {MAX_DEPTH} levels deep",
+            "no setting is nested that deeply",
         )
 
 

@@ -91,7 +91,7 @@ class _Composer:
     def _document(self, event: Any) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise self._report.error(CONFIG_SYNTAX, _span(event), "The file holds more than one YAML document")
+            raise self._report.error(CONFIG_SYNTAX, _span(event), "The file contains more than one YAML document")
 
     def _start(self, event: Any, node: Items | Table) -> None:
         self._refuse_tag(event)
@@ -108,14 +108,14 @@ class _Composer:
         if node.kind == "refused" or (node.kind == "switch" and self._builder.at_key()):
             self._report.error(AMBIGUOUS_SCALAR, span, ambiguity(node.text), ambiguity_hint(node.text))
         if plain and node.text == "<<" and self._builder.at_key():
-            hint = "write the keys out, or give a whole value by an alias"
+            hint = "write the keys out, or use an alias for the whole value"
             raise self._report.error(CONFIG_SYNTAX, span, "Merge keys (`<<`) are not supported", hint)
         self._anchor(event.anchor, self._builder.scalar(node))
 
     def _alias(self, event: Any) -> None:
         span = _span(event)
         if event.anchor not in self._anchors:
-            message = f"The alias `*{event.anchor}` refers to nothing"
+            message = f"The alias `*{event.anchor}` is not defined"
             raise self._report.error(CONFIG_SYNTAX, span, message, "put a value that starts with `*` in quotes")
         built = self._anchors[event.anchor]
         if built is None:
@@ -129,7 +129,7 @@ class _Composer:
     def _refuse_tag(self, event: Any) -> None:
         if event.tag is not None:
             message = f"The tag `{event.tag}` is not supported"
-            self._report.error(CONFIG_SYNTAX, _span(event), message, "put text in quotes; nothing else needs a tag")
+            self._report.error(CONFIG_SYNTAX, _span(event), message, "put text in quotes; no other value needs a tag")
 
 
 def _span(event: Any) -> TextSpan:

@@ -1,7 +1,4 @@
-"""From a request to a running program: fork, and the way of the forked child to its exec.
-
-Loaded by the supervisor only, so it stays with light imports.
-"""
+"""Forks a child and takes it to the exec of its program. Part of the supervisor, so it imports as little as possible."""
 
 from __future__ import annotations
 
@@ -25,11 +22,11 @@ _HIGHEST_OWN_FD = 256  # far above what one thread with a few pipes can reach
 
 
 def fork_child(
-    launch: Launch, stdio: list[int], doors: list[int], mark: int | None, prctl: Prctl | None
+    launch: Launch, stdio: list[int], cgroup_fds: list[int], mark: int | None, prctl: Prctl | None
 ) -> tuple[int, int]:
-    """A new process on its way to its program, and a pipe that closes by the exec or brings the reason it failed.
+    """Fork a child; returns its pid and a pipe that the exec closes, or that carries the reason why it failed.
 
-    By the doors it enters the cgroup that is to bound it. By the mark it is known whose it is.
+    Through `cgroup_fds` the child enters its cgroup; `mark` identifies it and everything that comes from it.
     """
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
@@ -41,7 +38,7 @@ def fork_child(
         os.close(writer)
         raise
     if pid == 0:
-        _become_child(launch, stdio, doors, mark, writer, prctl, parent)
+        _become_child(launch, stdio, cgroup_fds, mark, writer, prctl, parent)
     os.close(writer)
     return pid, reader
 
@@ -49,23 +46,23 @@ def fork_child(
 def _become_child(
     launch: Launch,
     stdio: list[int],
-    doors: list[int],
+    cgroup_fds: list[int],
     mark: int | None,
     report: int,
     prctl: Prctl | None,
     parent: int,
 ) -> NoReturn:
-    """The forked child's way to its own program. Nothing may escape from here: it would be a second supervisor."""
+    """Turn the forked child into its program. No exception may leave this: it would run on as a second supervisor."""
     argv, environment, cwd, _ = launch
     step = "exec"
     try:
-        _enter(doors)
+        _enter_cgroup(cgroup_fds)
         if mark is not None:
             set_owner_mark(mark)
         os.setsid()
         if prctl is not None:
             prctl.die_with(parent)
-        for number, fd in enumerate(stdio):  # all above 2, because the supervisor's own 0, 1, 2 are open
+        for number, fd in enumerate(stdio):  # all above 2, because the supervisor has 0, 1 and 2 open
             os.dup2(fd, number)
         os.closerange(3, report)
         os.closerange(report + 1, _HIGHEST_OWN_FD)
@@ -84,27 +81,27 @@ def _become_child(
         os._exit(127)
 
 
-def _enter(doors: list[int]) -> None:
-    """Before anything else, so that all of its memory counts. The supervisor sees whether it worked."""
-    for door in doors:
+def _enter_cgroup(cgroup_fds: list[int]) -> None:
+    """Enter the cgroup before anything else, so that all memory counts. The supervisor checks whether it worked."""
+    for fd in cgroup_fds:
         try:
-            os.write(door, b"0")
+            os.write(fd, b"0")
         except OSError:
             continue
 
 
 def _reset_signals() -> None:
-    """Python ignores SIGPIPE and this program ignores more; ignored signals would stay ignored after exec."""
+    """Python ignores SIGPIPE and the supervisor ignores more; ignored signals would stay ignored after the exec."""
     for number in range(1, signal.NSIG):
         try:
             signal.signal(number, signal.SIG_DFL)
         except (OSError, ValueError):
-            continue  # SIGKILL, SIGSTOP, and those the C library keeps for itself
+            continue  # SIGKILL, SIGSTOP, and those that the C library reserves
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _file_exists(command: bytes, environment: dict[bytes, bytes]) -> bool:
-    """Exec says "no such file" also when the file is there and the interpreter in its first line is not."""
+    """Whether the command exists: exec reports "no such file" also when only its interpreter is missing."""
     path = environment.get(b"PATH", os.fsencode(os.defpath))
     candidates = [command] if b"/" in command else [folder + b"/" + command for folder in path.split(b":") if folder]
     return any(os.access(candidate, os.F_OK) for candidate in candidates)

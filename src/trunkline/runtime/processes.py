@@ -1,7 +1,7 @@
-"""What differs between systems about processes: who is alive below whom, and what the kernel promises on a death.
+"""Processes of the system: the process table, signals, tags, and what only Linux offers (/proc, prctl).
 
-Linux tells everything through /proc and prctl. Elsewhere (and in portable mode) there are process groups only. The
-supervisor loads this module, so it stays with light imports.
+On other systems, and in portable mode, there are process groups only. The supervisor and the start of the command line
+load this module, so it imports as little as possible.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-import contextlib
 
 TAG = "TRUNKLINE_CHILD"
-"""The environment variable that says which child a process came from: `RUN.CHILD`, after those of outer gateways."""
+"""The environment variable that names the child a process came from: `RUN.CHILD`, after those of outer gateways."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _ROUND_PAUSE_S = 0.01
-_CLEAR_ROUNDS = 3  # one look may miss a process that is just forking or in the middle of an exec
+_CLEAR_ROUNDS = 3  # a single look may miss a process in the middle of a fork or an exec
 _PROC_READ_BYTES = 4096
 
 
 class Process:
-    """One line of the process table."""
+    """One entry of the process table."""
 
     __slots__ = ("dead", "group", "parent", "pid", "session", "started")
 
@@ -38,24 +37,24 @@ class Process:
         self.parent = parent
         self.group = group
         self.session = session
-        self.started = started  # with the pid it is this process and no later one
+        self.started = started  # identifies the process together with its pid, which may be reused
         self.dead = dead
 
 
 def sees_all_processes() -> bool:
-    """Whether this system can find every descendant of a process, orphans included."""
+    """Whether this system can list every descendant of a process, orphans included."""
     return sys.platform == "linux" and os.access("/proc/self/stat", os.R_OK)
 
 
 def make_tag(run: str, child: int) -> str:
-    """The value of TAG for one child. A gateway behind a gateway keeps the outer tag, so the outer finds its own."""
+    """The value of TAG for one child. It keeps the tag of an outer gateway, so that the outer one still finds it."""
     outer = os.environ.get(TAG)
     own = f"{run}.{child}"
     return f"{outer}/{own}" if outer else own
 
 
 def child_in_tag(tag: str, run: str) -> int | None:
-    """Which child of this run a tag names; None when it is of another run."""
+    """The child of this run that a tag names; None when the tag belongs to another run."""
     for part in tag.split("/"):
         name, _, number = part.rpartition(".")
         if name == run and number.isdigit():
@@ -64,31 +63,26 @@ def child_in_tag(tag: str, run: str) -> int | None:
 
 
 def process_table() -> dict[int, Process]:
-    table: dict[int, Process] = {}
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
-    for pid in pids:
-        process = read_process(pid)
-        if process is not None:
-            table[pid] = process
-    return table
+    return {pid: process for pid in pids if (process := read_process(pid)) is not None}
 
 
 def read_process(pid: int) -> Process | None:
-    """One process as it is now; None when there is no such process."""
+    """The current entry of one process; None when there is no such process."""
     line = read_proc(f"/proc/{pid}/stat")
     if not line:
         return None
-    # The command's name may hold anything, so the fields are counted from its closing parenthesis.
+    # The command's name may contain anything, so the fields are counted from its closing parenthesis.
     fields = line[line.rindex(b")") + 2 :].split()
     threads = int(fields[17])
-    # A program whose first thread ended looks like a zombie while its other threads still run.
+    # A program whose first thread has ended looks like a zombie while its other threads still run.
     dead = fields[0] in b"ZX" and threads <= 1
     return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]), dead)
 
 
 def tag_of(pid: int, within: int = sys.maxsize) -> str:
-    """The tag in a process's environment; empty when it has none, or none within so many bytes, or hides it."""
+    """The tag in a process's environment; empty when it has none in the first `within` bytes, or hides it."""
     prefix = TAG.encode() + b"="
     environment = read_proc(f"/proc/{pid}/environ", within)
     if len(environment) >= within:
@@ -100,7 +94,7 @@ def tag_of(pid: int, within: int = sys.maxsize) -> str:
 
 
 def read_proc(path: str, most: int = sys.maxsize) -> bytes:
-    """One file of /proc, not much more than `most` of it; empty when its process ended or hides it."""
+    """The content of a file of /proc, at least up to `most` bytes; empty when its process has ended or hides it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -119,7 +113,7 @@ def read_proc(path: str, most: int = sys.maxsize) -> bytes:
 
 
 def with_descendants(roots: Iterable[Process], table: dict[int, Process]) -> list[Process]:
-    """The living among the roots and everything below them."""
+    """The living processes among the roots and everything below them."""
     return living_descendants(roots, children_by_parent(table))
 
 
@@ -144,12 +138,12 @@ def living_descendants(roots: Iterable[Process], below: dict[int, list[Process]]
 def signal_processes(processes: Iterable[Process], number: int, shared: frozenset[int] = frozenset()) -> None:
     """Signal each process once, by group: unlike a list of pids, a group cannot be outrun by forking.
 
-    In our own group, and those that are `shared` with others, each is signalled for itself.
+    Processes in our own group, and in those `shared` with others, are signalled one by one.
     """
     shared |= {os.getpgrp()}
     groups: set[int] = set()
     for process in processes:
-        if process.group in shared:  # ours: not yet in a session of its own
+        if process.group in shared:
             signal_process(process.pid, number)
         else:
             groups.add(process.group)
@@ -158,7 +152,7 @@ def signal_processes(processes: Iterable[Process], number: int, shared: frozense
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Signal a process group; False when nothing of it is left that can be signalled."""
+    """Signal a process group; False when it has no process left that can be signalled."""
     return _send(os.killpg, group, number)
 
 
@@ -177,25 +171,23 @@ def _send(kill: Callable[[int, int], None], target: int, number: int) -> bool:
 def kill_run(
     run: str, leaders: Iterable[int], *, portable: bool, limit_s: float, shared: frozenset[int] = frozenset()
 ) -> bool:
-    """Kill what a dead supervisor left behind. Blocks, for `limit_s` at most; False when something is still there.
+    """Kill what a dead supervisor left behind. Blocks, for `limit_s` at most; False when something is left.
 
-    `shared` are process groups that others may be in.
+    `shared` are process groups that may have other members.
     """
     sessions = frozenset(leaders)
     deadline = time.monotonic() + limit_s
     clear_rounds = 0
     while time.monotonic() < deadline:
-        left = _kill_groups(sessions) if portable else _kill_tagged(run, sessions, shared)
+        if portable:
+            left = any([signal_group(group, signal.SIGKILL) for group in sessions])
+        else:
+            left = _kill_tagged(run, sessions, shared)
         clear_rounds = 0 if left else clear_rounds + 1
         if clear_rounds == _CLEAR_ROUNDS:
             return True
         time.sleep(_ROUND_PAUSE_S)
     return False
-
-
-def _kill_groups(groups: Iterable[int]) -> bool:
-    left = [group for group in groups if signal_group(group, signal.SIGKILL)]
-    return bool(left)
 
 
 def _kill_tagged(run: str, sessions: frozenset[int], shared: frozenset[int]) -> bool:
@@ -211,7 +203,7 @@ def _kill_tagged(run: str, sessions: frozenset[int], shared: frozenset[int]) -> 
 
 
 class Prctl:
-    """The Linux calls Python does not offer; loaded before any fork, so that a child only has to call."""
+    """Linux calls that Python does not offer; loaded before any fork, so that a child only has to call them."""
 
     def __init__(self) -> None:
         import ctypes
@@ -222,7 +214,7 @@ class Prctl:
         self._name_at = ctypes.addressof(self._name)
 
     def hide(self) -> None:
-        """Keep other processes of the same user from this one's memory, files and environment. An exec ends it."""
+        """Close this process's memory, files and environment to others of the same user, until the next exec."""
         self._call(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
     def become_subreaper(self) -> None:
@@ -230,39 +222,40 @@ class Prctl:
         self._call(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def set_name(self) -> None:
-        """What `ps` and `top` show for the supervisor."""
+        """Set the name that `ps` and `top` show for the supervisor."""
         self._call(_PR_SET_NAME, self._name_at, 0, 0, 0)
 
     def die_with(self, parent: int) -> None:
-        """Have the kernel kill this process when its parent ends, also when that has happened already."""
+        """Have the kernel kill this process when its parent ends, even if it has ended already."""
         self._call(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(127)
 
-
-# What other processes of the same user cannot read of this one: its environment, its memory, its open files.
-#
-# On Linux any of them could otherwise look at all that in /proc, and every server that we start is one of them. Elsewhere
-# nothing changes.
 
 _ENV_START = 50 - 3  # fields of /proc/PID/stat, the first of which behind the name is number 3
 _ENV_END = 51 - 3
 
 
 def hide_from_other_processes() -> None:
-    """Root may read everything all the same. Programs that we start are not hidden: an exec ends it."""
+    """Hide this process's environment, memory and open files from the other processes of its user.
+
+    On Linux, every server that we start could otherwise read them in /proc. Root still can. Programs that we start are
+    not hidden: an exec ends it. On other systems this does nothing.
+    """
     if sys.platform != "linux":
         return
-    with contextlib.suppress(OSError, ValueError, IndexError):  # no /proc, or none that tells
+    try:
         clear_environment_block()
+    except (OSError, ValueError, IndexError):
+        pass  # /proc is missing or incomplete
     Prctl().hide()
 
 
 def clear_environment_block() -> None:
-    """Take the variables out of the memory that /proc/PID/environ shows, but for our own tag.
+    """Erase the variables from the memory that /proc/PID/environ shows, except our own tag.
 
-    They stay set: each is put elsewhere first, so that nothing refers to that memory any more. It is written through a
-    file and not by address: where these numbers are wrong, that is an error and not the end of the process.
+    They stay set: each is first copied elsewhere, so that nothing refers to that memory any more. The memory is written
+    through a file rather than by address, so that wrong offsets are an error and not a crash.
     """
     fields = read_proc("/proc/self/stat").rpartition(b")")[2].split()
     start, end = int(fields[_ENV_START]), int(fields[_ENV_END])

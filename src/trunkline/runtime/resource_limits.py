@@ -256,7 +256,7 @@ class LimitWatch:
 
     def __init__(
         self,
-        census: Descendants | ProcessGroups,
+        processes: Descendants | ProcessGroups,
         cgroups: Cgroups,
         trees: dict[int, ProcessTree],
         on_exceeded: Callable[[ProcessTree, Exceeded], None],
@@ -264,7 +264,7 @@ class LimitWatch:
     ) -> None:
         self.due = NEVER
         """When to check again."""
-        self._census = census
+        self._processes = processes
         self._cgroups = cgroups
         self._trees = trees
         self._on_exceeded = on_exceeded
@@ -285,7 +285,7 @@ class LimitWatch:
         if not self._limits:
             self.due = NEVER
             return
-        members = {} if all(child in self._cgroups for child in self._limits) else self._census.members()
+        members = {} if all(child in self._cgroups for child in self._limits) else self._processes.members()
         faults: list[Exception] = []
         for child, limits in self._limits.items():
             try:

@@ -1,8 +1,8 @@
-"""The process that owns every child process of one gateway. A program of its own, started by `children.py`.
+"""The process that owns every child process of one gateway; a program of its own, started by `supervisor_client.py`.
 
-It exists because only a parent that outlives the gateway can promise that nothing else does: when the control channel
-closes, for whatever reason, it kills everything below it, does what else it was told to do then, and ends. It is one
-thread around one `poll`, and imports as little as it can, because it runs beside every gateway.
+Only a parent that outlives the gateway can guarantee that nothing else does: when the control channel closes, for
+whatever reason, the supervisor kills everything below it, performs its last duties, and exits. It is one thread around
+one `poll`, and imports as little as possible, because it runs beside every gateway.
 
     supervisor.py CONTROL_FD RUN [portable]
 """
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from trunkline.runtime.launch import Launch
     from trunkline.runtime.resource_limits import Exceeded
 
-LINGER_S = 0.5  # what is left of a tree after its leader ended: SIGTERM, and this long until SIGKILL
-LOOK_PAUSE_S = 0.05  # meanwhile, between two looks at what is left
+LINGER_S = 0.5  # from SIGTERM to SIGKILL for what is left of a tree after its leader has ended
+LOOK_PAUSE_S = 0.05  # between two checks of what is left
 SWEEP_PAUSE_S = 0.01  # between two rounds of SIGKILL
 END_LIMIT_S = 30.0
 GUARDED_LIMIT_S = 5.0
-FAULT_AGAIN_S = 60.0  # one and the same fault is told once in so long
+FAULT_AGAIN_S = 60.0  # the same fault is reported at most once in this time
 FAULTS_KNOWN = 100
 
 
@@ -59,23 +59,23 @@ class Supervisor:
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._prctl = None if portable else Prctl()
-        self._census = ProcessGroups(self._trees) if portable else Descendants(run, self._trees)
-        self._cgroups = Cgroups(run, self._tell_notice)
+        self._processes = ProcessGroups(self._trees) if portable else Descendants(run, self._trees)
+        self._cgroups = Cgroups(run, self._report)
         self._limits = LimitWatch(
-            self._census,
+            self._processes,
             self._cgroups,
             self._trees,
-            lambda tree, exceeded: self._tend(tree, self._end_over_limits, exceeded),
-            self._tell_notice,
+            lambda tree, exceeded: self._run_step(tree, self._end_over_limits, exceeded),
+            self._report,
         )
-        self._faults: dict[str, float] = {}  # those told, and when
+        self._faults: dict[str, float] = {}  # when each was last reported
         self._ended = False
 
     # --- the loop
 
     def run(self) -> None:
         if self._prctl is not None:
-            self._prctl.hide()  # all that children are started with passes through here
+            self._prctl.hide()  # the environments of all children pass through this process
             self._prctl.become_subreaper()
             self._prctl.set_name()
         self._watch(self._control.fileno(), self._read_requests)
@@ -85,26 +85,29 @@ class Supervisor:
             self._turn()
 
     def _turn(self) -> None:
-        for fd, _ in self._poll.poll(self._timeout_ms()):
+        due = min((tree.due for tree in self._trees.values()), default=NEVER)
+        due = min(due, self._limits.due)
+        timeout_ms = None if due == NEVER else max(0.0, (due - time.monotonic()) * 1000 + 1)
+        for fd, _ in self._poll.poll(timeout_ms):
             handler = self._handlers.get(fd)
             if handler is not None:
                 handler()
         now = time.monotonic()
         for tree in list(self._trees.values()):
             if tree.due <= now:
-                self._tend(tree, self._advance, now)
+                self._run_step(tree, self._advance, now)
         if self._limits.due <= now:
             try:
                 self._limits.look()
             except Exception:
-                self._tell_fault()
+                self._report_exception()
 
-    def _tend(self, tree: ProcessTree, step: Callable[..., None], *more: Any) -> None:
-        """Whatever goes wrong with one child is told, and costs it its life, and no other anything."""
+    def _run_step(self, tree: ProcessTree, step: Callable[..., None], *more: Any) -> None:
+        """Run one step for one child. An exception is reported and that child killed; the others are unaffected."""
         try:
             step(tree, *more)
         except Exception:
-            self._tell_fault()
+            self._report_exception()
             self._abandon(tree, time.monotonic())
 
     def _abandon(self, tree: ProcessTree, now: float) -> None:
@@ -113,24 +116,19 @@ class Supervisor:
         if tree.leader_alive:
             signal_group(tree.leader, signal.SIGKILL)
         if tree.phase != "killing":
-            tree.phase, tree.give_up_at = "killing", now + self._census.kill_limit_s
+            tree.phase, tree.give_up_at = "killing", now + self._processes.kill_limit_s
         elif now >= tree.give_up_at:
-            self._gone(tree)
+            self._remove(tree)
         tree.due = now + LOOK_PAUSE_S
 
-    def _tell_fault(self) -> None:
-        """What is being handled is a bug of ours: it goes to the gateway's log. This program writes nowhere else."""
+    def _report_exception(self) -> None:
+        """Send the current exception, a bug of ours, to the gateway's log. The supervisor writes nowhere else."""
         fault, now = _fault_text(), time.monotonic()
         if now - self._faults.get(fault, -FAULT_AGAIN_S) >= FAULT_AGAIN_S:
             if len(self._faults) >= FAULTS_KNOWN:
                 self._faults.clear()
             self._faults[fault] = now
-            self._tell("fault", 0, fault)
-
-    def _timeout_ms(self) -> float | None:
-        due = min((tree.due for tree in self._trees.values()), default=NEVER)
-        due = min(due, self._limits.due)
-        return None if due == NEVER else max(0.0, (due - time.monotonic()) * 1000 + 1)
+            self._send("fault", 0, fault)
 
     def _watch(self, fd: int, handler: Callable[[], None]) -> None:
         self._handlers[fd] = handler
@@ -153,13 +151,13 @@ class Supervisor:
         self._watch(reader, woken)
 
     def _watch_gateway(self) -> None:
-        """Its death closes the control channel, unless somebody forked it and holds a copy. So look at it directly."""
+        """Watch the gateway process itself: if a fork of it holds the channel, its death does not close the channel."""
         if self._prctl is None:
             return
         try:
             self._watch(os.pidfd_open(os.getppid()), self._gateway_ended)
         except (OSError, AttributeError):
-            return  # an old kernel or C library: the channel has to do
+            return  # an old kernel or C library: the channel has to suffice
 
     def _gateway_ended(self) -> None:
         self._ended = True
@@ -172,7 +170,7 @@ class Supervisor:
         except EOFError:
             self._ended = True
             return
-        if self._inbox.ended:  # what a dead gateway asked for last is not begun any more
+        if self._inbox.ended:  # the gateway is dead: start nothing that it requested last
             self._ended = True
             self._note_last_duties(requests)
             return
@@ -181,18 +179,18 @@ class Supervisor:
             if verb == "spawn":
                 self._spawn(child, value, descriptors)
             elif verb == "stop" and tree is not None:
-                self._tend(tree, self._stop, *value)
+                self._run_step(tree, self._stop, *value)
             elif verb == "kill" and tree is not None:
-                self._tend(tree, self._start_killing, time.monotonic())
+                self._run_step(tree, self._start_killing, time.monotonic())
         self._note_last_duties(requests)
         self._flush()
 
-    def _tell(self, verb: str, child: int, value: Any) -> None:
+    def _send(self, verb: str, child: int, value: Any) -> None:
         self._outbox.put((verb, child, value))
         self._flush()
 
-    def _tell_notice(self, what: str) -> None:
-        self._tell("fault", 0, what)
+    def _report(self, what: str) -> None:
+        self._send("fault", 0, what)
 
     def _flush(self) -> None:
         try:
@@ -205,31 +203,31 @@ class Supervisor:
     # --- starting
 
     def _spawn(self, child: int, launch: Launch, stdio: list[int]) -> None:
-        doors: list[int] = []
+        cgroup_fds: list[int] = []
         try:
             if launch[3] is not None:
-                doors = self._cgroups.make(child, launch[3])
-            if len(stdio) != 3:  # the kernel drops what this process has no room for
+                cgroup_fds = self._cgroups.make(child, launch[3])
+            if len(stdio) != 3:  # the kernel drops descriptors beyond the limit of this process
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            leader, exec_pipe = fork_child(launch, stdio, doors, self._census.mark(child), self._prctl)
+            leader, exec_pipe = fork_child(launch, stdio, cgroup_fds, self._processes.mark(child), self._prctl)
         except Exception as error:
             number = error.errno if isinstance(error, OSError) else None
             if not isinstance(error, (OSError, MemoryError)):
                 number = errno.EIO
-                self._tell_fault()
+                self._report_exception()
             self._cgroups.remove(child)
-            self._tell("failed", child, ("fork", number or errno.ENOMEM))
+            self._send("failed", child, ("fork", number or errno.ENOMEM))
             return
         finally:
-            close_all(stdio + doors)
+            close_all(stdio + cgroup_fds)
         tree = ProcessTree(child, leader, exec_pipe)
         self._trees[child] = self._leaders[leader] = tree
-        self._watch(exec_pipe, lambda: self._tend(tree, self._exec_ended))
+        self._watch(exec_pipe, lambda: self._run_step(tree, self._exec_ended))
         if launch[3] is not None:
             self._limits.watch(child, launch[3])
 
     def _exec_ended(self, tree: ProcessTree) -> None:
-        """The pipe closes by a successful exec, and brings the reason of a failed one."""
+        """Read the exec pipe: closed by a successful exec, or carrying the reason of a failed one."""
         if tree.exec_pipe < 0:
             return
         try:
@@ -244,15 +242,15 @@ class Supervisor:
             self._trees.pop(tree.id, None)
             self._leaders.pop(tree.leader, None)
             self._cgroups.remove(tree.id)
-            self._tell("failed", tree.id, marshal.loads(report))
+            self._send("failed", tree.id, marshal.loads(report))
         else:
             self._cgroups.keep(tree)
-            self._tell("started", tree.id, tree.leader)
+            self._send("started", tree.id, tree.leader)
 
     # --- ending
 
     def _reap(self) -> bool:
-        """Take every dead child, ours and adopted; False when there is none left, dead or alive."""
+        """Reap every dead child, our own and adopted; False when no child is left, dead or alive."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -264,26 +262,27 @@ class Supervisor:
             if tree is not None:
                 tree.leader_alive = False
                 if not self._ended:
-                    self._tend(tree, self._leader_ended, os.waitstatus_to_exitcode(status))
+                    self._run_step(tree, self._leader_ended, os.waitstatus_to_exitcode(status))
 
     def _leader_ended(self, tree: ProcessTree, code: int) -> None:
         self._exec_ended(tree)
-        if tree.id not in self._trees:  # it never became what it should
+        if tree.id not in self._trees:  # its exec failed
             return
         exceeded = self._cgroups.exceeded(tree.id) if tree.phase == "running" else None
-        if exceeded is not None:  # the kernel was faster than the next look
-            self._tell("over", tree.id, exceeded)
-        self._tell("exited", tree.id, code)
+        if exceeded is not None:  # the kernel was faster than the next check
+            self._send("over", tree.id, exceeded)
+        self._send("exited", tree.id, code)
         now = time.monotonic()
         if exceeded is not None or tree.phase == "killing":
             self._start_killing(tree, now)
-        elif self._census.signal(tree, signal.SIGTERM):
+        elif self._processes.signal(tree, signal.SIGTERM):
             tree.phase, tree.give_up_at, tree.due = "terminating", now + LINGER_S, now + LOOK_PAUSE_S
         else:
-            self._gone(tree)
+            self._remove(tree)
 
     def _stop(self, tree: ProcessTree, close_s: float, term_s: float) -> None:
-        """Its input is closed already: wait for that to work, then SIGTERM, then SIGKILL. Asked again: the sooner."""
+        """Wait for a child whose stdin is closed to exit, then SIGTERM, then SIGKILL. A repeated request can only
+        shorten the waits."""
         if tree.phase == "killing":
             return
         now = time.monotonic()
@@ -291,14 +290,14 @@ class Supervisor:
             tree.give_up_at = min(tree.give_up_at, now + term_s)
             tree.due = min(tree.due, tree.give_up_at)
             return
-        self._census.signal(tree, 0)  # learn its sessions while parents can still tell
+        self._processes.signal(tree, 0)  # record its sessions while the parents are still there
         tree.phase = "closing"
         tree.due = min(tree.due, now + close_s)
         tree.term_s = min(tree.term_s, term_s)
 
     def _end_over_limits(self, tree: ProcessTree, exceeded: Exceeded) -> None:
-        """At once, and its group first, in one step: it may be starting processes without end."""
-        self._tell("over", tree.id, exceeded)
+        """Kill a child over its limits at once, its group first: it may be starting processes without end."""
+        self._send("over", tree.id, exceeded)
         signal_group(tree.leader, signal.SIGKILL)
         self._start_killing(tree, time.monotonic())
 
@@ -310,45 +309,45 @@ class Supervisor:
             self._sweep(tree, now)
         elif now >= tree.give_up_at:
             self._start_killing(tree, now)
-        elif self._census.signal(tree, 0):
+        elif self._processes.signal(tree, 0):
             tree.due = now + LOOK_PAUSE_S
         else:
-            self._gone(tree)
+            self._remove(tree)
 
     def _start_killing(self, tree: ProcessTree, now: float) -> None:
         if tree.phase != "killing":
-            tree.phase, tree.give_up_at = "killing", now + self._census.kill_limit_s
+            tree.phase, tree.give_up_at = "killing", now + self._processes.kill_limit_s
             self._cgroups.kill(tree.id)
         self._sweep(tree, now)
 
     def _sweep(self, tree: ProcessTree, now: float) -> None:
-        left = self._census.signal(tree, signal.SIGKILL) or tree.leader_alive
+        left = self._processes.signal(tree, signal.SIGKILL) or tree.leader_alive
         if left and now < tree.give_up_at:
             tree.due = now + SWEEP_PAUSE_S
         else:
-            self._gone(tree)
+            self._remove(tree)
 
-    def _gone(self, tree: ProcessTree) -> None:
+    def _remove(self, tree: ProcessTree) -> None:
         del self._trees[tree.id]
         try:
             self._cgroups.remove(tree.id)
         finally:
-            self._tell("gone", tree.id, None)
+            self._send("gone", tree.id, None)
 
     def end(self) -> None:
-        """Kill everything, and do not leave before the last of it is reaped."""
+        """Kill everything and wait until the last process is reaped."""
         self._ended = True
         deadline = time.monotonic() + END_LIMIT_S
         pause_s = 0.001
-        self._census.kill_everything()
+        self._processes.kill_everything()
         while self._reap() and time.monotonic() < deadline:
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.5, 0.1)
-            self._census.kill_everything()
-        self._census.kill_everything()  # what is left of groups whose leader was reaped
+            self._processes.kill_everything()
+        self._processes.kill_everything()  # groups whose leader has been reaped may have members left
         self._cgroups.end()
 
-    # --- for a gateway that cannot do it itself any more
+    # --- last duties, for a gateway that is dead
 
     def _note_last_duties(self, requests: list[Received]) -> None:
         for verb, child, value, _ in requests:
@@ -362,17 +361,14 @@ class Supervisor:
             elif verb == "unguard":
                 self._guarded.pop(child, None)
 
-    def _read_last_words(self) -> None:
-        """The gateway's death may have been seen before them."""
-        try:
-            self._note_last_duties(self._inbox.read())
-        except EOFError:
-            return
-
     def do_last_duties(self) -> None:
-        """What the gateway would have done: end what it started in the terminal, and then, with nobody left who could
-        write into them, remove the folders."""
-        self._read_last_words()
+        """Kill what the gateway ran in the terminal, then remove its folders, which nobody can write to any more."""
+        try:
+            self._note_last_duties(
+                self._inbox.read()
+            )  # the gateway's death may have been seen before its last messages
+        except EOFError:
+            pass
         if self._guarded and self._prctl is not None:
             groups = frozenset(self._guarded.values())
             kill_run(self._run, (), portable=False, limit_s=GUARDED_LIMIT_S, shared=groups)
@@ -382,7 +378,7 @@ class Supervisor:
 
 
 def _only_wake(number: int, frame: object) -> None:
-    """A handler must exist for the signal to reach the wakeup pipe; the work is done there."""
+    """Do nothing: SIGCHLD reaches the wakeup pipe only if it has a handler."""
 
 
 def main(arguments: list[str]) -> None:
@@ -400,23 +396,23 @@ def main(arguments: list[str]) -> None:
         _report_fault(control)
     finally:
         supervisor.end()
-        if status == 0:  # after a fault of ours the gateway is still there to do it
+        if status == 0:  # otherwise the gateway is still there to do it
             supervisor.do_last_duties()
         os._exit(status)
 
 
 def _report_fault(control: socket.socket) -> None:
-    """Its last words, where it cannot go on: with a channel whose messages make no sense, say."""
+    """Report the exception that ends the supervisor, such as messages that cannot be decoded."""
     outbox = Outbox(control)
     outbox.put(("fault", 0, _fault_text()))
     try:
         outbox.flush()
     except OSError:
-        return  # nobody is left to read them
+        return  # the gateway is gone
 
 
 def _fault_text() -> str:
-    import traceback  # hardly ever needed
+    import traceback  # rarely needed, and not cheap
 
     return traceback.format_exc()
 

@@ -4,23 +4,8 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-<<<<<<< HEAD
-import msgspec
-from msgspec import Raw
-
-from trunkline.config.problems import hint_for, listed
-from trunkline.core.call import Json
-
-_NULL: Final = b"null"
-_LONGEST: Final = 200
-_OUR_WORDS: Final = (
-    (re.compile(r"^Object missing required field (`.*`)$"), r"\1 is missing"),
-    (re.compile(r"^Object contains unknown field (`.*`)$"), r"Unknown argument \1"),
-)
-=======
 from trunkline.config.call_arguments import Arguments, BadArgument
 from trunkline.config.problems import hint_for
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 
 class Nothing(Struct):

@@ -9,12 +9,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-<<<<<<< HEAD
-from trunkline.config.settings import GatewaySettings
-=======
 from trunkline.config.call_arguments import BadArgument
 from trunkline.config.settings import GatewaySettings
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.router.catalog import Catalog, ToolEntry

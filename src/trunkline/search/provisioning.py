@@ -12,12 +12,7 @@ from typing import Final
 
 from trunkline.config.call_arguments import BadArgument
 from trunkline.core.call import Caller
-<<<<<<< HEAD
 from trunkline.runtime.safe_calls import call_safely
-from trunkline.search.arguments import BadArgument
-=======
-from trunkline.runtime.safe_calls import contained
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 MAX_HANDLES_PER_PRINCIPAL: Final = 256
 MAX_GRANTED: Final = 10_000

@@ -59,7 +59,7 @@ def test_claude_codes_project_file_with_eight_servers() -> None:
         "32:7 warning TL120: `oauth` only means something to a client and is ignored",
         "48:7 warning TL120: `alwaysLoad` only means something to a client and is ignored",
         "50:5 warning TL122: `trunkline` is Trunkline itself and is skipped",
-        "54:5 warning TL123: `Company Wiki` cannot be the name of a source; it is `Company_Wiki` here",
+        "54:5 warning TL123: `Company Wiki` cannot be the name of a source; it is called `Company_Wiki` here",
     ]
 
 
@@ -212,7 +212,7 @@ def test_codex() -> None:
         "27:1 warning TL120: `required` only means something to a client and is ignored",
         "28:1 warning TL120: `default_tools_approval_mode` only means something to a client and is ignored",
         "37:19 warning TL120: `tools` only means something to a client and is ignored",
-        "46:14 warning TL123: `old server` cannot be the name of a source; it is `old_server` here",
+        "46:14 warning TL123: `old server` cannot be the name of a source; it is called `old_server` here",
         "54:14 warning TL122: `trunkline` is Trunkline itself and is skipped",
     ]
 
@@ -279,7 +279,7 @@ def test_opencode() -> None:
     }
     assert shown(loaded) == [
         "25:7 warning TL120: `oauth` only means something to a client and is ignored",
-        "33:5 warning TL120: `jira` is described in another file and is not read",
+        "33:5 warning TL120: `jira` is defined in another file and is not read",
         "34:5 warning TL122: `gateway` is Trunkline itself and is skipped",
     ]
 
@@ -334,7 +334,7 @@ def test_settings_of_ours_that_nobody_reads_in_a_clients_file_are_worth_a_word()
     assert list(settings_of(loaded).sources) == ["a"]
     toml = load_named("trunkline.toml", '[gateway]\nlisten = "127.0.0.1:1"\n[mcp_servers.a]\ncommand = "b"\n')
     assert shown(toml) == [
-        "1:2 error TL102: `gateway` has no effect in a client's file, and TOML is read as one of Codex"
+        "1:2 error TL102: `gateway` has no effect in a client's file, and TOML files are read as Codex's"
     ]
 
 
@@ -360,7 +360,7 @@ def test_a_file_without_servers_is_worth_a_word() -> None:
     ):
         loaded = load_named(name, text)
         assert shown(loaded) == ["1:1 warning TL105: The file has no MCP servers"]
-        assert loaded.problems[0].hint == f"they stand under `{group}`"
+        assert loaded.problems[0].hint == f"they belong under `{group}`"
         assert settings_of(loaded).sources == {}
 
 

@@ -45,7 +45,7 @@ def test_what_is_ones_own_is_no_matter(home: Path) -> None:
 def test_what_every_user_can_write_is_told_with_its_remedy(home: Path, place: str) -> None:
     path = (home / place).resolve()
     path.chmod(path.stat().st_mode | 0o002)
-    assert warned(home) == {str(path): f"take that right away: `chmod o-w {path}`"}
+    assert warned(home) == {str(path): f"remove that permission: `chmod o-w {path}`"}
     path.chmod(path.stat().st_mode & ~0o002)
 
 

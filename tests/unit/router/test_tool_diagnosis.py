@@ -60,7 +60,7 @@ async def test_a_tool_of_a_server_that_went_down_says_so_first(tmp_path: Path) -
     assert hints(desk, "git_log") == ["its last output on stderr: no licence"]
     desk.router.catalog.hide("git", True)
     assert told(desk, "git_log")["listed"] is False
-    assert "left out of the list" in findings(desk, "git_log")[1]
+    assert "not listed while its server is down" in findings(desk, "git_log")[1]
     desk.router.registry.close()
 
 

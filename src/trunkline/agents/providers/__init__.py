@@ -1,4 +1,4 @@
-"""Agents that can be run: one module per program, and a client for models behind a chat completions API."""
+"""The agents that can be run: one module for each program, and a client for models behind a chat completions API."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ PROVIDERS: Final[dict[str, str]] = {
     "gemini": "trunkline.agents.providers.gemini:PROVIDER",
     "opencode": "trunkline.agents.providers.opencode:PROVIDER",
 }
-"""Where each agent is that is a program of its own; loaded only when it is run."""
+"""The provider of each agent that is a program, as `module:attribute`; imported only when it is run."""
 
 
 def instruction_files(name: str) -> tuple[str, ...]:
-    """Files of a project that tell an agent how to work there; the first that is there counts. A model without a
-    program has the one that all share."""
+    """The files in a project that tell this agent how to work there; the first that exists counts."""
     return provider_of(name).instructions if name in PROVIDERS else ("AGENTS.md",)
 
 
 def provider_of(name: str) -> Provider:
-    """The provider of this name, which is in the table."""
+    """Import the provider of this name, which is in the table."""
     module, _, attribute = PROVIDERS[name].partition(":")
     return getattr(import_module(module), attribute)

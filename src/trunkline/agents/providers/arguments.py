@@ -1,8 +1,8 @@
-"""What the arguments that a person gives an agent mean to us: whether it then works without the person, and whether
-they would undo that our tools are its only ones.
+"""What a user's arguments for an agent mean to us: whether it then works headless, and whether they would give it tools
+other than ours.
 
-One table, from what each program's `--help` says. An entry with a dash is an option, found wherever it stands before
-`--`; one without is a subcommand, which comes first.
+One table, from each program's `--help`. An entry with a dash is an option, found anywhere before `--`; one without is a
+subcommand, which comes first.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ _END: Final = "--"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFlags:
-    """`headless` make the agent answer and end. `forbidden` bring tools, servers or settings that are not ours, lift what
-    holds the agent's own tools back, or set another agent to work than the one that is started here. Where there are
-    `subcommands`, a first argument that is neither one of them nor an option undoes it too: it would be a folder to
-    work in, with all that lies there."""
+    """The options and subcommands of one agent that matter.
+
+    `headless` make the agent answer and exit. `forbidden` bring in tools, servers or settings that are not ours, lift
+    what holds the agent's own tools back, or start another agent. With `subcommands`, a first argument that is neither
+    one of them nor an option is forbidden too: it would be a folder to work in, with all that is in it.
+    """
 
     headless: frozenset[str]
     forbidden: frozenset[str]
@@ -76,13 +78,13 @@ AGENT_FLAGS: Final = {
 
 
 def is_headless(agent: str, args: tuple[str, ...]) -> bool:
-    """Whether the agent answers and ends. A subcommand counts wherever it stands: options may come before it."""
+    """Whether the agent answers and exits. A subcommand counts anywhere: options may come before it."""
     words = AGENT_FLAGS[agent].headless
     return any(argument in words or any(_is(option, argument) for option in words) for argument in _before_end(args))
 
 
 def forbidden_argument(agent: str, args: tuple[str, ...]) -> str:
-    """The first argument that would undo that our tools are the agent's only ones; empty where none would."""
+    """The first argument that could give the agent other tools than ours; empty where there is none."""
     words = AGENT_FLAGS[agent]
     first = args[0] if args else ""
     is_folder = bool(words.subcommands) and first not in words.subcommands
@@ -100,10 +102,10 @@ def _is(option: str, argument: str) -> bool:
     if not option.startswith("-"):
         return False
     if option.startswith("--"):
-        return argument.startswith("--") and _plain(argument.partition("=")[0]) == _plain(option)
+        return argument.startswith("--") and _normalized(argument.partition("=")[0]) == _normalized(option)
     return argument.startswith(option) and not argument.startswith("--")
 
 
-def _plain(option: str) -> str:
-    """Some programs take `--adminPolicy` for `--admin-policy`."""
+def _normalized(option: str) -> str:
+    """Some programs accept `--adminPolicy` for `--admin-policy`."""
     return option.replace("-", "").lower()

@@ -1,4 +1,4 @@
-"""Claude Code: how it is started so that its tools are ours, or ours beside its own. docs/agents/claude.md says why."""
+"""Claude Code: started so that its tools are ours, or ours beside its own. docs/agents/claude.md gives the reasons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 _PREFIX: Final = f"mcp__{SERVER}__"
 _MCP_FILE: Final = "mcp.json"
 _SETTINGS_FILE: Final = "settings.json"
-_TOLD_FILE: Final = "told.md"
+_PROMPT_FILE: Final = "told.md"
 _ADDED: Final = "--append-system-prompt"
 _ADDED_FILE: Final = "--append-system-prompt-file"
 _CONFIG: Final = "claude"
@@ -35,35 +35,37 @@ _TEMPORARY: Final = "tmp"
 _CONNECT_MS: Final = "60000"
 _STATE: Final = ".claude.json"
 _OLD_STATE: Final = ".config.json"
-_OWN_PLACES: Final = (
+_USER_CONFIG: Final = (
     *("CLAUDE.md", "agents", "commands", "hooks", "keybindings.json", "output-styles", "rules", "skills"),
     *("themes", "workflows"),
 )
-"""What in the user's folder of Claude Code makes it the user's own, and is only read."""
+"""What in the user's folder of Claude Code is personal, and only read."""
 _SESSIONS: Final = "projects"
 _LOGIN_SETTINGS: Final = (
     *("apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "gcpAuthRefresh", "env", "forceLoginMethod"),
     *("forceLoginOrgUUID", "model", "proxyAuthHelper"),
 )
-"""Of the user's settings, those by which it comes to its model. The others may bring hooks, servers and plugins."""
+"""The user's settings by which it reaches its model. The others may bring hooks, servers and plugins."""
 _APPROVALS: Final = ("enableAllProjectMcpServers", "enabledMcpjsonServers", "disabledMcpjsonServers")
-"""Which servers of a repository the user lets in. Claude Code would move them from its state into the repository."""
+"""The servers of a repository that the user approved. Claude Code would move them from its state to the repository."""
 _TRUST: Final = ("hasTrustDialogAccepted", "hasCompletedProjectOnboarding")
 _OUTER_SESSION: Final = (
     *("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_EXECPATH"),
     *("CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"),
 )
-"""Set by a Claude Code, or an editor, that we ourselves were started from; the last one brings the editor's tools."""
+"""Set by a Claude Code, or an editor, that started this process; the last one brings the editor's tools."""
 
 _REAL_MODEL: Final = (
     *("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_ANTHROPIC_AWS", "CLAUDE_CODE_USE_BEDROCK"),
     *("CLAUDE_CODE_USE_FOUNDRY", "CLAUDE_CODE_USE_MANTLE", "CLAUDE_CODE_USE_VERTEX", "HTTPS_PROXY", "HTTP_PROXY"),
     *("http_proxy", "https_proxy"),
 )
-"""The ways to a real model, which a trial must not go."""
+"""Variables that lead to a real model, which a probe must not reach."""
 
 
 class Claude:
+    """The provider of Claude Code."""
+
     name = "claude"
     program = "claude"
     install = "npm install -g @anthropic-ai/claude-code"
@@ -71,29 +73,29 @@ class Claude:
     instructions = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
     result_chars = 50_000
 
-    def is_ours(self, tool: str, /) -> bool:
+    def is_our_prompt(self, tool: str, /) -> bool:
         return tool.startswith(_PREFIX)
 
     def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
-        config, state = _places(home, environ)
+        config, state = _config_paths(home, environ)
         texts = {"settings": config / _SETTINGS_FILE, "old_state": config / _OLD_STATE, "state": state}
-        return HomeQuery(texts=texts, links=tuple(config / name for name in (*_OWN_PLACES, _SESSIONS)))
+        return HomeQuery(texts=texts, links=tuple(config / name for name in (*_USER_CONFIG, _SESSIONS)))
 
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:
         if request.mode == "native":
             return LaunchPlan(argv=_argv(request, ()), unset=_OUTER_SESSION, stdin=request.prompt or "")
         env = _environment(request)
-        config, _ = _places(request.home.folder, request.home.environ)
+        config, _ = _config_paths(request.home.folder, request.home.environ)
         files = {_MCP_FILE: _servers(request), f"{_CONFIG}/{_STATE}": _state(request)}
-        if told := _told(request):
-            files[_TOLD_FILE] = told
+        if added := _added_prompt(request):
+            files[_PROMPT_FILE] = added
         links: dict[str, Path] = {}
         if request.mode == "intercept":
             files[_SETTINGS_FILE] = _login_settings(request, env)
         else:
             files |= _own_settings(request, env)
             links |= {
-                f"{_CONFIG}/{name}": config / name for name in _OWN_PLACES if config / name in request.home.present
+                f"{_CONFIG}/{name}": config / name for name in _USER_CONFIG if config / name in request.home.present
             }
         if request.prompt is None and config / _SESSIONS in request.home.present:
             links[f"{_CONFIG}/{_SESSIONS}"] = config / _SESSIONS
@@ -114,8 +116,8 @@ class Claude:
 PROVIDER: Final = Claude()
 
 
-def _places(home: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
-    """The user's folder of Claude Code, and the file beside it that it keeps its state in."""
+def _config_paths(home: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
+    """The user's folder of Claude Code, and the file with its state."""
     own = environ.get("CLAUDE_CONFIG_DIR")
     return (Path(own), Path(own) / _STATE) if own else (home / ".claude", home / _STATE)
 
@@ -124,16 +126,16 @@ def _places(home: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
 
 
 def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
-    """What the user gave comes first, so that ours counts where both say something."""
+    """The command line. The user's arguments come first, so that ours win."""
     given, end, rest = _split(request.args)
-    if _ours(request):
+    if _our_prompt(request):
         given, _ = _without_addition(given)
     headless = () if request.prompt is None else ("-p", "--output-format", "stream-json", "--verbose")
-    return (request.program, *given, *headless, *options, *_wishes(request), *end, *rest)
+    return (request.program, *given, *headless, *options, *_user_options(request), *end, *rest)
 
 
 def _split(args: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """After `--` nothing is an option any more."""
+    """The arguments before `--`, that, and those after it, which are no options."""
     if "--" not in args:
         return args, (), ()
     place = args.index("--")
@@ -151,33 +153,37 @@ def _options(request: LaunchRequest) -> tuple[str, ...]:
 
 
 def _unattended(request: LaunchRequest) -> bool:
-    """A person at the keyboard keeps Claude Code's own commands: `/clear`, `/model`, `/login`. The option that takes
-    commands away takes them all; those of the repository and of the user are out by the sources of settings."""
+    """Whether no person talks with it. A person keeps Claude Code's own commands: `/clear`, `/model`, `/login`.
+
+    The option that disables commands disables all; those of the repository and the user are excluded otherwise.
+    """
     return request.prompt is not None or is_headless("claude", request.args)
 
 
-def _wishes(request: LaunchRequest) -> tuple[str, ...]:
+def _user_options(request: LaunchRequest) -> tuple[str, ...]:
     model = ("--model", request.model) if request.model else ()
-    told = (_ADDED_FILE, str(request.run / _TOLD_FILE)) if _told(request) else ()
-    return (*model, *told)
+    added = (_ADDED_FILE, str(request.run / _PROMPT_FILE)) if _added_prompt(request) else ()
+    return (*model, *added)
 
 
-def _told(request: LaunchRequest) -> str:
-    """What is added to the system prompt, where we have something to add: in a file, as an argument may not be long."""
-    if not (ours := _ours(request)):
+def _added_prompt(request: LaunchRequest) -> str:
+    """Our addition to the system prompt, after the user's. It goes to a file, as an argument may not be long."""
+    if not (ours := _our_prompt(request)):
         return ""
     given, _, _ = _split(request.args)
     _, theirs = _without_addition(given)
     return "\n\n".join(filter(None, [theirs, ours]))
 
 
-def _ours(request: LaunchRequest) -> str:
+def _our_prompt(request: LaunchRequest) -> str:
     return "\n\n".join(filter(None, [request.mitigation, request.instructions]))
 
 
 def _without_addition(args: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """The user's arguments without an addition of their own to the system prompt, and that: Claude Code takes only one.
-    Raises GatewayError for one in a file, which is not read here."""
+    """The arguments without the user's addition to the system prompt, and that addition: Claude Code accepts only one.
+
+    Raises GatewayError for one in a file, which is not read here.
+    """
     kept: list[str] = []
     added = ""
     words = iter(args)
@@ -203,8 +209,10 @@ def _two_additions() -> Problem:
 
 
 def _prompt(request: LaunchRequest) -> str:
-    """A text that begins with a slash would be taken for a command. An isolated one has none: it would say so without
-    asking its model, and report success."""
+    """The prompt, protected from being taken for a command where it begins with a slash.
+
+    An isolated Claude Code has no commands: it would say so without asking its model, and report success.
+    """
     prompt = request.prompt or ""
     return f"\n{prompt}" if request.mode == "intercept" and prompt.startswith("/") else prompt
 
@@ -213,11 +221,10 @@ def _prompt(request: LaunchRequest) -> str:
 
 
 def _environment(request: LaunchRequest) -> dict[str, str]:
-    """It waits for our server before its first turn, and finds a folder of this run's where its own would be, with the
-    user's login all the same."""
+    """Makes it wait for our server before its first turn, and use a folder of this run with the user's login."""
     assert request.server is not None
     environ = request.home.environ
-    config, _ = _places(request.home.folder, environ)
+    config, _ = _config_paths(request.home.folder, environ)
     login = environ.get("CLAUDE_SECURESTORAGE_CONFIG_DIR", environ.get("CLAUDE_CONFIG_DIR", ""))
     env = {
         "CLAUDE_CODE_TMPDIR": str(request.run / _TEMPORARY),
@@ -257,7 +264,7 @@ def _environment(request: LaunchRequest) -> dict[str, str]:
 
 
 def _call_ms(request: LaunchRequest) -> int:
-    """Longer than our own deadline, which says more about what went wrong."""
+    """Longer than our own deadline, whose error says more."""
     assert request.server is not None
     return int(request.server.call_s * 1000) + 10_000
 
@@ -278,7 +285,7 @@ def _servers(request: LaunchRequest) -> str:
 
 
 def _state(request: LaunchRequest) -> str:
-    """A copy of the user's, as it writes there at every start. An isolated one has no servers in it."""
+    """A copy of the user's state, as Claude Code writes it at every start. Isolated, it has no servers."""
     state = dict(_user_state(request.home))
     projects = mapping(state.get("projects")).items()
     if request.mode == "intercept":
@@ -294,7 +301,7 @@ def _user_state(home: HomeSnapshot) -> Mapping[str, Any]:
 
 
 def _login_settings(request: LaunchRequest, env: Mapping[str, str]) -> str:
-    """Its `env` would count more than its environment, so what we set is taken out of it. A trial needs no login."""
+    """The user's settings for the login. Their `env` would win over what we set. A probe needs no login."""
     text = "" if request.model_url else request.home.texts.get("settings", "")
     settings = _only(_LOGIN_SETTINGS, object_of(text))
     if "env" in settings:
@@ -303,7 +310,7 @@ def _login_settings(request: LaunchRequest, env: Mapping[str, str]) -> str:
 
 
 def _own_settings(request: LaunchRequest, env: Mapping[str, str]) -> dict[str, str]:
-    """The user's as they are, with the approvals that the state holds for this project, and without what we set."""
+    """The user's settings, with the approvals in the state for this project, and without what we set."""
     projects = mapping(_user_state(request.home).get("projects"))
     approvals = _only(_APPROVALS, mapping(projects.get(str(request.project))))
     text = request.home.texts.get("settings", "")
@@ -328,20 +335,18 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-# What Claude Code prints in its format `stream-json`: one event per line, from its first words to its result.
-
 _REFUSALS: Final = ("<tool_use_error>Error: No such tool available", "Claude requested permissions to use")
-"""How it begins to say that a call was not carried out. Anything else counts as carried out, a failure too; what a tool
-printed before it failed may hold any words."""
+"""How results begin of calls that were not carried out. Anything else counts as carried out, a failure too: the output
+of a tool that failed may contain any words."""
 
 
 class ClaudeOutputParser:
-    """`is_ours` tells our tools from its own."""
+    """Parses `stream-json`: one event per line. `is_ours` tells our tools from its own."""
 
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
         self._is_ours = is_ours
         self._own_calls: dict[str, str] = {}
-        self._spent: dict[str, TokenUsage] = {}
+        self._usage: dict[str, TokenUsage] = {}
 
     def line(self, line: str, /) -> Iterator[AgentEvent]:
         event = object_of(line)
@@ -365,9 +370,9 @@ class ClaudeOutputParser:
                 yield AgentText(words)
             elif block.get("type") == "tool_use" and not self._is_ours(name := text(block.get("name"))):
                 self._own_calls[text(block.get("id"))] = name
-        self._spent[text(message.get("id"))] = _tokens(message)
-        spent = self._spent.values()
-        yield TokenUsage(sum(one.input_tokens for one in spent), sum(one.output_tokens for one in spent))
+        self._usage[text(message.get("id"))] = _tokens(message)
+        usage = self._usage.values()
+        yield TokenUsage(sum(one.input_tokens for one in usage), sum(one.output_tokens for one in usage))
 
     def _results(self, message: Mapping[str, Any]) -> Iterator[AgentEvent]:
         for block in map(mapping, listed(message.get("content"))):
@@ -378,7 +383,7 @@ class ClaudeOutputParser:
 
 
 def _reason(retry: Mapping[str, Any]) -> str:
-    """Without a status there was no answer at all, and it says no more than `unknown`."""
+    """Without a status there was no answer at all, and the error is `unknown`."""
     if not (status := count(retry.get("error_status"))):
         return "no answer"
     return " ".join((f"status {status}", text(retry.get("error")))).strip()
@@ -391,7 +396,7 @@ def _refused(block: Mapping[str, Any]) -> bool:
 
 
 def _result(event: Mapping[str, Any]) -> Iterator[AgentEvent]:
-    """Its last event. A refused request to the model, too, has the subtype `success`, and its message as result."""
+    """The last event. A refused request to the model has the subtype `success` too, and its message as result."""
     if event.get("usage"):
         yield _tokens(event)
     if event.get("is_error") is True or event.get("subtype") != "success":
@@ -402,7 +407,7 @@ def _result(event: Mapping[str, Any]) -> Iterator[AgentEvent]:
 
 
 def _tokens(owner: Mapping[str, Any]) -> TokenUsage:
-    """What was read from a cache, or put into one, was input as well."""
+    """Tokens read from or written to a cache count as input."""
     usage = mapping(owner.get("usage"))
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     return TokenUsage(sum(count(usage.get(name)) for name in names), count(usage.get("output_tokens")))

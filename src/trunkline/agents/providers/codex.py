@@ -1,4 +1,4 @@
-"""Codex: how it is started so that its tools are ours, or ours beside its own. docs/agents/codex.md says why."""
+"""Codex: started so that its tools are ours, or ours beside its own. docs/agents/codex.md gives the reasons."""
 
 from __future__ import annotations
 
@@ -26,36 +26,34 @@ from trunkline.agents.providers.isolation import safe_environment
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
-# What it takes to run Codex: its options, its environment, and the folder that it finds in place of its own.
-
 _NAMESPACE: Final = f"mcp__{SERVER.replace('-', '_')}/"
-_OWN: Final = "codex"
+_FOLDER: Final = "codex"
 _CATALOG: Final = "catalog.json"
 _MACHINE: Final = {
     "machine": Path("/etc/codex/config.toml"),
     "managed": Path("/etc/codex/managed_config.toml"),
 }
-"""Settings of the whole machine, which Codex reads whatever its own folder is."""
+"""Settings of the whole machine, which Codex always reads."""
 _LOGIN: Final = ("auth.json", "auth.lock")
 _OVERRIDE: Final = "AGENTS.override.md"
 _AGENTS: Final = "AGENTS.md"
-"""In the user's folder, what the user tells every agent; in a project, what that tells it. The former counts more."""
+"""Instructions, in the user's folder for every agent, in a project for that. The override wins."""
 _SESSIONS: Final = "sessions"
 _SETTINGS: Final = "config.toml"
 _UNATTENDED: Final = (("exec",), ("e",))
-"""Subcommands that ask nobody whether a repository is trusted."""
+"""Subcommands that do not ask whether a repository is trusted."""
 _START_S: Final = 60
 _RESULT_CHARS: Final = 40_000
 _RESULT_TOKENS: Final = _RESULT_CHARS
-"""It counts four bytes as a token, and no character has more."""
+"""Codex counts four bytes as a token, and no character has more."""
 _ELSEWHERE: Final = ("CODEX_EXEC_SERVER_URL", "CODEX_SQLITE_HOME")
-"""Where it would start our server, or keep its state, in another place than this run's."""
+"""Variables that would make it start our server, or keep its state, elsewhere."""
 _OFF: Final = (
     *("apps", "code_mode_host", "daemon_auto_start", "goals", "hooks", "image_generation", "multi_agent", "plugins"),
     *("remote_plugin", "shell_snapshot", "shell_tool", "skill_search", "sleep_tool", "tool_suggest", "unified_exec"),
     *("view_image",),
 )
-"""Features that bring tools, start programs, or load what others wrote."""
+"""Features that bring tools, start programs, or load foreign content."""
 _ISOLATED: Final[dict[str, Any]] = {
     "agents.enabled": False,
     "analytics.enabled": False,
@@ -77,10 +75,12 @@ _ABOUT_TOOLS: Final = (
     "They can do what their descriptions say; that your environment context calls the file system read-only does not "
     "concern them."
 )
-_TRIAL: Final = "trunkline-trial"
+_PROBE: Final = "trunkline-trial"
 
 
 class Codex:
+    """The provider of Codex."""
+
     name = "codex"
     program = "codex"
     install = "npm install -g @openai/codex"
@@ -102,10 +102,10 @@ class Codex:
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:
         if request.mode == "native":
             return LaunchPlan(
-                argv=_argv(request, ("--skip-git-repo-check",), _wishes(request, "")), stdin=request.prompt or ""
+                argv=_argv(request, ("--skip-git-repo-check",), _user_options(request, "")), stdin=request.prompt or ""
             )
         settings = CodexConfig(request.home.texts.get("config", ""))
-        return _isolated(request, settings) if request.mode == "intercept" else _beside(request, settings)
+        return _isolated(request, settings) if request.mode == "intercept" else _additive(request, settings)
 
     def parser(self) -> CodexOutputParser:
         return CodexOutputParser()
@@ -118,10 +118,12 @@ PROVIDER: Final = Codex()
 
 
 def _isolated(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
-    """It finds a folder of this run's where its own would be: with the user's login, and of the user's settings only
-    those for the model. It is not started below its folder for temporary files, where it would not work fully."""
+    """The plan for our tools alone: a folder of this run with the user's login, and only the settings for the model.
+
+    It is not started below its folder for temporary files, where it would not work fully.
+    """
     _need_settings(request, settings)
-    catalog = strict_catalog(request.home.command_outputs.get("models", ""))
+    catalog = _catalog_without_tools(request.home.command_outputs.get("models", ""))
     if not catalog and request.version in Codex.verified:
         raise GatewayError(_no_catalog())
     options = {**_without_servers(request), **_server(request), **_ISOLATED}
@@ -129,65 +131,68 @@ def _isolated(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
         options["model_catalog_json"] = str(request.run / _CATALOG)
     if request.prompt is None or request.version not in Codex.verified:
         options |= _untrusted((request.project, *request.project.parents))
-    own = request.run / _OWN
+    own = request.run / _FOLDER
     return LaunchPlan(
         argv=_argv(
             request,
             ("--ephemeral", "--ignore-rules", "--skip-git-repo-check"),
-            (*_options(options), *_features_off(request), *_wishes(request, _told(settings, _ABOUT_TOOLS, request))),
+            (
+                *_options(options),
+                *_features_off(request),
+                *_user_options(request, _developer_instructions(settings, _ABOUT_TOOLS, request)),
+            ),
         ),
         env={"CODEX_HOME": str(own), "TMPDIR": str(request.run / "tmp")} | safe_environment(request.home.environ),
         unset=_ELSEWHERE,
         files={
-            f"{_OWN}/{_SETTINGS}": settings.for_model(),
+            f"{_FOLDER}/{_SETTINGS}": settings.for_model(),
             **({_CATALOG: catalog} if catalog else {}),
-            **({f"{_OWN}/{_AGENTS}": told} if (told := _instructions(request)) else {}),
+            **({f"{_FOLDER}/{_AGENTS}": added} if (added := _instructions(request)) else {}),
         },
         folders=("tmp",),
-        links={f"{_OWN}/{path.name}": path for path in sorted(_linked(request))},
+        links={f"{_FOLDER}/{path.name}": path for path in sorted(_linked(request))},
         stdin=request.prompt or "",
     )
 
 
 def _without_servers(request: LaunchRequest) -> dict[str, Any]:
-    """Those of the whole machine, which would otherwise be started beside ours."""
+    """Disables the servers of the whole machine, which would be started beside ours."""
     others = [name for file in _MACHINE for name in CodexConfig(request.home.texts.get(file, "")).servers]
     return {"mcp_servers": {name: {"enabled": False} for name in others}} if others else {}
 
 
 def _linked(request: LaunchRequest) -> Iterator[Path]:
-    """Codex writes through these links: a login that it renews is not lost. A trial needs none, and gets none."""
+    """The user's files to link, through which Codex writes a renewed login. A probe needs none."""
     own = _own_folder(request.home.folder, request.home.environ)
     names = () if request.model_url else _LOGIN if request.prompt is not None else (*_LOGIN, _SESSIONS)
     return (own / name for name in names if own / name in request.home.present)
 
 
 def _instructions(request: LaunchRequest) -> str:
-    """What Codex finds in its own folder: the user's instructions, and then the project's. In a project it would itself
-    read any file that a link of this name leads to."""
+    """The user's instructions, then the project's. Codex itself would read any file that a link of this name leads to."""
     texts = request.home.texts
     users = "" if request.model_url else texts.get(_OVERRIDE, "").strip() or texts.get(_AGENTS, "").strip()
     return "\n\n".join(filter(None, [users, request.instructions]))
 
 
 def _features_off(request: LaunchRequest) -> tuple[str, ...]:
-    """`--disable` counts more than all else on a command line, but a version that lacks the feature refuses it."""
+    """Options that turn features off. `--disable` wins, but a version without the feature refuses it."""
     if request.version in Codex.verified:
         return tuple(word for feature in _OFF for word in ("--disable", feature))
     return _options({f"features.{feature}": False for feature in _OFF})
 
 
 def _need_settings(request: LaunchRequest, settings: CodexConfig) -> None:
-    """Without those of the user, it would send everything to OpenAI instead of the user's own server."""
+    """Raise GatewayError without the user's settings: Codex would use OpenAI instead of the user's own server."""
     file = _own_folder(request.home.folder, request.home.environ) / _SETTINGS
     unread = file in request.home.present and "config" not in request.home.texts
-    if fault := "it is not a text that we may read" if unread else settings.fault:
+    if fault := "it is not readable text" if unread else settings.fault:
         raise GatewayError(
             Problem(
                 code=AGENT_FAILED,
-                message=f"`{file}` cannot be read, so the model that Codex is to use is not known: {fault}",
+                message=f"`{file}` cannot be read, so the model for Codex is not known: {fault}",
                 where=str(file),
-                hint="mend that file; `codex` itself says more about it",
+                hint="fix that file; `codex` itself says more about it",
             )
         )
 
@@ -195,18 +200,17 @@ def _need_settings(request: LaunchRequest, settings: CodexConfig) -> None:
 def _no_catalog() -> Problem:
     return Problem(
         code=AGENT_FAILED,
-        message="`codex debug models --bundled` does not say which models there are, whose tools are to be taken away",
+        message="`codex debug models --bundled` lists no models, so their tools cannot be removed",
         where="codex",
-        hint="run that command to see what is wrong with the installation, or with `config.toml`",
+        hint="run that command to see what is wrong with the installation or with `config.toml`",
     )
 
 
 # Ours beside its own --------------------------------------------------------------------------------------------------
 
 
-def _beside(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
-    """It runs in the user's own folder. Without a person at it, what it would write there goes to the run's folder, or
-    is not written at all."""
+def _additive(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
+    """The plan for our tools beside its own, in the user's folder. Headless, it writes to the run's folder or nowhere."""
     options = _server(request)
     if not settings.limits_results:
         options["tool_output_token_limit"] = _RESULT_TOKENS
@@ -221,7 +225,7 @@ def _beside(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
         argv=_argv(
             request,
             ("--ephemeral", "--skip-git-repo-check"),
-            (*_options(options), *_wishes(request, _told(settings, "", request))),
+            (*_options(options), *_user_options(request, _developer_instructions(settings, "", request))),
         ),
         env=env,
         unset=("CODEX_EXEC_SERVER_URL",),
@@ -239,8 +243,7 @@ def _own_folder(home: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _argv(request: LaunchRequest, headless: tuple[str, ...], options: tuple[str, ...]) -> tuple[str, ...]:
-    """What the user gave comes first, a subcommand with its own options too, so that ours counts where both say
-    something. After `--` nothing is an option any more."""
+    """The command line. The user's arguments come first, so that ours win; after `--` there are no options."""
     if request.prompt is not None:
         return (request.program, "exec", "--json", *headless, *request.args, *options, "-")
     place = request.args.index("--") if "--" in request.args else len(request.args)
@@ -252,7 +255,7 @@ def _options(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _server(request: LaunchRequest) -> dict[str, Any]:
-    """Without it there is no run. Its tools are neither asked about, nor hidden behind a search or a program."""
+    """Our server: required, its tools approved, and not hidden behind a search or a program."""
     assert request.server is not None
     entry = {
         "command": request.server.command,
@@ -267,34 +270,34 @@ def _server(request: LaunchRequest) -> dict[str, Any]:
 
 
 def _untrusted(folders: Iterable[Path]) -> dict[str, Any]:
-    """What these bring for Codex does not count, and nobody is asked whether it may. Where nothing is said, Codex that
-    may write files trusts them, and writes so into the user's settings; one that may only read does neither."""
+    """Marks folders as untrusted, so that their Codex configuration does not count and nobody is asked.
+
+    Otherwise, a Codex that may write files trusts them and writes that to the user's settings.
+    """
     return {"projects": {str(folder): {"trust_level": "untrusted"} for folder in folders}}
 
 
-def _told(settings: CodexConfig, about: str, request: LaunchRequest) -> str:
-    """The user's own instructions stay; nothing is said where we have nothing to add."""
+def _developer_instructions(settings: CodexConfig, about: str, request: LaunchRequest) -> str:
+    """The user's own instructions with ours; empty where there is nothing to add."""
     added = [text for text in (about, request.mitigation) if text]
     return "\n\n".join(filter(None, [settings.developer_instructions, *added])) if added else ""
 
 
-def _wishes(request: LaunchRequest, instructions: str) -> tuple[str, ...]:
+def _user_options(request: LaunchRequest, instructions: str) -> tuple[str, ...]:
     values: dict[str, Any] = {}
     if request.model:
         values["model"] = request.model
     if instructions:
         values["developer_instructions"] = instructions
     if request.model_url:
-        values |= _trial_model(request.model_url)
+        values |= _probe_model(request.model_url)
     return _options(values)
 
 
-def _trial_model(url: str) -> dict[str, Any]:
-    provider = {"name": _TRIAL, "base_url": f"{url}/v1", "request_max_retries": 0, "stream_max_retries": 0}
-    return {"model_provider": _TRIAL, f"model_providers.{_TRIAL}": provider}
+def _probe_model(url: str) -> dict[str, Any]:
+    provider = {"name": _PROBE, "base_url": f"{url}/v1", "request_max_retries": 0, "stream_max_retries": 0}
+    return {"model_provider": _PROBE, f"model_providers.{_PROBE}": provider}
 
-
-# The models that Codex knows, changed so that none of them asks for a tool of Codex's own.
 
 _WITHOUT_TOOLS: Final[dict[str, Any]] = {
     "apply_patch_tool_type": None,
@@ -304,18 +307,15 @@ _WITHOUT_TOOLS: Final[dict[str, Any]] = {
     "supports_search_tool": False,
     "tool_mode": "direct",
 }
-"""What of a model's entry brings tools. Most models would otherwise write programs that call them, and not be told of
-them one by one."""
+"""The members of a model's entry that bring tools. Most models would otherwise call ours by programs they write."""
 
 
-def strict_catalog(printed: str) -> str:
-    """The catalog that Codex printed, without tools; empty where it is none."""
+def _catalog_without_tools(printed: str) -> str:
+    """The catalog of models that Codex printed, without its own tools; empty where it is none."""
     catalog = object_of(printed)
     models = [{**mapping(model), **_WITHOUT_TOOLS} for model in listed(catalog.get("models"))]
     return msgspec.json.encode({**catalog, "models": models}).decode() if models else ""
 
-
-# What of the settings of Codex that are there already counts in a run of ours.
 
 _MODEL_SETTINGS: Final = (
     *("chatgpt_base_url", "cli_auth_credentials_store", "disable_response_storage", "forced_chatgpt_workspace_id"),
@@ -324,13 +324,12 @@ _MODEL_SETTINGS: Final = (
     *("model_reasoning_summary", "model_supports_reasoning_summaries", "model_verbosity", "openai_base_url"),
     *("oss_provider", "personality", "preferred_auth_method", "service_tier", "show_raw_agent_reasoning"),
 )
-"""Those by which it comes to its model and talks to it. The others may bring servers, hooks, plugins and programs."""
+"""The settings for reaching the model. The others may bring servers, hooks, plugins and programs."""
 _SANDBOX_SETTINGS: Final = ("default_permissions", "permissions", "sandbox_mode", "sandbox_workspace_write")
 
 
 class CodexConfig:
-    """A `config.toml`: the user's, or that of the whole machine. One that is no TOML counts as empty here, and `fault`
-    says what is wrong with it; a Codex that reads the file complains by itself."""
+    """A `config.toml`: the user's, or that of the whole machine. Invalid TOML counts as empty; `fault` says why."""
 
     def __init__(self, written: str) -> None:
         self._values: Mapping[str, Any] = {}
@@ -357,27 +356,25 @@ class CodexConfig:
         return tuple(mapping(self._values.get("mcp_servers")))
 
     def for_model(self) -> str:
-        """A file of only what concerns the model."""
+        """A file with only the settings for the model."""
         return toml_document({name: self._values[name] for name in _MODEL_SETTINGS if name in self._values})
 
     def undecided(self, project: Path) -> Iterator[Path]:
-        """The folder and those above it, as far as the user has not said whether they are trusted."""
+        """The project's folder and those above it for which the user has not decided on trust."""
         decided = mapping(self._values.get("projects"))
         return (folder for folder in (project, *project.parents) if str(folder) not in decided)
 
-
-# Values as TOML, on one line each: for a file of settings, and for options that hold one.
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_document(values: Mapping[str, Any]) -> str:
-    """A whole file of these keys."""
+    """A TOML file of these keys."""
     return "".join(f"{_key(key)} = {toml_value(value)}\n" for key, value in values.items())
 
 
 def toml_value(value: object) -> str:
-    """One value that `tomllib` may have read; it would read the same again."""
+    """A value from `tomllib` as TOML on one line, which reads as the same value."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -401,27 +398,27 @@ def _key(key: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As in JSON, but for the one control character that JSON lets through."""
+    """Quoted as in JSON, except the one control character that JSON allows."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-# What `codex exec --json` prints: one event per line, for what was begun and what is done.
-
 _NO_TOOL: Final = ("agent_message", "error", "reasoning", "user_message")
-"""Items that no tool has part in. An `error` among them is a warning, after which the run goes on."""
+"""Items without a tool. An `error` among them is a warning, after which the run continues."""
 RESOURCE_TOOLS: Final = ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource")
-"""Tools of Codex's own that can do nothing but ask its servers. They cannot be taken away."""
+"""Codex's own tools that can only query its servers. They cannot be removed."""
 
 _AGAIN: Final = re.compile(r"Reconnecting\.\.\. (\d{1,6})/(\d{1,6})(?: \((.*)\))?", re.DOTALL)
 
 
 class CodexOutputParser:
-    """Calls that were refused are not among the events; what is begun has not been refused. What the model said since
-    its last call is its answer."""
+    """Parses `codex exec --json`: one event per line, when an item starts and when it is done.
+
+    Refused calls produce no events. What the model said since its last call is its answer.
+    """
 
     def __init__(self) -> None:
         self._begun: set[str] = set()
-        self._last_words = ""
+        self._text = ""
 
     def line(self, line: str, /) -> Iterator[AgentEvent]:
         event = object_of(line)
@@ -431,7 +428,7 @@ class CodexOutputParser:
             case "turn.completed":
                 usage = mapping(event.get("usage"))
                 yield TokenUsage(count(usage.get("input_tokens")), count(usage.get("output_tokens")))
-                yield FinalAnswer(self._last_words)
+                yield FinalAnswer(self._text)
             case "error" if again := _AGAIN.match(text(event.get("message"))):
                 yield ModelRetry(int(again[1]), int(again[2]), again[3] or "no answer")
             case "turn.failed":
@@ -442,24 +439,21 @@ class CodexOutputParser:
     def _item(self, item: Mapping[str, Any], *, done: bool) -> Iterator[AgentEvent]:
         kind = text(item.get("type"))
         if kind == "agent_message" and done:
-            self._last_words = text(item.get("text"))
-            yield AgentText(self._last_words)
+            self._text = text(item.get("text"))
+            yield AgentText(self._text)
         elif kind not in _NO_TOOL and (number := text(item.get("id"))) not in self._begun:
             self._begun.add(number)
-            self._last_words = ""
+            self._text = ""
             yield from self._used(kind, item)
 
     def _used(self, kind: str, item: Mapping[str, Any]) -> Iterator[AgentEvent]:
-        """A tool of its own, which is told of once, as soon as it is begun."""
+        """A tool of its own, reported once, as soon as it starts."""
         if not _is_ours(item):
             server, tool = text(item.get("server")), text(item.get("tool"))
             yield NativeToolUsed(f"{server}/{tool}" if server else tool or kind, ran=item.get("status") != "declined")
 
 
 def _is_ours(item: Mapping[str, Any]) -> bool:
-    """A call that asks all servers at once has `codex` for its server."""
+    """Whether a call is ours. One that queries all servers at once has `codex` as its server."""
     called = item.get("server") == SERVER or item.get("tool") in RESOURCE_TOOLS
     return item.get("type") == "mcp_tool_call" and called
-
-
-__all__ = ["PROVIDER"]

@@ -1,4 +1,4 @@
-"""Gemini CLI: how it is started so that its tools are ours, or ours beside its own. docs/agents/gemini.md says why."""
+"""Gemini CLI: started so that its tools are ours, or ours beside its own. docs/agents/gemini.md gives the reasons."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from trunkline.agents.providers.isolation import (
     merged,
     picked,
     project_notice,
+    prompt_with_mitigation,
     read_config,
     user_text,
 )
@@ -35,7 +36,7 @@ _POLICY: Final = "policy.toml"
 _HOME: Final = "home"
 _TMP: Final = "tmp"
 _LOGIN: Final = ("gemini-credentials.json", "google_accounts.json", "installation_id", "oauth_creds.json")
-"""Of the user's folder, what a login consists of. Gemini writes a renewed one in place, so through a link as well."""
+"""The files of a login. Gemini renews it in place, so also through a link."""
 _BESIDE: Final = (".agents", ".env")
 _OUTER_SESSION: Final = (
     *("GEMINI_CLI_ACTIVITY_LOG_TARGET", "GEMINI_CLI_IDE_AUTH_TOKEN", "GEMINI_CLI_IDE_PID"),
@@ -43,10 +44,10 @@ _OUTER_SESSION: Final = (
     *("GEMINI_CLI_IDE_WORKSPACE_PATH", "GEMINI_CLI_TRUSTED_FOLDERS_PATH", "GEMINI_RESTRICTED_MODE"),
     *("GEMINI_SYSTEM_MD", "GEMINI_WRITE_SYSTEM_MD"),
 )
-"""What would connect an isolated one with an editor, or have it look at other places than this run's."""
+"""Variables that would connect it with an editor, or have it use other folders than this run's."""
 _OTHER_MODELS: Final = ("GOOGLE_API_KEY", "GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI", *PROXY_VARIABLES)
-_TRIAL_MODEL: Final = "gemini-2.5-pro"
-"""Not the default, `auto`: there another model is asked first which model to ask."""
+_PROBE_MODEL: Final = "gemini-2.5-pro"
+"""Not the default, `auto`, which first asks another model which model to use."""
 _RULES: Final = f"""\
 [[rule]]
 mcpName = "{SERVER}"
@@ -62,6 +63,8 @@ priority = 998
 
 
 class Gemini:
+    """The provider of Gemini CLI."""
+
     name = "gemini"
     program = "gemini"
     install = "npm install -g @google/gemini-cli"
@@ -89,7 +92,10 @@ class Gemini:
                 return _additive(request)
             case "native":
                 return LaunchPlan(
-                    argv=_argv(request, ()), env=_environment(request), folders=(_TMP,), stdin=_told(request)
+                    argv=_argv(request, ()),
+                    env=_environment(request),
+                    folders=(_TMP,),
+                    stdin=prompt_with_mitigation(request),
                 )
 
     def parser(self) -> GeminiOutputParser:
@@ -100,8 +106,11 @@ PROVIDER: Final = Gemini()
 
 
 def _isolated(request: LaunchRequest) -> LaunchPlan:
-    """It is started in a folder of the run's: a trusted project's `.env` and settings would count, and in one that is
-    not trusted it starts no server. Links lead to the user's login."""
+    """The plan for our tools alone.
+
+    It is started in a folder of the run: the `.env` and settings of a trusted project would count, and in one that is
+    not trusted it starts no server. Links lead to the user's login.
+    """
     home = request.home
     own = _home(home.folder, home.environ) / _OWN
     policy = str(request.run / _POLICY)
@@ -130,7 +139,7 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
 
 
 def _additive(request: LaunchRequest) -> LaunchPlan:
-    """All that is the user's is there, by links; but for the settings, into a copy of which our server is put."""
+    """The plan for our tools beside its own: links to the user's files, and a copy of the settings with our server."""
     place = _home(request.home.folder, request.home.environ)
     own = place / _OWN
     names = [name for name in request.home.entries.get(own, ()) if name != _SETTINGS]
@@ -142,25 +151,25 @@ def _additive(request: LaunchRequest) -> LaunchPlan:
         files={f"{_HOME}/{_OWN}/{_SETTINGS}": additive_settings(request, own / _SETTINGS)},
         folders=(_TMP,),
         links=links,
-        stdin=_told(request),
+        stdin=prompt_with_mitigation(request),
     )
 
 
 def _without_imports(text: str) -> str:
-    """For `@path`, Gemini would put in that file of the folder it is started in, where the user's variables are."""
+    """Escape `@path`, for which Gemini would insert that file of its folder, where the user's variables are."""
     return _IMPORT.sub(r"\\@", text)
 
 
 def _home(home: Path, environ: Mapping[str, str]) -> Path:
-    """The folder that Gemini takes for the user's home."""
+    """The folder that Gemini uses as the user's home."""
     return Path(environ.get("GEMINI_CLI_HOME") or home)
 
 
 def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
-    """What the user gave comes first: some of our options take every word that follows."""
+    """The command line. The user's arguments come first: some of our options take all words that follow."""
     place = request.args.index("--") if "--" in request.args else len(request.args)
     headless = () if request.prompt is None else ("-o", "stream-json")
-    model = request.model or (_TRIAL_MODEL if request.model_url else "")
+    model = request.model or (_PROBE_MODEL if request.model_url else "")
     return (
         *(request.program, *request.args[:place], *options, *headless),
         *((f"--model={model}",) if model else ()),
@@ -169,8 +178,8 @@ def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _environment(request: LaunchRequest) -> dict[str, str]:
-    """Without a second process between us and it, which would keep signals to itself. When something goes wrong it puts
-    the whole conversation into the folder for temporary files."""
+    """Avoids a second process, which would keep signals to itself, and sets the folder for temporary files, where it puts
+    the whole conversation when something goes wrong."""
     env = {"GEMINI_CLI_NO_RELAUNCH": "true", "TMPDIR": str(request.run / _TMP)}
     if request.mode != "native":
         env["GEMINI_CLI_HOME"] = str(request.run / _HOME)
@@ -179,17 +188,10 @@ def _environment(request: LaunchRequest) -> dict[str, str]:
     return env
 
 
-def _told(request: LaunchRequest) -> str:
-    prompt = request.prompt or ""
-    return f"{request.mitigation}\n\n{prompt}" if request.mitigation and prompt else prompt
-
-
 def _no_command(prompt: str) -> str:
-    """A prompt that begins with a slash would be taken for a command."""
+    """The prompt, protected from being taken for a command where it begins with a slash."""
     return f"\n{prompt}" if prompt.startswith("/") else prompt
 
-
-# The settings that Gemini CLI is run with: what of the user's is kept, and our server in them.
 
 _WRAPPING: Final = 1000
 """What Gemini puts around a result counts as well."""
@@ -198,7 +200,7 @@ _KEPT: Final = (
     *(("security", "auth"), ("model", "name"), ("modelConfigs",), ("billing",), ("privacy",), ("ui", "theme")),
     *(("advanced", "dnsResolutionOrder"), ("general", "maxAttempts"), ("general", "retryFetchErrors")),
 )
-"""By which the user comes to the model. All else may bring tools, servers, hooks and programs."""
+"""The settings by which it reaches its model. All others may bring tools, servers, hooks and programs."""
 _QUIET: Final = {"general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False}}
 _ISOLATED: Final = {
     "context": {"includeDirectoryTree": False, "loadMemoryFromIncludeDirectories": False},
@@ -210,21 +212,21 @@ _ISOLATED: Final = {
     "tools": {"sandbox": False, "truncateToolOutputThreshold": _THRESHOLD},
 }
 _OTHER_LOGINS: Final = ("GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI")
-_TRIAL: Final = {
+_PROBE: Final = {
     "privacy": {"usageStatisticsEnabled": False},
     "security": {"auth": {"selectedType": "gemini-api-key"}},
 }
 
 
 def isolated_settings(request: LaunchRequest, place: Path) -> str:
-    """`place` is where the user's own are, of which a trial knows nothing."""
-    known = _TRIAL if request.model_url else merged(_login(request), picked(_own(request, place), _KEPT))
+    """The settings for our tools alone. `place` is the user's file, which a probe does not use."""
+    known = _PROBE if request.model_url else merged(_login(request), picked(_own(request, place), _KEPT))
     settings = merged(known, merged(_QUIET, _ISOLATED))
     return json_text(settings | {"mcpServers": {SERVER: _server(request)}})
 
 
 def additive_settings(request: LaunchRequest, place: Path) -> str:
-    """The user's, which are at `place`, with our server, which no list of theirs may leave out."""
+    """The user's settings at `place` with our server, which none of their lists may leave out."""
     own = _own(request, place)
     settings = merged(merged(_login(request), own), merged(_QUIET, {"mcpServers": {SERVER: _server(request)}}))
     _with_ours(settings, "mcp", "allowed", SERVER)
@@ -240,7 +242,7 @@ def _own(request: LaunchRequest, place: Path) -> dict[str, Any]:
 
 
 def _login(request: LaunchRequest) -> dict[str, Any]:
-    """A key is a choice for somebody who made no other: with an address of the model beside it, Gemini sees none."""
+    """Selects the API key where the user chose nothing else: with a model address set, Gemini does not."""
     texts = request.home.texts
     written = parse_env_file(texts.get("variables", texts.get("home_variables", "")))
     variables = written | dict(request.home.environ)
@@ -256,7 +258,7 @@ def _with_ours(settings: dict[str, Any], section: str, key: str, name: str) -> N
 
 
 def _server(request: LaunchRequest) -> dict[str, Any]:
-    """Its timeout is longer than our own, which says more about what went wrong."""
+    """Our server. Its timeout is longer than our own, whose error says more."""
     assert request.server is not None
     return {
         "command": request.server.command,
@@ -266,14 +268,12 @@ def _server(request: LaunchRequest) -> dict[str, Any]:
     }
 
 
-# What Gemini CLI prints in its format `stream-json`: one event per line, from its first words to its result.
-
 _REFUSALS: Final = ("tool_not_registered", "policy_violation", "invalid_tool_params")
 """Errors of a call that was not carried out. Any other counts as carried out."""
 
 
 class GeminiOutputParser:
-    """`is_ours` tells our tools from its own. What the model said since its last call is its answer."""
+    """Parses `stream-json`: one event per line. What the model said since its last call is its answer."""
 
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
         self._is_ours = is_ours

@@ -1,4 +1,4 @@
-"""OpenCode: how it is started so that its tools are ours, or ours beside its own. docs/agents/opencode.md says why."""
+"""OpenCode: started so that its tools are ours, or ours beside its own. docs/agents/opencode.md gives the reasons."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from trunkline.agents.providers.isolation import (
     merged,
     picked,
     project_notice,
+    prompt_with_mitigation,
     read_config,
     user_text,
 )
@@ -34,23 +35,25 @@ from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, L
 
 _RESULT_CHARACTERS: Final = 50_000
 _CONFIG_FILES: Final = ("config.json", "opencode.json", "opencode.jsonc")
-"""In the order in which OpenCode reads them: the last one counts most."""
+"""In the order in which OpenCode reads them; the last one wins."""
 _PREFIX: Final = f"{SERVER}_"
 _CONFIG: Final = "config"
 _OWN: Final = f"{_CONFIG}/opencode"
 _PACKAGES: Final = ("package.json", "package-lock.json")
 _COPIED: Final = (*_CONFIG_FILES, *_PACKAGES)
-"""Files of the user's that OpenCode may write to by itself, at any start."""
+"""The user's files that OpenCode may write to at any start."""
 _TMP: Final = "tmp"
 _ELSEWHERE: Final = ("OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR", "OPENCODE_TUI_CONFIG")
 _TOOLS_IN_A_TOOL: Final = ("OPENCODE_EXPERIMENTAL", "OPENCODE_EXPERIMENTAL_CODE_MODE")
-"""With one of these set, tools of servers are not offered, but one tool of its own that runs programs which call them:
-denied here as all of its own are, so that there would be none at all."""
+"""With one of these set it offers, in place of the servers' tools, one of its own that runs programs calling them. That
+is denied here like all of its own, so there would be no tools at all."""
 _NOTHING_TO_INSTALL: Final = json_text({"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}})
-"""Where the folder of its configuration has packages, it looks here whether one is missing."""
+"""What it compares the packages in the folder of its configuration with."""
 
 
 class OpenCode:
+    """The provider of OpenCode."""
+
     name = "opencode"
     program = "opencode"
     install = "npm install -g opencode-ai"
@@ -74,7 +77,9 @@ class OpenCode:
             case "additive":
                 return _additive(request)
             case "native":
-                return LaunchPlan(argv=_argv(request), env=_quiet(request), folders=(_TMP,), stdin=_told(request))
+                return LaunchPlan(
+                    argv=_argv(request), env=_quiet(request), folders=(_TMP,), stdin=prompt_with_mitigation(request)
+                )
 
     def parser(self) -> OpenCodeOutputParser:
         return OpenCodeOutputParser(self.is_ours)
@@ -84,8 +89,11 @@ PROVIDER: Final = OpenCode()
 
 
 def _isolated(request: LaunchRequest) -> LaunchPlan:
-    """It is started in a folder of the run's: plugins of a project are run whatever it is told. Its home and the folder
-    of its configuration are empty ones, but login and history are where they always are."""
+    """The plan for our tools alone.
+
+    It is started in a folder of the run: plugins of a project would run in any case. Its home and configuration folder
+    are empty, but login and history stay where they are.
+    """
     places = _places(request.home.folder, request.home.environ)
     env = {
         "OPENCODE_DISABLE_CLAUDE_CODE": "1",
@@ -99,11 +107,11 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
     }
     return LaunchPlan(
         argv=_argv(request),
-        env=_quiet(request) | env | _trial_environment(request),
+        env=_quiet(request) | env | _probe_environment(request),
         unset=_ELSEWHERE + _TOOLS_IN_A_TOOL + GIT_VARIABLES + (PROXY_VARIABLES if request.model_url else ()),
         files={
             **WORK_FOLDER_FILES,
-            f"{_OWN}/opencode.json": isolated_config(request, places),
+            f"{_OWN}/opencode.json": _isolated_config(request, places),
             f"{_OWN}/package-lock.json": _NOTHING_TO_INSTALL,
             f"{_OWN}/AGENTS.md": project_notice(request),
         },
@@ -114,8 +122,10 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
 
 
 def _additive(request: LaunchRequest) -> LaunchPlan:
-    """All that is the user's is there, by links; but for the files that OpenCode writes to, of which these are copies.
-    Programs that it starts look into the same folder for their own configuration."""
+    """The plan for our tools beside its own: links to the user's files, and copies of those that OpenCode writes to.
+
+    Programs that it starts use the same folder for their own configuration.
+    """
     config = _config_home(request.home.folder, request.home.environ)
     own = config / "opencode"
     beside = [name for name in request.home.entries.get(config, ()) if name != "opencode"]
@@ -124,11 +134,11 @@ def _additive(request: LaunchRequest) -> LaunchPlan:
     return LaunchPlan(
         argv=_argv(request),
         env=_quiet(request)
-        | {"OPENCODE_CONFIG_CONTENT": additive_content(request), "XDG_CONFIG_HOME": str(request.run / _CONFIG)},
-        files={f"{_OWN}/{name}": with_places(text, own) for name, text in texts.items()},
+        | {"OPENCODE_CONFIG_CONTENT": _additive_content(request), "XDG_CONFIG_HOME": str(request.run / _CONFIG)},
+        files={f"{_OWN}/{name}": _with_absolute_references(text, own) for name, text in texts.items()},
         folders=(_OWN, _TMP),
         links={f"{_CONFIG}/{name}": config / name for name in beside} | {f"{_OWN}/{name}": own / name for name in mine},
-        stdin=_told(request),
+        stdin=prompt_with_mitigation(request),
     )
 
 
@@ -137,7 +147,7 @@ def _config_home(home: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _places(home: Path, environ: Mapping[str, str]) -> dict[str, Path]:
-    """Where the user's configuration is, in the order in which it counts more."""
+    """The user's configuration files; later ones win."""
     own = _config_home(home, environ) / "opencode"
     named = environ.get("OPENCODE_CONFIG")
     return {name: own / name for name in _CONFIG_FILES} | ({"named": Path(named)} if named else {})
@@ -146,47 +156,40 @@ def _places(home: Path, environ: Mapping[str, str]) -> dict[str, Path]:
 def _argv(request: LaunchRequest) -> tuple[str, ...]:
     place = request.args.index("--") if "--" in request.args else len(request.args)
     headless = () if request.prompt is None else ("run", "--format", "json")
-    model = _TRIAL_MODEL if request.model_url else request.model
+    model = _PROBE_MODEL if request.model_url else request.model
     given = (*request.args[:place], *((f"--model={model}",) if model else ()), *request.args[place:])
     return (request.program, *headless, *given)
 
 
 def _quiet(request: LaunchRequest) -> dict[str, str]:
-    """At every start it unpacks a library into the folder for temporary files, and leaves it there."""
+    """Turns updates off, and sets the folder for temporary files, where it leaves a library at every start."""
     return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "TMPDIR": str(request.run / _TMP)}
 
 
-def _trial_environment(request: LaunchRequest) -> dict[str, str]:
-    """A trial is no part of the user's history."""
+def _probe_environment(request: LaunchRequest) -> dict[str, str]:
+    """Keeps a probe out of the user's history."""
     if not request.model_url:
         return {}
     folders = {name: str(request.run / name.lower()) for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")}
     return {**folders, "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 
 
-def _told(request: LaunchRequest) -> str:
-    prompt = request.prompt or ""
-    return f"{request.mitigation}\n\n{prompt}" if request.mitigation and prompt else prompt
-
-
-# The configuration that OpenCode is run with: what of the user's is kept, and our server in it.
-
 _OUTPUT: Final = {"max_lines": _RESULT_CHARACTERS + 1, "max_bytes": 4 * _RESULT_CHARACTERS}
 _KEPT: Final = (("provider",), ("model",), ("small_model",), ("enabled_providers",), ("disabled_providers",))
-"""By which the user comes to the model. All else may bring tools, servers, plugins and programs."""
+"""The settings by which it reaches its model. All others may bring tools, servers, plugins and programs."""
 _INLINE: Final = "OPENCODE_CONFIG_CONTENT"
 _SCHEMA: Final = {"$schema": "https://opencode.ai/config.json"}
 _QUIET: Final = {"autoupdate": False, "share": "disabled"}
 _OURS_ONLY: Final = {"*": "deny", f"{SERVER}_*": "allow"}
-"""The later one counts."""
-_TRIAL: Final = "trial"
-_TRIAL_MODEL: Final = f"{_TRIAL}/{_TRIAL}"
+"""The later rule wins."""
+_PROBE: Final = "trial"
+_PROBE_MODEL: Final = f"{_PROBE}/{_PROBE}"
 _REFERENCE: Final = re.compile(r"\{file:(?![~/])([^}]+)\}")
 
 
-def isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
-    """`places` are where the user's configuration was read from, by name."""
-    config = _trial(request) if request.model_url else _kept(request, places)
+def _isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
+    """The configuration for our tools alone. `places` are the user's files, by name."""
+    config = _probe_config(request) if request.model_url else _kept(request, places)
     isolated = {
         "tools": {"*": False, f"{SERVER}_*": True},
         "permission": _OURS_ONLY,
@@ -197,20 +200,20 @@ def isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
     return json_text(_SCHEMA | config | _QUIET | isolated | _ours(request))
 
 
-def additive_content(request: LaunchRequest) -> str:
-    """What is put on top of the user's own configuration, whatever that is."""
+def _additive_content(request: LaunchRequest) -> str:
+    """What is added to the user's own configuration, whatever that is."""
     return json_text(merged(_SCHEMA | _inline(request), _QUIET | _ours(request)))
 
 
-def with_places(text: str, folder: Path) -> str:
-    """References to files are relative to the file they stand in, of which this is a copy elsewhere."""
+def _with_absolute_references(text: str, folder: Path) -> str:
+    """Make references to files absolute, as they are relative to the file of which this is a copy."""
     return _REFERENCE.sub(lambda match: f"{{file:{folder / match[1]}}}", text)
 
 
 def _kept(request: LaunchRequest, places: Mapping[str, Path]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, place in places.items():
-        text = with_places(user_text(request.home, name, place), place.parent)
+        text = _with_absolute_references(user_text(request.home, name, place), place.parent)
         kept = merged(kept, picked(read_config(text, str(place)), _KEPT))
     return merged(kept, picked(_inline(request), _KEPT))
 
@@ -220,7 +223,7 @@ def _inline(request: LaunchRequest) -> dict[str, Any]:
 
 
 def _ours(request: LaunchRequest) -> dict[str, Any]:
-    """The timeout is longer than our own, which says more about what went wrong."""
+    """Our server. Its timeout is longer than our own, whose error says more."""
     assert request.server is not None
     server = {
         "type": "local",
@@ -231,37 +234,35 @@ def _ours(request: LaunchRequest) -> dict[str, Any]:
     return {"mcp": {SERVER: server}, "tool_output": _OUTPUT}
 
 
-def _trial(request: LaunchRequest) -> dict[str, Any]:
+def _probe_config(request: LaunchRequest) -> dict[str, Any]:
     provider = {
         "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": f"{request.model_url}/v1", "apiKey": _TRIAL},
-        "models": {_TRIAL: {"tool_call": True}},
+        "options": {"baseURL": f"{request.model_url}/v1", "apiKey": _PROBE},
+        "models": {_PROBE: {"tool_call": True}},
     }
-    return {"model": _TRIAL_MODEL, "provider": {_TRIAL: provider}}
+    return {"model": _PROBE_MODEL, "provider": {_PROBE: provider}}
 
-
-# What `opencode run` prints in its format `json`: one event per line, each with the part of a message it is about.
 
 _REFUSALS: Final = (
     "Model tried to call unavailable tool",
     "The user has specified a rule which prevents you from using this specific tool call",
     "The user rejected permission to use this specific tool call",
 )
-"""How it begins to say that a call was not carried out. Any other error counts as carried out."""
+"""How errors begin of calls that were not carried out. Any other counts as carried out."""
 _NO_TOOL: Final = "invalid"
-"""Called in place of a tool that there is not, or whose arguments are wrong: it only says so."""
+"""Called in place of a tool that does not exist, or whose arguments are wrong; it only says so."""
 _MORE_TO_COME: Final = "tool-calls"
 _MOST_EMPTY: Final = 3
-"""Steps in a row that end with calls and have none."""
+"""Steps in a row that announce calls and have none."""
 
 
 class OpenCodeOutputParser:
-    """`is_ours` tells our tools from its own. What the model said in its last step is its answer."""
+    """Parses `opencode run --format json`: one event per line. What the model said in its last step is its answer."""
 
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
         self._is_ours = is_ours
-        self._words: list[str] = []
-        self._spent = TokenUsage(0, 0)
+        self._texts: list[str] = []
+        self._usage = TokenUsage(0, 0)
         self._called = False
         self._empty_steps = 0
 
@@ -270,10 +271,10 @@ class OpenCodeOutputParser:
         part = mapping(event.get("part"))
         match event.get("type"):
             case "step_start":
-                self._words.clear()
+                self._texts.clear()
                 self._called = False
             case "text" if words := text(part.get("text")):
-                self._words.append(words)
+                self._texts.append(words)
                 yield AgentText(words)
             case "tool_use":
                 self._called = True
@@ -289,14 +290,14 @@ class OpenCodeOutputParser:
     def _finished(self, part: Mapping[str, Any]) -> Iterator[AgentEvent]:
         tokens = mapping(part.get("tokens"))
         cache = mapping(tokens.get("cache"))
-        self._spent = TokenUsage(
-            self._spent.input_tokens
+        self._usage = TokenUsage(
+            self._usage.input_tokens
             + sum(count(value) for value in (tokens.get("input"), cache.get("read"), cache.get("write"))),
-            self._spent.output_tokens + sum(count(value) for value in (tokens.get("output"), tokens.get("reasoning"))),
+            self._usage.output_tokens + sum(count(value) for value in (tokens.get("output"), tokens.get("reasoning"))),
         )
-        yield self._spent
+        yield self._usage
         if part.get("reason") != _MORE_TO_COME:
-            yield FinalAnswer("\n".join(self._words))
+            yield FinalAnswer("\n".join(self._texts))
             return
         self._empty_steps = 0 if self._called else self._empty_steps + 1
         if self._empty_steps == _MOST_EMPTY:

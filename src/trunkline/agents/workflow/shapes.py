@@ -199,7 +199,7 @@ class Timeout(Shape[float]):
         try:
             return parse_duration(text)
         except ValueError as error:
-            hint = "leave the quotes away for seconds" if text.isdigit() else "write it like `1m30s`, `500ms` or `2h`"
+            hint = "remove the quotes for seconds" if text.isdigit() else "write it like `1m30s`, `500ms` or `2h`"
             raise reader.error(BAD_VALUE, node, str(error), hint) from None
 
     def schema(self) -> JsonSchema:

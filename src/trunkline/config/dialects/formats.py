@@ -41,7 +41,7 @@ def read_client_file(
     else:
         _report_slips(root, reader)
     if node is None:
-        reader.warn(MISSING_KEY, root.span, "The file has no MCP servers", f"they stand under `{group}`")
+        reader.warn(MISSING_KEY, root.span, "The file has no MCP servers", f"they belong under `{group}`")
         return
     sources.reserve(node.entries if isinstance(node, Table) else ())
     read_mcp_servers(node, reader, sources, listen, client_format)
@@ -60,9 +60,9 @@ def _report_our_keys(root: Table, path: Path, reader: ConfigReader) -> None:
     for key, value in root.entries:
         if key.text not in OUR_KEYS or not isinstance(value, Table):
             continue
-        message, hint = f"`{key.text}` has no effect in a client's file", "it belongs into a `trunkline.yaml`"
+        message, hint = f"`{key.text}` has no effect in a client's file", "it belongs in a `trunkline.yaml`"
         if path.stem == OUR_STEM:
-            reader.error(UNKNOWN_KEY, key, f"{message}, and TOML is read as one of Codex", hint)
+            reader.error(UNKNOWN_KEY, key, f"{message}, and TOML files are read as Codex's", hint)
         else:
             reader.warn(UNKNOWN_KEY, key, message, hint)
 
@@ -97,7 +97,7 @@ def _report_servers_of_projects(key: Scalar, projects: object, reader: ConfigRea
     if count:
         whose = "one project" if count == 1 else f"{count} projects"
         hint = f"move them to `{_GROUP}` at the top, or to the project's `.mcp.json`"
-        reader.warn(CLIENT_ONLY_KEY, key, f"The servers that belong to {whose} only are not read", hint)
+        reader.warn(CLIENT_ONLY_KEY, key, f"Servers that belong only to {whose} are not read", hint)
 
 
 def _table(value: object) -> dict[str, object]:
@@ -262,7 +262,7 @@ def _without_switches(servers: Table, reader: ConfigReader) -> Table:
     for entry in servers.entries:
         keys = {inner.key.text for inner in entry.value.entries} if isinstance(entry.value, Table) else set[str]()
         if keys and keys <= _SWITCHES:
-            message = f"`{entry.key.text}` is described in another file and is not read"
+            message = f"`{entry.key.text}` is defined in another file and is not read"
             reader.warn(CLIENT_ONLY_KEY, entry.key, message)
         else:
             kept.append(entry)
@@ -352,7 +352,9 @@ def codex_servers(file: ClientFile) -> ClientServers:
 def _codex_adapted(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
     if _TOKEN_IN_FILE in given:
         key = given.pop(_TOKEN_IN_FILE).key
-        reader.error(UNKNOWN_KEY, key, f"Codex takes no `{_TOKEN_IN_FILE}`", f"name a variable in `{_TOKEN_VARIABLE}`")
+        reader.error(
+            UNKNOWN_KEY, key, f"Codex does not support `{_TOKEN_IN_FILE}`", f"name a variable in `{_TOKEN_VARIABLE}`"
+        )
     if "start_timeout_s" in given:
         given.pop("start_timeout_ms", None)
     if "inherit_env" in given:

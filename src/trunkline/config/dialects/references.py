@@ -56,7 +56,7 @@ def read_reference_file(node: Node, path: Path, reader: ConfigReader) -> str | N
     reader.files.add(path)
     try:
         if not path.is_file():
-            raise OSError("it is not there, or no plain file")
+            raise OSError("it does not exist or is not a regular file")
         with path.open("rb") as file:
             data = file.read(_LARGEST_FILE + 1)
         if len(data) > _LARGEST_FILE:
@@ -113,7 +113,7 @@ class EditorReferences:
         if resolve is not None:
             return resolve(node, name)
         if not self._plain and VARIABLE.match(body):
-            message = f"`${{{body}}}` is no reference here and stays as it is"
+            message = f"`${{{body}}}` is not a reference here and is left unchanged"
             self._reader.warn(BAD_VALUE, node, message, f"write {self._reader.reference_to(body)} for the variable")
         return None
 
@@ -139,7 +139,7 @@ class EditorReferences:
 
     def _only_editor_knows(self, node: Scalar, name: str) -> str | None:
         hint = f"write the value out, or {self._reader.reference_to('NAME')}"
-        self._reader.obstacle(BAD_VALUE, node, "The text has a reference that only the editor can work out", hint)
+        self._reader.obstacle(BAD_VALUE, node, "The text contains a reference that only the editor can resolve", hint)
         return self._reader.missing_reference()
 
 

@@ -98,7 +98,7 @@ def create_file(path: Path, text: str, *, private: bool) -> None:
             os.fsync(file.fileno())
         _sync_folder(Path(real).parent)
     except FileExistsError:
-        raise _error(path, NOT_EDITED, "Another program made the file at the same moment", "try again") from None
+        raise _error(path, NOT_EDITED, "Another program created the file at the same moment", "try again") from None
     except OSError as error:
         raise _not_written(path, error) from None
 
@@ -111,7 +111,7 @@ def _open_locked(path: Path) -> int | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "it is not a plain file")
+                raise OSError(errno.EINVAL, "it is not a regular file")
             if _lock(descriptor) and os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
         except BaseException:
@@ -179,9 +179,9 @@ def _not_read(path: Path, error: OSError) -> GatewayError:
 def _not_written(path: Path, error: OSError) -> GatewayError:
     hint = ""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        hint = f"you need the right to write into `{path.absolute().parent}`"
+        hint = f"you need permission to write to `{path.absolute().parent}`"
     if error.errno == errno.EBUSY:
-        hint = "the file itself is mounted into place here; edit it where it comes from"
+        hint = "the file is a mount point here; edit the original instead"
     return _error(path, NOT_EDITED, f"The file cannot be written: {error.strerror or error}", hint)
 
 

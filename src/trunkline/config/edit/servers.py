@@ -372,5 +372,5 @@ def _refusal(file: ConfigText, message: str, hint: str, *, code: Code = NOT_EDIT
 
 def _out_of_reach(file: ConfigText, name: str) -> GatewayError:
     """The server exists, but not as an entry of its own: behind an alias, or as an inline table of TOML."""
-    message = f"`{name}` exists, but is written in a form that cannot be changed safely"
+    message = f"`{name}` exists, but in a form that cannot be changed safely"
     return _refusal(file, message, "change it by hand")

@@ -75,7 +75,7 @@ class TrustStore:
         """What is trusted. Where the list is damaged, or could be somebody else's, nothing is."""
         data = read_private(self.path, _MOST_BYTES)
         if data is None:
-            fault = "it is no plain file that only you can write" if is_there(self.path) else ""
+            fault = "it is not a regular file that only you can write to" if is_there(self.path) else ""
             return TrustedFiles({}, fault, is_ours=not fault)
         try:
             return TrustedFiles(_files_in(json.loads(data)))

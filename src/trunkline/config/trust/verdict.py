@@ -164,7 +164,7 @@ def summary_lines(root: Node, files: Sequence[LocalFile]) -> tuple[SummaryLine, 
 
 def _file_line(file: LocalFile) -> SummaryLine:
     if file.state.startswith(LEADS_TO):
-        return SummaryLine("weaken", "", f"{file.path} {file.state} (a link out of the folder of the file)")
+        return SummaryLine("weaken", "", f"{file.path} {file.state} (a link that leads out of the file's folder)")
     return SummaryLine("start", "", f"from the file {file.path}")
 
 
@@ -297,21 +297,21 @@ def _leads_out(node: Node) -> bool:
 _WEAKENING: Final[tuple[tuple[KeyPath, Callable[[Node], bool], str], ...]] = (
     (("sandbox",), _is_off, "commands run without a sandbox"),
     (("sandbox", "mode"), _is_off, "commands run without a sandbox"),
-    (("sandbox", "network"), lambda node: _text(node) != "off", "commands have a network"),
+    (("sandbox", "network"), lambda node: _text(node) != "off", "commands have network access"),
     (("sandbox", "folders"), _always, "commands see more folders"),
-    (("sandbox", "env"), _always, "commands get variables of its choice"),
-    (("root",), _leads_out, "agents work in another folder than that of the file"),
-    (("protect",), _is_off, "the files that start programs can be written"),
+    (("sandbox", "env"), _always, "commands get environment variables of its choice"),
+    (("root",), _leads_out, "agents work in a folder other than the file's"),
+    (("protect",), _is_off, "files that start programs can be modified"),
     (("tools", "allow"), _allows_commands, "agents can run commands"),
     (("guard", "path_traversal"), _is_off, "path traversal is not refused"),
     (("listen",), lambda node: "/" not in _text(node) and _is_open(node), "others can reach it"),
     (("inherit_env",), _always, "it gets variables of your environment"),
     (("gateway", "listen"), _is_open, "others can reach the gateway"),
-    (("gateway", "allowed_hosts"), _always, "more names are accepted"),
+    (("gateway", "allowed_hosts"), _always, "more host names are accepted"),
     (("gateway", "require_provisioning"), _is_off, "tools are executed without having been discovered"),
-    (("gateway", "state_dir"), _always, "what is kept between runs lies there"),
+    (("gateway", "state_dir"), _always, "state is kept there between runs"),
     (("gateway", "socket"), _always, "others can reach the gateway there"),
-    (("gateway", "telemetry"), _always, "what is called is told there"),
+    (("gateway", "telemetry"), _always, "calls are reported there"),
 )
 
 

@@ -17,13 +17,8 @@ from trunkline.core.errors import INVALID_PARAMS, UNSUPPORTED_MEDIA, GatewayErro
 from trunkline.frontends.http.exchange import JSON
 from trunkline.frontends.http.operator import switches
 from trunkline.protocol.http1 import HttpRequest
-<<<<<<< HEAD
 from trunkline.protocol.jsonrpc import REDUCED_STACK, BadMessage, check_text, encode, members_of
-from trunkline.search.arguments import BadArgument, Discover, Execute, Provision, Unprovision, read
-=======
-from trunkline.protocol.jsonrpc import LESS_ROOM, BadMessage, check_text, encode, members_of
 from trunkline.search.arguments import Discover, Execute, Provision, Unprovision
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 _AS_CURL_SENDS_IT: Final = b"application/x-www-form-urlencoded"
 _TAKEN_FOR_JSON: Final = (b"", JSON, _AS_CURL_SENDS_IT)

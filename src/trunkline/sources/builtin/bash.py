@@ -13,14 +13,12 @@ from trunkline.config.call_arguments import Arguments, about
 from trunkline.core.errors import SOURCE_LOST, GatewayError, Problem
 from trunkline.runtime.child_io import HeadTailBuffer
 from trunkline.runtime.children import child_environment
-<<<<<<< HEAD
 from trunkline.runtime.commands import PROCESS_LIMIT, CommandResult, CommandRunner, CommandSpec, path_of_folder
 from trunkline.sources.builtin.protection.guard import GuardedCommand, PlaceGuard
 from trunkline.sources.builtin.sandbox_provider import SandboxProvider
 from trunkline.sources.builtin.section import BASH, LONGEST_COMMAND_S, find_program
 from trunkline.sources.builtin.text_length import first_units, last_units, units
 from trunkline.sources.builtin.tool import (
-    Parameter,
     RunningToolCall,
     ToolContext,
     ToolFault,
@@ -30,16 +28,6 @@ from trunkline.sources.builtin.tool import (
     error_result,
     text_result,
 )
-=======
-from trunkline.runtime.commands import PROCESS_LIMIT, Command, Commands, Ended, path_of
-from trunkline.sources.builtin.arguments import Hints, definition
-from trunkline.sources.builtin.command_text import text_of
-from trunkline.sources.builtin.place_guard import GuardedCommand, PlaceGuard
-from trunkline.sources.builtin.programs import find_program
-from trunkline.sources.builtin.sandbox_choice import SandboxChoice
-from trunkline.sources.builtin.section import BASH, LONGEST_COMMAND_S
-from trunkline.sources.builtin.tool import Job, Note, ToolFault, Workplace, fault, text
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 _DEFAULT_MS: Final = 120_000
 _SPARE_S: Final = 1.0  # between the end of a command and the call's own deadline, so that its output arrives
@@ -71,13 +59,8 @@ class BashArguments(Arguments):
     run_in_background: Annotated[bool, about("Not offered: must be false")] = False
 
 
-<<<<<<< HEAD
 class BashTool:
-    parameters = _PARAMETERS
-=======
-class Bash:
     arguments = BashArguments
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
     def __init__(self, place: ToolContext) -> None:
         hints = ToolHints(title="Run a command", destroys=True, open_world=True)
@@ -111,11 +94,7 @@ class Bash:
         await self._guard.close()
         await self._sandbox.close()
 
-<<<<<<< HEAD
-    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-=======
-    async def run(self, arguments: BashArguments, job: Job) -> bytes:
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+    async def run(self, arguments: BashArguments, job: RunningToolCall) -> bytes:
         _check(arguments)
         _timeout(arguments.timeout, job.left_s)  # one that is too long is refused before anything is looked at
         folder = await job.in_thread(self._place.root.open_folder, arguments.working_dir)

@@ -16,11 +16,7 @@ from trunkline.core.call import Call, Json
 from trunkline.sources.builtin.bash import BashTool
 from trunkline.sources.builtin.section import BASH, BuiltinSection
 
-<<<<<<< HEAD:src/trunkline/sources/builtin/command_display.py
-_NAMES: Final = next((item.name, *item.also) for item in BashTool.parameters if item.name == "command")
-=======
-_NAMES: Final = tuple(spelling for spelling, name in spellings(Bash.arguments).items() if name == "command")
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3:src/trunkline/sources/builtin/shown_commands.py
+_NAMES: Final = tuple(spelling for spelling, name in spellings(BashTool.arguments).items() if name == "command")
 _HIDDEN: Final = "***"
 _LONGEST_SHOWN: Final = 2000
 _LONGEST_READ: Final = 4 * _LONGEST_SHOWN

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final
 
+from trunkline.config.call_arguments import Arguments, about
 from trunkline.sources.builtin.file_formats import HEAD_BYTES, TextFormat, kind_of, size_in_words, with_newlines
-from trunkline.sources.builtin.read import PATH, numbered
-from trunkline.sources.builtin.root import RootFolder
+from trunkline.sources.builtin.read import FilePath, numbered
+from trunkline.sources.builtin.root import RootFolder, quoted
 from trunkline.sources.builtin.text_length import units
 from trunkline.sources.builtin.tool import (
-    Parameter,
     RunningToolCall,
     ToolContext,
     ToolFault,
@@ -37,41 +37,32 @@ _DOC: Final = """Replaces one exact text in a file by another.
 - An empty `old_string` makes a new file, if there is none. To replace a whole file use Write."""  # noqa: E501
 
 
+class EditArguments(Arguments):
+    path: FilePath
+    old_string: Annotated[
+        str,
+        about("The text to be replaced, exactly as it is in the file", "old", "old_str", "oldString", "old_text"),
+    ]
+    new_string: Annotated[
+        str, about("The text to put there; empty to take the old one out", "new", "new_str", "newString", "new_text")
+    ]
+    replace_all: Annotated[bool, about("Replace every occurrence, not just the only one", "replaceAll", "all")] = False
+
+
 class EditTool:
-    parameters = (
-        PATH,
-        Parameter(
-            name="old_string",
-            required=True,
-            doc="The text to be replaced, exactly as it is in the file",
-            also=("old", "old_str", "oldString", "old_text"),
-        ),
-        Parameter(
-            name="new_string",
-            required=True,
-            doc="The text to put there; empty to take the old one out",
-            also=("new", "new_str", "newString", "new_text"),
-        ),
-        Parameter(
-            name="replace_all",
-            kind="boolean",
-            default=False,
-            doc="Replace every occurrence, not just the only one",
-            also=("replaceAll", "all"),
-        ),
-    )
-    definition = definition("Edit", _DOC, parameters, ToolHints(title="Edit a file", destroys=True))
+    arguments = EditArguments
+    definition = definition("Edit", _DOC, EditArguments, ToolHints(title="Edit a file", destroys=True))
 
     def __init__(self, place: ToolContext) -> None:
         self._root = place.root
 
-    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-        path, old, new = arguments["path"], arguments["old_string"], arguments["new_string"]
+    async def run(self, arguments: EditArguments, job: RunningToolCall) -> bytes:
+        path, old, new = arguments.path, arguments.old_string, arguments.new_string
         if old == new:
             raise ToolFault("`old_string` and `new_string` are the same: there is nothing to change")
         if not old:
             return await job.in_thread(_create, self._root, path, new, job)
-        return await job.in_thread(_edit, self._root, path, old, new, arguments["replace_all"], job)
+        return await job.in_thread(_edit, self._root, path, old, new, arguments.replace_all, job)
 
 
 def _create(root: RootFolder, path: str, words: str, job: RunningToolCall) -> bytes:

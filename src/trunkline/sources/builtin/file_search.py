@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-<<<<<<< HEAD
+from trunkline.config.call_arguments import Arguments, about
 from trunkline.config.problems import nearest
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.runtime.child_io import PipeReader, PipeWriter
@@ -25,7 +25,6 @@ from trunkline.sources.builtin.root import RootFolder, quoted
 from trunkline.sources.builtin.tool import (
     MOST_CHARACTERS,
     MOST_LINES,
-    Parameter,
     RunningToolCall,
     ToolContext,
     ToolFault,
@@ -34,16 +33,6 @@ from trunkline.sources.builtin.tool import (
     definition,
     text_result,
 )
-=======
-from trunkline.config.call_arguments import about
-from trunkline.core.errors import PART_MISSING, GatewayError, Problem
-from trunkline.runtime.child_io import PipeReader, PipeWriter
-from trunkline.runtime.children import Child, child_environment
-from trunkline.runtime.deadlines import Within
-from trunkline.sources.builtin.glob_patterns import PathFilter, check_length
-from trunkline.sources.builtin.root import Root, shown
-from trunkline.sources.builtin.tool import MOST_CHARACTERS, Job, Note, ToolFault, Workplace
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 PAGE: Final = 250
 MOST_NAMES: Final = 1_000
@@ -243,35 +232,39 @@ _DOC: Final = f"""Finds files by their names and returns their paths, relative t
 - To search inside files, use Grep. Several searches can run in parallel."""  # noqa: E501
 
 
-class GlobTool(FileSearchTool):
-    parameters = (
-        Parameter(
-            name="pattern",
-            doc="The pattern that paths must fit: `*`, `**`, `?`, `[ab]`, `{a,b}`",
-            required=True,
-            also=("glob",),
-        ),
-        Parameter(
-            name="directory",
-            doc="The folder to search, relative to the root folder or an absolute path below it; all of it by default",
-            also=("path", "folder", "dir_path"),
-        ),
-        limit_of(MOST_NAMES, "paths"),
-        OFFSET,
-    )
-    definition = definition("Glob", _DOC, parameters, ToolHints(title="Find files", reads_only=True, idempotent=True))
+class GlobArguments(Arguments):
+    pattern: Annotated[str, about("The pattern that paths must fit: `*`, `**`, `?`, `[ab]`, `{a,b}`", "glob")]
+    directory: (
+        Annotated[
+            str,
+            about(
+                "The folder to search, relative to the root folder or an absolute path below it; all of it by default",
+                *("path", "folder", "dir_path"),
+            ),
+        ]
+        | None
+    ) = None
+    limit: Annotated[int, limit_of(MOST_NAMES, "paths")] = PAGE
+    offset: Offset = 0
 
-    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-        written: str = arguments["pattern"]
+
+class GlobTool(FileSearchTool):
+    arguments = GlobArguments
+    definition = definition(
+        "Glob", _DOC, GlobArguments, ToolHints(title="Find files", reads_only=True, idempotent=True)
+    )
+
+    async def run(self, arguments: GlobArguments, job: RunningToolCall) -> bytes:
+        written = arguments.pattern
         pattern = self.below_root(written)
         if ".." in pattern.split("/"):
             raise ToolFault(f"{quoted(written)} has a `..` in it: give the folder to search as `directory`")
-        start = await self.start("." if pattern != written else arguments["directory"], job)
-        limit = min(arguments["limit"] or MOST_NAMES, MOST_NAMES)
-        request = {"tool": "Glob", "limit": limit, "offset": arguments["offset"]}
+        start = await self.start("." if pattern != written else arguments.directory, job)
+        limit = min(arguments.limit or MOST_NAMES, MOST_NAMES)
+        request = {"tool": "Glob", "limit": limit, "offset": arguments.offset}
         found = await self.search(start, path_filter([pattern]), request, job)
         none = f"No file fits {quoted(written)} in {quoted(start.folder or '.')} (ignored files are not looked at)"
-        return text_result(page_text(found, offset=arguments["offset"], one="file", many="files", none=none))
+        return text_result(page_text(found, offset=arguments.offset, one="file", many="files", none=none))
 
 
 # Grep: the files, or the lines, that match a regular expression.
@@ -288,87 +281,83 @@ _GREP_DOC: Final = f"""Searches inside files for a regular expression (ripgrep's
 - Files that `.gitignore` (or `.ignore`) leaves out, `.git` and binary files are not searched; other hidden files are. Long lines are cut. When there is more than fits, the last line says with which `offset` to go on."""  # noqa: E501
 
 
-class GrepTool(FileSearchTool):
-    parameters = (
-        Parameter(name="pattern", doc="The regular expression to search for", required=True, also=("regex", "query")),
-        Parameter(
-            name="path",
-            doc="A folder or a file, relative to the root folder or an absolute path below it; all of it by default",
-            also=("directory", "dir_path", "folder"),
-        ),
-        Parameter(
-            name="glob",
-            doc="Only files that fit this pattern (`*.js`, `*.{ts,tsx}`); several with blanks between, `!` excludes",
-            also=("include", "file_pattern"),
-        ),
-        Parameter(name="type", doc="Only files of this type: `py`, `js`, `ts`, `go`, `rust`, `java`, `md`, …"),
-        Parameter(
-            name="output_mode",
-            doc="Paths of files, matching lines, or counts",
-            default=_FILES,
-            choices=(_FILES, _CONTENT, _COUNT),
-        ),
-        Parameter(
-            name="context_lines",
-            kind="integer",
-            minimum=0,
-            default=0,
-            doc="How many lines to show before and after each match, with `output_mode` `content`",
-            also=("-C", "context"),
-        ),
-        Parameter(
-            name="lines_before", kind="integer", minimum=0, doc="Only before each match", also=("-B", "before_context")
-        ),
-        Parameter(
-            name="lines_after", kind="integer", minimum=0, doc="Only after each match", also=("-A", "after_context")
-        ),
-        Parameter(
-            name="ignore_case",
-            kind="boolean",
-            default=False,
-            doc="Whether `a` matches `A`",
-            also=("-i", "case_insensitive"),
-        ),
-        Parameter(
-            name="line_numbers",
-            kind="boolean",
-            default=True,
-            doc="Whether lines come with their numbers",
-            also=("-n",),
-        ),
-        Parameter(
-            name="multiline", kind="boolean", default=False, doc="Whether `.` matches line ends, and a match may go on"
-        ),
-        limit_of(_MOST_LINES, "lines or paths"),
-        OFFSET,
+class GrepArguments(Arguments):
+    pattern: Annotated[str, about("The regular expression to search for", "regex", "query")]
+    path: (
+        Annotated[
+            str,
+            about(
+                "A folder or a file, relative to the root folder or an absolute path below it; all of it by default",
+                *("directory", "dir_path", "folder"),
+            ),
+        ]
+        | None
+    ) = None
+    glob: (
+        Annotated[
+            str,
+            about(
+                "Only files that fit this pattern (`*.js`, `*.{ts,tsx}`); several with blanks between, `!` excludes",
+                *("include", "file_pattern"),
+            ),
+        ]
+        | None
+    ) = None
+    type: Annotated[str, about("Only files of this type: `py`, `js`, `ts`, `go`, `rust`, `java`, `md`, …")] | None = (
+        None
     )
+    output_mode: Annotated[
+        Literal["files_with_matches", "content", "count"],
+        about("Paths of files, matching lines, or counts"),
+    ] = _FILES
+    context_lines: Annotated[
+        int,
+        about(
+            "How many lines to show before and after each match, with `output_mode` `content`", "-C", "context", ge=0
+        ),
+    ] = 0
+    lines_before: Annotated[int, about("Only before each match", "-B", "before_context", ge=0)] | None = None
+    lines_after: Annotated[int, about("Only after each match", "-A", "after_context", ge=0)] | None = None
+    ignore_case: Annotated[bool, about("Whether `a` matches `A`", "-i", "case_insensitive")] = False
+    line_numbers: Annotated[bool, about("Whether lines come with their numbers", "-n")] = True
+    multiline: Annotated[bool, about("Whether `.` matches line ends, and a match may go on")] = False
+    limit: Annotated[int, limit_of(_MOST_LINES, "lines or paths")] = PAGE
+    offset: Offset = 0
+
+
+class GrepTool(FileSearchTool):
+    arguments = GrepArguments
     definition = definition(
-        "Grep", _GREP_DOC, parameters, ToolHints(title="Search files", reads_only=True, idempotent=True)
+        "Grep", _GREP_DOC, GrepArguments, ToolHints(title="Search files", reads_only=True, idempotent=True)
     )
 
-    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-        start = await self.start(arguments["path"], job, file_too=True)
-        globs = [self.below_root(glob) for glob in split_patterns(arguments["glob"] or "")]
+    async def run(self, arguments: GrepArguments, job: RunningToolCall) -> bytes:
+        start = await self.start(arguments.path, job, file_too=True)
+        globs = [self.below_root(glob) for glob in split_patterns(arguments.glob or "")]
         found = await self.search(start, path_filter(globs), _request(arguments), job)
         if "types" in found:
-            raise _no_such_type(arguments["type"], found["types"])
-        one, many = ("line", "lines") if arguments["output_mode"] == _CONTENT else ("file", "files")
+            raise _no_such_type(arguments.type or "", found["types"])
+        one, many = ("line", "lines") if arguments.output_mode == _CONTENT else ("file", "files")
         none = _nothing(arguments, start)
-        return text_result(page_text(found, offset=arguments["offset"], one=one, many=many, none=none))
+        return text_result(page_text(found, offset=arguments.offset, one=one, many=many, none=none))
 
 
-def _request(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    around: int = arguments["context_lines"]
-    before, after = arguments["lines_before"], arguments["lines_after"]
-    most = _MOST_LINES if arguments["output_mode"] == _CONTENT else MOST_NAMES
+def _request(arguments: GrepArguments) -> dict[str, Any]:
+    around = arguments.context_lines
+    before, after = arguments.lines_before, arguments.lines_after
+    most = _MOST_LINES if arguments.output_mode == _CONTENT else MOST_NAMES
     return {
         "tool": "Grep",
-        **{name: arguments[name] for name in ("pattern", "output_mode", "ignore_case", "multiline", "offset")},
-        "line_numbers": arguments["line_numbers"],
-        "type": arguments["type"] or "",
+        "pattern": arguments.pattern,
+        "output_mode": arguments.output_mode,
+        "ignore_case": arguments.ignore_case,
+        "multiline": arguments.multiline,
+        "offset": arguments.offset,
+        "line_numbers": arguments.line_numbers,
+        "type": arguments.type or "",
         "before": min(around if before is None else before, _MOST_CONTEXT),
         "after": min(around if after is None else after, _MOST_CONTEXT),
-        "limit": min(arguments["limit"] or most, most),
+        "limit": min(arguments.limit or most, most),
     }
 
 
@@ -378,9 +367,10 @@ def _no_such_type(name: str, known: Sequence[str]) -> ToolFault:
     return ToolFault(f"There is no type {quoted(name)}{meant}. Any other files can be named with `glob`")
 
 
-def _nothing(arguments: Mapping[str, Any], start: SearchStart) -> str:
+def _nothing(arguments: GrepArguments, start: SearchStart) -> str:
     where = quoted(start.file or start.folder or ".")
-    narrowed = [f"`{name}` {quoted(arguments[name])}" for name in ("glob", "type") if arguments[name]]
+    given = {"glob": arguments.glob, "type": arguments.type}
+    narrowed = [f"`{name}` {quoted(value)}" for name, value in given.items() if value]
     among = f" among files of {' and '.join(narrowed)}" if narrowed else ""
     ignored = "" if start.file else " (ignored and binary files are not searched)"
-    return f"No match for {quoted(arguments['pattern'])} in {where}{among}{ignored}"
+    return f"No match for {quoted(arguments.pattern)} in {where}{among}{ignored}"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from trunkline.sources.builtin.root import quoted
 from trunkline.sources.builtin.tool import ToolFault
 
 _LONGEST: Final = 4_000  # bytes: ripgrep reads a regular expression from a pipe

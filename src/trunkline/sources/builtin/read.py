@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Final
 
+from trunkline.config.call_arguments import Arguments, about
 from trunkline.sources.builtin.file_formats import HEAD_BYTES, encoding_of, kind_of, size_in_words
+from trunkline.sources.builtin.root import quoted
 from trunkline.sources.builtin.text_length import units
 from trunkline.sources.builtin.tool import (
     LONGEST_LINE,
     MOST_CHARACTERS,
     MOST_LINES,
-    Parameter,
     RunningToolCall,
     ToolContext,
     ToolFault,
@@ -31,12 +32,13 @@ _COUNTED_BYTES: Final = 64_000_000
 for the end of a longer line."""
 _NOTES: Final = 600  # characters kept free for what is said below the lines
 
-PATH: Final = Parameter(
-    name="path",
-    doc="The file: a path relative to the root folder, or an absolute one below it",
-    required=True,
-    also=("file_path", "filePath", "absolute_path", "filename", "file"),
-)
+FilePath = Annotated[
+    str,
+    about(
+        "The file: a path relative to the root folder, or an absolute one below it",
+        *("file_path", "filePath", "absolute_path", "filename", "file"),
+    ),
+]
 
 _DOC: Final = f"""Reads a file and returns its lines with their numbers (the number, a tab, then the line as it is).
 
@@ -46,32 +48,33 @@ _DOC: Final = f"""Reads a file and returns its lines with their numbers (the num
 - It reads files only: list folders with Glob. Several files can be read in parallel."""  # noqa: E501
 
 
+class ReadArguments(Arguments):
+    path: FilePath
+    offset: (
+        Annotated[
+            int,
+            about("The number of the first line to return; the first line of a file is 1", "start_line", "line", ge=0),
+        ]
+        | None
+    ) = None
+    limit: (
+        Annotated[int, about(f"How many lines to return; at most {MOST_LINES:,} come at once", "max_lines", ge=1)]
+        | None
+    ) = None
+
+
 class ReadTool:
-    parameters = (
-        PATH,
-        Parameter(
-            name="offset",
-            kind="integer",
-            minimum=0,
-            doc="The number of the first line to return; the first line of a file is 1",
-            also=("start_line", "line"),
-        ),
-        Parameter(
-            name="limit",
-            kind="integer",
-            minimum=1,
-            doc=f"How many lines to return; at most {MOST_LINES:,} come at once",
-            also=("max_lines",),
-        ),
+    arguments = ReadArguments
+    definition = definition(
+        "Read", _DOC, ReadArguments, ToolHints(title="Read a file", reads_only=True, idempotent=True)
     )
-    definition = definition("Read", _DOC, parameters, ToolHints(title="Read a file", reads_only=True, idempotent=True))
 
     def __init__(self, place: ToolContext) -> None:
         self._root = place.root
 
-    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-        first = max(1, arguments["offset"] or 1)
-        return await job.in_thread(self._read, arguments["path"], first, arguments["limit"] or MOST_LINES, job)
+    async def run(self, arguments: ReadArguments, job: RunningToolCall) -> bytes:
+        first = max(1, arguments.offset or 1)
+        return await job.in_thread(self._read, arguments.path, first, arguments.limit or MOST_LINES, job)
 
     def _read(self, path: str, first: int, limit: int, job: RunningToolCall) -> bytes:
         fd = self._root.open_file(path)

@@ -65,7 +65,7 @@ class Sandbox:
         self._shown = {**_shown_too(settings.folders), self.root: True}
         """The folders that are as they are outside, and whether they can be written to."""
         _remove_left_behind()
-        self.scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
+        self.scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{os.getpid()}-"))
         """Where the private folders are."""
         self._filter = os.path.join(os.path.realpath(self.scratch), "filter")  # noqa: PTH118
         try:
@@ -267,7 +267,7 @@ def _shown_too(folders: Mapping[Path, str]) -> dict[str, bool]:
 
 def _remove_left_behind() -> None:
     """The private folders of gateways of this user that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
+    for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*-*"):
         pid = folder.name.removeprefix(SCRATCH_PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
             if pid.isdigit() and folder.stat().st_uid == os.getuid() and not _runs(int(pid)):

@@ -15,7 +15,6 @@ from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST, Code, Gate
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.protocol.jsonrpc import encode
-<<<<<<< HEAD
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.builtin.root import RootFolder, RootMissing
 from trunkline.sources.builtin.tool import (
@@ -26,14 +25,7 @@ from trunkline.sources.builtin.tool import (
     ToolWarning,
     WorkerThreads,
     error_result,
-    read_arguments,
 )
-=======
-from trunkline.runtime.deadlines import Within
-from trunkline.sources.builtin.root import Root, RootMissing
-from trunkline.sources.builtin.threads import Threads
-from trunkline.sources.builtin.tool import Builtin, Equipped, Job, Note, ToolFault, fault
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 from trunkline.version import __version__
 
 _LOOK_S: Final = 5.0

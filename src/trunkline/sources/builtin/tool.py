@@ -15,41 +15,14 @@ from trunkline.protocol.jsonrpc import encode
 
 if TYPE_CHECKING:
     from trunkline.config.sandbox import SandboxSettings
-<<<<<<< HEAD
     from trunkline.runtime.source_context import SourceContext
-
     from trunkline.sources.builtin.root import RootFolder
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Literal
 
 import msgspec
-from msgspec import Raw
 
-from trunkline.config.problems import listed, nearest
-from trunkline.core.call import Json
-
-# The arguments of built-in tools: declared once, shown to clients as a schema, and read kindly.
-#
-# Models write `"10"` for 10, null for what they leave out, and the names that other tools taught them.
-
-Kind = Literal["string", "integer", "number", "boolean"]
-_SHOWN: Final = 100
-_WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False, "yes": True, "no": False}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
-    """One argument. `also` are other names for it that callers may use; the schema shows only its own."""
-
-    name: str
-    doc: str
-    kind: Kind = "string"
-    required: bool = False
-    default: str | float | bool | None = None
-    also: tuple[str, ...] = ()
-    choices: tuple[str, ...] = ()
-    minimum: int | None = None
+# The definitions of built-in tools, with schemas that come from the Structs their arguments are read into.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +36,7 @@ class ToolHints:
     open_world: bool = False
 
 
-def definition(name: str, doc: str, parameters: Sequence[Parameter], hints: ToolHints) -> bytes:
+def definition(name: str, doc: str, arguments: type[Struct], hints: ToolHints) -> bytes:
     """The tool as `tools/list` shows it."""
     annotations = {
         "title": hints.title,
@@ -72,117 +45,21 @@ def definition(name: str, doc: str, parameters: Sequence[Parameter], hints: Tool
         "idempotentHint": hints.idempotent,
         "openWorldHint": hints.open_world,
     }
+    shown = msgspec.json.schema_components([arguments])[1][arguments.__name__]
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {parameter.name: _schema(parameter) for parameter in parameters},
-        "required": [parameter.name for parameter in parameters if parameter.required],
+        "properties": {name: _argument(schema) for name, schema in shown["properties"].items()},
+        "required": shown["required"],
     }
     return encode({"name": name, "description": doc, "inputSchema": schema, "annotations": annotations})
 
 
-def _schema(parameter: Parameter) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": parameter.kind, "description": parameter.doc}
-    if parameter.choices:
-        schema["enum"] = parameter.choices
-    if parameter.minimum is not None:
-        schema["minimum"] = parameter.minimum
-    if parameter.default is not None:
-        schema["default"] = parameter.default
-    return schema
+def _argument(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without the null that stands for an argument that is left out: nobody needs to write it."""
+    if "enum" in schema:
+        return {"type": "string", **schema}
+    return schema["anyOf"][0] if "anyOf" in schema else schema
 
-
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
-class _Params(msgspec.Struct):
-    arguments: Raw = Raw(b"{}")
-
-
-def read_arguments(params: Json, parameters: Sequence[Parameter]) -> dict[str, Any]:
-    """The arguments of a call under their own names, with defaults; None for what has neither. Raises ToolFault."""
-    given = _decoded(params)
-    names = {spelling: parameter for parameter in parameters for spelling in (parameter.name, *parameter.also)}
-    values: dict[str, Any] = {parameter.name: parameter.default for parameter in parameters}
-    seen: dict[str, str] = {}
-    for name, value in given.items():
-        parameter = names.get(name)
-        if parameter is None:
-            raise ToolFault(_unknown(name, parameters))
-        if value is None:
-            continue
-        read = _value(parameter, name, value)
-        if parameter.name in seen and values[parameter.name] != read:
-            raise ToolFault(f"`{seen[parameter.name]}` and `{name}` are the same argument and differ: give one of them")
-        seen[parameter.name] = name
-        values[parameter.name] = read
-    missing = [parameter.name for parameter in parameters if parameter.required and parameter.name not in seen]
-    if missing:
-        raise ToolFault(f"Missing argument {listed(missing)}; {_taken(parameters)}")
-    return values
-
-
-def _decoded(params: Json) -> dict[str, Any]:
-    try:
-        raw = msgspec.json.decode(params, type=_Params).arguments
-        arguments = msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise ToolFault(f"The arguments cannot be read: {error}"[:300]) from None
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, dict):
-        raise ToolFault("The arguments must be one JSON object")
-    return arguments  # pyright: ignore[reportUnknownVariableType] - JSON: its keys are text, its values are checked
-
-
-def _unknown(name: str, parameters: Sequence[Parameter]) -> str:
-    guess = nearest(name, [parameter.name for parameter in parameters])
-    meant = f": did you mean `{guess}`?" if guess else ""
-    return f"Unknown argument `{name[:_SHOWN]}`{meant} ({_taken(parameters)})"
-
-
-def _taken(parameters: Sequence[Parameter]) -> str:
-    return f"this tool takes {listed(parameter.name for parameter in parameters)}"
-
-
-def _value(parameter: Parameter, name: str, value: object) -> str | int | float | bool:
-    read = _as_kind(parameter.kind, value)
-    if read is None:
-        wanted = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}.get(
-            parameter.kind, "text"
-        )
-        raise ToolFault(f"`{name}` must be {wanted}, not {encode(value).decode()[:_SHOWN]}")
-    if parameter.choices and read not in parameter.choices:
-        raise ToolFault(f"`{name}` must be one of {listed(parameter.choices)}")
-    if parameter.minimum is not None and isinstance(read, int | float) and read < parameter.minimum:
-        raise ToolFault(f"`{name}` must be at least {parameter.minimum}")
-    return read
-
-
-def _as_kind(kind: Kind, value: object) -> str | int | float | bool | None:
-    if kind == "string":
-        return value if isinstance(value, str) else None
-    if kind == "boolean":
-        return value if isinstance(value, bool) else _WORDS.get(value.lower()) if isinstance(value, str) else None
-    return _number(value, whole=kind == "integer")
-
-
-def _number(value: object, *, whole: bool) -> int | float | None:
-    if isinstance(value, str):
-        try:
-            value = float(value) if len(value) < _SHOWN else None
-        except ValueError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return None if whole and not isinstance(value, int) else value
-
-=======
-    from trunkline.runtime.source_context import Parts
-    from trunkline.sources.builtin.root import Root
-    from trunkline.sources.builtin.threads import Threads
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
 MOST_CHARACTERS: Final = 38_000
 MOST_LINES: Final = 1_950
@@ -198,22 +75,13 @@ class ToolFault(Exception):
     """The tool could not do what was asked; the text says why, and what to do instead, to the agent that asked."""
 
 
-<<<<<<< HEAD
 class BuiltinTool(Protocol):
-    """One tool. `definition` is its MCP definition, `parameters` what its arguments are read by."""
-=======
-class Builtin(Protocol):
     """One tool. `definition` is its MCP definition, `arguments` what its arguments are read into."""
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 
     definition: bytes
     arguments: type[Struct]
 
-<<<<<<< HEAD
-    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall, /) -> bytes:
-=======
-    async def run(self, arguments: Any, job: Job, /) -> bytes:
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+    async def run(self, arguments: Any, job: RunningToolCall, /) -> bytes:
         """An MCP result object. Raises ToolFault; ends soon when it is cancelled."""
         ...
 

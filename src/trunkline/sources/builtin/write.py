@@ -8,22 +8,15 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Final
 
+from trunkline.config.call_arguments import Arguments, about
 from trunkline.sources.builtin.file_formats import TextFormat, kind_of, size_in_words, with_newlines
-from trunkline.sources.builtin.read import PATH
-from trunkline.sources.builtin.root import RootFolder, os_error_text, require_regular_file
-from trunkline.sources.builtin.tool import (
-    Parameter,
-    RunningToolCall,
-    ToolContext,
-    ToolFault,
-    ToolHints,
-    definition,
-    text_result,
-)
+from trunkline.sources.builtin.read import FilePath
+from trunkline.sources.builtin.root import RootFolder, os_error_text, quoted, require_regular_file
+from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault, ToolHints, definition, text_result
 
 _LOOKED_AT_BYTES: Final = 1_048_576
 
@@ -34,23 +27,22 @@ _DOC: Final = """Writes a file: makes it, with the folders it needs, or replaces
 - A symbolic link is written through to the file it leads to, inside the root folder only."""  # noqa: E501
 
 
+class WriteArguments(Arguments):
+    path: FilePath
+    content: Annotated[str, about("The whole new content of the file", "contents", "file_text", "text")]
+
+
 class WriteTool:
-    parameters = (
-        PATH,
-        Parameter(
-            name="content",
-            required=True,
-            doc="The whole new content of the file",
-            also=("contents", "file_text", "text"),
-        ),
+    arguments = WriteArguments
+    definition = definition(
+        "Write", _DOC, WriteArguments, ToolHints(title="Write a file", destroys=True, idempotent=True)
     )
-    definition = definition("Write", _DOC, parameters, ToolHints(title="Write a file", destroys=True, idempotent=True))
 
     def __init__(self, place: ToolContext) -> None:
         self._root = place.root
 
-    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-        return await job.in_thread(self._write, arguments["path"], arguments["content"], job)
+    async def run(self, arguments: WriteArguments, job: RunningToolCall) -> bytes:
+        return await job.in_thread(self._write, arguments.path, arguments.content, job)
 
     def _write(self, path: str, words: str, job: RunningToolCall) -> bytes:
         with replacing(self._root, path, make_folders=True) as place:

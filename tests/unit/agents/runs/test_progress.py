@@ -54,7 +54,7 @@ def shown(event: RunEvent) -> list[str]:
 def test_nothing_from_outside_drives_a_terminal_or_makes_lines_of_its_own_and_no_secret_is_shown() -> None:
     progress, summary = RunProgress(REDACT), RunSummary(REDACT)
     for event in EVENTS:
-        summary.hear(event)
+        summary.on_event(event)
         for line in [*progress.lines(event), progress.activity(event), *summary.lines()]:
             assert line.isprintable()
             assert SECRET not in line
@@ -97,9 +97,9 @@ def test_what_is_waited_for_is_the_tool_and_then_the_model_again() -> None:
 def test_the_summary_has_a_line_for_each_step_and_one_for_all_and_shows_the_last_of_many() -> None:
     summary = RunSummary(REDACT)
     for _ in range(60):
-        summary.hear(STEP)
+        summary.on_event(STEP)
     assert summary.lines() == []  # it is not over
-    summary.hear(END)
+    summary.on_event(END)
     lines = summary.lines()
     assert len(lines) == 1 + 1 + 50 + 1
     assert lines[0].split()[:2] == ["step", "status"]

@@ -51,7 +51,7 @@ env_http_headers = ["A"]
     loaded = load(text)
     assert shown(loaded) == [
         "4:1 error TL102: Unknown key `comand`",
-        "9:1 error TL113: `command` and `url` exclude each other",
+        "9:1 error TL113: `command` and `url` are mutually exclusive",
         "13:1 error TL102: Unknown key `headers`",
         "14:1 error TL102: Unknown key `timeout`",
         "16:14 error TL105: Missing key `command` or `url`",
@@ -60,7 +60,7 @@ env_http_headers = ["A"]
         "23:23 error TL104: The number of seconds must be more than 0",
         "24:20 error TL104: The number of seconds must be at most 86400",
         "28:24 error TL104: This is not the name of an environment variable",
-        "32:1 error TL102: Codex takes no `bearer_token`",
+        "32:1 error TL102: Codex does not support `bearer_token`",
         "33:20 error TL103: Expected a group of keys, not a list",
     ]
     hints = {problem.span.line: problem.hint for problem in loaded.problems if problem.span}

@@ -45,7 +45,7 @@ def test_the_text_of_a_file() -> None:
     assert settings_of(loaded).sources["a"].headers == {"Authorization": "Bearer s3cret"}  # type: ignore[attr-defined]
     assert codes(loaded) == []
     assert shown(load_named("mcp_config.json", text)) == [
-        "1:72 warning TL100: The file it refers to cannot be read: it is not there, or no plain file"
+        "1:72 warning TL100: The file it refers to cannot be read: it does not exist or is not a regular file"
     ]
 
 
@@ -91,7 +91,7 @@ def test_mistakes_have_their_places() -> None:
 }"""
     assert shown(load_named("claude_desktop_config.json", text)) == [
         "3:30 error TL102: Unknown key `arg`",
-        "4:30 error TL113: `command` and `url` exclude each other",
+        "4:30 error TL113: `command` and `url` are mutually exclusive",
         "5:5 error TL105: Missing key `command` or `url`",
         "6:42 error TL104: `websocket` is not one of `stdio`, `http`, `sse`, `streamable-http`, `streamableHttp`,"
         " `streamable_http`",

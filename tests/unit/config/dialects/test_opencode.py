@@ -25,7 +25,7 @@ def test_what_a_reference_lacks_is_reported_where_it_stands() -> None:
     loaded = load('"type": "remote", "url": "http://x/", "headers": {"A": "{env:NOPE}", "B": "{file:/none}"}')
     assert shown(loaded) == [
         "1:71 warning TL110: Environment variable `NOPE` is not set",
-        "1:90 warning TL100: The file it refers to cannot be read: it is not there, or no plain file",
+        "1:90 warning TL100: The file it refers to cannot be read: it does not exist or is not a regular file",
     ]
     assert loaded.problems[0].hint == "set it"
     switched_off = load('"type": "remote", "url": "http://x/", "enabled": false, "headers": {"B": "{file:/none}"}')

@@ -28,14 +28,14 @@ def test_the_default_of_an_input_stands_in_for_an_answer() -> None:
 def test_what_only_the_editor_knows_keeps_the_server_down_with_a_way_out() -> None:
     for reference in ("${command:pick.it}", "${config:editor.tabSize}"):
         loaded = load(f'"command": "x", "args": ["{reference}"]')
-        assert shown(loaded) == ["1:46 warning TL104: The text has a reference that only the editor can work out"]
+        assert shown(loaded) == ["1:46 warning TL104: The text contains a reference that only the editor can resolve"]
         assert loaded.problems[0].hint == "write the value out, or `${env:NAME}`"
-        assert unready(loaded) == {"a": ("The text has a reference that only the editor can work out",)}
+        assert unready(loaded) == {"a": ("The text contains a reference that only the editor can resolve",)}
 
 
 def test_a_plain_reference_is_none_here() -> None:
     loaded = load('"command": "x", "args": ["${HOME}", "${a-b}"]')
-    assert shown(loaded) == ["1:46 warning TL104: `${HOME}` is no reference here and stays as it is"]
+    assert shown(loaded) == ["1:46 warning TL104: `${HOME}` is not a reference here and is left unchanged"]
     assert loaded.problems[0].hint == "write `${env:HOME}` for the variable"
     assert settings_of(loaded).sources["a"].args == ("${HOME}", "${a-b}")  # type: ignore[attr-defined]
 
@@ -59,7 +59,7 @@ def test_what_is_given_for_path_comes_after_what_is_there() -> None:
 
 def test_a_file_of_variables_that_is_not_there() -> None:
     assert shown(load('"command": "x", "envFile": "${workspaceFolder}/.env"')) == [
-        "1:48 warning TL100: The file it refers to cannot be read: it is not there, or no plain file"
+        "1:48 warning TL100: The file it refers to cannot be read: it does not exist or is not a regular file"
     ]
     assert codes(load('"url": "http://x/", "envFile": ".env"')) == ["TL120"]
 

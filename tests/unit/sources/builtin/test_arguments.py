@@ -3,22 +3,8 @@ from __future__ import annotations
 import json
 from typing import Annotated, Literal
 
-<<<<<<< HEAD
-import pytest
-
-from trunkline.sources.builtin.tool import Parameter, ToolFault, ToolHints, definition, read_arguments
-
-PARAMETERS = (
-    Parameter(name="path", doc="A path", required=True, also=("file_path",)),
-    Parameter(name="count", doc="How many", kind="integer", minimum=1),
-    Parameter(name="wait", doc="How long", kind="number", default=1.5),
-    Parameter(name="every", doc="All of them", kind="boolean", default=False, also=("all",)),
-    Parameter(name="mode", doc="Which way", choices=("up", "down"), default="up"),
-)
-=======
 from trunkline.config.call_arguments import Arguments, about
-from trunkline.sources.builtin.arguments import Hints, definition
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+from trunkline.sources.builtin.tool import ToolHints, definition
 
 
 class Taken(Arguments):
@@ -30,11 +16,7 @@ class Taken(Arguments):
 
 
 def test_the_definition_shows_each_argument_under_its_own_name_only() -> None:
-<<<<<<< HEAD
-    tool = json.loads(definition("Try", "Tries.", PARAMETERS, ToolHints(title="Try", reads_only=True)))
-=======
-    tool = json.loads(definition("Try", "Tries.", Taken, Hints(title="Try", reads_only=True)))
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+    tool = json.loads(definition("Try", "Tries.", Taken, ToolHints(title="Try", reads_only=True)))
     assert tool["inputSchema"] == {
         "type": "object",
         "properties": {

@@ -17,24 +17,10 @@ from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST
 from trunkline.sources.builtin import source as module
-<<<<<<< HEAD
 from trunkline.sources.builtin.read import ReadTool
 from trunkline.sources.builtin.root import RootFolder
-=======
-from trunkline.sources.builtin.arguments import Hints, definition
-from trunkline.sources.builtin.reading import Read
-from trunkline.sources.builtin.root import Root
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
 from trunkline.sources.builtin.source import BuiltinSource
-from trunkline.sources.builtin.tool import (
-    Parameter,
-    RunningToolCall,
-    ToolContext,
-    ToolFault,
-    ToolHints,
-    definition,
-    text_result,
-)
+from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault, ToolHints, definition, text_result
 
 
 class ScriptArguments(Arguments):
@@ -44,34 +30,19 @@ class ScriptArguments(Arguments):
 class Script:
     """A tool that does what a test says."""
 
-<<<<<<< HEAD
-    parameters = (Parameter(name="words", doc="Words"),)
-    definition = definition("Script", "Does what a test says.", parameters, ToolHints(title="Script"))
-
-    def __init__(self, act: Callable[[Mapping[str, Any], RunningToolCall], Any]) -> None:
-        self._act = act
-
-    async def run(self, arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-=======
     arguments = ScriptArguments
-    definition = definition("Script", "Does what a test says.", ScriptArguments, Hints(title="Script"))
+    definition = definition("Script", "Does what a test says.", ScriptArguments, ToolHints(title="Script"))
 
-    def __init__(self, act: Callable[[ScriptArguments, Job], Any]) -> None:
+    def __init__(self, act: Callable[[ScriptArguments, RunningToolCall], Any]) -> None:
         self._act = act
 
-    async def run(self, arguments: ScriptArguments, job: Job) -> bytes:
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+    async def run(self, arguments: ScriptArguments, job: RunningToolCall) -> bytes:
         return await self._act(arguments, job)
 
 
 class Stage:
-<<<<<<< HEAD
-    def __init__(self, folder: Path, act: Callable[[Mapping[str, Any], RunningToolCall], Any] | None) -> None:
+    def __init__(self, folder: Path, act: Callable[[ScriptArguments, RunningToolCall], Any] | None) -> None:
         self.root = RootFolder(folder)
-=======
-    def __init__(self, folder: Path, act: Callable[[ScriptArguments, Job], Any] | None) -> None:
-        self.root = Root(folder)
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
         settings = SandboxSettings(mode="off")
         place: Any = ToolContext(source="local", root=self.root, sandbox=settings, parts=None)  # type: ignore[arg-type]
         tools: dict[str, Any] = {"Read": ReadTool(place)} | ({"Script": Script(act)} if act else {})
@@ -97,13 +68,9 @@ async def ended(call: Call) -> Outcome:
 
 
 @contextlib.asynccontextmanager
-<<<<<<< HEAD
 async def stage_at(
-    folder: Path, act: Callable[[Mapping[str, Any], RunningToolCall], Any] | None = None
+    folder: Path, act: Callable[[ScriptArguments, RunningToolCall], Any] | None = None
 ) -> AsyncIterator[Stage]:
-=======
-async def stage_at(folder: Path, act: Callable[[ScriptArguments, Job], Any] | None = None) -> AsyncIterator[Stage]:
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
     stage = Stage(folder, act)
     life = asyncio.get_running_loop().create_task(stage.source.run(stage.ledger))  # type: ignore[arg-type]
     try:
@@ -142,11 +109,7 @@ async def test_a_fault_of_the_tool_or_of_the_arguments_is_an_error_for_the_agent
 
 
 async def test_a_bug_in_a_tool_fails_its_call_and_no_other(tmp_path: Path) -> None:
-<<<<<<< HEAD
-    async def act(arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-=======
-    async def act(arguments: ScriptArguments, job: Job) -> bytes:
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+    async def act(arguments: ScriptArguments, job: RunningToolCall) -> bytes:
         raise ZeroDivisionError("oops")
 
     (tmp_path / "file").write_text("hello\n")
@@ -158,11 +121,7 @@ async def test_a_bug_in_a_tool_fails_its_call_and_no_other(tmp_path: Path) -> No
 
 
 async def test_a_tool_that_takes_an_inner_end_for_its_own_still_answers(tmp_path: Path) -> None:
-<<<<<<< HEAD
-    async def act(arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-=======
-    async def act(arguments: ScriptArguments, job: Job) -> bytes:
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+    async def act(arguments: ScriptArguments, job: RunningToolCall) -> bytes:
         raise asyncio.CancelledError
 
     async with stage_at(tmp_path, act) as stage:
@@ -172,11 +131,7 @@ async def test_a_tool_that_takes_an_inner_end_for_its_own_still_answers(tmp_path
 
 
 async def test_a_tool_may_tell_how_far_it_is(tmp_path: Path) -> None:
-<<<<<<< HEAD
-    async def act(arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-=======
-    async def act(arguments: ScriptArguments, job: Job) -> bytes:
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+    async def act(arguments: ScriptArguments, job: RunningToolCall) -> bytes:
         job.progress("half")
         job.progress("nearly")
         return text_result("done")
@@ -201,11 +156,7 @@ async def test_a_call_that_is_given_up_is_ended_and_its_thread_can_see_that(tmp_
         while not job.over:
             threading.Event().wait(0.01)
 
-<<<<<<< HEAD
-    async def act(arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-=======
-    async def act(arguments: ScriptArguments, job: Job) -> bytes:
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+    async def act(arguments: ScriptArguments, job: RunningToolCall) -> bytes:
         try:
             await job.in_thread(work, job)
         except asyncio.CancelledError:
@@ -229,11 +180,7 @@ async def test_a_call_given_up_before_its_first_step_leaves_nothing(tmp_path: Pa
 
 
 async def test_calls_in_flight_are_answered_when_it_ends(tmp_path: Path) -> None:
-<<<<<<< HEAD
-    async def act(arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-=======
-    async def act(arguments: ScriptArguments, job: Job) -> bytes:
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+    async def act(arguments: ScriptArguments, job: RunningToolCall) -> bytes:
         await asyncio.sleep(600)
         raise AssertionError
 
@@ -285,11 +232,7 @@ async def test_a_call_that_finds_no_root_is_the_first_to_tell(tmp_path: Path) ->
 async def test_the_loop_goes_on_while_files_are_slow(tmp_path: Path) -> None:
     release = threading.Event()
 
-<<<<<<< HEAD
-    async def act(arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-=======
-    async def act(arguments: ScriptArguments, job: Job) -> bytes:
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+    async def act(arguments: ScriptArguments, job: RunningToolCall) -> bytes:
         await job.in_thread(release.wait, at_most(20))
         return text_result("done")
 
@@ -304,11 +247,7 @@ async def test_the_loop_goes_on_while_files_are_slow(tmp_path: Path) -> None:
 
 
 async def test_a_fault_in_odd_words_can_be_sent(tmp_path: Path) -> None:
-<<<<<<< HEAD
-    async def act(arguments: Mapping[str, Any], job: RunningToolCall) -> bytes:
-=======
-    async def act(arguments: ScriptArguments, job: Job) -> bytes:
->>>>>>> 8e530d308405f95cc6a0fd9e5d58b0ad6e9f6bd3
+    async def act(arguments: ScriptArguments, job: RunningToolCall) -> bytes:
         raise ToolFault("caf\udce9")
 
     async with stage_at(tmp_path, act) as stage:

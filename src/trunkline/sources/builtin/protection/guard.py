@@ -12,6 +12,7 @@ from trunkline.core.source import Level
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.protection.undo import UndoneChange
 from trunkline.sources.builtin.protection.watch import PlaceWatch, ProtectiveMounts, WatchedCommand, WatchOutcome
+from trunkline.sources.builtin.root import quoted
 from trunkline.sources.builtin.tool import ToolFault, WorkerThreads
 
 T = TypeVar("T")
