@@ -11,7 +11,7 @@ from trunkline.core.call import Caller
 from trunkline.core.tool import Item, Snapshot
 from trunkline.router.catalog import Catalog, CatalogViews
 from trunkline.router.options import NameRules
-from trunkline.router.result_rewriting import UriRewriter
+from trunkline.router.rewriting import UriRewriter
 
 SOURCES = ("a", "b", "A", "a_b")
 uris = st.sampled_from(

@@ -23,8 +23,8 @@ from trunkline.router.catalog import Catalog, CatalogViews
 from trunkline.router.connected_apps import ConnectedApps
 from trunkline.router.definitions import DefinitionChanges, DefinitionStore
 from trunkline.router.options import RouterOptions, SourceOptions
+from trunkline.router.rewriting import TaskIds
 from trunkline.router.sanitizing import redact_health, redact_snapshot, reveal_snapshot
-from trunkline.router.task_ids import TaskIds
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely
 

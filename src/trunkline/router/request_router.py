@@ -38,8 +38,7 @@ from trunkline.router.catalog import PromptEntry
 from trunkline.router.path_guard import PathGuard
 from trunkline.router.pending_calls import PendingCalls
 from trunkline.router.registry import SourceRegistry
-from trunkline.router.result_rewriting import ResultRewriter, UriRewriter
-from trunkline.router.task_ids import TASKS, TaskIds, declares_tasks
+from trunkline.router.rewriting import TASKS, ResultRewriter, TaskIds, UriRewriter, declares_tasks
 
 _LEGACY_TASKS: Final = frozenset({TASKS_GET, TASKS_RESULT, TASKS_CANCEL})
 _MODERN_TASKS: Final = frozenset({TASKS_GET, TASKS_UPDATE, TASKS_CANCEL})

@@ -33,7 +33,7 @@ from trunkline.router.pending_calls import PendingCalls
 from trunkline.router.registry import SourceRegistry
 from trunkline.router.request_router import RequestRouter, is_named
 from trunkline.router.result_cache import ResultCache
-from trunkline.router.result_rewriting import ResultRewriter, UriRewriter
+from trunkline.router.rewriting import ResultRewriter, UriRewriter, declares_tasks
 from trunkline.router.subscriptions import (
     OnTasksSettled,
     OnTaskUpdate,
@@ -42,7 +42,6 @@ from trunkline.router.subscriptions import (
     TaskSubscription,
     TaskSubscriptions,
 )
-from trunkline.router.task_ids import declares_tasks
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely
 

@@ -20,8 +20,7 @@ from trunkline.router.pending_calls import PendingCalls
 from trunkline.router.registry import SourceRegistry
 from trunkline.router.request_router import unknown_resource
 from trunkline.router.resources import ResourceLocation
-from trunkline.router.result_rewriting import UriRewriter
-from trunkline.router.task_ids import TaskIds, TaskLocation, map_task_ids
+from trunkline.router.rewriting import TaskIds, TaskLocation, UriRewriter, map_task_ids
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely, internal_problem
 

@@ -12,7 +12,7 @@ from trunkline.core.call import Caller, Failure, Outcome, Result
 from trunkline.core.errors import INTERNAL
 from trunkline.core.events import LogEvent
 from trunkline.core.source import Health
-from trunkline.router.task_ids import TaskLocation
+from trunkline.router.rewriting import TaskLocation
 
 
 async def test_a_waiter_for_lists_that_fails_does_not_keep_the_others_waiting(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.unit.router.fakes import Desk, problem_of
 from trunkline.core.call import Call, Caller, Result
 from trunkline.core.errors import CAPABILITY_MISSING, UNKNOWN_METHOD, UNKNOWN_TASK
 from trunkline.core.server_request import ServerRequest
-from trunkline.router.task_ids import RELATED_TASK, TaskIds, TaskLocation
+from trunkline.router.rewriting import RELATED_TASK, TaskIds, TaskLocation
 
 TASKS = "io.modelcontextprotocol/tasks"
 MODERN = Caller("me", capabilities=json.dumps({"extensions": {TASKS: {}}}).encode(), version="2026-07-28")

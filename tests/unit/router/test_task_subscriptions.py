@@ -18,7 +18,7 @@ from trunkline.core.source import Health, Source, State, TaskWatch
 from trunkline.protocol.mcp.versions import Era
 from trunkline.router.options import NameRules, SourceOptions
 from trunkline.router.registry import SourceSink
-from trunkline.router.task_ids import RELATED_TASK, TaskLocation
+from trunkline.router.rewriting import RELATED_TASK, TaskLocation
 from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.source import McpSource, Tuning

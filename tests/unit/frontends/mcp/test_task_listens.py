@@ -15,7 +15,7 @@ from trunkline.core.call import Caller
 from trunkline.core.source import TaskWatch
 from trunkline.frontends.mcp import listen as one_listen
 from trunkline.frontends.mcp import subscriptions
-from trunkline.router.task_ids import TaskLocation
+from trunkline.router.rewriting import TaskLocation
 
 CAPABILITIES = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 

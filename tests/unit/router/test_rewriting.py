@@ -101,8 +101,8 @@ async def test_a_result_without_links_is_the_very_object_of_the_server(tmp_path:
 
 
 async def test_memory_is_bounded_for_each_principal_and_in_all(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("trunkline.router.result_rewriting._MOST_URIS", 3)
-    monkeypatch.setattr("trunkline.router.result_rewriting._MOST_PRINCIPALS", 2)
+    monkeypatch.setattr("trunkline.router.rewriting._MOST_URIS", 3)
+    monkeypatch.setattr("trunkline.router.rewriting._MOST_PRINCIPALS", 2)
     desk = two_servers(tmp_path)
     gives(desk, "b", *[f"m://{number}" for number in range(5)])
     resolve = desk.router.uri_rewriter.resolve
