@@ -1,7 +1,7 @@
 """Rewrites the URIs and task ids in results, where they clash between servers, and resolves the URIs that callers send.
 
 Servers give URIs in results that no list has. If several servers may have resources, the URIs given to each principal
-are remembered with their server; a URI that would lead to another server is replaced by its address.
+are remembered with their server; a URI that would lead to another server is replaced by its address. Task ids are always sealed.
 
 Hardly any call needs this. One that does has its `reply` replaced, so that the others pay nothing.
 """
@@ -274,14 +274,10 @@ _RESULT: Final[dict[str, _Rewrite]] = {
 }
 
 
-# Ids of tasks: callers get sealed ids, valid only for the caller who received them, in place of the servers' own.
-#
-# Nothing is stored: the sealed id itself holds the server and the server's own id.
+# -- tasks ------------------------------------------------------------------------------------------------------------
 
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
-_TASK_IDS_MARK: Final = b"taskId"
-
-_Change = Callable[[str], str]
+_TASK_ID: Final = b"taskId"
 
 
 class TaskLocation(NamedTuple):
@@ -298,7 +294,7 @@ def declares_tasks(caller: Caller) -> bool:
 
 
 class TaskIds:
-    """Converts task ids between servers and callers."""
+    """Seals the task ids of servers: callers get ids that are valid only for them. Nothing is stored."""
 
     def __init__(self, sealer: Sealer | None = None) -> None:
         self._sealer = sealer or Sealer()
@@ -315,11 +311,9 @@ class TaskIds:
     def rewrite(self, caller: Caller, source: str, raw: Json) -> Json:
         """Replace the server's task ids in a result, or in the parameters of a notification or server request."""
         text = bytes(raw)
-        return (
-            map_task_ids(text, lambda own: self.public_id(caller, TaskLocation(source, own)))
-            if _TASK_IDS_MARK in text
-            else raw
-        )
+        if not may_have_task_ids(text):
+            return raw
+        return map_task_ids(text, lambda own_id: self.public_id(caller, TaskLocation(source, own_id)))
 
 
 def _purpose(caller: Caller) -> str:
@@ -328,44 +322,32 @@ def _purpose(caller: Caller) -> str:
 
 def may_have_task_ids(raw: bytes) -> bool:
     """Whether a message may have task ids; a quick test, which hardly any message passes."""
-    return _TASK_IDS_MARK in raw
+    return _TASK_ID in raw
 
 
-def map_task_ids(raw: bytes, change: _Change) -> bytes:
+def map_task_ids(raw: bytes, change: Change) -> bytes:
     """Apply `change` to every task id; returns the same object if there is none."""
     try:
-        return _mapped(raw, change) or raw
+        return _object(raw, change, _TASK_RESULT) or raw
     except (BadMessage, msgspec.MsgspecError, RecursionError):
         return raw
 
 
-def _mapped(raw: bytes | msgspec.Raw, change: _Change) -> bytes | None:
-    members = members_of(raw, "result")
-    changed: dict[str, bytes] = {}
-    if "taskId" in members:
-        changed["taskId"] = encode(change(msgspec.json.decode(members["taskId"], type=str)))
-    for name, inner in (("task", _with_id), ("tasks", _list_with_ids), ("_meta", _related)):
-        if name in members and _TASK_IDS_MARK in bytes(members[name]):
-            new = inner(members[name], change)
-            if new is not None:
-                changed[name] = new
-    return encode_members({**members, **changed}) if changed else None
+def _task_id(raw: msgspec.Raw, change: Change) -> bytes:
+    return encode(change(msgspec.json.decode(raw, type=str)))
 
 
-def _with_id(raw: msgspec.Raw, change: _Change) -> bytes | None:
-    members = members_of(raw, "task")
-    if "taskId" not in members:
-        return None
-    task_id = msgspec.json.decode(members["taskId"], type=str)
-    return encode_members({**members, "taskId": encode(change(task_id))})
+def _task(raw: msgspec.Raw, change: Change) -> bytes | None:
+    return _object(raw, change, {"taskId": _task_id}) if _TASK_ID in bytes(raw) else None
 
 
-def _list_with_ids(raw: msgspec.Raw, change: _Change) -> bytes:
-    tasks = msgspec.json.decode(raw, type=list[msgspec.Raw])
-    return b"[%b]" % b",".join([_with_id(task, change) or bytes(task) for task in tasks])
+def _tasks(raw: msgspec.Raw, change: Change) -> bytes | None:
+    return _TASK_LIST(raw, change) if _TASK_ID in bytes(raw) else None
 
 
-def _related(raw: msgspec.Raw, change: _Change) -> bytes | None:
-    meta = members_of(raw, "`_meta`")
-    related = _with_id(meta[RELATED_TASK], change) if RELATED_TASK in meta else None
-    return None if related is None else encode_members({**meta, RELATED_TASK: related})
+def _meta(raw: msgspec.Raw, change: Change) -> bytes | None:
+    return _object(raw, change, {RELATED_TASK: _task}) if _TASK_ID in bytes(raw) else None
+
+
+_TASK_LIST: Final = _list_of(_task)
+_TASK_RESULT: Final[dict[str, _Rewrite]] = {"taskId": _task_id, "task": _task, "tasks": _tasks, "_meta": _meta}

@@ -1,8 +1,7 @@
-"""Messages between the gateway and its supervisor: a unix stream socket that carries descriptors too.
+"""Messages between the gateway and its supervisor, over a Unix stream socket that also carries descriptors.
 
-A message is `(verb, child id, value)`, written with `marshal` after its length. Both ends run the same interpreter,
-which is what `marshal` asks for, and it costs the supervisor no import. This module is loaded by the supervisor, so it
-stays with light imports.
+A message is `(verb, child id, value)`, its length followed by its `marshal` form. Both ends run the same interpreter, as
+`marshal` requires, and it costs no import. Loaded by the supervisor, so it imports as little as possible.
 """
 
 from __future__ import annotations
@@ -31,15 +30,12 @@ def close_all(descriptors: Sequence[int]) -> None:
 
 
 class Inbox:
-    """Cuts what arrives into messages.
-
-    It never reads beyond the message it is in, so descriptors that come along belong to that message, even when the
-    kernel had to drop some because this process has no room for them.
-    """
+    """Reads messages. It never reads beyond the current one, so descriptors that arrive belong to that message, even if
+    the kernel dropped some because this process has too many open."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.ended = False
-        """The other side is gone, and the messages read last were its last."""
+        """Whether the other side is gone: the messages read last were its last."""
         self._sock = sock
         self._buffer = bytearray()
         self._wanted = _HEADER_BYTES
@@ -47,7 +43,7 @@ class Inbox:
         self._descriptors: list[int] = []
 
     def read(self) -> list[Received]:
-        """Every whole message there is. Raises `EOFError` once the other side is gone and nothing is left to read."""
+        """All complete messages that have arrived. Raises `EOFError` once the other side is gone and nothing is left."""
         messages: list[Received] = []
         try:
             while self._fill():
@@ -63,7 +59,7 @@ class Inbox:
         self._descriptors = []
 
     def _fill(self) -> bool:
-        """Read towards the end of the current part; False when nothing more has arrived."""
+        """Read more of the current part; False when nothing has arrived."""
         try:
             data, descriptors, _, _ = socket.recv_fds(
                 self._sock, self._wanted - len(self._buffer), _MAX_DESCRIPTORS, _CLOEXEC_FLAG
@@ -93,7 +89,7 @@ class Inbox:
 
 
 class Outbox:
-    """Sends messages in order without ever blocking. Descriptors given to it are its own: it closes them."""
+    """Sends messages in order without blocking. It owns the descriptors it is given and closes them."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -105,7 +101,7 @@ class Outbox:
         self._queue.append((memoryview(framed), descriptors))
 
     def flush(self) -> bool:
-        """Send what the socket takes now; False when some is left. Raises `OSError` when the other side is gone."""
+        """Send what the socket accepts now; False when some is left. Raises `OSError` when the other side is gone."""
         while self._queue:
             data, descriptors = self._queue[0]
             try:

@@ -1,4 +1,4 @@
-"""Forks a child and takes it to the exec of its program. Part of the supervisor, so it imports as little as possible."""
+"""Forks a child and takes it to the exec of its program. Loaded by the supervisor: imports as little as possible."""
 
 from __future__ import annotations
 

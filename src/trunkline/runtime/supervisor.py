@@ -155,11 +155,11 @@ class Supervisor:
         if self._prctl is None:
             return
         try:
-            self._watch(os.pidfd_open(os.getppid()), self._gateway_ended)
+            self._watch(os.pidfd_open(os.getppid()), self._on_gateway_ended)
         except (OSError, AttributeError):
             return  # an old kernel or C library: the channel has to suffice
 
-    def _gateway_ended(self) -> None:
+    def _on_gateway_ended(self) -> None:
         self._ended = True
 
     # --- the channel
@@ -363,10 +363,8 @@ class Supervisor:
 
     def do_last_duties(self) -> None:
         """Kill what the gateway ran in the terminal, then remove its folders, which nobody can write to any more."""
-        try:
-            self._note_last_duties(
-                self._inbox.read()
-            )  # the gateway's death may have been seen before its last messages
+        try:  # noqa: SIM105 (importing contextlib takes longer)
+            self._note_last_duties(self._inbox.read())  # its death may have been noticed before its last messages
         except EOFError:
             pass
         if self._guarded and self._prctl is not None:

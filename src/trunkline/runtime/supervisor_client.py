@@ -1,4 +1,4 @@
-"""The gateway's hold on one supervisor process: starts it, talks to it, and cleans up after it if it dies."""
+"""The gateway's client of one supervisor process: starts it, talks to it, and cleans up after it if it dies."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _PROGRAM: Final = str(Path(__file__).with_name("supervisor.py"))
 _END_LIMIT_S: Final = 10.0
 _SWEEP_LIMIT_S: Final = 5.0
 _GROUPS_LIMIT_S: Final = 1.0
-# Nothing of our environment matters to it, except how its interpreter is loaded and whose child we are ourselves.
+# The supervisor needs nothing of our environment but what loads its interpreter and an outer gateway's tag.
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", TAG)
 SUPERVISOR_PIDS: Final[set[int]] = set()
-"""The supervisors that this process has, of all its gateways."""
+"""The pids of all supervisors that this process has started."""
 EXIT_CODE_WHEN_LOST: Final = -9
-"""A child's return code when nobody was left to see it end: the kernel killed it together with its supervisor."""
+"""The return code of a child whose end nobody saw: the kernel killed it together with its supervisor."""
 
 
 class StartFailure(NamedTuple):
-    """How far a start came, and the system's error number there."""
+    """The step at which a start failed, and the system's error number."""
 
     step: str
     number: int
 
 
 class Limits(NamedTuple):
-    """What a child may use together with everything it started; 0 where there is no bound."""
+    """What a child may use together with everything it started; 0 for no limit."""
 
     memory_bytes: int = 0
     processes: int = 0
 
 
 class Exceeded(NamedTuple):
-    """Of what a child had more than its limits, how much that was, and how much it may have."""
+    """The limit that a child exceeded, its usage, and the limit's value."""
 
     what: str
     used: int
@@ -55,16 +55,13 @@ class Exceeded(NamedTuple):
 
     def __str__(self) -> str:
         if self.what == "memory":
-            return f"used {_mebibytes(self.used)} MB of memory, and `limits.memory_mb` is {_mebibytes(self.allowed)}"
+            used, allowed = -(-self.used >> 20), -(-self.allowed >> 20)  # rounded up
+            return f"used {used:,} MB of memory, and `limits.memory_mb` is {allowed:,}"
         return f"had {self.used:,} processes, and `limits.processes` is {self.allowed:,}"
 
 
-def _mebibytes(count: int) -> str:
-    return f"{-(-count >> 20):,}"
-
-
 class HeldFolder(NamedTuple):
-    """A folder that the supervisor removes at the end: where it is, and which one it is."""
+    """A folder that the supervisor removes at the end, identified by device and inode."""
 
     path: bytes
     device: int
@@ -72,7 +69,8 @@ class HeldFolder(NamedTuple):
 
 
 class GuardedProgram(NamedTuple):
-    """A program that is no child of the supervisor: what its environment has to hold, and who looks after it."""
+    """A program that is not the supervisor's child, but killed by it if the gateway dies. Its environment must have
+    `tag` as TAG."""
 
     client: SupervisorClient
     id: int
@@ -80,7 +78,7 @@ class GuardedProgram(NamedTuple):
 
 
 class ProcessHandle:
-    """What the supervisor has said about one child so far."""
+    """What the supervisor has reported about one child so far."""
 
     __slots__ = ("exceeded", "exited", "gone", "id", "pid", "started", "tag")
 
@@ -92,11 +90,11 @@ class ProcessHandle:
         self.started: asyncio.Future[StartFailure | None] = loop.create_future()
         self.exited: asyncio.Future[int] = loop.create_future()
         self.gone: asyncio.Future[None] = loop.create_future()
-        """Its whole tree has ended, not only the program itself."""
+        """Done when its whole process tree has ended, not only the program itself."""
 
 
 class SupervisorClient:
-    """One supervisor process and the children it holds. Raises `OSError` when it cannot be started."""
+    """One supervisor process and its children. Raises `OSError` when it cannot be started."""
 
     def __init__(self, *, portable: bool, on_fault: Callable[[str], None]) -> None:
         self.run = secrets.token_hex(8)
@@ -144,8 +142,8 @@ class SupervisorClient:
         self._send(("release", 0, path))
 
     def guard(self, group: int) -> GuardedProgram:
-        """Have the supervisor kill, when the channel closes, all that carries the tag, though it is not below it.
-        `group` is the process group that it shares with others."""
+        """Have the supervisor kill every process with the returned tag when the channel closes. `group` is the process
+        group that they share with others."""
         guarded = GuardedProgram(self, self._next_id, make_tag(self.run, self._next_id))
         self._next_id += 1
         self._send(("guard", guarded.id, group))
@@ -155,13 +153,13 @@ class SupervisorClient:
         self._send(("unguard", guarded.id, None))
 
     async def end(self) -> None:
-        """Close the channel, upon which the supervisor kills what it has and ends. Returns when it has ended."""
+        """Close the channel, so that the supervisor kills its children and exits; returns when it has."""
         self.cut()
         if self._cleanup is not None:
             await asyncio.shield(self._cleanup)
 
     def cut(self) -> None:
-        """Close the channel, by our will or because the supervisor died: its children are as good as dead."""
+        """Close the channel, either to end the supervisor or because it died: its children count as dead from now on."""
         if self.lost:
             return
         self.lost = True
@@ -196,16 +194,16 @@ class SupervisorClient:
     def _readable(self) -> None:
         try:
             messages = self._inbox.read()
-        except (EOFError, ValueError) as error:  # ValueError: its last words came garbled
+        except (EOFError, ValueError) as error:  # ValueError: a message that cannot be decoded
             self._supervisor_died(str(error))
             return
         for verb, child, value, _ in messages:
             if verb == "fault":
                 self._on_fault(value)
             elif child in self.handles:
-                self._hear(verb, self.handles[child], value)
+                self._handle_event(verb, self.handles[child], value)
 
-    def _hear(self, verb: str, handle: ProcessHandle, value: Any) -> None:
+    def _handle_event(self, verb: str, handle: ProcessHandle, value: Any) -> None:
         if verb == "started":
             handle.pid = value
             _settle(handle.started, None)

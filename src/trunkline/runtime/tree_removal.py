@@ -1,6 +1,6 @@
-"""Removes a folder with everything in it, however its owner has left it; follows no link.
+"""Removes a folder with everything in it, even if parts are write-protected; follows no link.
 
-The supervisor uses it too, as its last act: imports stay light until then.
+Loaded by the supervisor, so it imports as little as possible.
 """
 
 from __future__ import annotations
@@ -16,35 +16,31 @@ _USABLE = stat.S_IRWXU
 
 
 def remove_tree(folder: str | bytes | Path) -> None:
-    """As far as that is possible. What is gone already is fine."""
+    """Remove a folder as far as possible; it need not exist. Leaves trees that are nested too deeply to be walked."""
     import shutil
 
     try:
-        _make_usable(os.fsencode(folder))
+        path = os.fsencode(folder)
+        _make_usable(path)  # some programs write-protect folders, such as package caches: nothing in them could go
+        for parent, names, _ in os.walk(path):
+            for name in names:
+                _make_usable(os.path.join(parent, name))
         shutil.rmtree(folder, ignore_errors=True)
     except RecursionError:
-        return  # nested deeper than can be walked: the next start tries again
+        return  # the next start tries again
 
 
-def _make_usable(folder: bytes) -> None:
-    """Programs write-protect folders (caches of packages), and then nothing in them can be removed."""
-    _open_up(folder)
-    for parent, names, _ in os.walk(folder):
-        for name in names:
-            _open_up(os.path.join(parent, name))
-
-
-def _open_up(path: bytes) -> None:
+def _make_usable(path: bytes) -> None:
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISDIR(mode) and mode & _USABLE != _USABLE:
             os.chmod(path, _USABLE)
     except OSError:
-        return  # gone already, or not ours: no reason to keep the rest
+        return  # gone already, or not ours: the rest is removed all the same
 
 
 def is_folder_of_ours(folder: bytes, device: int, inode: int) -> bool:
-    """Whether that path still is this very folder, and this user's."""
+    """Whether the path still is this very folder and belongs to this user."""
     try:
         status = os.lstat(folder)
     except OSError:

@@ -93,7 +93,7 @@ def test_claude_codes_file_of_the_user() -> None:
         "context7": McpStdioSection(prefix="context7", command="npx", args=("-y", "@upstash/context7-mcp")),
         "notion": McpHttpSection(prefix="notion", url="https://mcp.notion.com/mcp"),
     }
-    assert shown(loaded) == ["18:3 warning TL120: The servers that belong to one project only are not read"]
+    assert shown(loaded) == ["18:3 warning TL120: Servers that belong only to one project are not read"]
 
 
 def test_cursor() -> None:

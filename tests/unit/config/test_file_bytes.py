@@ -43,7 +43,7 @@ def test_a_pipe_nobody_writes_to_is_given_up_with_the_reason(pipe: Path, monkeyp
     monkeypatch.setattr(files, "UNWRITTEN_S", 0.05)
     loaded = load_config(ConfigFile.named(pipe), environ={}, kinds=section_kinds())
     assert [problem.code.id for problem in loaded.problems] == ["TL100"]
-    assert "a pipe nobody writes to" in loaded.problems[0].message
+    assert "a pipe that nobody writes to" in loaded.problems[0].message
 
 
 def test_a_pipe_whose_writer_is_silent_is_given_up_too(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:

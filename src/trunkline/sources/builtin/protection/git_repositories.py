@@ -120,7 +120,7 @@ def entries_of(path: str) -> Iterator[GitConfigEntry]:
             raise IncompleteGitConfig(f"`{path}` includes more than {_MOST_INCLUDED} files")
         data = read_git_file(at)
         if data is None and _is_large(at):
-            raise IncompleteGitConfig(f"`{at}` is larger than {LARGEST_BYTES >> 20} MiB")
+            raise IncompleteGitConfig(f"`{at}` is larger than {LARGEST_GIT_FILE_BYTES >> 20} MiB")
         try:
             entries = [] if data is None else parse_git_config(data)
         except BadGitConfig:

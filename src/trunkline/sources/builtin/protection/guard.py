@@ -155,7 +155,7 @@ def undone_text(undone: Sequence[UndoneChange]) -> str:
         return ""
     lines = [
         "Protected places were changed. Programs outside the sandbox act on these files, so the changes were undone:",
-        *(f"- {sentence(one)}" for one in undone[:_MOST_TOLD]),
+        *(f"- {undone_sentence(one)}" for one in undone[:_MOST_TOLD]),
     ]
     if len(undone) > _MOST_TOLD:
         lines.append(f"- and {len(undone) - _MOST_TOLD:,} more")
