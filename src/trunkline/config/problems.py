@@ -1,4 +1,4 @@
-"""Problems found in one configuration file, each with its place."""
+"""Problems in a configuration file: reporting them with their positions, suggesting corrections and rendering them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from trunkline.core.errors import (
-    Code,
-    Problem,
-    Severity,
-)
+from trunkline.core.errors import Code, Problem, Severity
 from trunkline.core.hidden_text import reveal
 
 _LONGEST_MESSAGE: Final = 300  # messages quote the file, and a file may hold anything
 
 
 class TextSpan(NamedTuple):
-    """Where something stands: 1-based lines and columns, the end excluded."""
+    """A range of text: 1-based lines and columns, the end excluded."""
 
     line: int
     column: int
@@ -28,13 +24,12 @@ class TextSpan(NamedTuple):
 
 
 class Invalid(Exception):
-    """This value cannot be used. Why is in the report already."""
+    """This value cannot be used; the reason has been reported already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileProblem(Problem):
-    """A problem with a place in the file; `span` is None when the file as a whole is meant. `step` is the step of a
-    workflow that has it."""
+    """A problem with its position in a file; `span` is None for the file as a whole. `step` names a workflow's step."""
 
     file: str = ""
     span: TextSpan | None = None
@@ -42,7 +37,7 @@ class FileProblem(Problem):
 
 
 class Report:
-    """Every problem of one file. Reporting never stops the reading; raising what `error` returns does."""
+    """Collects the problems of one file. Reporting does not stop reading; raising the result of `error` does."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -51,7 +46,7 @@ class Report:
 
     @contextmanager
     def of_step(self, step: str) -> Generator[None, None, None]:
-        """What is reported meanwhile is this step's."""
+        """Attribute what is reported meanwhile to a step of a workflow."""
         self._step = step
         try:
             yield
@@ -90,27 +85,31 @@ class Report:
             span=span,
             step=self._step,
         )
-        # a value used through several aliases is wrong once
+        # a value used through several aliases is reported once
         self._found.setdefault((code.id, span, message), problem)
 
 
 LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""The line breaks of YAML, used for JSON too so that lines are counted in one way."""
+"""The line breaks of YAML, used for all formats so that lines are counted in one way."""
 
 
-# "Did you mean …?": the nearest allowed word to one that is not.
+# -- suggestions: "did you mean …?" ----------------------------------------------------------------------------------
 
 _LIST_AT_MOST: Final = 12
 _LONGEST_TYPO: Final = 64
 
 
 def nearest(word: str, allowed: Iterable[str], *, cutoff: float = 0.7) -> str | None:
-    """The allowed word somebody who wrote `word` most likely meant; a higher cutoff asks for more likeness."""
-    # a word of thousands of characters is no slip of the finger, and comparing it would be slow
+    """The allowed word most similar to `word`, if any is similar enough; a higher cutoff asks for more similarity."""
+    # a word of thousands of characters is no typo, and comparing it would be slow
     if not word or len(word) > _LONGEST_TYPO:
         return None
-    by_plain = {_plain(candidate): candidate for candidate in allowed}
-    plain = _plain(word)
+
+    def normalized(word: str) -> str:
+        return word.lower().replace("-", "").replace("_", "")
+
+    by_plain = {normalized(candidate): candidate for candidate in allowed}
+    plain = normalized(word)
     if plain in by_plain:
         return by_plain[plain]
     for plain_candidate, candidate in by_plain.items():
@@ -123,40 +122,45 @@ def nearest(word: str, allowed: Iterable[str], *, cutoff: float = 0.7) -> str | 
 
 
 def hint_for(word: str, allowed: Iterable[str], what: str) -> str:
-    """The hint for a word that is not allowed: the nearest one, and all of them when they are few."""
+    """The hint for a word that is not allowed: the most similar one, or all of them when they are few."""
     words = list(allowed)
     guess = nearest(word, words)
     if guess is not None:
         return f"did you mean `{guess}`?"
-    if 0 < len(words) <= _LIST_AT_MOST:
-        return f"{what}: {listed(words)}"
-    return ""
+    return f"{what}: {listed(words)}" if 0 < len(words) <= _LIST_AT_MOST else ""
 
 
 def listed(words: Iterable[str]) -> str:
+    """The words in backticks, separated by commas."""
     return ", ".join(f"`{word}`" for word in words)
 
 
-def _plain(word: str) -> str:
-    return word.lower().replace("-", "").replace("_", "")
-
-
-# Showing problems: to people with the line and a caret, to programs as JSON.
+# -- rendering: for people with the line and a caret, for programs as JSON -------------------------------------------
 
 _WIDEST_LINE: Final = 120
 _BEFORE_CARET: Final = 60
-# a file must not be able to drive the terminal it is shown on, nor to hide anything there
+# a file must neither control the terminal it is shown on nor hide anything there
 _BREAKS: Final = re.compile("[\n\r\u2028\u2029\ud800-\udfff]")
 _MARK: Final = "\N{REPLACEMENT CHARACTER}"
 """One column, as the carets below count them."""
 
 
 def render(problems: Sequence[Problem], text: str, others: Mapping[str, str] | None = None) -> str:
-    """Every problem with its place, its line and its hint, as a person reads it. `others` are the texts of other files
-    that were read, by their paths."""
+    """Every problem with its position, line and hint, for a person. `others` are the texts of further files by path."""
     lines = LINE_BREAK.split(text) if text else []
     others_lines = {file: LINE_BREAK.split(other) for file, other in (others or {}).items()}
-    return "\n".join(_render_one(problem, others_lines.get(_file_of(problem), lines)) for problem in problems)
+    shown: list[str] = []
+    for problem in problems:
+        where = f"{_printable(problem.where)}: " if problem.where else ""
+        shown.append(f"{where}{problem.severity} {problem.code}: {_printable(problem.message)}")
+        if isinstance(problem, FileProblem) and problem.span is not None:
+            its_lines = others_lines.get(problem.file, lines)
+            if problem.span.line <= len(its_lines):
+                shown += _excerpt(problem.span, its_lines[problem.span.line - 1])
+        if problem.hint:
+            shown.append(f"  hint: {_printable(problem.hint)}")
+        shown.append("")
+    return "\n".join(shown)
 
 
 def summarize(problems: Iterable[Problem]) -> str:
@@ -170,49 +174,35 @@ def render_json(problems: Iterable[Problem]) -> str:
     """The problems as a JSON list, one object each."""
     from json import dumps
 
-    return dumps([_render_plain(problem) for problem in problems], indent=2, ensure_ascii=False)
+    return dumps([_as_json(problem) for problem in problems], indent=2, ensure_ascii=False)
 
 
-def _render_plain(problem: Problem) -> dict[str, Any]:
-    file = _file_of(problem)
-    span = problem.span if isinstance(problem, FileProblem) else None
+def _as_json(problem: Problem) -> dict[str, Any]:
+    file, span, step = (
+        (problem.file, problem.span, problem.step) if isinstance(problem, FileProblem) else ("", None, "")
+    )
     line, column, end_line, end_column = span or (None, None, None, None)
-    step = problem.step if isinstance(problem, FileProblem) else ""
-    place = {
+    members = {
         "code": problem.code.id,
         "severity": problem.severity,
-        "message": _showable(problem.message),
-        "hint": _showable(problem.hint) or None,
-        "where": _showable(problem.where),
-        "file": _showable(file) or None,
+        "message": _printable(problem.message),
+        "hint": _printable(problem.hint) or None,
+        "where": _printable(problem.where),
+        "file": _printable(file) or None,
         "line": line,
         "column": column,
         "endLine": end_line,
         "endColumn": end_column,
     }
-    return place | {"step": _showable(step)} if step else place
-
-
-def _file_of(problem: Problem) -> str:
-    return problem.file if isinstance(problem, FileProblem) else ""
-
-
-def _render_one(problem: Problem, lines: Sequence[str]) -> str:
-    where = f"{_showable(problem.where)}: " if problem.where else ""
-    shown = [f"{where}{problem.severity} {problem.code}: {_showable(problem.message)}"]
-    if isinstance(problem, FileProblem) and problem.span is not None and problem.span.line <= len(lines):
-        shown += _excerpt(problem.span, lines[problem.span.line - 1])
-    if problem.hint:
-        shown.append(f"  hint: {_showable(problem.hint)}")
-    return "\n".join(shown) + "\n"
+    return members | {"step": _printable(step)} if step else members
 
 
 def _excerpt(span: TextSpan, line: str) -> list[str]:
-    """The line and, below the place, carets; of a very long line only the part around the place."""
+    """The line with carets below the position; of a very long line only the part around it."""
     start = min(span.column - 1, len(line))
     end = span.end_column - 1 if span.end_line == span.line else len(line)
     cut = max(0, start - _BEFORE_CARET) if len(line) > _WIDEST_LINE else 0
-    part = _showable(line[cut : cut + _WIDEST_LINE])
+    part = _printable(line[cut : cut + _WIDEST_LINE])
     before, marked = part[: start - cut], part[start - cut : end - cut]
     lead = "… " if cut else ""
     tail = " …" if len(line) > cut + _WIDEST_LINE else ""
@@ -233,5 +223,5 @@ def _width(character: str) -> int:
     return 2 if east_asian_width(character) in "WF" else 1
 
 
-def _showable(text: str) -> str:
+def _printable(text: str) -> str:
     return _BREAKS.sub(_MARK, reveal(text, lambda _: _MARK))

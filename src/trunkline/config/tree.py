@@ -1,6 +1,6 @@
-"""The configuration file as a tree of nodes that remember where they stand, and the builder both parsers feed.
+"""The tree of a configuration file, with the position of each node, and the builder that all parsers feed.
 
-The builder owns what no file may do whatever its syntax: nest too deeply, expand to too much, give a key twice.
+The builder enforces what holds for any syntax: limits on depth and size, and no duplicate keys.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ MAX_CHARACTERS: Final = 2 * MAX_BYTES  # only aliases can bring more text than t
 MAX_DEPTH: Final = 40
 
 ScalarKind = Literal["text", "number", "boolean", "null", "switch", "refused"]
-"""`switch` is `off` and its like, unclear unless a key takes this very word; `refused` is reported already, and whoever
-reads it stays silent."""
+"""`switch` is `off` and the like, ambiguous unless a key takes this very word; `refused` has been reported already."""
 
 UNUSABLE: Final = re.compile("[\x00\ud800-\udfff]")
-"""What no text may hold: it would break the boundary to the operating system or to UTF-8."""
+"""Characters that neither the operating system nor UTF-8 accepts."""
 
 
 class Scalar:
-    """One value as written. Numbers stay text until somebody wants a number."""
+    """A single value as written; numbers stay text."""
 
     __slots__ = ("kind", "span", "text")
 
@@ -36,7 +35,7 @@ class Scalar:
 
 
 class SkippedValue(Scalar):
-    """Something that is none of our business, however large: it has no nodes, only its place and its plain value."""
+    """A value that is not parsed into nodes, however large: only its position and its decoded value are kept."""
 
     __slots__ = ("value",)
 
@@ -77,12 +76,10 @@ class TableEntry(NamedTuple):
 
 
 def describe(node: Node) -> str:
-    """What a node is, in the words of messages."""
-    if isinstance(node, Items):
-        return "a list"
-    if isinstance(node, Table):
-        return "a group of keys"
-    return _WORDS[node.kind]
+    """What a node is, as messages call it."""
+    if isinstance(node, Scalar):
+        return _WORDS[node.kind]
+    return "a list" if isinstance(node, Items) else "a group of keys"
 
 
 _WORDS: Final[dict[ScalarKind, str]] = {
@@ -96,7 +93,7 @@ _WORDS: Final[dict[ScalarKind, str]] = {
 
 
 def span_at(text: str, offset: int) -> TextSpan:
-    """The place of one character of a text."""
+    """The position of one character of a text."""
     line, start = 1, 0
     for line_break in LINE_BREAK.finditer(text, 0, offset):
         line, start = line + 1, line_break.end()
@@ -104,7 +101,7 @@ def span_at(text: str, offset: int) -> TextSpan:
 
 
 class _Open:
-    """A list or table whose end has not been seen yet."""
+    """A list or table that is not closed yet."""
 
     __slots__ = ("characters", "height", "key", "node", "nodes", "seen")
 
@@ -118,7 +115,7 @@ class _Open:
 
 
 class Built(NamedTuple):
-    """A finished node with what it weighs: how many nodes and how much text it expands to, and how deeply it nests."""
+    """A finished node, with how many nodes and how much text it expands to, and how deeply it is nested."""
 
     node: Node
     nodes: int
@@ -127,7 +124,7 @@ class Built(NamedTuple):
 
 
 class TreeBuilder:
-    """Collects the nodes a parser finds. Raises Invalid when the file is hostile; reports and goes on otherwise."""
+    """Builds the tree from a parser's nodes. Raises Invalid beyond a limit; other problems are only reported."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -157,7 +154,7 @@ class TreeBuilder:
         return built
 
     def add(self, built: Built, span: TextSpan) -> None:
-        """Put a finished node where it belongs. `span` is the place that used it, which differs for an alias."""
+        """Add a finished node. `span` is where it is used, which differs from its own span for an alias."""
         self._nodes += built.nodes
         self._characters += built.characters
         if self._nodes > MAX_NODES or self._characters > MAX_CHARACTERS:
@@ -181,7 +178,7 @@ class TreeBuilder:
             parent.key = None
 
     def at_key(self) -> bool:
-        """Whether the next node is a key of a table."""
+        """Whether the next node is the key of a table entry."""
         return bool(self._open) and isinstance(self._open[-1].node, Table) and self._open[-1].key is None
 
     def _add_entry(self, parent: _Open, table: Table, key: Node, value: Node) -> None:
@@ -199,15 +196,11 @@ class TreeBuilder:
         self._report.error(DUPLICATE_KEY, key.span, message, "keep one of them")
 
     def _too_deep(self, span: TextSpan) -> Exception:
-        return self._report.error(
-            CONFIG_TOO_DEEP,
-            span,
-            f"The file is nested more than {MAX_DEPTH} levels deep",
-            "no setting is nested that deeply",
-        )
+        message = f"The file is nested more than {MAX_DEPTH} levels deep"
+        return self._report.error(CONFIG_TOO_DEEP, span, message, "no setting is nested that deeply")
 
 
-# What an unquoted YAML value means here: the few readings on which all YAML versions agree, and no surprises.
+# -- unquoted YAML values: only what all versions of YAML read alike is accepted --------------------------------------
 
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEAN: Final = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
@@ -227,7 +220,7 @@ _SURPRISE: Final = re.compile(
 
 
 def plain_scalar_kind(text: str) -> ScalarKind:
-    """How an unquoted value is read. Dates, and whatever else YAML has types for, are text."""
+    """The kind of an unquoted value. Dates and other types of YAML are text."""
     if text in _NULL:
         return "null"
     if text in _BOOLEAN:
@@ -240,12 +233,12 @@ def plain_scalar_kind(text: str) -> ScalarKind:
 
 
 def ambiguity(text: str) -> str:
-    """What is wrong with a value that `kind_of` refuses, or takes for a switch."""
+    """The message about a value that is `refused`, or a `switch` where none is expected."""
     return f"`{text}` means different things to different YAML versions"
 
 
 def ambiguity_hint(text: str) -> str:
-    """The hint for such a value."""
+    """The hint that goes with it."""
     switch = _SWITCH.get(text.lower())
     quoted = f'write `"{text}"` for the text'
     return f"{quoted}, or `{switch}`" if switch else f"{quoted}, or a plain decimal number"

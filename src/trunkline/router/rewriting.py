@@ -1,7 +1,9 @@
-"""Rewrites the URIs and task ids in results, where they clash between servers, and resolves the URIs that callers send.
+"""Rewrites URIs and task ids between servers and callers, and resolves those that callers send.
 
 Servers give URIs in results that no list has. If several servers may have resources, the URIs given to each principal
-are remembered with their server; a URI that would lead to another server is replaced by its address. Task ids are always sealed.
+are remembered with their server; a URI that would lead to another server is replaced by its address.
+
+Each server makes its own task ids, so callers get ids that are sealed for them.
 
 Hardly any call needs this. One that does has its `reply` replaced, so that the others pay nothing.
 """

@@ -41,6 +41,28 @@ _ITS_STDIN: Final = "/proc/self/fd/0"
 _PIPE_BYTES: Final = 1 << 20
 # The kernel grants a user 64 MiB of pipes, and only tiny ones beyond: enlarge those of the first children only.
 _CHILDREN_WITH_LARGE_PIPES: Final = 16
+_ALWAYS: Final = frozenset(
+    (
+        *("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"),
+        *("http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
+    )
+)
+_ALWAYS_PREFIX: Final = "LC_"
+_OWN_PREFIX: Final = "TRUNKLINE_"
+_EXEC: Final[dict[int, tuple[str, str]]] = {
+    errno.ENOENT: (
+        "command not found: `{command}`",
+        "install it, or give its full path; it is looked up in the PATH its environment has",
+    ),
+    errno.EACCES: ("permission denied: `{command}`", "it must be a file that this user may execute (`chmod +x`)"),
+    errno.ENOTDIR: ("command not found: `{command}`", "a part of its path is a file, not a folder"),
+    errno.ENOEXEC: (
+        "not a program this system can run: `{command}`",
+        "a script needs a first line like `#!/usr/bin/env python3`; a binary must be built for this machine",
+    ),
+    errno.E2BIG: ("arguments and environment of `{command}` are too long", "pass large values in a file"),
+}
 
 
 class Child:
@@ -269,21 +291,21 @@ def _enlarge(pipe: int) -> None:
         return  # over the user's share: the pipe works all the same
 
 
-# Why a program could not be started, in words a person can act on.
+def child_environment(
+    parent: Mapping[str, str], *, extra: Mapping[str, str], inherit: Sequence[str] | Literal["all"]
+) -> dict[str, str]:
+    """The environment of a child: from `parent` what is always passed and what `inherit` names, then all of `extra`.
 
-_EXEC: Final[dict[int, tuple[str, str]]] = {
-    errno.ENOENT: (
-        "command not found: `{command}`",
-        "install it, or give its full path; it is looked up in the PATH its environment has",
-    ),
-    errno.EACCES: ("permission denied: `{command}`", "it must be a file that this user may execute (`chmod +x`)"),
-    errno.ENOTDIR: ("command not found: `{command}`", "a part of its path is a file, not a folder"),
-    errno.ENOEXEC: (
-        "not a program this system can run: `{command}`",
-        "a script needs a first line like `#!/usr/bin/env python3`; a binary must be built for this machine",
-    ),
-    errno.E2BIG: ("arguments and environment of `{command}` are too long", "pass large values in a file"),
-}
+    Our own variables hold our tokens, so no list lets them through; `extra` is written out by the operator and wins.
+    """
+    passed = {name: value for name, value in parent.items() if _passes(name, inherit)}
+    return passed | dict(extra)
+
+
+def _passes(name: str, inherit: Sequence[str] | Literal["all"]) -> bool:
+    if name.startswith(_OWN_PREFIX):
+        return False
+    return inherit == "all" or name in _ALWAYS or name.startswith(_ALWAYS_PREFIX) or name in inherit
 
 
 def start_failed(label: str, message: str, hint: str = "", *, retryable: bool = False) -> GatewayError:
@@ -331,33 +353,3 @@ def no_resources(label: str, what: str, number: int) -> GatewayError:
     if number in (errno.EAGAIN, errno.ENOMEM):
         hint = "the system has no room for more processes; see `ulimit -u` and free memory"
     return start_failed(label, f"{what}: {os.strerror(number)}", hint, retryable=True)
-
-
-# What a child process finds in its environment: a short list, what the configuration adds, never our own tokens.
-
-_ALWAYS: Final = frozenset(
-    (
-        *("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"),
-        *("http_proxy", "https_proxy", "no_proxy", "all_proxy"),
-        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
-    )
-)
-_ALWAYS_PREFIX: Final = "LC_"
-_OWN_PREFIX: Final = "TRUNKLINE_"
-
-
-def child_environment(
-    parent: Mapping[str, str], *, extra: Mapping[str, str], inherit: Sequence[str] | Literal["all"]
-) -> dict[str, str]:
-    """The environment of a child: from `parent` what is always passed and what `inherit` names, then all of `extra`.
-
-    Our own variables hold our tokens, so no list lets them through; `extra` is written out by the operator and wins.
-    """
-    passed = {name: value for name, value in parent.items() if _passes(name, inherit)}
-    return passed | dict(extra)
-
-
-def _passes(name: str, inherit: Sequence[str] | Literal["all"]) -> bool:
-    if name.startswith(_OWN_PREFIX):
-        return False
-    return inherit == "all" or name in _ALWAYS or name.startswith(_ALWAYS_PREFIX) or name in inherit

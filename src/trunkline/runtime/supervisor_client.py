@@ -223,7 +223,7 @@ class SupervisorClient:
         _settle(handle.gone, None)
 
     def _supervisor_died(self, how: str) -> None:
-        self._on_fault(f"the supervisor of child processes died, and {len(self.wards)} with it: {how}")
+        self._on_fault(f"the supervisor of child processes died, and {len(self.handles)} of them with it: {how}")
         self.cut()
 
     async def _clean_up(self) -> None:
@@ -245,9 +245,11 @@ def _start(run: str, *, portable: bool) -> tuple[socket.socket, subprocess.Popen
     ours, theirs = socket.socketpair()
     try:
         ours.setblocking(False)
+        # Isolated and without site-packages: it needs nothing but the standard library and our own files.
+        flags = ["-I", "-S", "-B"] if sys.dont_write_bytecode else ["-I", "-S"]
         arguments = [_PROGRAM, str(theirs.fileno()), run, *(["portable"] if portable else [])]
         process = subprocess.Popen(
-            [sys.executable, *_interpreter_flags(), *arguments],
+            [sys.executable, *flags, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -265,13 +267,10 @@ def _start(run: str, *, portable: bool) -> tuple[socket.socket, subprocess.Popen
     return ours, process
 
 
-def _interpreter_flags() -> list[str]:
-    """Isolated and without site-packages: it needs nothing but the standard library and our own files."""
-    return ["-I", "-S", "-B"] if sys.dont_write_bytecode else ["-I", "-S"]
 
 
 def _clean_up(process: subprocess.Popen[bytes], run: str, leaders: Sequence[int], portable: bool) -> None:
-    """Wait for the supervisor's end, and do its last duty if it did not come to it. Blocks: for a thread."""
+    """Wait for the supervisor to exit, and kill what it left behind if it failed. Blocks: runs in a thread."""
     try:
         status = process.wait(_END_LIMIT_S)
     except subprocess.TimeoutExpired:

@@ -73,7 +73,7 @@ class Claude:
     instructions = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
     result_chars = 50_000
 
-    def is_our_prompt(self, tool: str, /) -> bool:
+    def is_ours(self, tool: str, /) -> bool:
         return tool.startswith(_PREFIX)
 
     def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:

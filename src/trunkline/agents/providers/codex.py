@@ -123,7 +123,7 @@ def _isolated(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
     It is not started below its folder for temporary files, where it would not work fully.
     """
     _need_settings(request, settings)
-    catalog = _catalog_without_tools(request.home.command_outputs.get("models", ""))
+    catalog = catalog_without_tools(request.home.command_outputs.get("models", ""))
     if not catalog and request.version in Codex.verified:
         raise GatewayError(_no_catalog())
     options = {**_without_servers(request), **_server(request), **_ISOLATED}
@@ -310,7 +310,7 @@ _WITHOUT_TOOLS: Final[dict[str, Any]] = {
 """The members of a model's entry that bring tools. Most models would otherwise call ours by programs they write."""
 
 
-def _catalog_without_tools(printed: str) -> str:
+def catalog_without_tools(printed: str) -> str:
     """The catalog of models that Codex printed, without its own tools; empty where it is none."""
     catalog = object_of(printed)
     models = [{**mapping(model), **_WITHOUT_TOOLS} for model in listed(catalog.get("models"))]

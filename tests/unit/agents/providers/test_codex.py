@@ -21,7 +21,7 @@ from trunkline.agents.events import (
     NativeToolUsed,
     TokenUsage,
 )
-from trunkline.agents.providers.codex import PROVIDER, CodexConfig, strict_catalog, toml_document, toml_value
+from trunkline.agents.providers.codex import PROVIDER, CodexConfig, catalog_without_tools, toml_document, toml_value
 from trunkline.agents.providers.provider import Provider
 from trunkline.core.errors import AGENT_FAILED, GatewayError
 
@@ -164,7 +164,7 @@ def test_its_folder_may_be_elsewhere_and_its_login_stays_there() -> None:
 @pytest.mark.law
 @pytest.mark.parametrize("printed", ["", "[]", "{", '{"models": []}', '{"models": 5}'])
 def test_a_verified_version_that_does_not_say_its_models_is_not_run_isolated(printed: str) -> None:
-    assert strict_catalog(printed) == ""
+    assert catalog_without_tools(printed) == ""
     with pytest.raises(GatewayError) as raised:
         CODEX.plan(launch_request(CODEX, "intercept", command_outputs={"models": printed}))
     assert raised.value.problem.code is AGENT_FAILED
@@ -180,7 +180,7 @@ def test_a_broken_file_of_the_users_does_no_harm(config: str) -> None:
 
 @pytest.mark.law
 def test_no_model_of_the_catalog_asks_for_tools_and_the_rest_of_it_stays() -> None:
-    first, second = json.loads(strict_catalog(CATALOG))["models"]
+    first, second = json.loads(catalog_without_tools(CATALOG))["models"]
     assert (first["slug"], first["context_window"], second["slug"]) == ("gpt-9", 1000, "gpt-8")
     for model in (first, second):
         assert (model["tool_mode"], model["shell_type"], model["apply_patch_tool_type"]) == ("direct", "disabled", None)

@@ -1,1 +1,1 @@
-"""A model behind a chat completions API, with our tools as the only ones it has: we are its agent."""
+"""The agent for models behind a chat completions API: a conversation in which our tools are the model's only ones."""

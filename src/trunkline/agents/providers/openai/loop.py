@@ -1,4 +1,4 @@
-"""The conversation: turns of the model, and the calls it wants in between, until it wants no more."""
+"""The conversation with a model: its turns, and the tool calls in between, until it wants no more."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ANNOUNCED: Final = frozenset(
 )
 _CUT: Final = frozenset({"length", "max_tokens", "model_length"})
 _FILTERED: Final = frozenset({"content_filter", "refusal", "safety", "sensitive"})
-"""How servers name the same ends of a turn, in small letters and without what follows a colon."""
+"""Servers' names for the same finish reasons, in lower case and without what follows a colon."""
 _PREFIX: Final = re.compile(r"(?:functions|default_api)[.:](.+)", re.DOTALL)
 _NUMBER: Final = re.compile(r":\d{1,4}\Z")
 _SHOWN_CHARACTERS: Final = 200
@@ -51,26 +51,28 @@ async def converse(
     limits: ChatLimits = DEFAULT_LIMITS,
     dialects: KnownDialects | None = None,
 ) -> ConversationResult:
-    """Have the model work on the prompt with these tools. `dialects` is what conversations before have learned. Raises
-    GatewayError; whoever cancels this closes the connection and ends the calls that run."""
-    asking = ChatClient(endpoint, limits, on_event, {} if dialects is None else dialects)
+    """Have the model work on the prompt with these tools. `dialects` holds what earlier conversations learned.
+
+    Raises GatewayError. Cancelling this closes the connection and ends the running calls.
+    """
+    client = ChatClient(endpoint, limits, on_event, {} if dialects is None else dialects)
     try:
-        return await _Conversation(endpoint, asking, tools, on_event).go_on(prompt)
+        return await _Conversation(endpoint, client, tools, on_event).run(prompt)
     finally:
-        await asking.close()
+        await client.close()
 
 
 class _Conversation:
     def __init__(
-        self, endpoint: ChatEndpoint, asking: ChatClient, tools: ModelTools, on_event: Callable[[AgentEvent], None]
+        self, endpoint: ChatEndpoint, client: ChatClient, tools: ModelTools, on_event: Callable[[AgentEvent], None]
     ) -> None:
         self._max_turns = endpoint.max_turns
-        self._client = asking
+        self._client = client
         self._tools = tools
         self._on_event = on_event
         self._calls = 0
 
-    async def go_on(self, prompt: str) -> ConversationResult:
+    async def run(self, prompt: str) -> ConversationResult:
         messages: list[Message] = [user_message(prompt)]
         self._on_event(ToolsOffered(tuple(definition.name for definition in self._tools.definitions())))
         for number in range(self._max_turns):
@@ -81,10 +83,10 @@ class _Conversation:
             _refuse_unusable(turn)
             _refuse_no_answer(turn, known)
             if not turn.calls:
-                return self._over(turn, number + 1)
+                return self._finish(turn, number + 1)
             if turn.text:
                 self._on_event(AgentText(turn.text))
-            if number + 1 < self._max_turns:  # else nobody would see what they came to
+            if number + 1 < self._max_turns:  # otherwise the results would go nowhere
                 messages += [assistant_message(turn), *await self._results(turn.calls, definitions)]
         raise _failed(
             TURN_LIMIT,
@@ -92,12 +94,12 @@ class _Conversation:
             "Raise `options.max_turns`, or give the model a smaller task",
         )
 
-    def _over(self, turn: ModelTurn, turns: int) -> ConversationResult:
+    def _finish(self, turn: ModelTurn, turns: int) -> ConversationResult:
         self._on_event(FinalAnswer(turn.text))
         return ConversationResult(
             text=turn.text,
-            input_tokens=self._client.spent.input_tokens,
-            output_tokens=self._client.spent.output_tokens,
+            input_tokens=self._client.usage.input_tokens,
+            output_tokens=self._client.usage.output_tokens,
             turns=turns,
             calls=self._calls,
         )
@@ -105,11 +107,11 @@ class _Conversation:
     # -- calls ----------------------------------------------------------------------------------------------------
 
     async def _results(self, calls: Sequence[ModelToolCall], definitions: Sequence[ToolDefinition]) -> list[Message]:
-        """The answers in the order of the calls, which run side by side."""
-        gate, known = asyncio.Semaphore(CALLS_AT_ONCE), [definition.name for definition in definitions]
+        """The results in the order of the calls, which run concurrently."""
+        limit, known = asyncio.Semaphore(CALLS_AT_ONCE), [definition.name for definition in definitions]
 
         async def result(call: ModelToolCall) -> Message:
-            async with gate:
+            async with limit:
                 return tool_message(call, await self._text_of(call, known))
 
         loop = asyncio.get_running_loop()
@@ -122,7 +124,7 @@ class _Conversation:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _text_of(self, call: ModelToolCall, known: Sequence[str]) -> str:
-        """A model that got a call wrong is told so: it can do better in its next turn."""
+        """The result as text. A model that got a call wrong is told so, and can correct it in its next turn."""
         if call.name not in known:
             return f"Error: there is no tool `{call.name}`. The tools are: {', '.join(known) or 'none'}"
         arguments = arguments_of(call)
@@ -132,15 +134,14 @@ class _Conversation:
 
 
 def _with_names(turn: ModelTurn, known: Collection[str]) -> ModelTurn:
-    """The turn with tools called by the names that they have."""
+    """The turn with its calls under the tools' real names."""
     if all(call.name in known for call in turn.calls):
         return turn
-    return replace(turn, calls=tuple(replace(call, name=_meant(call.name, known)) for call in turn.calls))
+    return replace(turn, calls=tuple(replace(call, name=_canonical(call.name, known)) for call in turn.calls))
 
 
-def _meant(name: str, known: Collection[str]) -> str:
-    """Some models put the name of the group before that of the tool, as their templates do, and the number of the call
-    behind it."""
+def _canonical(name: str, known: Collection[str]) -> str:
+    """The tool's real name. Some models put their template's namespace before it, and the number of the call after it."""
     bare = name.strip()
     if (prefixed := _PREFIX.fullmatch(bare)) is not None:
         bare = prefixed[1]
@@ -151,19 +152,19 @@ def _refuse_no_answer(turn: ModelTurn, known: Collection[str]) -> None:
     if turn.calls:
         return
     reasoned = any(value for name, value in turn.extra.items() if name not in SIGNATURES)
-    problem = answer_problem("the model", turn.text, lambda name: _meant(name, known) in known, reasoned=reasoned)
+    problem = answer_problem("the model", turn.text, lambda name: _canonical(name, known) in known, reasoned=reasoned)
     if problem is not None:
         raise GatewayError(problem)
 
 
 def _refuse_unusable(turn: ModelTurn) -> None:
-    """Turns that cannot be answered, or that are not what the model would have said."""
+    """Raise GatewayError for turns that cannot be continued, or that a filter or a limit has changed."""
     end = turn.finish_reason.partition(":")[0].strip().lower()
     cut = end in _CUT
     if end in _FILTERED:
         raise _failed(MODEL_REFUSED, "the server's content filter stopped the model", "Change the prompt")
     if cut and (not turn.calls or arguments_of(turn.calls[-1]) is None):
-        raise _failed(MODEL_STREAM, "the model reached its longest answer in the middle of it", _LENGTH)
+        raise _failed(MODEL_STREAM, "the answer of the model was cut at its token limit", _LENGTH)
     if not turn.calls and end in _ANNOUNCED:
         raise _failed(
             MODEL_LOOP,
