@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from trunkline.config.call_arguments import BadArgument, read_arguments
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.root import GatewayFiles, RootFolder
-from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, read_arguments
+from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault
 
 
 class AtOnce:
@@ -30,11 +31,11 @@ class Workbench:
         walk_only: bool = False,
         own: GatewayFiles | None = None,
         protected: ProtectedPlaces | None = None,
-        parts: Any = None,
+        context: Any = None,
     ) -> None:
         self.folder = folder
         self.root = RootFolder(folder, own=own, protected=protected, walk_only=walk_only)
-        self.place = ToolContext(source="local", root=self.root, sandbox=SandboxSettings(mode="off"), parts=parts)
+        self.place = ToolContext(source="local", root=self.root, sandbox=SandboxSettings(mode="off"), context=context)
 
     def job(self) -> RunningToolCall:
         call = Call("tools/call", b"", lambda _: None, caller=Caller(), reply=lambda _: None)
@@ -43,7 +44,11 @@ class Workbench:
     async def use(self, kind: Any, **arguments: Any) -> dict[str, Any]:
         tool = kind(self.place)
         params = json.dumps({"name": "x", "arguments": arguments}).encode()
-        return json.loads(await tool.run(read_arguments(params, tool.parameters), self.job()))
+        try:
+            read = read_arguments(params, tool.arguments)
+        except BadArgument as error:
+            raise ToolFault(str(error)) from None
+        return json.loads(await tool.run(read, self.job()))
 
     async def text(self, kind: Any, **arguments: Any) -> str:
         (block,) = (await self.use(kind, **arguments))["content"]

@@ -1,4 +1,7 @@
-"""What every value is read with: the report, the environment, and the folder relative paths start from."""
+"""The context that values are read in: report, environment and base folder; and references to the environment.
+
+References are written `${NAME}` or `${NAME:-default}`; `$${` is a plain `${`.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,11 @@ from collections import ChainMap
 from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, cast
+from typing import Final, Literal, cast
 
 from trunkline.config.problems import Invalid, Report, TextSpan
 from trunkline.config.tree import UNUSABLE, Node, Scalar, ambiguity, ambiguity_hint, describe
 from trunkline.core.errors import AMBIGUOUS_SCALAR, BAD_VALUE, ENV_NOT_SET, WRONG_TYPE, Code
-
-# References to the environment inside text values: `${NAME}`, `${NAME:-default}`, and `$${` for a plain `${`.
 
 _OPEN: Final = "${"
 _BODY: Final = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?\Z", re.DOTALL)
@@ -21,27 +22,25 @@ _BODY: Final = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*)
 Fault = Literal["unset", "malformed"]
 
 
-class _Piece(NamedTuple):
-    """Literal text, and the reference after it as written (nothing at the end of the text)."""
-
-    literal: str
-    reference: str
-
-
 def has_reference(text: str) -> bool:
-    return _OPEN in text and any(piece.reference for piece in _pieces(text))
+    return _OPEN in text and any(reference for _, reference in _split_references(text))
+
+
+def escape_references(text: str) -> str:
+    """Text that is read as it is, whatever it looks like."""
+    return text.replace("${", "$${")
 
 
 def expand(
     text: str,
     environ: Mapping[str, str],
-    on_fault: Callable[[Fault, str], None],
-    on_value: Callable[[str, str], None] | None = None,
+    on_fault: Callable[[Fault, str], object] = lambda _fault, _what: None,
+    on_value: Callable[[str, str], object] = lambda _name, _value: None,
 ) -> str:
-    """Replace every reference. `on_fault` hears of each that cannot be: the name that is unset, or the malformed text;
-    `on_value` of each variable that was there, with its value.
+    """Replace every reference. `on_fault` gets the unset names and malformed references, which are replaced by nothing;
+    `on_value` gets the variables that were replaced.
 
-    As in a shell, the default of `:-` also stands in for a variable that is set but empty.
+    As in a shell, the default after `:-` also replaces a variable that is set but empty.
     """
     if _OPEN not in text:
         return text
@@ -55,15 +54,18 @@ def expand(
         default: str | None = body["default"]
         if value is None and default is None:
             on_fault("unset", body["name"])
-        if value and on_value is not None:
+        if value:
             on_value(body["name"], value)
         return value or default or ""
 
-    return "".join(literal + (value_of(reference) if reference else "") for literal, reference in _pieces(text))
+    return "".join(literal + (value_of(reference) if reference else "") for literal, reference in _split_references(text))
 
 
-def _pieces(text: str) -> Iterator[_Piece]:
-    """Take the text apart in one pass: a search for each `}` by a pattern would be slow on a text full of `${`."""
+def _split_references(text: str) -> Iterator[tuple[str, str]]:
+    """Literal texts, each with the reference that follows it (none at the end).
+
+    In one pass: searching each `}` with a regular expression would be slow on a text full of `${`.
+    """
     literal, at = "", 0
     while (start := text.find(_OPEN, at)) >= 0:
         if text[at:start].endswith("$"):
@@ -71,33 +73,31 @@ def _pieces(text: str) -> Iterator[_Piece]:
             at = start + len(_OPEN)
             continue
         end = text.find("}", start) + 1 or len(text)
-        yield _Piece(literal + text[at:start], text[start:end])
+        yield literal + text[at:start], text[start:end]
         literal, at = "", end
-    yield _Piece(literal + text[at:], "")
+    yield literal + text[at:], ""
 
 
-_OTHER_DIALECT: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}\Z")
-
-
+_EDITOR_REFERENCE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 OUR_REFERENCE: Final = "${NAME}"
 ReferencedVariable = tuple[str, str]
 """A variable and its value."""
 
 
 class ConfigReader:
-    """Shared by all shapes while one file is read. With `strict`, a source that lacks something is an error too."""
+    """The context in which the values of one file are read. With `strict`, missing variables and files are errors."""
 
     def __init__(self, report: Report, environ: Mapping[str, str], folder: Path, *, strict: bool = False) -> None:
         self.report = report
         self.folder = folder
         self.obstacles: list[str] | None = None
-        """Inside a source: what keeps it from starting. That must not keep the others from it; None elsewhere."""
+        """While a source is read: what keeps this source, but no other, from starting. None elsewhere."""
         self.reference = OUR_REFERENCE
         """How this file refers to the variable NAME; empty where it cannot."""
         self.unset_hints: dict[str, str] = {}
-        """What to do about certain variables when they are not set."""
+        """Hints for certain variables when they are not set."""
         self.referenced_variables: set[ReferencedVariable] = set()
-        """Variables that texts referred to, with their values."""
+        """Variables that were referred to, with their values."""
         self.files: set[Path] = set()
         """Files that values were taken from."""
         self._strict = strict
@@ -109,12 +109,12 @@ class ConfigReader:
 
     @contextmanager
     def reading_source(self) -> Generator[None, None, None]:
-        """While one source is read: what is wrong with it ends its reading alone, what it lacks is in `obstacles`."""
+        """Read one source: an error ends the reading of this source only, and what it lacks goes to `obstacles`."""
         self.obstacles = None if self._strict else []
         try:
             yield
         except Invalid:
-            pass  # the report has it, and the next source may have more to say
+            pass  # reported already; the next source is read all the same
         finally:
             self.obstacles = None
 
@@ -126,10 +126,10 @@ class ConfigReader:
 
     def wrong_type(self, node: Node, wanted: str, hint: str = "") -> Invalid:
         if isinstance(node, Scalar) and node.kind in ("refused", "switch"):
-            return self._unclear(node)
+            return self._ambiguous(node)
         return self.error(WRONG_TYPE, node, f"Expected {wanted}, not {describe(node)}", hint)
 
-    def _unclear(self, node: Scalar) -> Invalid:
+    def _ambiguous(self, node: Scalar) -> Invalid:
         if node.kind == "refused":
             return Invalid()
         return self.error(AMBIGUOUS_SCALAR, node, ambiguity(node.text), ambiguity_hint(node.text))
@@ -140,9 +140,14 @@ class ConfigReader:
     def text(self, node: Scalar) -> str:
         """The node's text with its references replaced."""
         if node.kind in ("refused", "switch"):
-            raise self._unclear(node)
+            raise self._ambiguous(node)
         faults: list[tuple[Fault, str]] = []
-        text = expand(node.text, self._environ, lambda fault, what: faults.append((fault, what)), self._refers)
+
+        def remember(variable: str, value: str) -> None:
+            if variable not in self._own:
+                self.referenced_variables.add((variable, value))
+
+        text = expand(node.text, self._environ, lambda fault, what: faults.append((fault, what)), remember)
         if UNUSABLE.search(text) is not None:
             raise self.error(BAD_VALUE, node, "The text contains a NUL character or is not valid Unicode")
         for fault, what in faults:
@@ -152,19 +157,14 @@ class ConfigReader:
         return text
 
     def peek(self, node: Node | None) -> str:
-        """The node's text for a look at it that reports nothing; empty where there is none."""
-        return expand(node.text, self._environ, lambda _fault, _what: None) if isinstance(node, Scalar) else ""
+        """The same without reporting anything; empty where there is no text."""
+        return expand(node.text, self._environ) if isinstance(node, Scalar) else ""
 
     def is_set(self, variable: str) -> bool:
         return variable in self._environ
 
-    def _refers(self, variable: str, value: str) -> None:
-        if variable not in self._own:
-            self.referenced_variables.add((variable, value))
-
     def define(self, value: str, *, from_file: bool = False) -> str:
-        """A reference that stands for this value, which then shows in no message. One `from_file` may be a secret, as
-        the value of a variable may."""
+        """A reference to this value, so that no message shows it. With `from_file` it may be a secret."""
         name = self._new_name()
         if not from_file:
             self._own.add(name)
@@ -172,7 +172,7 @@ class ConfigReader:
         return f"${{{name}}}"
 
     def missing_reference(self) -> str:
-        """A reference to what is not there, which is in the report already: no text with it can be used."""
+        """A reference to something missing that has been reported already: no text with it can be used."""
         name = self._new_name()
         self._absent.add(name)
         return f"${{{name}}}"
@@ -184,11 +184,11 @@ class ConfigReader:
         return name
 
     def reference_to(self, variable: str) -> str:
-        """How to write a reference to a variable in this file, as a hint shows it."""
+        """How hints show a reference to a variable in this file."""
         return f"`{self.reference.replace('NAME', variable)}`" if self.reference else f"`{variable}`"
 
     def obstacle(self, code: Code, node: Node, message: str, hint: str = "") -> None:
-        """Something is not there, a variable say: an error, but inside a source a matter of that source alone."""
+        """Report something missing, such as a variable: an error, but within a source an obstacle of that source only."""
         if self.obstacles is None:
             self.error(code, node, message, hint)
         else:
@@ -196,7 +196,7 @@ class ConfigReader:
             self.warn(code, node, message, hint)
 
     def path(self, written: str) -> Path:
-        """`~` is the home folder, and a relative path starts at the file's folder."""
+        """A path: `~` is the home folder, and relative paths start at the file's folder."""
         if written == "~" or written.startswith("~/"):
             return self.home / written[2:]
         return self.folder / written
@@ -211,7 +211,7 @@ class ConfigReader:
 
     def _report_fault(self, node: Scalar, fault: Fault, what: str) -> None:
         if fault == "malformed":
-            other = _OTHER_DIALECT.match(what)
+            other = _EDITOR_REFERENCE.match(what)
             hint = f"did you mean `${{{other[1]}}}`?" if other else "write `$${` for a plain `${`"
             self.error(BAD_VALUE, node, f"`{what}` is not a reference like `${{NAME}}` or `${{NAME:-default}}`", hint)
             return
@@ -220,8 +220,3 @@ class ConfigReader:
         default = f", or give a default: `${{{what}:-…}}`" if self.reference == OUR_REFERENCE else ""
         hint = self.unset_hints.get(what, f"set it{default}")
         self.obstacle(ENV_NOT_SET, node, f"Environment variable `{what}` is not set", hint)
-
-
-def escape_references(text: str) -> str:
-    """Text that has no references, whatever it looks like."""
-    return text.replace("${", "$${")

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from trunkline.core.call import Call, Json
 
-NO_CLIENT_ERROR: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
+NO_CLIENT_ERROR: Final = b'{"code":-32601,"message":"Method not found: there is no client to ask"}'
 """The error for a server whose request no client can answer."""
 
 ResponseKind = Literal["result", "error"]

@@ -345,7 +345,7 @@ def split_batch(data: bytes) -> list[bytes]:
     if not parts:
         raise BadMessage(INVALID_REQUEST, "A batch must not be empty")
     if len(parts) > MAX_BATCH_MESSAGES:
-        raise BadMessage(INVALID_REQUEST, f"A batch holds at most {MAX_MESSAGES} messages")
+        raise BadMessage(INVALID_REQUEST, f"A batch holds at most {MAX_BATCH_MESSAGES} messages")
     return [bytes(part) for part in parts]
 
 

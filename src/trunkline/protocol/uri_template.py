@@ -28,7 +28,7 @@ _ANYTHING: Final = ""
 _LED: Final = {"#": _ANYTHING, ".": _SEGMENT, ";": _SEGMENT, "?": _QUERY, "&": _QUERY}
 """Expressions that begin with a character of their own: what may not follow it."""
 
-_Step = Callable[["Subject", int], int]
+_Step = Callable[["CandidateUri", int], int]
 
 
 class CandidateUri:

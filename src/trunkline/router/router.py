@@ -38,9 +38,9 @@ from trunkline.router.subscriptions import (
     OnTasksSettled,
     OnTaskUpdate,
     ResourceSubscription,
-    ResourceSubscriptions,
+    ResourceSubscriptionRouter,
     TaskSubscription,
-    TaskSubscriptions,
+    TaskSubscriptionRouter,
 )
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely
@@ -88,10 +88,10 @@ class Router:
             self.task_ids,
             self._result_rewriter,
         )
-        self._resource_subscriptions = ResourceSubscriptions(
+        self._resource_subscriptions = ResourceSubscriptionRouter(
             self.registry, self.uri_rewriter, self._pending_calls, self._loop
         )
-        self._task_subscriptions = TaskSubscriptions(self.registry, self.task_ids, self.uri_rewriter)
+        self._task_subscriptions = TaskSubscriptionRouter(self.registry, self.task_ids, self.uri_rewriter)
 
     def drain(self) -> None:
         """Refuse new calls and those that wait for a server. Calls in flight may end."""

@@ -113,7 +113,7 @@ class ResourceSubscription:
             watch.close()
 
 
-class ResourceSubscriptions:
+class ResourceSubscriptionRouter:
     """All resource subscriptions. Finds the source of each, and follows sources that are replaced."""
 
     def __init__(
@@ -313,7 +313,7 @@ class _TasksAtSource:
             watch.close()
 
 
-class TaskSubscriptions:
+class TaskSubscriptionRouter:
     """All task subscriptions. Splits each by source, and follows sources that are replaced."""
 
     def __init__(self, registry: SourceRegistry, task_ids: TaskIds, uri_rewriter: UriRewriter) -> None:

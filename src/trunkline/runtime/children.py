@@ -1,18 +1,21 @@
-"""Every child process of the gateway: the one place where a program is started.
+"""Starts every child process of the gateway: its environment, its pipes, and why it could not be started.
 
-The work is done by a supervisor process (`supervisor.py`), so that nothing survives the gateway, however it ends. It
-is started with the first child, and anew if it was killed.
+The children belong to a supervisor process (`supervisor.py`), so that none of them survives the gateway, however it
+ends. The supervisor is started with the first child, and again if it was killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
+from trunkline.core.errors import DRAINING, SOURCE_START_FAILED, GatewayError, Problem
 from trunkline.runtime.control import close_all
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.processes import sees_all_processes
@@ -28,10 +31,6 @@ from trunkline.runtime.supervisor_client import (
 
 if TYPE_CHECKING:
     from trunkline.runtime.launch import Launch
-import errno
-from typing import Literal
-
-from trunkline.core.errors import DRAINING, SOURCE_START_FAILED, GatewayError, Problem
 
 _SPAWNS_AT_ONCE: Final = 8
 _START_LIMIT_S: Final = 10.0
@@ -39,9 +38,9 @@ _CLOSE_TERM_S: Final = 2.0
 _KILL_LIMIT_S: Final = 12.0  # the supervisor gives up on a process after ten
 _ITS_STDIN: Final = "/proc/self/fd/0"
 _PIPE_BYTES: Final = 1 << 20
-# The kernel grants a user 64 MiB of pipes, and only tiny ones beyond: enlarge those of the first children only.
+# The kernel grants each user 64 MiB of pipe buffers, and tiny ones beyond that: only the first children get large ones.
 _CHILDREN_WITH_LARGE_PIPES: Final = 16
-_ALWAYS: Final = frozenset(
+_ALWAYS: Final = frozenset(  # the variables that every child inherits
     (
         *("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"),
         *("http_proxy", "https_proxy", "no_proxy", "all_proxy"),
@@ -50,10 +49,10 @@ _ALWAYS: Final = frozenset(
 )
 _ALWAYS_PREFIX: Final = "LC_"
 _OWN_PREFIX: Final = "TRUNKLINE_"
-_EXEC: Final[dict[int, tuple[str, str]]] = {
+_EXEC: Final[dict[int, tuple[str, str]]] = {  # why an exec failed, and a hint
     errno.ENOENT: (
         "command not found: `{command}`",
-        "install it, or give its full path; it is looked up in the PATH its environment has",
+        "install it, or give its full path; it is looked up in the PATH of its own environment",
     ),
     errno.EACCES: ("permission denied: `{command}`", "it must be a file that this user may execute (`chmod +x`)"),
     errno.ENOTDIR: ("command not found: `{command}`", "a part of its path is a file, not a folder"),
@@ -66,65 +65,65 @@ _EXEC: Final[dict[int, tuple[str, str]]] = {
 
 
 class Child:
-    """One running program. `stdin`, `stdout`, `stderr` are our ends of its pipes; the caller owns and closes them."""
+    """One running program. `stdin`, `stdout` and `stderr` are our ends of its pipes; the caller closes them."""
 
     def __init__(self, client: SupervisorClient, handle: ProcessHandle, pipes: Sequence[int]) -> None:
         self._client = client
         self._handle = handle
         self.pid = handle.pid
         self.exited: asyncio.Future[int] = handle.exited
-        """The return code, negative for a signal, once the program has ended (what it started may end later)."""
+        """The return code, negative for a signal, when the program has ended; what it started may still run."""
         self.gone: asyncio.Future[None] = handle.gone
-        """Done once everything it started has ended too."""
+        """Done when everything that it started has ended too."""
         self.stdin, self.stdout, self.stderr = pipes
 
     def others(self) -> dict[str, int]:
-        """What else its supervisor holds, also what is just starting or ending: the leaders by tag."""
+        """The pids of its supervisor's other children by tag, including those that are starting or ending."""
         return {handle.tag: handle.pid for handle in self._client.handles.values() if handle is not self._handle}
 
     @property
     def exceeded(self) -> Exceeded | None:
-        """What it was ended for, where it was over its limits."""
+        """The limit for which it was ended, if any."""
         return self._handle.exceeded
 
     @property
     def lost(self) -> bool:
-        """Whether its supervisor died before it: how it ended is not known then."""
+        """Whether its supervisor died first, so that it is unknown how it ended."""
         return self._client.lost
 
     async def stop(self, *, grace_s: float = 2.0) -> int:
         """End it and everything it started; its stdin should be closed already. Returns its return code.
 
-        It gets `grace_s` to end by itself, as long again after SIGTERM, then SIGKILL. Cancelling this wait does not
-        stop the stopping.
+        It gets `grace_s` to exit by itself, the same time after SIGTERM, then SIGKILL. This goes on if the wait is
+        cancelled.
         """
         self._client.stop(self._handle, close_s=grace_s, term_s=grace_s)
         await asyncio.wait([self._handle.gone], timeout=2 * grace_s + _KILL_LIMIT_S)
         return self.exited.result() if self.exited.done() else EXIT_CODE_WHEN_LOST
 
     def terminate(self, *, term_s: float) -> None:
-        """SIGTERM now, and SIGKILL after `term_s`, for it and everything it started. Waits for nothing."""
+        """Send SIGTERM now and SIGKILL after `term_s`, to it and everything it started. Does not wait."""
         self._client.stop(self._handle, close_s=0.0, term_s=term_s)
 
     def kill(self) -> None:
-        """SIGKILL for it and everything it started, now."""
+        """Send SIGKILL to it and everything it started."""
         self._client.kill(self._handle)
 
 
 class Children:
-    """Starts child processes and owns them. `on_fault` hears what went wrong with the supervisor itself."""
+    """Starts and owns child processes. `on_fault` is called with what goes wrong with the supervisor itself."""
 
     def __init__(self, *, portable: bool = False, on_fault: Callable[[str], None] | None = None) -> None:
         self._portable = portable or not sees_all_processes()
-        self._on_fault = on_fault or _ignore
+        self._on_fault = on_fault or (lambda _: None)
         self._spawning = asyncio.Semaphore(_SPAWNS_AT_ONCE)
-        self._clients: list[SupervisorClient] = []  # the last may be in use; those before it died and are being buried
+        self._clients: list[SupervisorClient] = []  # the last may be in use; the others died and are cleaned up after
         self._held: dict[bytes, HeldFolder] = {}
         self._closed = False
 
     @property
     def supervisor_pid(self) -> int | None:
-        """The process that holds the children; None before the first spawn and while there is none."""
+        """The pid of the supervisor; None before the first spawn and while there is none."""
         return self._clients[-1].pid if self._clients and not self._clients[-1].lost else None
 
     async def spawn(
@@ -137,20 +136,19 @@ class Children:
         limits: Limits | None = None,
         on_launch: Callable[[asyncio.Future[None]], None] | None = None,
     ) -> Child:
-        """Start a program. Raises `GatewayError` when it cannot be started; `label` says whose it is.
+        """Start a program. Raises `GatewayError` when it cannot be started; `label` names its owner in messages.
 
-        `on_launch` hears at once, also where this is cancelled, of what is done when nothing of it runs any more.
-
-        `cwd` may be an open folder (Linux): the program starts in that very one, and finds it as its stdin, so that it
-        has no input. Nobody has to look into our /proc for it, which is closed to others.
-        With `limits`, it is ended with everything it started once they use more together.
+        `on_launch` gets, even if this is cancelled, a future that is done once nothing of the program runs any more.
+        `cwd` may be the descriptor of an open folder (Linux): the program starts in that very folder, which is its
+        stdin, so it has no input. (It could not open it through our /proc, which is closed to others.)
+        With `limits`, the program is ended with everything it started once they use more together.
         """
         if limits is not None and self._portable:
-            self._on_fault(f"`limits` of {label} have no effect: this system does not tell what belongs to a program")
+            self._on_fault(f"`limits` of {label} have no effect: this system cannot list the processes of a program")
             limits = None
         program = _encode(argv, env, _ITS_STDIN if isinstance(cwd, int) else cwd, label, limits)
         async with self._spawning:
-            client = self._client(label)
+            client = self._current_client(label)
             ours, theirs = _open_pipes(label, large=len(client.handles) < _CHILDREN_WITH_LARGE_PIPES)
             if isinstance(cwd, int):
                 os.dup2(cwd, theirs[0], inheritable=False)
@@ -166,33 +164,36 @@ class Children:
         return Child(client, handle, ours)
 
     def hold(self, folder: Path, label: str) -> None:
-        """Have this folder removed, after every child has ended, should we end without having done it.
+        """Have the supervisor remove this folder after every child has ended, in case the gateway is killed.
 
-        Raises `GatewayError` when there is nobody to do it; `label` says whose it is.
+        Raises `GatewayError` when the supervisor cannot be started.
         """
         status = folder.lstat()
         held = HeldFolder(os.fsencode(folder), status.st_dev, status.st_ino)
-        self._client(label).hold(held)
+        self._current_client(label).hold(held)
         self._held[held.path] = held
 
     def release(self, folder: Path) -> None:
-        """It is gone, or no longer to be removed."""
+        """Tell the supervisor that this folder is gone, or no longer to be removed."""
         path = os.fsencode(folder)
         self._held.pop(path, None)
         for client in self._clients:
             client.release(path)
 
     def guard(self, label: str) -> GuardedProgram:
-        """Have what carries this tag killed should we end without having done it: programs in our own process group,
-        which are no children of the supervisor (see `foreground.py`)."""
-        return self._client(label).guard(os.getpgrp())
+        """Have the supervisor kill a program in our own process group (see `foreground.py`) if the gateway is killed."""
+        return self._current_client(label).guard(os.getpgrp())
 
     async def close(self) -> None:
         """End every child (SIGTERM, then SIGKILL) and the supervisor; nothing can be started afterwards."""
         self._closed = True
         try:
             for client in self._clients:
-                await _stop_all(client)
+                handles = list(client.handles.values())
+                for handle in handles:
+                    client.stop(handle, close_s=0.0, term_s=_CLOSE_TERM_S)
+                if handles:
+                    await asyncio.wait([handle.gone for handle in handles], timeout=_CLOSE_TERM_S + 1.0)
         finally:
             for client in self._clients:
                 client.cut()
@@ -200,8 +201,8 @@ class Children:
             await client.end()
         self._clients.clear()
 
-    def _client(self, label: str) -> SupervisorClient:
-        """The supervisor in use; a new one when there is none yet or it died."""
+    def _current_client(self, label: str) -> SupervisorClient:
+        """The supervisor in use; a new one if there is none yet or it died."""
         if self._closed:
             raise draining(label)
         self._clients = [client for client in self._clients if not client.ended]
@@ -230,20 +231,8 @@ class Children:
             raise failed_at(label, failure.step, failure.number, command=command, cwd=folder)
 
 
-def _ignore(fault: str) -> None:
-    """Nobody wants to hear."""
-
-
-async def _stop_all(client: SupervisorClient) -> None:
-    handles = list(client.handles.values())
-    for handle in handles:
-        client.stop(handle, close_s=0.0, term_s=_CLOSE_TERM_S)
-    if handles:
-        await asyncio.wait([handle.gone for handle in handles], timeout=_CLOSE_TERM_S + 1.0)
-
-
 def _encode(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, label: str, limits: Limits | None) -> Launch:
-    """What exec takes: bytes, none of which may be NUL."""
+    """The program as exec takes it: bytes without NUL."""
     if not argv or not argv[0]:
         raise start_failed(label, "no command given", "set `command`")
     try:
@@ -251,10 +240,11 @@ def _encode(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, label:
         environment = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
         folder = None if cwd is None else os.fsencode(cwd)
     except UnicodeEncodeError:
-        raise start_failed(label, "command, environment or `cwd` holds text this system cannot encode") from None
+        message = "command, environment or `cwd` contains text that this system cannot encode"
+        raise start_failed(label, message) from None
     for text in [*arguments, *environment, *environment.values(), folder or b""]:
         if b"\0" in text:
-            raise start_failed(label, "command, environment or `cwd` holds a NUL character")
+            raise start_failed(label, "command, environment or `cwd` contains a NUL character")
     for name in environment:
         if not name or b"=" in name:
             raise start_failed(label, f"`{os.fsdecode(name)}` cannot be the name of an environment variable")
@@ -274,38 +264,28 @@ def _open_pipes(label: str, *, large: bool) -> tuple[list[int], list[int]]:
     ours = [stdin_w, stdout_r, stderr_r]
     for fd in ours:
         os.set_blocking(fd, False)
-    if large:
-        _enlarge(stdin_w)
-        _enlarge(stdout_r)
-    return ours, [stdin_r, stdout_w, stderr_w]
-
-
-def _enlarge(pipe: int) -> None:
-    """A large pipe carries a large answer in one go."""
     set_size = getattr(fcntl, "F_SETPIPE_SZ", None)
-    if set_size is None:
-        return
-    try:
-        fcntl.fcntl(pipe, set_size, _PIPE_BYTES)
-    except OSError:
-        return  # over the user's share: the pipe works all the same
+    if large and set_size is not None:  # a large pipe carries a large response in one go
+        with suppress(OSError):  # the user's share is used up: the pipes work all the same
+            fcntl.fcntl(stdin_w, set_size, _PIPE_BYTES)
+            fcntl.fcntl(stdout_r, set_size, _PIPE_BYTES)
+    return ours, [stdin_r, stdout_w, stderr_w]
 
 
 def child_environment(
     parent: Mapping[str, str], *, extra: Mapping[str, str], inherit: Sequence[str] | Literal["all"]
 ) -> dict[str, str]:
-    """The environment of a child: from `parent` what is always passed and what `inherit` names, then all of `extra`.
+    """The environment of a child: from `parent` what is always inherited and what `inherit` names, then `extra`.
 
-    Our own variables hold our tokens, so no list lets them through; `extra` is written out by the operator and wins.
+    Our own variables hold our tokens, so `inherit` never passes them on; `extra` is what the operator wrote, and wins.
     """
-    passed = {name: value for name, value in parent.items() if _passes(name, inherit)}
-    return passed | dict(extra)
 
+    def passes(name: str) -> bool:
+        if name.startswith(_OWN_PREFIX):
+            return False
+        return inherit == "all" or name in _ALWAYS or name.startswith(_ALWAYS_PREFIX) or name in inherit
 
-def _passes(name: str, inherit: Sequence[str] | Literal["all"]) -> bool:
-    if name.startswith(_OWN_PREFIX):
-        return False
-    return inherit == "all" or name in _ALWAYS or name.startswith(_ALWAYS_PREFIX) or name in inherit
+    return {name: value for name, value in parent.items() if passes(name)} | dict(extra)
 
 
 def start_failed(label: str, message: str, hint: str = "", *, retryable: bool = False) -> GatewayError:
@@ -315,7 +295,7 @@ def start_failed(label: str, message: str, hint: str = "", *, retryable: bool = 
 
 
 class LostWhileStarting(GatewayError):
-    """Whoever starts programs died before it could tell whether this one runs: it may have."""
+    """The supervisor died before it reported whether the program runs; it may have run."""
 
 
 def lost_while_starting(label: str, command: str) -> LostWhileStarting:
@@ -332,15 +312,15 @@ def draining(label: str) -> GatewayError:
 
 
 def failed_at(label: str, step: str, number: int, *, command: str, cwd: str | None) -> GatewayError:
-    """The error for what the supervisor reports: the step it came to, and the system's error number there."""
+    """The error for a start that failed at `step` with the system's error `number`."""
     reason = os.strerror(number)
     if step == "chdir":
         return start_failed(label, f"cannot enter the working directory `{cwd}`: {reason}", "check `cwd`")
     if step == "interpreter":
         return start_failed(
             label,
-            f"`{command}` is there, but the interpreter it names is not",
-            "look at its first line (`#!`), and at the loader a binary was built for",
+            f"`{command}` exists, but its interpreter does not",
+            "check its first line (`#!`), or for a binary, the loader it was built for",
         )
     if step == "exec" and number in _EXEC:
         message, hint = _EXEC[number]
@@ -351,5 +331,5 @@ def failed_at(label: str, step: str, number: int, *, command: str, cwd: str | No
 def no_resources(label: str, what: str, number: int) -> GatewayError:
     hint = "the limit of open files is reached (`ulimit -n`)" if number in (errno.EMFILE, errno.ENFILE) else ""
     if number in (errno.EAGAIN, errno.ENOMEM):
-        hint = "the system has no room for more processes; see `ulimit -u` and free memory"
+        hint = "the system cannot take more processes; check `ulimit -u` and free memory"
     return start_failed(label, f"{what}: {os.strerror(number)}", hint, retryable=True)

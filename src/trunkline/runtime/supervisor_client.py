@@ -120,7 +120,7 @@ class SupervisorClient:
         return self._cleanup is not None and self._cleanup.done()
 
     def launch(self, program: Launch, descriptors: Sequence[int]) -> ProcessHandle:
-        """Hand a new child over. The descriptors become the link's to close."""
+        """Start a new child. The client closes the descriptors."""
         handle = ProcessHandle(self._next_id, make_tag(self.run, self._next_id), self._loop)
         self._next_id += 1
         self.handles[handle.id] = handle
@@ -265,8 +265,6 @@ def _start(run: str, *, portable: bool) -> tuple[socket.socket, subprocess.Popen
     SUPERVISOR_PIDS.add(process.pid)
     restore_open_file_limit(process.pid)
     return ours, process
-
-
 
 
 def _clean_up(process: subprocess.Popen[bytes], run: str, leaders: Sequence[int], portable: bool) -> None:

@@ -193,7 +193,7 @@ def test_the_human_form_reads_like_a_sentence(tmp_path):
     who = "caller=local session=01234567 client=claude-code"
     assert lines == [
         f"info    github.create_issue ok 12.346 ms {who}",
-        f"warning github.create_issue TL305 (call passed its deadline; executed: unknown) 60000.000 ms {who}",
+        f"warning github.create_issue TL305 (call timed out; executed: unknown) 60000.000 ms {who}",
         f'info    "resources/read github" ok 1.000 ms {who}',
         'info    listening: on 127.0.0.1:4747 tls=False why="no certificate"',
     ]

@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
         "_stuck_since",
         "_transport",
         "_turned_away",
-        "_turns",
+        "_fair_reader",
         "_unfinished",
     )
 

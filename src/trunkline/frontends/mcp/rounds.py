@@ -82,7 +82,7 @@ class Rounds:
         if self._over:
             return
         if ending == "error" and method != ELICITATION_CREATE:
-            self._fail(NOT_ANSWERED, f"`{method}` was not answered: {message_of(raw)}")
+            self._fail(NOT_ANSWERED, f"`{method}` was not answered: {error_text(raw)}")
             return
         self._answers[key] = raw if ending == "result" else _CANCEL
         if len(self._answers) == len(self._questions):

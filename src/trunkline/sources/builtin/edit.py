@@ -130,21 +130,19 @@ def _answer(path: str, before: str, after: str, matches: TextMatches, spelled: s
     return "\n".join([f"{said}:", *_snippet(after, start, changed)])
 
 
-def _snippet(text_result: str, start: int, changed: int) -> list[str]:
+def _snippet(text: str, start: int, changed: int) -> list[str]:
     """So many lines from a place on, and some around them. Only these are taken out of the text, which may be large."""
-    at, above = text_result.rfind("\n", 0, start) + 1, 0
+    at, above = text.rfind("\n", 0, start) + 1, 0
     while at and above < _AROUND:
-        at, above = text_result.rfind("\n", 0, at - 1) + 1, above + 1
-    number = text_result.count("\n", 0, at) + 1
-    there = text_result.count("\n", at) + (
-        text_result[-1:] not in ("", "\n")
-    )  # what follows the last line end is no line
+        at, above = text.rfind("\n", 0, at - 1) + 1, above + 1
+    number = text.count("\n", 0, at) + 1
+    there = text.count("\n", at) + (text[-1:] not in ("", "\n"))  # what follows the last line end is no line
     wanted = min(above + changed + _AROUND, there)
     shown_lines: list[str] = []
     room = _SHOWN_CHARACTERS
     while len(shown_lines) < min(wanted, _SHOWN_LINES):
-        end = text_result.find("\n", at)
-        line = text_result[at:end] if end >= 0 else text_result[at:]
+        end = text.find("\n", at)
+        line = text[at:end] if end >= 0 else text[at:]
         one = numbered(number + len(shown_lines), cut_line(line.removesuffix("\r")))
         room -= units(one)
         if room < 0:

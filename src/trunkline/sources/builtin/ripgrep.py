@@ -12,23 +12,16 @@ import json
 import os
 import re
 import signal
+import stat
+
+from trunkline.runtime.rooted_files import RootHandle, refuse_kernel_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-
     Line = tuple[str, int, str, int]  # path, number, text, and where its match begins (-1: a line around one)
-import stat
-
-from trunkline.runtime.rooted_files import RootHandle, refuse_kernel_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
-# Files below the root as a search reaches them: by descriptors only, whatever is swapped for a link meanwhile.
 
 _IGNORE_FILE_BYTES = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY

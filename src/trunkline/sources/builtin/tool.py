@@ -134,11 +134,11 @@ class RunningToolCall:
         """How long until whoever asked is told that this took too long."""
         return self._call.started_at + self._call.timeout - monotonic()
 
-    def progress(self, text_result: str) -> None:
+    def progress(self, text: str) -> None:
         """Tell the caller, where it asked for that, how far this is. Only from the event loop."""
         if self._call.wants_progress and not self._call.done:
             self._steps += 1
-            self._call.notify(PROGRESS, encode({"progress": self._steps, "message": encodable(text_result)}))
+            self._call.notify(PROGRESS, encode({"progress": self._steps, "message": encodable(text)}))
 
     async def in_thread(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """What may block (every touch of the file system) runs beside the event loop."""

@@ -8,7 +8,7 @@ import pytest
 from tests.support.builtin_tools import Workbench
 from tests.support.waiting import at_most
 
-from trunkline.sources.builtin import replacing as module
+from trunkline.sources.builtin import write as module
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.tool import ToolFault
 from trunkline.sources.builtin.write import replacing

@@ -1,4 +1,4 @@
-"""Asks a model for one turn: sends the request, reads the response within its deadlines, and reretries where that helps."""
+"""Asks a model for one turn: sends the request, reads the response within its deadlines, and retries where that helps."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ChatClient:
         given = {"url": endpoint.base_url, "api_key": endpoint.api_key, **endpoint.headers}
         self._redact = Redactor(secrets_in("", given, from_outside=True))
         self.usage = TokenUsage(0, 0)
-        """By all turns, also by those that broke off, as far as their server text."""
+        """Of all turns, also those that broke off, as far as the server reported it."""
         self._pool = HttpPool(self._target, connect_timeout_s=limits.connect_s, limit_bytes=limits.turn_bytes)
 
     async def close(self) -> None:
@@ -78,7 +78,7 @@ class ChatClient:
 
     async def turn(self, number: int, messages: Sequence[Message], definitions: Sequence[ToolDefinition]) -> ModelTurn:
         """The next turn of the model. Raises GatewayError when there is none after all retries."""
-        retries = Reretries(self._limits)
+        retries = Retries(self._limits)
         while True:
             dialect = self._dialects.get(self._model_key, RequestDialect())
             body = body_of(self._endpoint, messages, definitions, dialect)
@@ -95,7 +95,7 @@ class ChatClient:
         if dialect.temperature and not other.temperature and self._endpoint.temperature is not None:
             self._on_event(OptionDropped("the server refuses `temperature`, so it is not sent any more"))
 
-    def _delay_s(self, retries: Reretries, failure: FailedAttempt) -> float:
+    def _delay_s(self, retries: Retries, failure: FailedAttempt) -> float:
         delay_s = retries.after(failure)
         self._on_event(ModelRetry(retries.failed_attempts, MAX_ATTEMPTS - 1, str(failure)))
         return delay_s
@@ -167,7 +167,7 @@ class ChatClient:
         return reader.turn(number)
 
     def _require_complete(self, reader: ChatResponseParser, reason: str, *, again: bool = True) -> None:
-        """Of a turn that has text how it ends, nothing is missing that matters."""
+        """Raise unless the finish reason has arrived, after which nothing that matters can be missing."""
         if not reader.is_complete:
             raise broken_off(self._place, f"the answer broke off: {reason}", _CUT, again=again)
 
@@ -193,7 +193,7 @@ class ChatClient:
         return broken_off(self._place, f"the server failed in the middle of its answer: {text}")
 
     def _shown(self, text: str) -> str:
-        """What a server text, for people. Some repeat what they were sent, so it is cut after secrets were hidden."""
+        """A server's text for people, cut only after redaction: some servers repeat what they were sent."""
         return safe_text(text, self._redact).strip()[:_SHOWN_CHARACTERS]
 
 
@@ -230,7 +230,7 @@ class StreamedResponse(Exchange):
         self._wake = asyncio.Event()
 
     async def head(self, timeout_s: float) -> int:
-        """The status, once it is there. Raises Lost and TimeoutError."""
+        """The status, once it has arrived. Raises Lost and TimeoutError."""
         async with TimeLimit(timeout_s):
             while not self.status:
                 self._raise_fault()
@@ -238,7 +238,7 @@ class StreamedResponse(Exchange):
         return self.status
 
     async def piece(self, timeout_s: float) -> bytes:
-        """What came next; nothing at the end. Raises Lost and TimeoutError."""
+        """The next piece of the body; empty at its end. Raises Lost and TimeoutError."""
         async with TimeLimit(timeout_s):
             while not self._pieces:
                 if self._ended:
@@ -293,7 +293,7 @@ _ADDRESS: Final = "Check `base_url`, and that its server runs"
 
 
 class FailedAttempt(Exception):
-    """Why a try gave no turn. `problem` is what is text when there are no more retries."""
+    """Why an attempt gave no turn. `problem` is reported when there are no more attempts."""
 
     def __init__(self, problem: Problem, again: bool, *, begun: bool = False, status: int = 0) -> None:
         super().__init__(problem.message)
@@ -319,10 +319,10 @@ def refused(
     place: str, status: int, text: str, headers: Mapping[bytes, bytes], *, lasting: bool = False
 ) -> FailedAttempt:
     """The server refused the request. `lasting` says that this will not pass, which the status cannot tell."""
-    text = f"Model at {place} answered HTTP {status}"
+    message = f"Model at {place} answered HTTP {status}"
     if 300 <= status < 400:
-        text += ", and redirects are not followed"
-    problem = _problem(MODEL_REFUSED, f"{text}: {text}" if text else text, _HINTS.get(status, ""))
+        message += ", and redirects are not followed"
+    problem = _problem(MODEL_REFUSED, f"{message}: {text}" if text else message, _HINTS.get(status, ""))
     again = status in TRANSIENT_STATUSES and not lasting
     failure = FailedAttempt(problem, again, status=status)
     failure.wait_s = retry_after(headers, time.time()) if again else None
@@ -360,7 +360,7 @@ def _until(value: bytes, now: float) -> float | None:
         return None
 
 
-class Reretries:
+class Retries:
     """Decides on the retries of one turn."""
 
     def __init__(self, limits: ChatLimits) -> None:

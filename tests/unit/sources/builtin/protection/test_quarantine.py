@@ -31,7 +31,7 @@ class Scene:
     def take(self, path: str) -> QuarantinedItem:
         return self.quarantine.take(str(self.root), str(self.root / path), "new", "somebody")
 
-    def accept_change(self, taken: QuarantinedItem, *, force: bool = False) -> QuarantinedItem | None:
+    def accept(self, taken: QuarantinedItem, *, force: bool = False) -> QuarantinedItem | None:
         return accept_change(self.state, taken, force=force, home=self.home)
 
 

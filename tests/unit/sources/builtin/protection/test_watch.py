@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.sources.builtin.protection import scanner, snapshots, undo, watch
+from trunkline.sources.builtin.protection import scanner, snapshots, undo
 from trunkline.sources.builtin.protection.contents import ContentStore, PlaceRecord
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine
@@ -354,7 +354,7 @@ def test_a_folder_of_somebody_else_holds_no_configuration_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
 ) -> None:
     """As one in a shared folder for temporary files, or one that is left of `sudo`."""
-    monkeypatch.setattr(watch, "spare_folder", lambda: tmp_path / "spare")
+    monkeypatch.setattr(snapshots, "spare_folder", lambda: tmp_path / "spare")
     folder = tmp_path / below / STATE / COMMANDS
     with CommandRegistry(folder).alone():
         assert may_be_planted("/any", tmp_path / "state", str(tmp_path / "home"))
