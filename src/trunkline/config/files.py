@@ -1,4 +1,7 @@
-"""A file's text and its tree: the name says how it is read. Each parser is imported for its own files only."""
+"""Reads configuration files: bytes without blocking for ever, text, and the tree, by the parser for the file's name.
+
+It also finds what other users can write: whoever can write a configuration decides what is run as its owner.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,11 @@ from trunkline.config.problems import Report
 from trunkline.config.tree import MAX_BYTES, Node, span_at
 from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_LARGE, CONFIG_UNREADABLE, OTHERS_CAN_WRITE
 
-# Files and folders that other users can write: whoever can write a configuration decides what is run as its owner.
-
 _ROOT: Final = 0
 
 
 class WritablePath(NamedTuple):
-    """Something that others can write: what to say of it, and what mends it."""
+    """A path that others can write, with a message about it and a hint how to change that."""
 
     path: Path
     message: str
@@ -31,19 +32,19 @@ class WritablePath(NamedTuple):
 
 
 def writable_by_others(path: Path, *, beyond: Path | None = None) -> Iterator[WritablePath]:
-    """The file or folder at `path`, if it is there, and those above it in which others could put another in its place.
+    """The file or folder at `path`, if it exists, and folders above it in which others could replace it.
 
-    Folders that are also above `beyond` are left out: they have been looked at.
+    Folders that are also above `beyond` are left out: they have been checked.
     """
     path = path.absolute()
     known: set[Path] = set() if beyond is None else {beyond, *_above(beyond)}
     mode = _mode(path)
-    # what is no file of its own, such as a pipe to `/dev/fd`, is not replaced by anybody
+    # what is no file of its own, such as a pipe below `/dev/fd`, cannot be replaced
     if mode is None or stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-        yield from _looked_at(path, whole=True)
+        yield from _check_writable(path, whole=True)
         for folder in _above(path):
             if folder not in known:
-                yield from _looked_at(folder, whole=False)
+                yield from _check_writable(folder, whole=False)
 
 
 def _above(path: Path) -> Iterable[Path]:
@@ -52,8 +53,8 @@ def _above(path: Path) -> Iterable[Path]:
     return dict.fromkeys((*path.parents, *real.parents))
 
 
-def _looked_at(path: Path, *, whole: bool) -> Iterator[WritablePath]:
-    """`whole` for what is used itself. In a folder above with the sticky bit, nobody can replace what is another's."""
+def _check_writable(path: Path, *, whole: bool) -> Iterator[WritablePath]:
+    """`whole` is for the path itself; in a folder above it, the sticky bit keeps others from replacing its files."""
     try:
         status = path.stat()
         if os.statvfs(path).f_flag & os.ST_RDONLY:  # nobody can write there, whatever its mode says
@@ -72,7 +73,7 @@ def _looked_at(path: Path, *, whole: bool) -> Iterator[WritablePath]:
 
 
 def _has_others(gid: int) -> bool:
-    """Whether a group is more than one user's own. Many systems give each user such a group, and files to it."""
+    """Whether a group has other members. Many systems give each user a group of their own, and files to it."""
     if gid == _ROOT:
         return False
     try:

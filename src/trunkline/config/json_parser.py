@@ -1,6 +1,6 @@
-"""JSON text to a tree with places, strictly and without recursion. The standard library's parser keeps no places.
+"""Parses JSON to a tree with positions, which the standard library's parser does not keep, and without recursion.
 
-Files of programs that take comments and a comma after the last item are read so too; strictly is the rule.
+Parsing is strict, but files of programs that accept comments and trailing commas may have them.
 """
 
 from __future__ import annotations
@@ -11,15 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from trunkline.config.problems import LINE_BREAK, Invalid, Report, TextSpan
-from trunkline.config.tree import (
-    Items,
-    Node,
-    Scalar,
-    ScalarKind,
-    SkippedValue,
-    Table,
-    TreeBuilder,
-)
+from trunkline.config.tree import Items, Node, Scalar, ScalarKind, SkippedValue, Table, TreeBuilder
 from trunkline.core.errors import CONFIG_SYNTAX
 
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
@@ -36,14 +28,14 @@ _Step = Callable[[], "_Step | None"]
 def parse_json(text: str, report: Report, *, relaxed: bool = False, only: Collection[str] | None = None) -> Node:
     """The tree of the JSON value in `text`. Raises Invalid, with the reason reported, where there is none.
 
-    `relaxed` allows comments, and a comma after the last item. With `only`, the values of all other keys at the top
-    are passed over: they are in the tree as SkippedValue, however much they hold.
+    `relaxed` allows comments and trailing commas. With `only`, the values of all other keys at the top level become
+    SkippedValue nodes, however large they are.
     """
-    return _JsonText(text, report, relaxed=relaxed, only=only).read()
+    return _JsonParser(text, report, relaxed=relaxed, only=only).parse()
 
 
-class _JsonText:
-    """A place in the text and what is expected there: each step reads one token and returns the next step."""
+class _JsonParser:
+    """A state machine: each step reads one token and returns the next step."""
 
     def __init__(self, text: str, report: Report, *, relaxed: bool, only: Collection[str] | None) -> None:
         self._text = text
@@ -57,7 +49,7 @@ class _JsonText:
         self._at = 0
         self._line_starts = [0, *(match.end() for match in LINE_BREAK.finditer(text))]
 
-    def read(self) -> Node:
+    def parse(self) -> Node:
         self._skip_blank()
         if self._at == len(self._text):
             return Scalar(self._span(self._at, self._at), "null", "")
@@ -80,7 +72,14 @@ class _JsonText:
             self._builder.start(Items(self._take(1)))
             self._open.append("]")
             return self._first_item
-        self._builder.scalar(self._string() if here == '"' else self._word_or_number())
+        if here == '"':
+            self._builder.scalar(self._string())
+            return self._after_value()
+        match = _WORD.match(self._text, self._at) or _NUMBER.match(self._text, self._at)
+        if match is None:
+            raise self._error("expected a value", self._comma_hint())
+        word = match.group()
+        self._builder.scalar(Scalar(self._take(len(word)), _WORDS.get(word, "number"), word))
         return self._after_value()
 
     def _first_item(self) -> _Step | None:
@@ -102,9 +101,9 @@ class _JsonText:
             raise self._error("expected `:` after the key")
         self._take(1)
         wanted = self._only is None or len(self._open) > 1 or self._key_text in self._only
-        return self._value if wanted else self._pass_over
+        return self._value if wanted else self._skip_value
 
-    def _pass_over(self) -> _Step | None:
+    def _skip_value(self) -> _Step | None:
         from json import JSONDecodeError, JSONDecoder
 
         try:
@@ -113,7 +112,7 @@ class _JsonText:
             self._at = error.pos
             raise self._error(error.msg.lower()) from None
         except (RecursionError, ValueError):
-            return self._value  # which says where it becomes too deep, and minds no number of thousands of digits
+            return self._value  # this reports where it becomes too deep, and accepts numbers of any length
         span = TextSpan(*self._place(self._at), *self._place(end))
         self._at = end
         self._builder.scalar(SkippedValue(span, value))
@@ -155,13 +154,6 @@ class _JsonText:
         except JSONDecodeError as error:
             place = TextSpan(span.line, span.column + error.pos, span.line, span.column + error.pos + 1)
             raise self._report.error(CONFIG_SYNTAX, place, f"The file is not valid JSON: {error.msg.lower()}") from None
-
-    def _word_or_number(self) -> Scalar:
-        match = _WORD.match(self._text, self._at) or _NUMBER.match(self._text, self._at)
-        if match is None:
-            raise self._error("expected a value", self._comma_hint())
-        word = match.group()
-        return Scalar(self._take(len(word)), _WORDS.get(word, "number"), word)
 
     def _comma_hint(self) -> str:
         before = self._text[: self._at].rstrip()

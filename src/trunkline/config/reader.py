@@ -58,7 +58,8 @@ def expand(
             on_value(body["name"], value)
         return value or default or ""
 
-    return "".join(literal + (value_of(reference) if reference else "") for literal, reference in _split_references(text))
+    pieces = _split_references(text)
+    return "".join(literal + (value_of(reference) if reference else "") for literal, reference in pieces)
 
 
 def _split_references(text: str) -> Iterator[tuple[str, str]]:
@@ -188,7 +189,7 @@ class ConfigReader:
         return f"`{self.reference.replace('NAME', variable)}`" if self.reference else f"`{variable}`"
 
     def obstacle(self, code: Code, node: Node, message: str, hint: str = "") -> None:
-        """Report something missing, such as a variable: an error, but within a source an obstacle of that source only."""
+        """Report something missing, such as a variable: an error, or within a source an obstacle of that source."""
         if self.obstacles is None:
             self.error(code, node, message, hint)
         else:

@@ -1,4 +1,7 @@
-"""TOML text to a tree with places. The standard library reads the values; where they stand is found beside it."""
+"""Parses TOML to a tree with positions: the standard library reads the values, a scanner beside it finds positions.
+
+Should the scanner lose its way, the positions found so far are right and the others are missing.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,14 @@ import contextlib
 import re
 import tomllib
 from bisect import bisect_right
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from trunkline.config.problems import LINE_BREAK, Invalid, Report, TextSpan
 from trunkline.config.tree import MAX_DEPTH, Items, Node, Scalar, Table, TreeBuilder, span_at
 from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_DEEP
 
-# Where the keys and values of a TOML document stand. The document is valid: only places are looked for here.
-#
-# A second reading beside the standard library's, which keeps no places. Should it ever lose its way, the places it has
-# found so far are right, and the others are missing.
-
 PathPart = str | int
-"""A key, or a position in a list."""
+"""A key, or an index in a list."""
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -39,6 +36,8 @@ _BARE_VALUE: Final = re.compile(r"[^,\]}#\r\n]+")
 
 
 class EntrySpans(NamedTuple):
+    """The positions of a key and its value."""
+
     key: TextSpan
     value: TextSpan
 
@@ -50,16 +49,16 @@ class _Key(NamedTuple):
 
 
 def find_spans(text: str) -> dict[tuple[PathPart, ...], EntrySpans]:
-    """The place of every key and list item that is written out, by the path to it."""
-    return _scanned(text).places
+    """The positions of every key and list item that is written out, by the path to it."""
+    return _scan(text).spans
 
 
 def find_headers(text: str) -> list[tuple[int, tuple[PathPart, ...]]]:
     """The offset of every header (`[a.b]`, `[[c]]`), with the path to its table."""
-    return _scanned(text).headers
+    return _scan(text).headers
 
 
-def _scanned(text: str) -> _Scanner:
+def _scan(text: str) -> _Scanner:
     scanner = _Scanner(text)
     with contextlib.suppress(_Lost, RecursionError):
         scanner.scan()
@@ -67,14 +66,14 @@ def _scanned(text: str) -> _Scanner:
 
 
 class _Lost(Exception):
-    """The text is not what it should be here."""
+    """The scanner does not find what it expects."""
 
 
 class _Scanner:
-    """A place in the text, and the table that the next key belongs to."""
+    """Finds positions in a document that is known to be valid."""
 
     def __init__(self, text: str) -> None:
-        self.places: dict[tuple[PathPart, ...], EntrySpans] = {}
+        self.spans: dict[tuple[PathPart, ...], EntrySpans] = {}
         self.headers: list[tuple[int, tuple[PathPart, ...]]] = []
         self._text = text
         self._at = 0
@@ -102,11 +101,11 @@ class _Scanner:
         path = self._path((), keys[:-1])
         path = (*path, keys[-1].text)
         span = self._span(keys[-1].start, keys[-1].end)
-        self.places.setdefault(path, EntrySpans(span, span))
+        self.spans.setdefault(path, EntrySpans(span, span))
         if one_of_many:
             index = self._tables[path] = self._tables.get(path, -1) + 1
             path = (*path, index)
-            self.places[path] = EntrySpans(span, span)
+            self.spans[path] = EntrySpans(span, span)
         self.headers.append((start, path))
         return path
 
@@ -114,10 +113,10 @@ class _Scanner:
         """The path through these keys; in a list of tables, through the latest one."""
         for key in keys:
             if len(path) > MAX_DEPTH:
-                raise _Lost  # nobody will read that far, and each step holds all those before it
+                raise _Lost  # deeper values are refused, and each path holds all the parts before it
             path = (*path, key.text)
             span = self._span(key.start, key.end)
-            self.places.setdefault(path, EntrySpans(span, span))
+            self.spans.setdefault(path, EntrySpans(span, span))
             if path in self._tables:
                 path = (*path, self._tables[path])
         return path
@@ -128,15 +127,16 @@ class _Scanner:
         path = (*self._path(table, keys[:-1]), keys[-1].text)
         start = self._at
         self._value(path)
-        self.places[path] = EntrySpans(self._span(keys[-1].start, keys[-1].end), self._span(start, self._at))
+        self.spans[path] = EntrySpans(self._span(keys[-1].start, keys[-1].end), self._span(start, self._at))
 
     def _value(self, path: tuple[PathPart, ...]) -> None:
-        """Go past a value, keeping the places of what is inside it."""
+        """Skip a value, keeping the positions of what is inside it."""
         here = self._text[self._at : self._at + 1]
         if here == "[":
             self._list(path)
         elif here == "{":
-            self._inline_table(path)
+            while self._next_inside("}"):
+                self._key_and_value(path)
         elif here in ('"', "'"):
             self._take(_STRING)
         else:
@@ -149,15 +149,11 @@ class _Scanner:
             start = self._at
             self._value((*path, index))
             span = self._span(start, self._at)
-            self.places[*path, index] = EntrySpans(span, span)
+            self.spans[*path, index] = EntrySpans(span, span)
             index += 1
 
-    def _inline_table(self, path: tuple[PathPart, ...]) -> None:
-        while self._next_inside("}"):
-            self._key_and_value(path)
-
     def _next_inside(self, closing: str) -> bool:
-        """Go past the opening bracket or the comma to what comes next; False, and past the end, at the closing one."""
+        """Skip the opening bracket or comma before an item; at the closing bracket, skip that and return False."""
         self._skip(_BLANK)
         if self._text[self._at : self._at + 1] in ("[", "{", ","):
             self._at += 1
@@ -203,7 +199,6 @@ class _Scanner:
 
 
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)\Z")
-_START: Final = TextSpan(1, 1, 1, 2)
 # what the standard library needs for a key grows with the square of its parts
 _LONG_KEY: Final = re.compile(r"""(?:\.[ \t]*+(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+){100}""")
 
@@ -212,8 +207,8 @@ def parse_toml(text: str, report: Report) -> Node:
     """The tree of the TOML document in `text`. Raises Invalid, with the reason reported, where there is none."""
     long_key = _LONG_KEY.search(text)
     if long_key is not None:
-        place = span_at(text, long_key.start())
-        raise report.error(CONFIG_TOO_DEEP, place, "The file is nested too deeply", "no setting is nested that deeply")
+        span = span_at(text, long_key.start())
+        raise report.error(CONFIG_TOO_DEEP, span, "The file is nested too deeply", "no setting is nested that deeply")
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -222,44 +217,35 @@ def parse_toml(text: str, report: Report) -> Node:
         raise report.error(CONFIG_TOO_DEEP, None, "The file is nested too deeply") from None
     except ValueError as error:  # dates and numbers that TOML allows and Python cannot hold
         raise report.error(CONFIG_SYNTAX, None, f"The file is not valid TOML: {error}") from None
-    return _Planter(find_spans(text), report).plant(values)
+    spans, builder = find_spans(text), TreeBuilder(report)
 
-
-class _Planter:
-    """Feeds plain values to the builder, each with its place; what has none stands where its table does."""
-
-    def __init__(self, places: Mapping[tuple[PathPart, ...], EntrySpans], report: Report) -> None:
-        self._places = places
-        self._builder = TreeBuilder(report)
-
-    def plant(self, values: dict[str, Any]) -> Node:
-        self._value(values, (), _START)
-        assert self._builder.root is not None
-        return self._builder.root
-
-    def _value(self, value: object, path: tuple[PathPart, ...], nearest: TextSpan) -> None:
+    def add(value: object, path: tuple[PathPart, ...], nearest: TextSpan) -> None:
+        """Add a value; one whose position was not found has that of its table."""
         if isinstance(value, dict):
-            self._builder.start(Table(nearest))
+            builder.start(Table(nearest))
             for key, inner in cast(dict[str, object], value).items():
-                place = self._places.get((*path, key), EntrySpans(nearest, nearest))
-                self._builder.scalar(Scalar(place.key, "text", key))
-                self._value(inner, (*path, key), place.value)
-            self._builder.end()
+                found = spans.get((*path, key), EntrySpans(nearest, nearest))
+                builder.scalar(Scalar(found.key, "text", key))
+                add(inner, (*path, key), found.value)
+            builder.end()
         elif isinstance(value, list):
-            self._builder.start(Items(nearest))
+            builder.start(Items(nearest))
             for index, inner in enumerate(cast(list[object], value)):
-                place = self._places.get((*path, index), EntrySpans(nearest, nearest))
-                self._value(inner, (*path, index), place.value)
-            self._builder.end()
+                add(inner, (*path, index), spans.get((*path, index), EntrySpans(nearest, nearest)).value)
+            builder.end()
         else:
-            self._builder.scalar(_scalar(value, nearest))
+            builder.scalar(_scalar(value, nearest))
+
+    add(values, (), TextSpan(1, 1, 1, 2))
+    assert builder.root is not None
+    return builder.root
 
 
 def _scalar(value: object, span: TextSpan) -> Scalar:
     if isinstance(value, bool):
         return Scalar(span, "boolean", str(value).lower())
     text = str(value)
-    # neither dates nor `inf` and `nan` are anything that a configuration takes for a number
+    # dates, `inf` and `nan` are not numbers in a configuration
     is_number = isinstance(value, (int, float)) and text[-1].isdigit()
     return Scalar(span, "number" if is_number else "text", text)
 
@@ -267,15 +253,12 @@ def _scalar(value: object, span: TextSpan) -> Scalar:
 def _syntax_error(error: tomllib.TOMLDecodeError, text: str, report: Report) -> Invalid:
     what = str(error)
     at = _AT.search(what)
+    what = what[:1].lower() + what[1 : None if at is None else at.start()]
+    message = f"The file is not valid TOML: {what}"
     if at is None:
-        return report.error(CONFIG_SYNTAX, None, f"The file is not valid TOML: {_lower_first(what)}")
+        return report.error(CONFIG_SYNTAX, None, message)
     offset = len(text)
     if at["line"] is not None:
         before = text.split("\n", int(at["line"]) - 1)
         offset = min(len(text), len(text) - len(before[-1]) + int(at["column"]) - 1)
-    message = f"The file is not valid TOML: {_lower_first(what[: at.start()])}"
     return report.error(CONFIG_SYNTAX, span_at(text, offset), message)
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]

@@ -1,13 +1,12 @@
-"""YAML text to a tree. PyYAML finds the events; nothing is ever constructed by it.
+"""Parses YAML to a tree from PyYAML's events; PyYAML never constructs objects.
 
-Working on events keeps hostile files harmless: reading stops at the first list that is too deep, and an alias is
-weighed before it is followed.
+Events keep hostile files harmless: parsing stops at the first list that is too deep, and the size of what an alias
+stands for is known before it is used.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
@@ -45,8 +44,9 @@ def parse_yaml(text: str, report: Report) -> Node:
         message = f"Character U+{ord(wrong.group()):04X} is not allowed in YAML"
         raise report.error(CONFIG_SYNTAX, span_at(text, wrong.start()), message)
     composer = _Composer(report)
+    pyyaml: Any = yaml
     try:
-        for event in _events(text):
+        for event in pyyaml.parse(text, Loader=getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)):
             composer.take(event)
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, report) from None
@@ -56,13 +56,8 @@ def parse_yaml(text: str, report: Report) -> Node:
     return composer.root()
 
 
-def _events(text: str) -> Iterator[Any]:
-    pyyaml: Any = yaml
-    return pyyaml.parse(text, Loader=getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader))
-
-
 class _Composer:
-    """Turns events into nodes, as far as a configuration needs them."""
+    """Builds the tree from events."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -83,15 +78,12 @@ class _Composer:
         elif isinstance(event, yaml.AliasEvent):
             self._alias(event)
         elif isinstance(event, yaml.DocumentStartEvent):
-            self._document(event)
+            self._documents += 1
+            if self._documents > 1:
+                raise self._report.error(CONFIG_SYNTAX, _span(event), "The file contains more than one YAML document")
 
     def root(self) -> Node:
         return self._builder.root or Scalar(TextSpan(1, 1, 1, 1), "null", "")
-
-    def _document(self, event: Any) -> None:
-        self._documents += 1
-        if self._documents > 1:
-            raise self._report.error(CONFIG_SYNTAX, _span(event), "The file contains more than one YAML document")
 
     def _start(self, event: Any, node: Items | Table) -> None:
         self._refuse_tag(event)

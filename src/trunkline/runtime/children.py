@@ -52,7 +52,7 @@ _OWN_PREFIX: Final = "TRUNKLINE_"
 _EXEC: Final[dict[int, tuple[str, str]]] = {  # why an exec failed, and a hint
     errno.ENOENT: (
         "command not found: `{command}`",
-        "install it, or give its full path; it is looked up in the PATH of its own environment",
+        "install it, or give its full path; it is looked up in the PATH its environment has",
     ),
     errno.EACCES: ("permission denied: `{command}`", "it must be a file that this user may execute (`chmod +x`)"),
     errno.ENOTDIR: ("command not found: `{command}`", "a part of its path is a file, not a folder"),
@@ -115,7 +115,7 @@ class Children:
 
     def __init__(self, *, portable: bool = False, on_fault: Callable[[str], None] | None = None) -> None:
         self._portable = portable or not sees_all_processes()
-        self._on_fault = on_fault or (lambda _: None)
+        self._on_fault: Callable[[str], None] = on_fault or (lambda _: None)
         self._spawning = asyncio.Semaphore(_SPAWNS_AT_ONCE)
         self._clients: list[SupervisorClient] = []  # the last may be in use; the others died and are cleaned up after
         self._held: dict[bytes, HeldFolder] = {}
@@ -181,7 +181,7 @@ class Children:
             client.release(path)
 
     def guard(self, label: str) -> GuardedProgram:
-        """Have the supervisor kill a program in our own process group (see `foreground.py`) if the gateway is killed."""
+        """Have the supervisor kill a program of our own process group (`foreground.py`) if the gateway is killed."""
         return self._current_client(label).guard(os.getpgrp())
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """Messages between the gateway and its supervisor, over a Unix stream socket that also carries descriptors.
 
-A message is `(verb, child id, value)`, its length followed by its `marshal` form. Both ends run the same interpreter, as
-`marshal` requires, and it costs no import. Loaded by the supervisor, so it imports as little as possible.
+A message is `(verb, child id, value)`, its length followed by its `marshal` form. Both ends run the same interpreter,
+as `marshal` requires, and it costs no import. Loaded by the supervisor, so it imports as little as possible.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Inbox:
         self._descriptors: list[int] = []
 
     def read(self) -> list[Received]:
-        """All complete messages that have arrived. Raises `EOFError` once the other side is gone and nothing is left."""
+        """All complete messages that have arrived. Raises `EOFError` once the other side is gone and none is left."""
         messages: list[Received] = []
         try:
             while self._fill():

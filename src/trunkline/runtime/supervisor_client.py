@@ -159,7 +159,7 @@ class SupervisorClient:
             await asyncio.shield(self._cleanup)
 
     def cut(self) -> None:
-        """Close the channel, either to end the supervisor or because it died: its children count as dead from now on."""
+        """Close the channel, to end the supervisor or because it died: its children count as dead from now on."""
         if self.lost:
             return
         self.lost = True

@@ -40,7 +40,7 @@ STARTS = [
     (lambda folder: ["/no/such/program"], "command not found: `/no/such/program`"),
     (lambda folder: [str(folder)], "permission denied"),
     (not_executable, "permission denied"),
-    (without_interpreter, "the interpreter it names is not"),
+    (without_interpreter, "exists, but its interpreter does not"),
     (without_first_line, "not a program this system can run"),
     (lambda folder: ["true", "x" * 200_000], "too long"),
     (lambda folder: ["true", "a\0b"], "NUL"),
