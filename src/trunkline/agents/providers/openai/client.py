@@ -85,7 +85,7 @@ class ChatClient:
             try:
                 return await self._once(request_bytes(self._target, self._head, body), number)
             except FailedAttempt as failure:
-                other = dialect.after(failure.status, str(failure))
+                other = dialect.after_refusal(failure.status, str(failure))
                 delay_s = self._delay_s(retries, failure) if other == dialect else 0.0
                 self._adopt(dialect, other)
             await asyncio.sleep(delay_s)

@@ -1,7 +1,7 @@
-"""What a server gives with a turn or a call and wants back unchanged: thoughts, and the signatures that go with them.
+"""Assembles what a server sends with a turn or a call and wants back unchanged: reasoning, and its signatures.
 
-A signature holds for a whole thought, so the pieces of a stream have to become the blocks that they were cut from:
-OpenRouter's `reasoning_details` say by `type` and `index` what they belong to, LiteLLM's `thinking_blocks` follow each
+A signature covers a whole block of reasoning, so the pieces of a stream must become the blocks that they were cut from.
+OpenRouter's `reasoning_details` say by `type` and `index` what they belong to; LiteLLM's `thinking_blocks` follow each
 other and end with their signature.
 """
 
@@ -22,40 +22,40 @@ MESSAGE_MEMBERS: Final = (
 )
 CALL_MEMBERS: Final = ("extra_content", "provider_specific_fields")
 SIGNATURES: Final = frozenset(CALL_MEMBERS)
-"""With none of the thoughts themselves."""
+"""Members that contain none of the reasoning itself."""
 _ALSO_EMPTY: Final = "reasoning_content"
-"""DeepSeek and its like refuse a turn with calls that comes back without it, also one that was not thought about."""
+"""DeepSeek and others refuse a turn with calls that comes back without it, even where it was empty."""
 Json = Mapping[str, Any]
 LIMIT_CHARACTERS: Final = 4 * 1024 * 1024
-"""Of one turn. All of them go back with every later request."""
+"""For one turn. All of it goes back with every later request."""
 _BLOCKS: Final = frozenset({"reasoning_details", "thinking_blocks"})
 _STREAMED: Final = frozenset({"reasoning", "reasoning_content"})
 _PARTS: Final = ("text", "summary", "thinking", "data")
-"""Members of a block that come in pieces."""
+"""Members of a block that arrive in pieces."""
 
 
 class ReasoningTooLong(Exception):
-    """They are over the limit."""
+    """The reasoning of a turn exceeds the limit."""
 
 
 class Reasoning:
-    """Everything of one turn, or of one call, that goes back as it came."""
+    """Everything of one turn or one call that is sent back as it came."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _Member] = {}
         self.size = 0
-        """About how many characters it takes to send them."""
+        """Roughly the characters it takes to send it."""
 
     def add(self, owner: Json) -> None:
-        """`owner` is a piece of the message or the call. Raises ReasoningTooLong."""
+        """Add a piece of the message or the call. Raises ReasoningTooLong."""
         for name in self._names:
             value = owner.get(name)
             if value or (name == _ALSO_EMPTY and value == ""):
-                kept = self._kept.get(name)
-                if kept is None:
-                    kept = self._kept[name] = _kept_under(name)
-                self.size += kept.add(value)
+                member = self._kept.get(name)
+                if member is None:
+                    member = self._kept[name] = _member_for(name)
+                self.size += member.add(value)
         if self.size > LIMIT_CHARACTERS:
             raise ReasoningTooLong
 
@@ -63,20 +63,20 @@ class Reasoning:
         return name in self._kept
 
     def whole(self) -> dict[str, Any]:
-        return {name: kept.whole() for name, kept in self._kept.items()}
+        return {name: member.whole() for name, member in self._kept.items()}
 
 
-class _Kept(Protocol):
-    """One member, put together from its pieces."""
+class _Member(Protocol):
+    """One member, assembled from its pieces."""
 
     def add(self, value: Any) -> int:
-        """About how many characters more there are to send."""
+        """Add a piece; roughly the characters it adds."""
         ...
 
     def whole(self) -> Any: ...
 
 
-def _kept_under(name: str) -> _Kept:
+def _member_for(name: str) -> _Member:
     if name in _BLOCKS:
         return _Blocks()
     if name in _STREAMED:
@@ -85,7 +85,7 @@ def _kept_under(name: str) -> _Kept:
 
 
 def _size(value: object) -> int:
-    """Not recursive: values may be nested as deep as a parser lets them."""
+    """Roughly the characters of a value. Not recursive: values may be nested deeply."""
     size, left = 0, [value]
     while left:
         item = left.pop()
@@ -98,7 +98,7 @@ def _size(value: object) -> int:
 
 
 class _Last:
-    """What is never in pieces: the last counts."""
+    """A member that is never in pieces: the last value counts."""
 
     def __init__(self) -> None:
         self._value: Any = None
@@ -114,7 +114,7 @@ class _Last:
 
 
 class _Text(_Last):
-    """Text in pieces. What is none of it is never in pieces."""
+    """Text in pieces. Other values are never in pieces."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class _Text(_Last):
 
 
 class _Members(_Last):
-    """Members of an object that come one after the other: texts and blocks in pieces, lists in parts."""
+    """An object whose members arrive one by one: texts and blocks in pieces, lists in parts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class _Members(_Last):
 
     def _add_member(self, name: str, value: Any) -> int:
         if name in self._inner and value:
-            self._members.setdefault(name, None)  # keeps its place
+            self._members.setdefault(name, None)  # keeps its position
             return 0
         if isinstance(value, list):
             self._members.setdefault(name, None)
@@ -165,7 +165,7 @@ class _Members(_Last):
 
 
 class _Entries:
-    """Lists of several pieces as one. A text that is repeated, such as a signature, is meant once."""
+    """One list from several. A repeated text, such as a signature, is kept once."""
 
     def __init__(self) -> None:
         self.all: list[object] = []
@@ -184,7 +184,7 @@ class _Entries:
 
 
 class _Blocks(_Last):
-    """A list of blocks, of which each piece of a stream brings some, or pieces of some."""
+    """A list of blocks, to which each piece of a stream adds some, or pieces of some."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -229,8 +229,8 @@ class _Block:
         self._parts: dict[str, _Part] = {}
 
     def takes(self, piece: Json) -> bool:
-        """Whether this is a piece of the same block. One that is signed takes no more text, and without an index no
-        other signature either; what comes with the same signature is the block once more."""
+        """Whether this is a piece of the same block. A signed block takes no more text, and without an index no other
+        signature either; what has the same signature repeats the block."""
         mine = self._members
         if text(piece.get("type")) != text(mine.get("type")) or piece.get("index") != mine.get("index"):
             return False
@@ -240,7 +240,7 @@ class _Block:
             return True
         data = self._parts.get("data")
         if data is not None and text(piece.get("data")) not in ("", data.whole()):
-            return False  # encrypted ones are whole
+            return False  # encrypted data is never in pieces
         if piece.get("index") is None:
             if "data" in (piece.keys() | self._parts.keys()):
                 return False
@@ -252,7 +252,7 @@ class _Block:
         signed, size = bool(piece.get("signature")), 0
         for name, value in piece.items():
             if name in _PARTS and isinstance(value, str):
-                self._members.setdefault(name, "")  # keeps its place
+                self._members.setdefault(name, "")  # keeps its position
                 size += self._parts.setdefault(name, _Part()).add(value, may_be_all=signed or name == "data")
             elif name not in self._members or (value and not self._has(name, value)):
                 self._members[name] = value
@@ -267,8 +267,7 @@ class _Block:
 
 
 class _Part:
-    """A text in pieces. What comes with the signature may be all of it once more (LiteLLM), and so may encrypted
-    data."""
+    """Text in pieces. A piece with the signature may repeat all of it (LiteLLM), and so may encrypted data."""
 
     __slots__ = ("_length", "_pieces")
 

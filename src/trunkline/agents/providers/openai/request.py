@@ -1,4 +1,4 @@
-"""The request for one turn: its address, its head, and its body with the conversation so far."""
+"""The endpoint of a model, the parts of a conversation, and the request for one turn."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ from trunkline.protocol.http1 import request_head
 from trunkline.runtime.http_client import HttpTarget
 from trunkline.version import __version__
 
-# Where the model is, how it is asked, and how long for.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatEndpoint:
-    """`base_url` is what `/chat/completions` is put after, most often it ends with `/v1`."""
+    """Where the model is and how it is asked. `base_url` is the part before `/chat/completions`."""
 
     base_url: str
     model: str
     api_key: str = field(default="", repr=False)
-    """Empty where the server wants none."""
+    """Empty where the server needs none."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     max_turns: int = 50
     max_tokens: int | None = None
@@ -41,14 +39,14 @@ class ChatLimits:
 
     connect_s: float = 30.0
     first_byte_s: float = 600.0
-    """Models may think for long before they say anything."""
+    """Models may reason for long before they answer."""
     idle_s: float = 300.0
     """Between two pieces of a stream."""
     trailer_s: float = 10.0
-    """After a turn has said how it ends: its count of tokens may come, and the word that this was all."""
+    """After the finish reason: token counts and the end marker may follow."""
     first_retry_s: float = 0.5
     longest_retry_s: float = 60.0
-    """A server that wants us to wait longer than that is not waited for."""
+    """If the server asks to wait longer, there is no retry."""
     all_retries_s: float = 180.0
     event_bytes: int = 8 * 1024 * 1024
     turn_bytes: int = 64 * 1024 * 1024
@@ -57,13 +55,10 @@ class ChatLimits:
 DEFAULT_LIMITS = ChatLimits()
 
 
-# What a turn of the model came to, and the whole conversation.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelToolCall:
-    """A call that the model wants. `arguments` is a JSON object as it was meant, else what the model wrote; `extra` and
-    what its `function` had besides go back as they came."""
+    """A call that the model wants. `arguments` is the JSON object that was meant, else what the model wrote; `extra` and
+    `function_extra` are sent back as they came."""
 
     id: str
     name: str
@@ -74,27 +69,26 @@ class ModelToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTurn:
+    """One turn of the model: text, calls, or both."""
+
     text: str = ""
     calls: tuple[ModelToolCall, ...] = ()
     finish_reason: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Members of the message that some servers want to see again."""
+    """Members of the message that some servers want back."""
     input_tokens: int = 0
     output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationResult:
-    """How it ended. The tokens are those of all turns."""
+    """The answer of a finished conversation, and what all of its turns used."""
 
     text: str
     input_tokens: int
     output_tokens: int
     turns: int
     calls: int
-
-
-# The tools that a model has while we are its agent.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,22 +102,26 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
+    """The result of a tool, as text."""
+
     text: str
     is_error: bool = False
 
 
 class ModelTools(Protocol):
+    """The tools of a model whose agent we are."""
+
     def definitions(self) -> Sequence[ToolDefinition]:
-        """What there is now: asked before each turn, so that a tool which comes or goes is noticed."""
+        """The tools that exist now; called before each turn, so that changes are noticed."""
         ...
 
     async def call(self, name: str, arguments: bytes) -> ToolOutput:
-        """Run a tool that is offered; `arguments` is a JSON object. A tool that fails is an answer, not an exception.
-        Whoever cancels this ends the call."""
+        """Run a tool; `arguments` is a JSON object. A failure of the tool is an output, not an exception.
+
+        Cancelling this ends the call.
+        """
         ...
 
-
-# How requests are adapted to servers that refuse a member of them, learned from what each refusal says.
 
 _NEW_LIMIT: Final = "max_completion_tokens"
 _USAGE: Final = "stream_options"
@@ -133,21 +131,23 @@ _UNWANTED: Final = re.compile(
     r"unsupported|not (?:support|permitted|allowed)|un(?:known|recogni[sz]ed|expected)|deprecated|forbidden|\bonly\b",
     re.IGNORECASE,
 )
-"""One of these is in what servers say of a member that they do not take at all."""
+"""In servers' errors about a member that they do not accept at all."""
 _RANGE: Final = re.compile(r"between|range|less than|greater than|at most|at least|[<>]=?|≤|≥", re.IGNORECASE)
-"""And one of these in what they say of a value that the user has to change."""
+"""In servers' errors about a value that the user has to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestDialect:
+    """How requests are adapted to a server that refuses a member of them, learned from its errors."""
+
     limit: str = "max_tokens"
-    """OpenAI's newer models want the limit under another name, which most other servers do not know."""
+    """OpenAI's newer models want another name for the limit, which most other servers do not know."""
     usage: bool = True
-    """Older servers refuse to be asked for the count of tokens in a stream."""
+    """Older servers refuse to report token counts in a stream."""
     temperature: bool = True
-    """Models that reason take none, or only their own."""
+    """Reasoning models accept none, or only their own."""
     omitted: frozenset[str] = frozenset()
-    """Members of the model's own messages that the server sends and does not take back."""
+    """Members of the model's messages that the server sends and does not accept back."""
 
     def options(self, endpoint: ChatEndpoint) -> dict[str, Any]:
         options: dict[str, Any] = {"stream": True}
@@ -159,33 +159,33 @@ class RequestDialect:
             options[_TEMPERATURE] = endpoint.temperature
         return options
 
-    def after(self, status: int, said: str) -> RequestDialect:
-        """What to try next, after a server said this; the same wording where there is nothing else to try."""
+    def after_refusal(self, status: int, text: str) -> RequestDialect:
+        """What to try next, after a server text this; the same wording where there is nothing else to try."""
         if status not in _REFUSALS:
             return self
-        if _NEW_LIMIT in said and self.limit != _NEW_LIMIT:
+        if _NEW_LIMIT in text and self.limit != _NEW_LIMIT:
             return replace(self, limit=_NEW_LIMIT)
-        if _USAGE in said and self.usage:
+        if _USAGE in text and self.usage:
             return replace(self, usage=False)
-        if _UNWANTED.search(said) is None:
+        if _UNWANTED.search(text) is None:
             return self
-        if self.temperature and _names(said, _TEMPERATURE) and _RANGE.search(said) is None:
+        if self.temperature and _names(text, _TEMPERATURE) and _RANGE.search(text) is None:
             return replace(self, temperature=False)
-        refused = {name for name in MESSAGE_MEMBERS if _names(said, name)} - self.omitted
+        refused = {name for name in MESSAGE_MEMBERS if _names(text, name)} - self.omitted
         return replace(self, omitted=self.omitted | refused) if refused else self
 
 
 KnownDialects = dict[tuple[str, str], RequestDialect]
-"""What was learned of each model at each address."""
+"""What was learned about each model at each address."""
 
 
-def _names(said: str, member: str) -> bool:
-    return re.search(rf"(?<![A-Za-z0-9_]){member}(?![A-Za-z0-9_])", said) is not None
+def _names(text: str, member: str) -> bool:
+    return re.search(rf"(?<![A-Za-z0-9_]){member}(?![A-Za-z0-9_])", text) is not None
 
 
 _PATH: Final = "/chat/completions"
 _NO_OUTPUT: Final = "(no output)"
-"""Some servers refuse an empty answer of a tool."""
+"""Some servers refuse an empty tool result."""
 _JSON: Final = b"application/json"
 _USUAL: Final = RequestDialect()
 _OURS: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
@@ -194,8 +194,7 @@ Message = dict[str, Any]
 
 
 def target_of(base_url: str) -> HttpTarget:
-    """Where turns are asked for. Raises GatewayError for what is no address; the query is kept, for servers that want
-    their version there."""
+    """The URL for turns. Its query is kept: some servers want their version there. Raises GatewayError for a bad URL."""
     try:
         parts = urlsplit(base_url.strip())
         path = parts.path.rstrip("/")
@@ -205,12 +204,12 @@ def target_of(base_url: str) -> HttpTarget:
         if parts.scheme in ("http", "https") and target.host:
             return target
     except ValueError:
-        pass  # its text would show what may be secret in the address
+        pass  # its message could show secrets in the URL
     raise _refused("`base_url` is not the address of a server", "Write it as `https://host/v1`")
 
 
 def head_of(endpoint: ChatEndpoint, target: HttpTarget) -> list[tuple[bytes, bytes]]:
-    """The headers of every request, but for its length. The user's replace ours. Raises GatewayError."""
+    """The headers of every request except its length. The user's replace ours. Raises GatewayError."""
     headers = {
         "accept": "text/event-stream, application/json",
         "user-agent": f"trunkline/{__version__}",
@@ -220,7 +219,7 @@ def head_of(endpoint: ChatEndpoint, target: HttpTarget) -> list[tuple[bytes, byt
     try:
         head = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items() if value]
         request_head(b"POST", b"/", head)
-    except ValueError:  # its text would show the key
+    except ValueError:  # its message would show the key
         hint = "Look for line breaks and letters that are not ASCII"
         raise _refused("the key or a header cannot be sent", hint) from None
     return [(b"host", target.authority), (b"content-type", _JSON), *head]
@@ -239,7 +238,7 @@ def body_of(
     if dialect.omitted:
         messages = [_without(message, dialect.omitted) for message in messages]
     body: dict[str, Any] = {"model": endpoint.model, "messages": messages, **dialect.options(endpoint)}
-    if definitions:  # an empty list is refused by most servers
+    if definitions:  # most servers refuse an empty list
         body |= {"tools": [_tool(definition) for definition in definitions], "tool_choice": "auto"}
     return msgspec.json.encode(body)
 
@@ -270,7 +269,7 @@ def user_message(prompt: str) -> Message:
 
 
 def assistant_message(turn: ModelTurn) -> Message:
-    """What the model said, as it is told to it again."""
+    """What the model text, as it is told to it again."""
     return {
         "role": "assistant",
         "content": turn.text or None,
@@ -280,14 +279,14 @@ def assistant_message(turn: ModelTurn) -> Message:
 
 
 def _call(call: ModelToolCall) -> dict[str, Any]:
-    """Arguments that are no object are left out: servers read them again, and some fail on them."""
+    """A call as sent back, without arguments that are no object: some servers fail on them."""
     arguments = arguments_of(call) or b"{}"
     function = {**_echoed(call.function_extra), "name": call.name, "arguments": arguments.decode()}
     return {**_echoed(call.extra), "id": call.id, "type": "function", "function": function}
 
 
 def _echoed(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """What goes back as it came, encoded by itself; what cannot be sent is left out."""
+    """The members to send back as they came; what cannot be encoded is left out."""
     return {name: sent for name, value in extra.items() if (sent := _encoded(value)) is not None}
 
 
@@ -296,7 +295,7 @@ def _encoded(value: object) -> msgspec.Raw | None:
         return msgspec.Raw(msgspec.json.encode(value))
     except (UnicodeEncodeError, RecursionError):
         pass
-    try:  # with halves of surrogate pairs, anywhere in it
+    try:  # with lone surrogates somewhere in it
         return msgspec.Raw(sendable(json.dumps(value, ensure_ascii=False, allow_nan=False)).encode())
     except (ValueError, RecursionError):
         return None
@@ -307,7 +306,7 @@ def tool_message(call: ModelToolCall, text: str) -> Message:
 
 
 def arguments_of(call: ModelToolCall) -> bytes | None:
-    """The arguments as a JSON object, where they are one; none at all are an empty one."""
+    """The arguments as a JSON object, or None. No arguments at all are an empty object."""
     if not call.arguments.strip():
         return b"{}"
     found = json_object(call.arguments)

@@ -1,4 +1,10 @@
-"""Reads the bytes of an answer: a stream of events, or one JSON text from a server that does not stream."""
+"""Parses a response into a turn: a stream of events, or one JSON text from a server that does not stream.
+
+Servers disagree on how they cut up calls: on whether a call has an id, an index, a name in each piece or in the first,
+and whether arguments are text. What is missing, null or empty is therefore treated alike, and a piece belongs to the
+call of its id; else to that of its index; else to the last one. It begins another call where it has a name while the
+call it would continue is complete.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +30,21 @@ _DONE: Final = b"[DONE]"
 _WHITESPACE: Final = b" \t\r\n\xef\xbb\xbf"
 _STATUS: Final = re.compile(r"[1-5][0-9]{2}")
 _ERROR: Final = "error"
-"""How an event is called, an object, or the way that a turn ends."""
+"""The name of an event, the type of an object, or a finish reason."""
 _GAVE_UP: Final = frozenset({_ERROR, "abort", "insufficient_system_resource"})
-"""How a turn ends that its server did not finish."""
+"""Finish reasons of turns that the server did not complete."""
 
 
 class MalformedAnswer(Exception):
-    """The bytes are no answer of a model; asking again may give one."""
+    """The bytes are not a model's answer; a retry may give one."""
 
 
 class AnswerTooLarge(Exception):
-    """The answer has a part that is larger than we take; another would be too."""
+    """Part of the answer exceeds a limit; a retry would not help."""
 
 
 class ModelServerError(Exception):
-    """The server said inside the answer that it failed. `status` is the HTTP status it meant, 0 where it gave none."""
+    """The server reported a failure inside the answer. `status` is the HTTP status it gave, or 0."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -46,7 +52,7 @@ class ModelServerError(Exception):
 
 
 class ChatResponseParser:
-    """Bytes in, a turn out. Which of the two shapes it is shows in the first byte: headers are wrong too often."""
+    """Bytes in, a turn out. The first byte tells a stream from JSON, as headers are wrong too often."""
 
     def __init__(self, event_bytes: int) -> None:
         self._pieces = TurnAssembler()
@@ -54,7 +60,7 @@ class ChatResponseParser:
         self._whole: ByteBuffer | None = None
         self._event_bytes = event_bytes
         self.done = False
-        """The server has said that this is all."""
+        """Whether the server has marked the end."""
 
     def feed(self, data: bytes) -> None:
         if self._events is None and self._whole is None:
@@ -78,7 +84,7 @@ class ChatResponseParser:
             raise AnswerTooLarge(str(error)) from None
 
     def end(self) -> None:
-        """Nothing more comes: what is pending is read as it is."""
+        """Parse what is pending; nothing more comes."""
         if self._whole is not None:
             self._chunk(self._whole.take())
             self.done = True
@@ -101,7 +107,7 @@ class ChatResponseParser:
         return self._pieces.turn(number)
 
     def _event(self, event: SseEvent) -> None:
-        """Some servers forget the blank line between events, and give several texts as the lines of one."""
+        """Some servers omit the blank line between events, so that one has several JSON texts as its lines."""
         if event.event == _ERROR:
             raise _failure(_json(event.data) or {"message": event.data.decode(errors="replace")})
         lines = event.data.split(b"\n")
@@ -123,13 +129,13 @@ class ChatResponseParser:
             try:
                 self._pieces.add(chunk)
             except ReasoningTooLong:
-                raise AnswerTooLarge(f"its thoughts have more than {LIMIT_CHARACTERS:,} characters") from None
+                raise AnswerTooLarge(f"its reasoning has more than {LIMIT_CHARACTERS:,} characters") from None
             if self._pieces.finish_reason in _GAVE_UP:
                 raise ModelServerError("the server gave up in the middle of the answer", 0)
 
 
 def _json(data: bytes) -> Json | None:
-    """msgspec is too strict here: servers cut texts between the halves of a surrogate pair."""
+    """The JSON object, or None. msgspec is too strict here: servers split surrogate pairs."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -138,7 +144,7 @@ def _json(data: bytes) -> Json | None:
 
 
 def _refuse_error(chunk: Json) -> None:
-    """An error is a member of its own, or of a choice, or, at older vLLM, the whole chunk."""
+    """Raise ModelServerError for an error: a member of the chunk, of a choice, or, with older vLLM, the whole chunk."""
     if chunk.get("error") or chunk.get("object") == _ERROR:
         raise _failure(chunk)
     for choice in entries(chunk.get("choices")):
@@ -148,49 +154,41 @@ def _refuse_error(chunk: Json) -> None:
 
 def _failure(chunk: Json) -> ModelServerError:
     status = mapping(chunk.get("error") or chunk).get("code")
-    if isinstance(status, str) and _STATUS.fullmatch(status):  # LiteLLM's way
+    if isinstance(status, str) and _STATUS.fullmatch(status):  # as LiteLLM does
         status = int(status)
     return ModelServerError(error_text(chunk), status if isinstance(status, int) else 0)
 
 
 def error_text(value: object) -> str:
-    """The message in what a server answers instead of a turn, and what stood behind it where it only passes that on."""
-    if found := entries(value):  # Google's way
+    """The message in a server's error, with that of the provider behind it where it only passes that on."""
+    if found := entries(value):  # as Google does
         return error_text(found[0])
     answer = mapping(value)
     error = answer.get("error")
     passed_on = _passed_on(mapping(mapping(error).get("metadata")) or mapping(answer.get("metadata")))
-    for place in (mapping(error).get("message"), error, answer.get("message"), answer.get("detail")):
-        if text(place):
-            return text(place) + passed_on
+    for at in (mapping(error).get("message"), error, answer.get("message"), answer.get("detail")):
+        if text(at):
+            return text(at) + passed_on
     return json.dumps(value) if value else ""
 
 
 def _passed_on(metadata: Json) -> str:
-    """What OpenRouter got from the provider that it asked: JSON or its text, or just words."""
+    """What OpenRouter got from the provider behind it: JSON, JSON as text, or plain text."""
     raw = metadata.get("raw")
     inner = mapping(raw) or mapping(_json(text(raw).encode(errors="replace")))
-    said = error_text(inner) if inner else text(raw)
+    inner_text = error_text(inner) if inner else text(raw)
     provider = text(metadata.get("provider_name"))
-    return ": ".join(("", *filter(None, (provider, said)))) if said else ""
-
-
-# Puts a turn together from the pieces it is streamed in, whatever make of server cut it up.
-#
-# Servers disagree on everything here: whether a call has an id, an index, a name in each piece or in the first, and
-# whether arguments are text. What is missing, null or empty is therefore treated alike, and a piece belongs to: the call
-# of its id; else that of its index; else the last one. It begins another call where it names one while the call it would
-# continue is complete.
+    return ": ".join(("", *filter(None, (provider, inner_text)))) if said else ""
 
 
 class _Call:
-    __slots__ = ("_arguments", "_end", "id", "index", "name", "of_function", "thoughts")
+    __slots__ = ("_arguments", "_end", "id", "index", "name", "of_function", "reasoning")
 
     def __init__(self, call_id: str, index: int | None) -> None:
         self.id = call_id
         self.index = index
         self.name = ""
-        self.thoughts = Reasoning(CALL_MEMBERS)
+        self.reasoning = Reasoning(CALL_MEMBERS)
         self.of_function = Reasoning(CALL_MEMBERS)
         self._arguments: list[str] = []
         self._end = ObjectScanner()
@@ -205,40 +203,40 @@ class _Call:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing can follow: its arguments are a whole object."""
+        """Whether its arguments are a whole object, so that nothing can follow."""
         return self._end.reached(self._arguments)
 
     def add(self, piece: Json) -> None:
         function = mapping(piece.get("function"))
         self.name = self.name or text(function.get("name"))
-        self.thoughts.add(piece)
+        self.reasoning.add(piece)
         self.of_function.add(function)
         arguments = function.get("arguments")
         if isinstance(arguments, str):
             self._arguments.append(arguments)
-        elif arguments is not None:  # a value instead of its text, never in pieces
+        elif arguments is not None:  # a value instead of its JSON text, never in pieces
             self._arguments = [json.dumps(arguments, ensure_ascii=False)]
             self._end = ObjectScanner()
 
 
 class TurnAssembler:
-    """One turn, while it arrives. `turn` makes up ids for calls that have none: `number` tells turns apart there."""
+    """Assembles one turn from chunks. Calls without an id get one, in which `number` tells turns apart."""
 
     def __init__(self) -> None:
-        self._said: list[str] = []
+        self._text: list[str] = []
         self._refusal: list[str] = []
         self._calls: list[_Call] = []
         self._by_id: dict[str, _Call] = {}
         self._latest: dict[int | None, _Call] = {}
-        """By index; of all calls under None."""
+        """The latest call by index; under None the latest of all."""
         self._reasoning = Reasoning(MESSAGE_MEMBERS)
         self._usage: Json = {}
         self.finish_reason = ""
         self.begun = False
-        """Whether anything came that belongs to an answer."""
+        """Whether any part of an answer has arrived."""
 
     def add(self, chunk: Json) -> None:
-        """A chunk of a stream, or a whole answer of a server that does not stream."""
+        """Add a chunk of a stream, or the whole answer of a server that does not stream."""
         self._usage = mapping(chunk.get("usage")) or self._usage
         for choice in entries(chunk.get("choices")):
             if not choice.get("index"):
@@ -246,10 +244,10 @@ class TurnAssembler:
 
     def _add_choice(self, choice: Json) -> None:
         self.begun = True
-        self._usage = mapping(choice.get("usage")) or self._usage  # Kimi's place for it
+        self._usage = mapping(choice.get("usage")) or self._usage  # Kimi's at for it
         self.finish_reason = text(choice.get("finish_reason")) or self.finish_reason
         delta = mapping(choice.get("delta")) or self._whole(choice)
-        self._said += _texts(delta.get("content"))
+        self._text += _texts(delta.get("content"))
         self._refusal += _texts(delta.get("refusal"))
         self._reasoning.add(delta)
         pieces = entries(delta.get("tool_calls"))
@@ -262,8 +260,8 @@ class TurnAssembler:
             touched.add(call)
 
     def _whole(self, choice: Json) -> Json:
-        """The message of a server that does not stream. Some that do say all of it once more at the end."""
-        streamed = self._calls or any(self._said) or any(self._refusal)
+        """The message of a server that does not stream. Some that do repeat all of it at the end."""
+        streamed = self._calls or any(self._text) or any(self._refusal)
         message = mapping(choice.get("message"))
         if streamed or not message:
             return {}
@@ -271,7 +269,7 @@ class TurnAssembler:
         return message
 
     def _call_of(self, piece: Json, touched: set[_Call]) -> _Call:
-        """`touched` are the calls of the same chunk: of two entries with a name, neither continues the other."""
+        """The call that a piece belongs to. `touched` are those of the same chunk: two named entries are two calls."""
         call_id, index = text(piece.get("id")), _index(piece)
         function = mapping(piece.get("function"))
         name = text(function.get("name"))
@@ -299,31 +297,31 @@ class TurnAssembler:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Those of the request and of the answer, as far as the server has said."""
+        """The tokens of the request and of the answer, as far as the server reported them."""
         return _count(self._usage, "prompt_tokens"), _count(self._usage, "completion_tokens")
 
     def turn(self, number: int) -> ModelTurn:
-        said = "".join(self._said) or "".join(self._refusal)
+        answer = "".join(self._text) or "".join(self._refusal)
         input_tokens, output_tokens = self.tokens
         return ModelTurn(
-            text=sendable(said),
-            calls=tuple(self._finished(call, number, place) for place, call in enumerate(self._calls)),
+            text=sendable(answer),
+            calls=tuple(self._finished(call, number, at) for at, call in enumerate(self._calls)),
             finish_reason=self.finish_reason,
             extra=self._reasoning.whole(),
             input_tokens=input_tokens,
             output_tokens=output_tokens,
         )
 
-    def _finished(self, call: _Call, number: int, place: int) -> ModelToolCall:
-        """A made-up id has nine letters and digits: what the strictest server takes. A call whose id another has got
-        since needs one too."""
+    def _finished(self, call: _Call, number: int, at: int) -> ModelToolCall:
+        """The finished call. A generated id has nine letters and digits, which the strictest server accepts; a call whose
+        id was reused by another gets one as well."""
         own = call.id if self._by_id.get(call.id) is call else ""
         written = sendable(call.arguments)
         return ModelToolCall(
-            id=sendable(own) or f"tl{number % 1000:03d}{place % 10000:04d}",
+            id=sendable(own) or f"tl{number % 1000:03d}{at % 10000:04d}",
             name=sendable(call.name),
             arguments=json_object(written) or written,
-            extra=call.thoughts.whole(),
+            extra=call.reasoning.whole(),
             function_extra=call.of_function.whole(),
         )
 
@@ -334,15 +332,15 @@ def _index(piece: Json) -> int | None:
 
 
 def _begins_another(call: _Call, function: Json) -> bool:
-    """Whether a piece with a name and no id cannot belong to this call. Some servers repeat the name in a last piece
-    without arguments: that one can."""
+    """Whether a piece with a name and no id begins another call. Some servers repeat the name in a last piece without
+    arguments, which does not."""
     if call.name not in ("", function.get("name")):
         return True
     return function.get("arguments") not in (None, "") and call.is_complete
 
 
 def _texts(content: object) -> list[str]:
-    """Text, or the texts among parts of several kinds."""
+    """The texts in content: text, or a list of parts."""
     if isinstance(content, str):
         return [content]
     return [text(part.get("text")) for part in entries(content) if part.get("type", "text") == "text"]

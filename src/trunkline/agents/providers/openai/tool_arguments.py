@@ -1,5 +1,8 @@
-"""Whether text that arrives in pieces is a whole JSON object by now, without reading any of it twice. One that is
-encoded once more, as a JSON string, counts too."""
+"""Tool arguments as models write them: JSON that is not quite valid, or that arrives in pieces.
+
+Only what can mean one thing is accepted: an object, an object with raw line breaks or tabs inside its strings, and either
+of them encoded once more as a JSON string. Everything else is for the model to correct.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,17 @@ from typing import Any, Final
 
 import msgspec
 
-# The arguments of a call as they are meant, where models write them in ways that are not quite JSON.
-#
-# Only what can mean one thing is taken: an object, an object with raw line breaks or tabs inside its texts, and either of
-# them once more as a JSON string. Everything else is for the model to correct.
-
 _TEXT: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
-"""One that has no end goes to the end of everything, so that each letter is looked at once."""
+"""An unterminated string extends to the end of the text, so that each character is read once."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _RAW: Final = re.compile(r"\\.|[\x00-\x1f]", re.DOTALL)
-"""With what is escaped, which stays as it is: a backslash before a line break does not say what it means."""
+"""Escape sequences stay as they are: a backslash before a raw line break is ambiguous."""
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRING: Final = msgspec.json.Decoder(str)
 
 
 def json_object(written: str) -> str | None:
-    """The JSON object that is meant; None where it is none. Nothing at all is not one."""
+    """The JSON object that is meant, or None. An empty text is none."""
     found = _readable(written.strip(), _OBJECT)
     if found is not None:
         return found
@@ -34,7 +32,7 @@ def json_object(written: str) -> str | None:
 
 
 def _readable(written: str, decoder: msgspec.json.Decoder[Any]) -> str | None:
-    """The text if it is JSON of this kind, if need be with the control characters in its strings escaped."""
+    """The text if it is JSON of this type, if need be with the control characters in its strings escaped."""
     if _is(written, decoder):
         return written
     if _CONTROL.search(written) is None:
@@ -57,12 +55,14 @@ def _is(written: str, decoder: msgspec.json.Decoder[Any]) -> bool:
 
 _OUTSIDE: Final = re.compile(r'[{}\[\]"]')
 _INSIDE: Final = re.compile(r'["\\]')
-"""What ends a string, or takes the character after it along."""
+"""The end of a string, or an escape."""
 
 
 class ObjectScanner:
-    """Looks for what closes the first bracket, or the first string. Only what it ends is parsed, and only once: what is
-    broken there stays broken, whatever follows."""
+    """Tells whether text that arrives in pieces is a whole JSON object by now, reading each piece once.
+
+    It looks for the end of the first bracket, or string. What is invalid there stays invalid, whatever follows.
+    """
 
     __slots__ = ("_broken", "_depth", "_escaped", "_in_string", "_looked_at", "_whole")
 
@@ -75,7 +75,7 @@ class ObjectScanner:
         self._broken = False
 
     def reached(self, pieces: Sequence[str]) -> bool:
-        """`pieces` are those of before with more behind them, or the same."""
+        """Whether the pieces are a whole object. They are the earlier ones, with or without more."""
         while self._looked_at < len(pieces) and not self._broken:
             piece = pieces[self._looked_at]
             self._looked_at += 1
@@ -90,7 +90,7 @@ class ObjectScanner:
         return self._whole and not self._broken
 
     def _closed_at(self, piece: str) -> int | None:
-        """Where the object ends in this piece; None where it goes on. Brackets of two kinds need not match here."""
+        """Where the object ends in this piece, or None. The two kinds of brackets are not told apart here."""
         at = 0
         if self._escaped and piece:
             self._escaped, at = False, 1
@@ -114,7 +114,7 @@ class ObjectScanner:
 
 
 def _is_object(text: str) -> bool:
-    """Also one with `NaN` in it, of which the model is told later."""
+    """Whether it is an object, also one with `NaN`, which the model is told about later."""
     if json_object(sendable(text)) is not None:
         return True
     try:
@@ -124,7 +124,7 @@ def _is_object(text: str) -> bool:
 
 
 def sendable(text: str) -> str:
-    """Halves of a surrogate pair cannot be sent: they are joined where they meet, and replaced where they do not."""
+    """Text with surrogates made valid: pairs are joined, lone ones replaced."""
     try:
         text.encode()
     except UnicodeEncodeError:
