@@ -22,14 +22,7 @@ from trunkline.config.shapes import FilePath, Text
 from trunkline.config.sources import SourceKinds, SourceList, SourceSection
 from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.config.trust import trust_verdict
-from trunkline.core.errors import (
-    BAD_VALUE,
-    CLIENT_ONLY_KEY,
-    CONFLICTING_KEYS,
-    DUPLICATE_KEY,
-    MISSING_KEY,
-    UNKNOWN_KEY,
-)
+from trunkline.core.errors import BAD_VALUE, CLIENT_ONLY_KEY, CONFLICTING_KEYS, DUPLICATE_KEY, MISSING_KEY, UNKNOWN_KEY
 
 if TYPE_CHECKING:
     from trunkline.config.trust.verdict import Verdict

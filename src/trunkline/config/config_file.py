@@ -1,18 +1,18 @@
-"""Which configuration file counts, and by whose word: named by its user, in the user's own folder, or found by looking.
+"""Finds the configuration file to load: named by the user, in the user's own folder, or found in a project's folder.
 
-What was found by looking may be anybody's: it counts once its user has trusted it (`trunkline.config.trust`).
+A file that was found may be anybody's: it is used once the user has trusted it (`trunkline.config.trust`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 Origin = Literal["named", "own", "found"]
-"""Named on the command line or by the program, the user's own, or found in the working folder or above a workflow."""
+"""Named on the command line or by the program; in the user's own folder; found in the working folder or above a workflow."""
 
 NAMES: Final = ("trunkline.yaml", "trunkline.yml", "trunkline.json")
 PLUGINS: Final = Path(".awf", "plugins.yaml")
@@ -21,7 +21,7 @@ _OWN_FOLDER: Final = Path(".config", "trunkline")
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A file to be loaded. Only `find_config` and those who were given the path by the user make one."""
+    """A file to be loaded, and how it came to be chosen."""
 
     path: Path
     origin: Origin
@@ -32,7 +32,7 @@ class ConfigFile:
         return cls(path, "named")
 
     def plugins(self, home: Path) -> ConfigFile:
-        """AWF's file beside this one. Nobody names it: beside a named file it is found by looking all the same."""
+        """AWF's file beside this one. Even beside a named file it counts as found."""
         return plugins_at(self.path.absolute().parent, home)
 
 
@@ -42,8 +42,8 @@ def home_folder(environ: Mapping[str, str]) -> Path:
 
 
 def find_config(explicit: Path | None, cwd: Path, home: Path, *, workflow: Path | None = None) -> ConfigFile | None:
-    """The file to load: the one asked for, else the first that exists in the usual places. What lies beside a workflow
-    comes before what lies in the working folder."""
+    """The file to load: the one asked for, else the first that exists beside the workflow, in the working folder or in
+    the user's own folder."""
     if explicit is not None:
         return ConfigFile.named(explicit)
     own = home / _OWN_FOLDER
@@ -56,7 +56,7 @@ def find_config(explicit: Path | None, cwd: Path, home: Path, *, workflow: Path 
 
 
 def plugins_file(config: Path) -> Path:
-    """Where plugins may be named besides the configuration file at `config`, as AWF names them."""
+    """The path of AWF's file beside the configuration file at `config`."""
     return config.absolute().parent / PLUGINS
 
 
@@ -67,38 +67,24 @@ def plugins_at(folder: Path, home: Path) -> ConfigFile:
 
 def find_plugins(workflow: Path, cwd: Path, home: Path) -> ConfigFile | None:
     """AWF's file for a workflow: that of the nearest folder above it, else that of the working folder."""
-    files = (plugins_at(folder, home) for folder in _folders(workflow, cwd))
-    return next((file for file in files if is_there(file.path)), None)
+    files = (plugins_at(folder, home) for folder in (*workflow.absolute().parents, cwd.absolute()))
+    return next((file for file in files if os.path.lexists(file.path)), None)
 
 
 def discovered_files(folder: Path, home: Path) -> list[ConfigFile]:
-    """The files that would be found by looking there, and need to be trusted."""
+    """The files that would be found in this folder and need to be trusted."""
     config = find_config(None, folder, home)
-    files = [file for file in (config, plugins_at(folder, home)) if file is not None and is_there(file.path)]
+    files = [file for file in (config, plugins_at(folder, home)) if file is not None and os.path.lexists(file.path)]
     return [file for file in files if file.origin == "found"]
 
 
 def is_discoverable(path: Path) -> bool:
-    """Whether a file of this name is ever used without being named."""
+    """Whether a file of this name can be found without being named."""
     return path.name in NAMES or path.absolute().parts[-2:] == PLUGINS.parts
-
-
-def _folders(workflow: Path, cwd: Path) -> Iterator[Path]:
-    yield from workflow.absolute().parents
-    yield cwd.absolute()
-
-
-def is_there(path: Path) -> bool:
-    """Also where it cannot be read: that has to be said, not passed over."""
-    try:
-        path.lstat()
-    except OSError:
-        return False
-    return True
 
 
 def _same_folder(one: Path, other: Path) -> bool:
     try:
         return os.path.realpath(one) == os.path.realpath(other)
-    except FileNotFoundError:  # we are in a folder that was removed
+    except FileNotFoundError:  # the working folder has been removed
         return False

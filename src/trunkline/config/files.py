@@ -38,9 +38,12 @@ def writable_by_others(path: Path, *, beyond: Path | None = None) -> Iterator[Wr
     """
     path = path.absolute()
     known: set[Path] = set() if beyond is None else {beyond, *_above(beyond)}
-    mode = _mode(path)
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        mode = stat.S_IFREG
     # what is no file of its own, such as a pipe below `/dev/fd`, cannot be replaced
-    if mode is None or stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         yield from _check_writable(path, whole=True)
         for folder in _above(path):
             if folder not in known:
@@ -90,19 +93,12 @@ def _group_name(gid: int) -> str:
         return str(gid)
 
 
-def _mode(path: Path) -> int | None:
-    try:
-        return path.stat().st_mode
-    except OSError:
-        return None
-
-
-# The bytes of a file that somebody named, of whatever kind: no pipe, device or socket holds a command up for ever.
+# -- reading: no pipe, device or socket blocks a command for ever ----------------------------------------------------
 
 UNWRITTEN_S: Final = 5.0
 """How long a pipe may be without a writer. `-c <(command)` has one from the start."""
 SILENT_S: Final = 60.0
-"""How long whoever holds the other end may say nothing: such a command may ask its user for a password."""
+"""How long the writer may be silent: such a command may be asking its user for a password."""
 _PIECE_BYTES: Final = 1024 * 1024
 
 
@@ -111,20 +107,22 @@ def read_bytes(path: Path, limit_bytes: int) -> bytes:
     # without O_NONBLOCK, opening a named pipe would wait for somebody to write into it
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        return _read_stream(descriptor, limit_bytes)
+        return _read_to_end(descriptor, limit_bytes)
     finally:
         os.close(descriptor)
 
 
-def _read_stream(descriptor: int, limit_bytes: int) -> bytes:
-    """What comes out of a pipe or a device until its end."""
+def _read_to_end(descriptor: int, limit_bytes: int) -> bytes:
     is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
     ready = select.poll()
     ready.register(descriptor, select.POLLIN)
     data = bytearray()
     heard_at = time.monotonic()
     while len(data) <= limit_bytes:
-        piece = _piece(descriptor, limit_bytes + 1 - len(data))
+        try:
+            piece = os.read(descriptor, min(limit_bytes + 1 - len(data), _PIECE_BYTES))
+        except BlockingIOError:
+            piece = None  # there is a writer, which is silent; without a writer nothing is read
         if piece:
             data += piece
             heard_at = time.monotonic()
@@ -134,33 +132,27 @@ def _read_stream(descriptor: int, limit_bytes: int) -> bytes:
         patience_s = SILENT_S if piece is None else UNWRITTEN_S
         left_s = heard_at + patience_s - time.monotonic()
         if left_s <= 0:
-            what = "says nothing" if piece is None else "is a pipe that nobody writes to"
+            what = "sends nothing" if piece is None else "is a pipe that nobody writes to"
             raise OSError(f"it {what} (waited {patience_s:g} seconds)")
         events = ready.poll(left_s * 1000)
         if events and not events[0][1] & select.POLLIN:
-            break  # its writer was there and had nothing to say
+            break  # its writer is gone without having written
     return bytes(data)
 
 
-def _piece(descriptor: int, size_bytes: int) -> bytes | None:
-    """What can be read now: nothing where nobody holds the other end, None where somebody does and is silent."""
-    try:
-        return os.read(descriptor, min(size_bytes, _PIECE_BYTES))
-    except BlockingIOError:
-        return None
-
-
 _JSON: Final = (".json", ".jsonc")
-# the programs that write these files take comments in them, and a comma after the last item
+# the programs that write these files accept comments and trailing commas
 _RELAXED: Final = frozenset({"mcp.json", "settings.json", "opencode.json"})
-# Claude Code keeps much else in the file with its servers, which has been seen to grow to many megabytes
+# Claude Code keeps its state in the same file as its servers, and that can be many megabytes
 _MOSTLY_STATE: Final = {".claude.json": ("mcpServers",)}
 _MAX_BYTES_WITH_STATE: Final = 64 * MAX_BYTES
 
 
 def read_text(path: Path, report: Report, *, beyond: Path | None = None) -> str:
-    """The text of a file. Raises Invalid, with the reason reported. It is told where others can write it or a folder
-    above it, but for those above `beyond`."""
+    """The text of a file. Raises Invalid, with the reason reported.
+
+    Warns where others can write the file or a folder above it, except folders above `beyond`.
+    """
     limit_bytes = _MAX_BYTES_WITH_STATE if path.name in _MOSTLY_STATE else MAX_BYTES
     try:
         data = read_bytes(path, limit_bytes)
@@ -175,12 +167,12 @@ def read_text(path: Path, report: Report, *, beyond: Path | None = None) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8-sig")
-        place = span_at(before, len(before))
-        raise report.error(CONFIG_SYNTAX, place, "The file is not UTF-8 text", "save it as UTF-8") from None
+        span = span_at(before, len(before))
+        raise report.error(CONFIG_SYNTAX, span, "The file is not UTF-8 text", "save it as UTF-8") from None
 
 
 def parse_text(text: str, path: Path, report: Report) -> Node:
-    """The tree of a file's text, read as the file's name says. Raises Invalid, with the reason reported."""
+    """The tree of a file's text, parsed by what the file's name says. Raises Invalid, with the reason reported."""
     suffix = path.suffix.lower()
     if suffix in _JSON:
         from trunkline.config.json_parser import parse_json

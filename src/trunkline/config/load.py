@@ -5,6 +5,7 @@ A file that was found by looking gives settings only where its user trusts this 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from trunkline.config.clients import read_mcp_servers
-from trunkline.config.config_file import PLUGINS, ConfigFile, home_folder, is_there
+from trunkline.config.config_file import PLUGINS, ConfigFile, home_folder
 from trunkline.config.dialects import dialect_of
 from trunkline.config.files import parse_text, read_text, writable_by_others
 from trunkline.config.problems import FileProblem, Invalid, Report, hint_for
@@ -103,7 +104,7 @@ def _with_plugins(
     loaded: LoadedConfig, file: ConfigFile, environ: Mapping[str, str], kinds: SourceKinds, *, inspect_only: bool
 ) -> LoadedConfig:
     beside = file.plugins(home_folder(environ))
-    if not is_there(beside.path) or not loaded.ours:
+    if not os.path.lexists(beside.path) or not loaded.ours:
         return loaded
     from trunkline.config.awf_plugins import read_awf_plugins
 

@@ -79,7 +79,7 @@ class Catalog:
         self._version = 0
         self._built_version = 0
 
-    # -- changing it ----------------------------------------------------------------------------------------------
+    # -- changing it --------------------------------------------------------------------------------------------------
 
     def add_source(self, source: str, rules: NameRules) -> None:
         """Add a source, or set the naming rules of one."""
@@ -148,7 +148,7 @@ class Catalog:
     def snapshot(self, source: str) -> Snapshot | None:
         return self._snapshots.get(source)
 
-    # -- looking things up ----------------------------------------------------------------------------------------
+    # -- looking things up --------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> ToolEntry | None:
         if self._built_version != self._version:
@@ -219,7 +219,7 @@ class Catalog:
     def is_hidden(self, source: str) -> bool:
         return source in self._hidden
 
-    # -- building -------------------------------------------------------------------------------------------------
+    # -- building -----------------------------------------------------------------------------------------------------
 
     def _rebuild(self) -> None:
         with_resources = self.resources.sources if self.resources.several else ()

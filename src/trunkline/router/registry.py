@@ -123,7 +123,7 @@ class SourceRegistry:
         self._successors[name] = _Successor(admission, timer, cached, self._last_seen(admission, cached))
         if self.admissions[name].health.state not in SERVING or admission.health.state != "starting":
             self._swap(name)
-        return self.sink_of(admission)
+        return SourceSink(self, admission)
 
     def update(self, name: str, options: SourceOptions) -> None:
         """Set other options for a source that keeps running."""

@@ -100,7 +100,7 @@ class RequestRouter:
         if not call.done:
             admission.admit(call)
 
-    # -- prompts --------------------------------------------------------------------------------------------------
+    # -- prompts ------------------------------------------------------------------------------------------------------
 
     def _get_prompt(self, call: Call, members: Members) -> None:
         entry = self._find_prompt(call, members, _text(members, "name", "params.name"))
@@ -123,7 +123,7 @@ class RequestRouter:
             call.finish(Failure(unknown_prompt(f"Unknown prompt: {name}{ambiguity}")))
         return None
 
-    # -- resources ------------------------------------------------------------------------------------------------
+    # -- resources ----------------------------------------------------------------------------------------------------
 
     def _read_resource(self, call: Call, members: Members) -> None:
         uri = _text(members, "uri", "params.uri")
@@ -147,7 +147,7 @@ class RequestRouter:
         resources = self._registry.views.of(call.caller).resources
         return resources.several and source in resources.sources
 
-    # -- completions ----------------------------------------------------------------------------------------------
+    # -- completions --------------------------------------------------------------------------------------------------
 
     def _complete(self, call: Call, members: Members) -> None:
         if "ref" not in members:
@@ -179,7 +179,7 @@ class RequestRouter:
         else:
             self._send(call, source, _params(members, {"ref": _params(reference, own)}))
 
-    # -- tasks ----------------------------------------------------------------------------------------------------
+    # -- tasks --------------------------------------------------------------------------------------------------------
 
     def _route_task(self, call: Call, members: Members) -> None:
         """Route a request about a task to the server that runs it."""

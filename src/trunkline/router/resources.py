@@ -61,7 +61,7 @@ class Resources:
         self.collisions = tuple(_collision(source, uri) for source, uri in self._displaced.items())
         self._templates = [(UriTemplate(item.key), source) for source, snapshot in known for item in _matched(snapshot)]
 
-    # -- looking up ----------------------------------------------------------------------------------------------
+    # -- looking up ---------------------------------------------------------------------------------------------------
 
     def by_address(self, uri: str) -> ResourceLocation | None:
         """The resource at an address of ours; its source need not have published what it offers.
@@ -106,7 +106,7 @@ class Resources:
         """The URI at the only source with resources, if there is just one: an unknown URI can only be there."""
         return ResourceLocation(self.sources[0], uri) if len(self.sources) == 1 else None
 
-    # -- building -------------------------------------------------------------------------------------------------
+    # -- building -----------------------------------------------------------------------------------------------------
 
     def _definitions(
         self, items: Iterable[Item], owners: dict[str, str], member: str, hidden: Set[str]

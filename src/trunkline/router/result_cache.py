@@ -159,7 +159,7 @@ class ResultCache:
         self._entries.move_to_end(key)
         return entry
 
-    # -- storing and dropping -------------------------------------------------------------------------------------
+    # -- storing and dropping -----------------------------------------------------------------------------------------
 
     def keep(self, source_cache: _SourceCache, key: _Key, raw: Json) -> None:
         hints = lasting_hints(raw)

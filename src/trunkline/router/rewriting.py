@@ -74,7 +74,7 @@ class UriRewriter:
         """
         return map_uris(raw, lambda uri: renamed.get(uri) or self.public_uri(caller, source, uri))
 
-    # -- memory ---------------------------------------------------------------------------------------------------
+    # -- memory -------------------------------------------------------------------------------------------------------
 
     def _by_memory(self, principal: str, uri: str, resources: Resources) -> ResourceLocation | None:
         given = self._given.get(principal)

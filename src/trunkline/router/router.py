@@ -111,7 +111,7 @@ class Router:
     def large_call_bytes(self) -> int:
         return self._call_memory.total_bytes
 
-    # -- names ---------------------------------------------------------------------
+    # -- names --------------------------------------------------------------------------------------------------------
 
     @property
     def names_version(self) -> int:
@@ -127,7 +127,7 @@ class Router:
         entry = self.catalog.find(f"{source}.{tool}")
         return tool if entry is None or entry.source != source else entry.public_name
 
-    # -- lists ----------------------------------------------------------------------------------------------------
+    # -- lists --------------------------------------------------------------------------------------------------------
 
     def when_listed(self, then: Callable[[], None]) -> None:
         """Call `then` when all sources have published their lists or the start-up wait is over; usually at once."""
@@ -169,7 +169,7 @@ class Router:
         self._pending_calls.retry()
         self._resource_subscriptions.retry()
 
-    # -- calls ----------------------------------------------------------------------------------------------------
+    # -- calls --------------------------------------------------------------------------------------------------------
 
     def call_tool(
         self,
@@ -253,6 +253,8 @@ class Router:
             call_safely("a client's notification", admission.source.notify, caller, method, params)
 
     def _route(self, call: Call, name: str, members: Members, *, checked: bool = False) -> None:
+        """Find the tool and apply the rules of its source, in this order: redirect, path guard (unless it has `checked`
+        the call), header parameters, result rewriting, cache, deadline, admission."""
         entry = self.views.of(call.caller).find(name)
         if entry is None:
             self._route_unknown(call, name, members)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
 
-from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.tool import Snapshot
 from trunkline.router.admission import Admission
 from trunkline.router.catalog import Catalog
@@ -59,17 +59,17 @@ def server_statuses(router: Router) -> list[ServerStatus]:
         collisions.setdefault(problem.source, []).append(problem.message)
     for problem in catalog.resources.collisions:
         collisions.setdefault(problem.source, []).append(f"{problem.message}: {problem.hint}")
-    shown: dict[str, int] = {}
-    for entry in catalog.entries():
-        shown[entry.tool.source] = shown.get(entry.tool.source, 0) + 1
+    shown = Counter(entry.source for entry in catalog.entries())
     return [
-        replace(
-            _status(admission, catalog.snapshot(name), shown.get(name, 0), tuple(collisions.get(name, ()))),
-            warnings=(*router.registry.changes.warnings(name), *_warnings(catalog.snapshot(name))),
+        _status(
+            admission,
+            catalog.snapshot(name),
+            tools=shown[name],
+            collisions=tuple(collisions.get(name, ())),
+            changes=router.registry.changes.warnings(name),
             **offered_beside_tools(catalog, name),
         )
-        for name, admission in router.admissions.items()
-        if name != RESERVED_SOURCE
+        for name, admission in router.registry.servers().items()
     ]
 
 
@@ -85,7 +85,15 @@ def offered_beside_tools(catalog: Catalog, source: str) -> dict[str, int]:
     }
 
 
-def _status(admission: Admission, snapshot: Snapshot | None, tools: int, collisions: tuple[str, ...]) -> ServerStatus:
+def _status(
+    admission: Admission,
+    snapshot: Snapshot | None,
+    *,
+    tools: int,
+    collisions: tuple[str, ...],
+    changes: tuple[str, ...],
+    **offered: int,
+) -> ServerStatus:
     health = admission.health
     return ServerStatus(
         name=admission.name,
@@ -104,11 +112,9 @@ def _status(admission: Admission, snapshot: Snapshot | None, tools: int, collisi
         queued=len(admission.queue),
         origin=admission.options.origin,
         collisions=collisions,
+        warnings=(*changes, *(snapshot.warnings if snapshot else ())),
+        **offered,
     )
-
-
-def _warnings(snapshot: Snapshot | None) -> tuple[str, ...]:
-    return () if snapshot is None else snapshot.warnings
 
 
 class _Info(msgspec.Struct):

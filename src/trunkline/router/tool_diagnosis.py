@@ -128,9 +128,8 @@ def _missing(router: Router, admission: Admission, tool: str) -> Finding:
     near = _close(tool, names, _MAX_NEAR)
     hint = f"did you mean {' or '.join(f'`{admission.name}.{one}`' for one in near)}?" if near else ""
     number = "1 tool" if len(names) == 1 else f"{len(names)} tools"
-    return _finding(
-        f"Server `{admission.name}` is {admission.health.state} and offers {number}, none named `{tool}`", hint
-    )
+    what = f"Server `{admission.name}` is {admission.health.state} and offers {number}, none named `{tool}`"
+    return _finding(what, hint)
 
 
 def _state(admission: Admission) -> Finding:

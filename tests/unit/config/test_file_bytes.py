@@ -50,7 +50,7 @@ def test_a_pipe_whose_writer_is_silent_is_given_up_too(pipe: Path, monkeypatch: 
     monkeypatch.setattr(files, "SILENT_S", 0.05)
     both = os.open(pipe, os.O_RDWR)
     try:
-        with pytest.raises(OSError, match="says nothing"):
+        with pytest.raises(OSError, match="sends nothing"):
             read_bytes(pipe, LIMIT)
     finally:
         os.close(both)

@@ -172,7 +172,7 @@ def progress(**members: Any) -> dict[str, Any]:
 
 def test_progress_has_the_members_that_mcp_knows() -> None:
     assert progress(progress=3, total=10, message="page 3") == {"progress": 3, "total": 10, "message": "page 3"}
-    assert progress(AppProgress=0.5, other=1) == {"progress": 0.5}
+    assert progress(Progress=0.5, other=1) == {"progress": 0.5}
 
 
 def test_an_app_that_does_not_count_is_counted_for() -> None:

@@ -28,8 +28,8 @@ from trunkline.runtime.gateway_records import (
 _HOLD = """
 import sys, time
 from pathlib import Path
-from trunkline.runtime.gateway_records import Running, announce_running
-held = announce_running(Path(sys.argv[1]), Running(7, "http://127.0.0.1:1/mcp", "/c", "1", "2026-01-01T00:00:00Z"))
+from trunkline.runtime.gateway_records import RunningGateway, announce_running
+held = announce_running(Path(sys.argv[1]), RunningGateway(7, "http://127.0.0.1:1/mcp", "/c", "1", "2026-01-01T00:00:00Z"))
 print(held.reason or "held", flush=True)
 time.sleep(60)
 """

@@ -14,14 +14,14 @@ SHOWN = "open('/proc/self/environ', 'rb').read()"
 
 def run(script: str) -> str:
     """The output of a program that has these variables, and no others."""
-    prelude = "import ctypes, os, subprocess\nfrom trunkline.runtime import unreadable\n"
+    prelude = "import ctypes, os, subprocess\nfrom trunkline.runtime import processes\n"
     done = subprocess.run([sys.executable, "-c", prelude + script], env=SECRETS, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 def test_the_block_of_the_first_variables_is_emptied_but_for_our_own_tag():
-    script = f"before = {SHOWN}; unreadable.clear_environment_block(); after = {SHOWN}\n"
+    script = f"before = {SHOWN}; processes.clear_environment_block(); after = {SHOWN}\n"
     assert run(script + "print(b'canary-1' in before, len(before) == len(after), after.strip(bytes(1)))") == (
         "True True b'TRUNKLINE_CHILD=run.1'"
     )
@@ -30,8 +30,8 @@ def test_the_block_of_the_first_variables_is_emptied_but_for_our_own_tag():
 def test_the_variables_themselves_stay_for_us_for_libraries_and_for_programs():
     script = f"""
 wanted = {SECRETS!r}
-unreadable.clear_environment_block()
-unreadable.clear_environment_block()
+processes.clear_environment_block()
+processes.clear_environment_block()
 assert wanted.items() <= dict(os.environ).items(), os.environ
 getenv = ctypes.CDLL(None).getenv
 getenv.restype = ctypes.c_char_p
@@ -45,7 +45,7 @@ print("done")
 
 def test_hidden_processes_still_read_what_they_need_of_themselves_and_start_others_that_are_not_hidden():
     script = """
-unreadable.hide_from_others()
+processes.hide_from_other_processes()
 from trunkline.telemetry.process import process_readings
 assert len(list(process_readings())) == 5
 fd = os.open("/", os.O_RDONLY)

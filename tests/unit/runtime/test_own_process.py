@@ -12,20 +12,20 @@ from trunkline.runtime.own_process import connection_limit
 RAISED = """
 import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))
-from trunkline.runtime.own_process import most_connections, put_back_for, raise_limit
-raise_limit()
-raise_limit()
+from trunkline.runtime.own_process import connection_limit, restore_open_file_limit, raise_open_file_limit
+raise_open_file_limit()
+raise_open_file_limit()
 child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
 inherited = resource.prlimit(child.pid, resource.RLIMIT_NOFILE)
-put_back_for(child.pid)
+restore_open_file_limit(child.pid)
 print(resource.getrlimit(resource.RLIMIT_NOFILE), inherited, resource.prlimit(child.pid, resource.RLIMIT_NOFILE))
-print(most_connections())
+print(connection_limit())
 child.communicate(b"\\n")
 """
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux can set the limits of another process")
-def test_the_limit_is_raised_and_put_back_for_children(tmp_path: Path) -> None:
+def test_the_limit_is_raised_and_restore_open_file_limit_children(tmp_path: Path) -> None:
     printed = subprocess.run([sys.executable, "-c", RAISED], capture_output=True, text=True, check=True, cwd=tmp_path)
     limits, most = printed.stdout.splitlines()
     assert limits == "(300, 300) (300, 300) (100, 300)"

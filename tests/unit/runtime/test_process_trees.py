@@ -107,24 +107,24 @@ async def start_and_end_another(children: Children) -> None:
 
 def in_a_process_of_its_own(code: str) -> str:
     """What it prints; it may lower its limits as it likes."""
-    program = f"import os\nfrom trunkline.runtime.process_trees import OwnerMarks, put_on\n{code}"
+    program = f"import os\nfrom trunkline.runtime.process_trees import OwnerMarks, set_owner_mark\n{code}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=at_most(60))
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 def test_a_mark_names_the_child() -> None:
-    code = "marks = OwnerMarks(); put_on(marks.of(7)); print(marks.child_of(os.getpid()))"
+    code = "marks = OwnerMarks(); set_owner_mark(marks.of(7)); print(marks.child_of(os.getpid()))"
     assert in_a_process_of_its_own(code) == "7"
 
 
 def test_the_marks_of_a_gateway_behind_a_gateway_name_the_children_of_both() -> None:
     code = """
 outer = OwnerMarks()
-put_on(outer.of(7))
+set_owner_mark(outer.of(7))
 inner = OwnerMarks()
 assert (inner.child_of(os.getpid()), outer.child_of(os.getpid())) == (0xFFFFFFFF, 7)
-put_on(inner.of(3))
+set_owner_mark(inner.of(3))
 print(outer.child_of(os.getpid()), inner.child_of(os.getpid()), OwnerMarks().of(5))
 """
     assert in_a_process_of_its_own(code) == "7 3 None"
@@ -137,5 +137,5 @@ def test_what_has_no_mark_names_nobody() -> None:
 
 
 def test_a_limit_of_somebody_else_is_no_mark_and_leaves_no_room_for_one() -> None:
-    code = "marks = OwnerMarks(); put_on(100); print(marks.child_of(os.getpid()), OwnerMarks().of(1))"
+    code = "marks = OwnerMarks(); set_owner_mark(100); print(marks.child_of(os.getpid()), OwnerMarks().of(1))"
     assert in_a_process_of_its_own(code) == "0 None"

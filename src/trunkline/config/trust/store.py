@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.config.config_file import PLUGINS, home_folder, is_there
+from trunkline.config.config_file import PLUGINS, home_folder
 from trunkline.config.settings import STATE_DIR
 from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 
@@ -75,7 +75,7 @@ class TrustStore:
         """What is trusted. Where the list is damaged, or could be somebody else's, nothing is."""
         data = read_private(self.path, _MOST_BYTES)
         if data is None:
-            fault = "it is not a regular file that only you can write to" if is_there(self.path) else ""
+            fault = "it is not a regular file that only you can write to" if os.path.lexists(self.path) else ""
             return TrustedFiles({}, fault, is_ours=not fault)
         try:
             return TrustedFiles(_files_in(json.loads(data)))

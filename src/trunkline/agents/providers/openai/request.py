@@ -160,7 +160,7 @@ class RequestDialect:
         return options
 
     def after_refusal(self, status: int, text: str) -> RequestDialect:
-        """What to try next, after a server text this; the same wording where there is nothing else to try."""
+        """The dialect to try after a refusal; the same one where there is nothing else to try."""
         if status not in _REFUSALS:
             return self
         if _NEW_LIMIT in text and self.limit != _NEW_LIMIT:
@@ -269,7 +269,7 @@ def user_message(prompt: str) -> Message:
 
 
 def assistant_message(turn: ModelTurn) -> Message:
-    """What the model text, as it is told to it again."""
+    """The model's turn as a message of the next request."""
     return {
         "role": "assistant",
         "content": turn.text or None,

@@ -178,7 +178,7 @@ def _passed_on(metadata: Json) -> str:
     inner = mapping(raw) or mapping(_json(text(raw).encode(errors="replace")))
     inner_text = error_text(inner) if inner else text(raw)
     provider = text(metadata.get("provider_name"))
-    return ": ".join(("", *filter(None, (provider, inner_text)))) if said else ""
+    return ": ".join(("", *filter(None, (provider, inner_text)))) if inner_text else ""
 
 
 class _Call:

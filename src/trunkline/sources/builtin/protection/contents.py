@@ -1,4 +1,4 @@
-"""What protected places hold, kept outside of the tree, so that it can be put back."""
+"""Reads and writes at protected places without following a link, and stores what they held so that it can be put back."""
 
 from __future__ import annotations
 
@@ -16,16 +16,25 @@ from typing import Final
 from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp, Kind, PlaceScan, ScannedFile
 
-# Reading, moving and writing at one path below a folder, without following a link on the way there or at its end.
-
+LARGEST_KEPT_BYTES: Final = 1 << 20
+MOST_KEPT_BYTES: Final = 32 << 20
+"""Of one tree. Whatever exceeds it is compared by its times only, and cannot be put back."""
+_OLD_S: Final = 86_400.0
+_PRUNE_S: Final = 600.0
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+# -- one path below a folder, with no link on the way there or at its end ---------------------------------------------
 
 
 @contextlib.contextmanager
 def parent_of(base: str, path: str, *, change: bool = False, make: bool = False) -> Generator[tuple[int, str]]:
-    """The open folder of a path below `base`, and its last name. Raises OSError where the way has a link in it. Where
-    something is to `change` in it, its owner may for as long as this lasts; `make` makes folders on the way."""
+    """Yields the open parent folder of a path below `base`, and its last name. Raises OSError where a link is on the way.
+
+    `change` makes the parent writable for as long as this lasts; `make` also makes missing folders.
+    """
     *above, name = [part for part in path[len(base.rstrip("/")) :].split("/") if part]
     fd = os.open(base, _FOLDER)
     try:
@@ -43,7 +52,7 @@ def parent_of(base: str, path: str, *, change: bool = False, make: bool = False)
 
 @contextlib.contextmanager
 def _writable(folder: int) -> Generator[None]:
-    """A command may have closed it to its owner, to keep what it has put there."""
+    """A command may have made it read-only for its owner, to keep what it has put there."""
     status = os.fstat(folder)
     is_closed = status.st_uid == os.geteuid() and status.st_mode & stat.S_IRWXU != stat.S_IRWXU
     if is_closed:
@@ -56,7 +65,7 @@ def _writable(folder: int) -> Generator[None]:
 
 
 def read_at(base: str, path: str, most_bytes: int) -> bytes | None:
-    """A plain file; None for anything else, and one that is larger."""
+    """The content of a regular file; None for anything else, and for a larger one."""
     try:
         with parent_of(base, path) as (folder, name):
             fd = os.open(name, _READ, dir_fd=folder)
@@ -70,7 +79,7 @@ def read_at(base: str, path: str, most_bytes: int) -> bytes | None:
 
 
 def link_at(base: str, path: str) -> str:
-    """Where a link leads; empty for what is none."""
+    """The target of a link; empty for anything else."""
     try:
         with parent_of(base, path) as (folder, name):
             return os.readlink(name, dir_fd=folder)
@@ -79,55 +88,47 @@ def link_at(base: str, path: str) -> str:
 
 
 def write_at(base: str, path: str, data: bytes, mode: int, *, make: bool = False) -> None:
-    """Put a file there as a whole, in place of a file or a link. Raises OSError."""
-    with parent_of(base, path, change=True, make=make) as (folder, name):
-        scratch = _scratch()
-        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                os.fchmod(fd, stat.S_IMODE(mode))
-            os.rename(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except OSError:
-            os.unlink(scratch, dir_fd=folder)
-            raise
+    """Replace a file or a link with a file, in one step. Raises OSError."""
+    with _replacing(base, path, make) as (folder, scratch):
+        fd = os.open(scratch, _CREATE, 0o600, dir_fd=folder)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            os.fchmod(fd, stat.S_IMODE(mode))
 
 
 def link_to(base: str, path: str, target: str, *, make: bool = False) -> None:
-    """Put a link there, in place of a file or a link. Raises OSError."""
-    with parent_of(base, path, change=True, make=make) as (folder, name):
-        scratch = _scratch()
+    """Replace a file or a link with a link, in one step. Raises OSError."""
+    with _replacing(base, path, make) as (folder, scratch):
         os.symlink(target, scratch, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _replacing(base: str, path: str, make: bool) -> Generator[tuple[int, str]]:
+    with parent_of(base, path, change=True, make=make) as (folder, name):
+        scratch = f".trunkline.{secrets.token_hex(8)}"
         try:
+            yield folder, scratch
             os.rename(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
-            os.unlink(scratch, dir_fd=folder)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(scratch, dir_fd=folder)
             raise
 
 
 def open_up(base: str, path: str) -> None:
-    """Let its owner look into a folder."""
+    """Give the owner of a folder full access to it."""
     with contextlib.suppress(OSError), parent_of(base, path) as (folder, name):
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             os.chmod(name, stat.S_IMODE(status.st_mode) | stat.S_IRWXU, dir_fd=folder)
 
 
-def _scratch() -> str:
-    return f".trunkline.{secrets.token_hex(8)}"
-
-
-LARGEST_KEPT_BYTES: Final = 1 << 20
-MOST_KEPT_BYTES: Final = 32 << 20
-"""Of one tree. What is beyond is compared by its times, and cannot be put back."""
-_OLD_S: Final = 86_400.0
-_PRUNE_S: Final = 600.0
+# -- what files held --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceRecord:
-    """Something at a place, and `content`, which tells it from anything else that may be there: a digest, or where a
-    link leads. It is empty where that is not known."""
+    """One file at a protected place. `content` is the digest of its bytes or the target of a link; empty if not known."""
 
     place: str
     kind: Kind
@@ -137,48 +138,46 @@ class PlaceRecord:
 
 
 class ContentStore:
-    """Contents by their digests, in a private folder. Digests are remembered while a file's stamp stays the same."""
+    """Contents by digest, in a private folder. Digests are remembered while a file's stamp stays the same."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, tuple[FileStamp, str]] = {}
         self._pruned_at = 0.0
 
-    def records(self, base: str, found: PlaceScan) -> dict[str, PlaceRecord]:
-        """All that one look has found, with what is in it."""
+    def records(self, base: str, scan: PlaceScan) -> dict[str, PlaceRecord]:
+        """Everything that a scan has found, with its content, which is stored."""
         now_ns, left = time.time_ns(), MOST_KEPT_BYTES
         records: dict[str, PlaceRecord] = {}
-        for path, seen in found.items.items():
+        for path, file in scan.items.items():
             known = self._known.get(path)
-            if known is None or known[0] != seen.stamp or not self._has(seen, known[1]):
-                known = seen.stamp, self._content(base, seen, left)
-            if now_ns - seen.stamp.changed_ns > YOUNG_NS:
+            if known is None or known[0] != file.stamp or not self._has(file, known[1]):
+                known = file.stamp, self._content(base, file, left)
+            if now_ns - file.stamp.changed_ns > YOUNG_NS:
                 self._known[path] = known
-            left -= seen.stamp.size if seen.kind in ("file", "config") else 0
-            records[path] = PlaceRecord(seen.place, seen.kind, seen.stamp, seen.listed, known[1])
-        for path in self._known.keys() - found.items.keys():
+            left -= file.stamp.size if file.kind in ("file", "config") else 0
+            records[path] = PlaceRecord(file.place, file.kind, file.stamp, file.listed, known[1])
+        for path in self._known.keys() - scan.items.keys():
             del self._known[path]
         return records
 
-    def _has(self, seen: ScannedFile, content: str) -> bool:
-        """Whether it is still there to be put back: others use the same folder, and remove what is old."""
-        return not content or seen.kind == "link" or (self._folder / content).exists()
+    def _has(self, file: ScannedFile, content: str) -> bool:
+        """Whether it is still stored: other gateways use the same folder, and remove what is old."""
+        return not content or file.kind == "link" or (self._folder / content).exists()
 
-    def _content(self, base: str, seen: ScannedFile, left_bytes: int) -> str:
-        if seen.kind == "link":
-            return link_at(base, seen.path)
-        if seen.kind in ("other", "folder") or seen.stamp.size > min(LARGEST_KEPT_BYTES, left_bytes):
+    def _content(self, base: str, file: ScannedFile, left_bytes: int) -> str:
+        if file.kind == "link":
+            return link_at(base, file.path)
+        if file.kind in ("other", "folder") or file.stamp.size > min(LARGEST_KEPT_BYTES, left_bytes):
             return ""
-        data = read_at(base, seen.path, LARGEST_KEPT_BYTES)
-        return "" if data is None else self.keep(data)
-
-    def keep(self, data: bytes) -> str:
+        data = read_at(base, file.path, LARGEST_KEPT_BYTES)
+        if data is None:
+            return ""
         digest = digest_of(data)
-        path = self._folder / digest
-        with contextlib.suppress(OSError):  # it can be told from others all the same
-            if not path.exists():
+        with contextlib.suppress(OSError):  # without a copy it can still be told from others
+            if not (self._folder / digest).exists():
                 make_private_folder(self._folder)
-                write_private(path, data)
+                write_private(self._folder / digest, data)
         return digest
 
     def get(self, digest: str) -> bytes | None:
@@ -186,7 +185,7 @@ class ContentStore:
         return data if data is not None and digest_of(data) == digest else None
 
     def prune(self, wanted: set[str]) -> None:
-        """Remove what nobody has wanted for a day: there may be secrets in it."""
+        """Remove what nobody has wanted for a day: it may hold secrets."""
         now = time.time()
         if now - self._pruned_at < _PRUNE_S:
             return

@@ -116,14 +116,14 @@ def test_tools_are_offered_with_their_schemas_as_they_are() -> None:
 
 def test_other_words_are_found_in_what_a_server_says_once_each() -> None:
     usual = RequestDialect()
-    limit = usual.after(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+    limit = usual.after_refusal(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
     assert limit.options(endpoint(max_tokens=9))["max_completion_tokens"] == 9
     assert "max_tokens" not in limit.options(endpoint(max_tokens=9))
-    assert limit.after(400, "Use 'max_completion_tokens'") == limit
-    without = usual.after(422, "extra field: stream_options")
+    assert limit.after_refusal(400, "Use 'max_completion_tokens'") == limit
+    without = usual.after_refusal(422, "extra field: stream_options")
     assert "stream_options" not in without.options(endpoint())
-    assert without.after(422, "extra field: stream_options") == without
-    assert usual.after(500, "stream_options") == usual
+    assert without.after_refusal(422, "extra field: stream_options") == without
+    assert usual.after_refusal(500, "stream_options") == usual
 
 
 @pytest.mark.parametrize(

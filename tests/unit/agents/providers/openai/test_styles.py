@@ -525,7 +525,7 @@ async def test_what_a_server_says_behind_the_end_of_a_turn_is_not_shown() -> Non
 
 async def test_thoughts_alone_are_said_to_be_thoughts() -> None:
     assert "reasoning" in (await failure({"reasoning": "Let me see"})).message
-    assert "thought" not in (await failure({"content": "", "reasoning_content": ""})).message
+    assert "reasoning" not in (await failure({"content": "", "reasoning_content": ""})).message
 
 
 @pytest.mark.parametrize("finish_reason", ["error", "abort", "insufficient_system_resource"])
