@@ -30,6 +30,35 @@ class BatchWire(Protocol):
         ...
 
 
+class LineBatch:
+    """The answers to a batch as one line; what belongs to its requests goes before them."""
+
+    one_by_one = False
+
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        tell: Callable[[bytes], None],
+        on_finish: Callable[[], None] | None = None,
+    ) -> None:
+        self._write = write
+        self._on_finish = on_finish
+        self.notice = tell
+
+    def say(self, message: bytes, *, last: bool) -> None:
+        self._write(message)
+
+    def ask(self, message: bytes) -> bool:
+        self._write(message)
+        return True
+
+    def finish(self, answers: list[bytes]) -> None:
+        if self._on_finish is not None:
+            self._on_finish()
+        if answers:
+            self._write(as_array(answers))
+
+
 WANT_OF_ROOM: Final = 429
 
 

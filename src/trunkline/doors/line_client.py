@@ -7,7 +7,7 @@ from typing import Final
 
 from trunkline.core.call import PROGRESS, Caller, Json, Result
 from trunkline.core.errors import INTERNAL, Problem
-from trunkline.doors.batches import Batch, as_array
+from trunkline.doors.batches import Batch, LineBatch
 from trunkline.doors.line_wire import Lines, LineWire
 from trunkline.doors.mcp.answer import Answer
 from trunkline.doors.mcp.conversation import Conversation
@@ -109,8 +109,11 @@ class LineClient:
             self.write(error_message(error.id_json, encode_error(error.problem)))
         else:
             self.unanswered += 1
-            Batch(_LineBatch(self)).serve(texts, self._serve, self._other)
+            Batch(LineBatch(self.write, self.tell, self._batch_over)).serve(texts, self._serve, self._other)
         return True
+
+    def _batch_over(self) -> None:
+        self.unanswered -= 1
 
     def _serve(self, message: Message, answer: Answer) -> None:
         try:
@@ -187,27 +190,3 @@ class LineAnswer:
         if was_open:
             self._client.unanswered -= 1
         return was_open
-
-
-class _LineBatch:
-    """The answers of a batch, as one line."""
-
-    one_by_one = False
-
-    def __init__(self, client: LineClient) -> None:
-        self._client = client
-
-    def say(self, message: bytes, *, last: bool) -> None:
-        self._client.write(message)
-
-    def notice(self, message: bytes) -> None:
-        self._client.tell(message)
-
-    def ask(self, message: bytes) -> bool:
-        self._client.write(message)
-        return True
-
-    def finish(self, answers: list[bytes]) -> None:
-        self._client.unanswered -= 1
-        if answers:
-            self._client.write(as_array(answers))

@@ -31,7 +31,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.tool import Tool
-from trunkline.doors.relay.attach import check_target
+from trunkline.doors.relay.gateway import check_target
 from trunkline.links.http_client import HttpPool, Target
 from trunkline.links.mcp.handshake import Session, shake_hands
 from trunkline.links.mcp.listing import fetch_tools

@@ -1,4 +1,4 @@
-"""Running a relay until its client leaves: the limits, the log, the signals, the exit status."""
+"""Runs a relay until its client leaves: limits, log, signals and the exit status."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from typing import Any, Final, cast
 from trunkline.config.gateway import GatewaySettings
 from trunkline.config.secret_values import secrets_in
 from trunkline.config.settings import Settings
-from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
 from trunkline.core.events import Events, Level
-from trunkline.doors.relay.link import GatewayLink, shown
+from trunkline.doors.relay.gateway import GatewayHttp, check_target
 from trunkline.doors.relay.relay import Relay
 from trunkline.links.allocator import keep_large_buffers
 from trunkline.links.heeded import heeded
 from trunkline.links.http_client import Target
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.redact import Redactor
-from trunkline.wire.http1 import request_head
 
 INTERRUPTED: Final = 130
 NEVER_SERVED: Final = 1
@@ -45,14 +43,14 @@ async def attach(target: Target, *, token: str = "", settings: Settings | None =
         loop.add_signal_handler(number, running.stop, number)
     loop.add_signal_handler(signal.SIGHUP, running.hang_up)
     keep_large_buffers()
-    running.events.note("info", "attached", f"Relaying to the gateway at {running.link.where}{how}")
+    running.events.note("info", "attached", f"Relaying to the gateway at {running.gateway.where}{how}")
     try:
         await running.relay.serve()
     finally:
         running.log.close()
     if running.status is not None:
         return running.status
-    return 0 if running.link.served or not running.relay.asked else NEVER_SERVED
+    return 0 if running.gateway.served or not running.relay.was_asked else NEVER_SERVED
 
 
 class _Attached:
@@ -70,14 +68,14 @@ class _Attached:
             redactor=Redactor(secrets_in("token", token)),
         )
         self.log.attach(self.events)
-        self.link = GatewayLink(
+        self.gateway = GatewayHttp(
             target,
             token=token,
             limit_bytes=_LISTS * limits.message_bytes,
             max_in_flight=max_in_flight,
             events=self.events,
         )
-        self.relay = Relay(self.link, self.events, limit_bytes=limit_bytes, max_in_flight=max_in_flight)
+        self.relay = Relay(self.gateway, self.events, limit_bytes=limit_bytes, max_in_flight=max_in_flight)
 
     def stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Nothing should get here; what does is logged in one line, and the relay goes on."""
@@ -95,13 +93,3 @@ class _Attached:
     def hang_up(self) -> None:
         """A client that is gone closes our input too; and there is nothing here to load again."""
         self.events.note("info", "no_reload", "SIGHUP: the gateway, not this relay, has a configuration to load again")
-
-
-def check_target(target: Target, token: str) -> None:
-    """Raises GatewayError for what cannot be written into a request."""
-    try:
-        request_head(b"POST", target.path, [(b"host", target.authority)])
-    except ValueError:
-        raise GatewayError(Problem(code=BAD_VALUE, message=f"{shown(target)} is not an address of a gateway")) from None
-    if not (token.isascii() and token.isprintable() and " " not in token):
-        raise GatewayError(Problem(code=BAD_VALUE, message="The token for the gateway is not one word of plain ASCII"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.core.errors import GatewayError
-from trunkline.doors.relay.attach import check_target
+from trunkline.doors.relay.gateway import check_target
 from trunkline.links.http_client import Target
 
 
