@@ -7,8 +7,16 @@ from typing import Final, Protocol
 
 from trunkline.core.call import Json, Result
 from trunkline.core.errors import Problem
-from trunkline.wire.batch import read_member
-from trunkline.wire.jsonrpc import BadMessage, Message, encode_error, error_message, result_message, single_line
+from trunkline.wire.batch import VERSION, is_batch, read_member, split_batch
+from trunkline.wire.jsonrpc import (
+    BadMessage,
+    Message,
+    encode_error,
+    error_message,
+    parse_message,
+    result_message,
+    single_line,
+)
 
 
 class BatchWire(Protocol):
@@ -28,6 +36,16 @@ class BatchWire(Protocol):
     def finish(self, answers: list[bytes], /) -> None:
         """All answers that there will be; none where every message was a notification or taken back."""
         ...
+
+
+def read_line(line: bytes, version: str) -> Message | list[bytes]:
+    """The message of a line, or the texts of several where this protocol version has batches. Raises BadMessage."""
+    try:
+        return parse_message(line)
+    except BadMessage:
+        if version == VERSION and is_batch(line):
+            return split_batch(line)
+        raise
 
 
 class LineBatch:

@@ -7,20 +7,17 @@ from typing import Final
 
 from trunkline.core.call import PROGRESS, Caller, Json, Result
 from trunkline.core.errors import INTERNAL, Problem
-from trunkline.doors.batches import Batch, LineBatch
+from trunkline.doors.batches import Batch, LineBatch, read_line
 from trunkline.doors.line_wire import Lines, LineWire
 from trunkline.doors.mcp.answer import Answer
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.doors.mcp.server import LISTEN, McpServer
-from trunkline.wire.batch import VERSION as BATCH_VERSION
-from trunkline.wire.batch import is_batch, split_batch
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Message,
     encode_error,
     encode_notification,
     error_message,
-    parse_message,
     single_line,
 )
 from trunkline.wire.mcp.incoming import cancelled_id, is_modern
@@ -89,28 +86,17 @@ class LineClient:
 
     def line(self, line: bytes) -> None:
         try:
-            message = parse_message(line)
+            message = read_line(line, self._conversation.version)
         except BadMessage as error:
-            if not self._is_batch(line):
-                self.write(error_message(error.id_json, encode_error(error.problem)))
+            self.write(error_message(error.id_json, encode_error(error.problem)))
             return
-        if message.method is None or message.id is None:
+        if isinstance(message, list):
+            self.unanswered += 1
+            Batch(LineBatch(self.write, self.tell, self._batch_over)).serve(message, self._serve, self._other)
+        elif message.method is None or message.id is None:
             self._other(message)
         else:
             self._serve(message, LineAnswer(self, message.id_json))
-
-    def _is_batch(self, line: bytes) -> bool:
-        """Whether it was several messages, which only one version allows; then they are served."""
-        if not is_batch(line) or self._conversation.version != BATCH_VERSION:
-            return False
-        try:
-            texts = split_batch(line)
-        except BadMessage as error:
-            self.write(error_message(error.id_json, encode_error(error.problem)))
-        else:
-            self.unanswered += 1
-            Batch(LineBatch(self.write, self.tell, self._batch_over)).serve(texts, self._serve, self._other)
-        return True
 
     def _batch_over(self) -> None:
         self.unanswered -= 1

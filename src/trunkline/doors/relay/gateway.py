@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -21,6 +22,7 @@ from trunkline.core.errors import (
 from trunkline.core.events import Events
 from trunkline.links.child_output import beginning
 from trunkline.links.http_client import Exchange, HttpPool, Target
+from trunkline.links.http_reply import NoReply, ask
 from trunkline.links.overdue import LATE_S
 from trunkline.telemetry.redact import Redactor
 from trunkline.wire.http1 import request_head
@@ -36,6 +38,7 @@ HANDSHAKE_S: Final = 10.0
 """The same for a handshake, which a gateway answers at once. Kept alive by comments, it may take twice as long."""
 LINGER_S: Final = 10.0
 """How long a response may go on that nobody waits for any more."""
+_FAREWELL_S: Final = 1.0
 _TICK_S: Final = 1.0
 _RETRY_S: Final = 1.0
 _SHORTEST_RETRY_S: Final = 0.05
@@ -54,27 +57,6 @@ class GatewayReply(Exchange):
 
     `on_event` receives the messages of a stream until the reply is settled; without it the last one becomes the body.
     """
-
-    __slots__ = (
-        "_expires_at",
-        "_gateway",
-        "_limit_s",
-        "_on_event",
-        "_parts",
-        "_settled",
-        "_silent_s",
-        "_sse",
-        "answer",
-        "body",
-        "error",
-        "heard_at",
-        "is_notification_stream",
-        "malformed",
-        "needs_status_only",
-        "session_id",
-        "status",
-        "too_large",
-    )
 
     def __init__(
         self, gateway: GatewayHttp, out: bytes, on_event: OnEvent | None, silent_s: float, limit_s: float = math.inf
@@ -200,25 +182,28 @@ class GatewayReply(Exchange):
     # -- what is wrong with it ------------------------------------------------------------------------------------
 
     def problem(self, sent: bool | None = None) -> Problem:
-        """Why this is not an answer. `sent` says whether the message that needs it has left, where another one than
-        this request does."""
+        """Why this is not an answer. `sent` says whether the message that needs one has left, where that is another
+        message than this request."""
         gateway = self._gateway
         sent = self.written if sent is None else sent
-        unknown: Executed = "unknown" if sent else "no"
+        executed: Executed = "unknown" if sent else "no"
         if self.too_large:
-            return gateway.too_large(self.error, executed=unknown)
-        if self.malformed:
-            return gateway.no_gateway(self.error, executed=unknown)
-        if self.error:
+            message = f"The gateway at {gateway.where} sent more than a message may hold: {self.error}"
+            hint = "ask for less, or raise `gateway.limits.message_bytes`"
+            return Problem(code=ANSWER_TOO_LARGE, message=message, hint=hint, phase="sent", executed=executed)
+        if self.error and not self.malformed:
             return gateway.unreachable(self.error, sent=sent)
         if self.status == 401:
             return gateway.token_refused()
         if self.streamed and sent:
             return gateway.unreachable("it ended the answer without a result", sent=True)
-        # A status that blames the request says that nothing was done; one of a proxy that lost its gateway does not.
-        executed = "no" if 300 <= self.status < 500 else unknown
         excerpt = gateway.redact(beginning(self.body, _EXCERPT_BYTES)).strip()
-        return gateway.no_gateway(f"HTTP {self.status}{f': {excerpt!r}' if excerpt else ''}", executed=executed)
+        what = self.error or f"HTTP {self.status}{f': {excerpt!r}' if excerpt else ''}"
+        if 300 <= self.status < 500 and not self.malformed:
+            executed = "no"  # a status that blames the request; one of a proxy that lost its gateway does not
+        message = f"What answers at {gateway.where} is no MCP gateway: {what}"
+        hint = "check the address: a gateway's ends in `/mcp`, and `trunkline up` prints it"
+        return Problem(code=GATEWAY_UNREACHABLE, message=message, hint=hint, phase="sent", executed=executed)
 
 
 class GatewayHttp:
@@ -241,6 +226,7 @@ class GatewayHttp:
             self._common.append((b"authorization", b"Bearer " + token.encode()))
         self._heads: dict[bytes, bytes] = {}
         self._events = events
+        self._farewells: list[asyncio.Task[None]] = []
         self._is_lost = False
         self._replies: set[GatewayReply] = set()
         self._ticking: asyncio.TimerHandle | None = None
@@ -284,8 +270,15 @@ class GatewayHttp:
         reply.is_notification_stream = True
         return reply
 
-    def end_session(self, silent_s: float) -> GatewayReply:
-        return self._send(self._session_head(b"DELETE", [(b"content-length", b"0")]) + b"\r\n", None, silent_s)
+    def end_session(self) -> None:
+        """Tell the gateway, without waiting for it, that the session is over."""
+        if self.session_id:
+            out = self._session_head(b"DELETE", [(b"content-length", b"0")]) + b"\r\n"
+            self._farewells.append(self._loop.create_task(self._delete(out)))
+
+    async def _delete(self, out: bytes) -> None:
+        with contextlib.suppress(NoReply):
+            await ask(self._pool, out, _FAREWELL_S)
 
     def _post_out(self, body: bytes, headers: Headers | None) -> bytes:
         common = [(b"content-type", _JSON), (b"accept", _JSON + b", " + _EVENTS)]
@@ -348,6 +341,8 @@ class GatewayHttp:
             reply.heard_at = self.now
 
     async def close(self) -> None:
+        if self._farewells:
+            await asyncio.wait(self._farewells)
         if self._ticking is not None:
             self._ticking.cancel()
         for reply in list(self._replies):
@@ -382,25 +377,6 @@ class GatewayHttp:
             executed="unknown" if sent else "no",
             retryable=not sent,
             retry_after_ms=None if sent else _RETRY_MS,
-        )
-
-    def no_gateway(self, what: str, *, executed: Executed) -> Problem:
-        """Something answers at that address, but not as an MCP gateway would."""
-        return Problem(
-            code=GATEWAY_UNREACHABLE,
-            message=f"What answers at {self.where} is no MCP gateway: {what}",
-            hint="check the address: a gateway's ends in `/mcp`, and `trunkline up` prints it",
-            phase="sent",
-            executed=executed,
-        )
-
-    def too_large(self, reason: str, *, executed: Executed) -> Problem:
-        return Problem(
-            code=ANSWER_TOO_LARGE,
-            message=f"The gateway at {self.where} sent more than a message may hold: {reason}",
-            hint="ask for less, or raise `gateway.limits.message_bytes`",
-            phase="sent",
-            executed=executed,
         )
 
     def token_refused(self) -> Problem:

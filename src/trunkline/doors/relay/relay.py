@@ -12,7 +12,7 @@ from typing import Final
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, GatewayError, Problem
 from trunkline.core.events import Events
-from trunkline.doors.batches import Batch, LineBatch
+from trunkline.doors.batches import Batch, LineBatch, read_line
 from trunkline.doors.relay.gateway import GatewayHttp, GatewayReply
 from trunkline.doors.relay.messages import (
     HeaderParameters,
@@ -25,15 +25,12 @@ from trunkline.doors.relay.messages import (
 )
 from trunkline.doors.relay.session import RelayedSession
 from trunkline.doors.stdio_pipes import StdioPipes
-from trunkline.wire.batch import VERSION as BATCH_VERSION
-from trunkline.wire.batch import is_batch, split_batch
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Message,
     MessageId,
     encode_error,
     error_message,
-    parse_message,
     result_message,
     single_line,
 )
@@ -125,29 +122,23 @@ class Relay:
 
     def line(self, line: bytes) -> None:
         try:
-            message = parse_message(line)
-        except BadMessage as error:
-            if not self._is_batch(line):
-                self.tell(error_message(error.id_json, encode_error(error.problem)))
-            return
-        self._take(line, message, None)
-
-    def _is_batch(self, line: bytes) -> bool:
-        """Whether it was several messages, as one version allows. Each goes its own way; the answers come together."""
-        if not is_batch(line) or self.gateway.version != BATCH_VERSION:
-            return False
-        try:
-            texts = split_batch(line)
+            message = read_line(line, self.gateway.version)
         except BadMessage as error:
             self.tell(error_message(error.id_json, encode_error(error.problem)))
-            return True
+            return
+        if isinstance(message, list):
+            self._take_batch(message)
+        else:
+            self._take(line, message, None)
+
+    def _take_batch(self, texts: list[bytes]) -> None:
+        """Each message goes its own way; the answers come together."""
         batch = Batch(LineBatch(self.tell, self.tell))
         for text in texts:
             message = batch.read(text)
             if message is not None:
                 self._take(single_line(text), message, batch)
         batch.ended(None)
-        return True
 
     def _take(self, line: bytes, message: Message, batch: Batch | None) -> None:
         if message.method is not None and message.id is not None:

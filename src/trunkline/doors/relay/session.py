@@ -13,7 +13,6 @@ from trunkline.doors.relay.messages import answer_in, kind_of, version_in
 from trunkline.wire.jsonrpc import Message, encode_notification, single_line
 from trunkline.wire.mcp.incoming import LIST_CHANGED
 
-_FAREWELL_S: Final = 1.0
 _AGAIN_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _MAX_UNKNOWN: Final = 2
@@ -33,7 +32,6 @@ class RelayedSession:
         self._pending: asyncio.Future[Problem | None] | None = None
         """Settled once the session that is being opened is open, or cannot be."""
         self._reopening: asyncio.Task[None] | None = None
-        self._ending: set[asyncio.Task[None]] = set()
         self._notifications = NotificationStream(self, gateway, tell)
         self._loop = asyncio.get_running_loop()
 
@@ -68,10 +66,8 @@ class RelayedSession:
         """The client's `initialize` is about to be sent. An earlier session is over for it."""
         if self._reopening is not None:
             self._reopening.cancel()
-            self._let_end(self._reopening)
             self._reopening = None
-        if self._gateway.session_id:
-            self._end_session()
+        self._gateway.end_session()
         self._initialize, self._initialized = (line, message), b""
         self._gateway.use_session(b"", "")
         self._state = "opening"
@@ -141,32 +137,12 @@ class RelayedSession:
             reply.drop()
         return reply
 
-    # -- the end --------------------------------------------------------------------------------------------------
-
-    def _end_session(self) -> None:
-        reply = self._gateway.end_session(_FAREWELL_S)
-        self._let_end(self._loop.create_task(_heard(reply)))
-
-    def _let_end(self, task: asyncio.Task[None]) -> None:
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
     async def close(self) -> None:
         await self._notifications.close()
         if self._reopening is not None:
             self._reopening.cancel()
             await asyncio.wait([self._reopening])
-        if self._gateway.session_id:
-            self._end_session()
-        if self._ending:
-            await asyncio.wait(self._ending)
-
-
-async def _heard(reply: GatewayReply) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_FAREWELL_S):
-            await reply.wait()
-    reply.drop()
+        self._gateway.end_session()
 
 
 class NotificationStream:
