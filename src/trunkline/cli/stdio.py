@@ -49,7 +49,7 @@ def stdio(config: Path | None, url: str | None, socket: Path | None, alone: bool
 
 def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
     """The gateway that was named. A configuration file is not needed for that; one that is named is read."""
-    from trunkline.doors.relay.attach import attach
+    from trunkline.doors.relay.relay import attach
     from trunkline.links.http_client import Target
     from trunkline.serve.loop import run
 
@@ -67,7 +67,7 @@ def _join_or_serve(settings: Settings, *, alone: bool) -> int:
 
         running = find_running(gateway_folder(settings))
         if running is not None:
-            from trunkline.doors.relay.attach import attach
+            from trunkline.doors.relay.relay import attach
             from trunkline.serve.loop import run
 
             how = f", which runs for the same file as process {running.pid} (`--alone` starts servers of our own)"

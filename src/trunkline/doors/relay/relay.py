@@ -6,14 +6,19 @@ Whatever becomes of the gateway, every request of the client is answered once, u
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable, Coroutine
-from typing import Final
+from typing import Any, Final, cast
 
+from trunkline.config.gateway import GatewaySettings
+from trunkline.config.secret_values import secrets_in
+from trunkline.config.settings import Settings
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, GatewayError, Problem
-from trunkline.core.events import Events
+from trunkline.core.events import Events, Level
 from trunkline.doors.batches import Batch, LineBatch, read_line
-from trunkline.doors.relay.gateway import GatewayHttp, GatewayReply
+from trunkline.doors.relay.gateway import GatewayHttp, GatewayReply, check_target
 from trunkline.doors.relay.messages import (
     HeaderParameters,
     answer_in,
@@ -25,6 +30,11 @@ from trunkline.doors.relay.messages import (
 )
 from trunkline.doors.relay.session import RelayedSession
 from trunkline.doors.stdio_pipes import StdioPipes
+from trunkline.links.allocator import keep_large_buffers
+from trunkline.links.heeded import heeded
+from trunkline.links.http_client import Target
+from trunkline.telemetry.logs import CallLog, LogFormat
+from trunkline.telemetry.redact import Redactor
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Message,
@@ -37,6 +47,13 @@ from trunkline.wire.jsonrpc import (
 from trunkline.wire.mcp.incoming import CANCELLED, cancelled_id, is_modern
 from trunkline.wire.mcp.legacy import INITIALIZED
 
+INTERRUPTED: Final = 130
+NEVER_SERVED: Final = 1
+_MANY: Final = 1024
+_BESIDE_CALLS: Final = 64
+"""Requests in flight beyond the calls that the gateway allows: lists and subscriptions are not calls."""
+_LISTS: Final = 4
+"""A list of all servers' tools may be larger than any one message of theirs."""
 _MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 """What is kept for a client that does not read; more stays with the gateway."""
 _MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
@@ -47,7 +64,48 @@ _CANCEL_AGAIN_S: Final = 1.0
 _LISTEN: Final = "subscriptions/listen"
 
 
+async def attach(target: Target, *, token: str = "", settings: Settings | None = None, how: str = "") -> int:
+    """Serve the client on standard input and output through a gateway that runs; the exit status.
+
+    `settings` are those of the gateway where they are known; `how` is added to the line that says so.
+    A gateway that cannot be reached is no reason to end: the client is told by the answer to its first request, which
+    it shows to people, while it shows neither what stands on stderr nor why a program ended.
+    """
+    check_target(target, token)
+    known = GatewaySettings() if settings is None else settings.gateway
+    limits, events = known.limits, Events()
+    log = CallLog(
+        level=cast(Level, known.log.level),
+        format=cast(LogFormat, known.log.format),
+        redactor=Redactor(secrets_in("token", token)),
+    )
+    log.attach(events)
+    max_in_flight = (_MANY if settings is None else limits.in_flight_per_client) + _BESIDE_CALLS
+    # a gateway whose settings are not known here says by itself what is too much for it
+    limit_bytes = limits.message_bytes if settings is None else limits.request_bytes
+    gateway = GatewayHttp(
+        target, token=token, limit_bytes=_LISTS * limits.message_bytes, max_in_flight=max_in_flight, events=events
+    )
+    relay = Relay(gateway, events, limit_bytes=limit_bytes, max_in_flight=max_in_flight)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(relay.stray_error)
+    for number in heeded(signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, relay.stop, number)
+    loop.add_signal_handler(signal.SIGHUP, relay.hang_up)
+    keep_large_buffers()
+    events.note("info", "attached", f"Relaying to the gateway at {gateway.where}{how}")
+    try:
+        await relay.serve()
+    finally:
+        log.close()
+    if relay.stopped_with is not None:
+        return relay.stopped_with
+    return 0 if gateway.served or not relay.was_asked else NEVER_SERVED
+
+
 class Relay:
+    """The client's side: its lines, its requests in flight, and what it is sent."""
+
     def __init__(
         self,
         gateway: GatewayHttp,
@@ -71,7 +129,8 @@ class Relay:
         self._notifications = 0
         self._held_bytes = 0
         self._max_in_flight = max_in_flight
-        self._stopped = False
+        self.stopped_with: int | None = None
+        """The exit status that a signal asked for."""
         self._loop = asyncio.get_running_loop()
 
     async def serve(self) -> None:
@@ -83,10 +142,11 @@ class Relay:
         """What the client already asked gets some time; what is then still open is answered with an error, and
         cancelled by its session's end or by closing its stream."""
         await self.pipes.finish(self._owed)
-        why = "this relay is shutting down" if self._stopped else "the client is gone"
+        was_stopped = self.stopped_with is not None
+        why = "this relay is shutting down" if was_stopped else "the client is gone"
         for request in list(self.requests.values()):
             # a client that only closed its end waits for no answer to a subscription
-            answered = self._stopped or request.message.method != _LISTEN
+            answered = was_stopped or request.message.method != _LISTEN
             request.end(f"Call cancelled: {why}" if answered else "")
         for task in self._tasks:
             task.cancel()
@@ -100,12 +160,25 @@ class Relay:
         """Whether an answer is still to come, or a message still to leave; a subscription has no end of its own."""
         return self._notifications > 0 or any(request.message.method != _LISTEN for request in self.requests.values())
 
-    def stop(self) -> None:
-        """The relay is to end; what is then still open is answered all the same."""
-        self._stopped = True
+    def stop(self, number: int) -> None:
+        """A first signal asks for an orderly end, in which everything is answered; one more ends it at once."""
+        if self.stopped_with is not None:
+            os._exit(INTERRUPTED)
+        self.stopped_with = INTERRUPTED if number == signal.SIGINT else 0
         self.pipes.hurry()
 
+    def hang_up(self) -> None:
+        """A client that is gone closes our input too; and there is nothing here to load again."""
+        self.events.note("info", "no_reload", "SIGHUP: the gateway, not this relay, has a configuration to load again")
+
+    def stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Nothing should get here; what does is logged in one line, and the relay goes on."""
+        error = context.get("exception")
+        detail = f"{type(error).__name__}: {error}" if error is not None else ""
+        self.events.note("error", "internal", f"{context.get('message', 'stray error')} {detail}".strip())
+
     def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run this beside everything else, at most until the relay ends."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -337,8 +410,8 @@ class RelayedRequest:
             relay.tell(single_line(data))
 
     def take_back(self) -> GatewayReply | None:
-        """The client wants no answer any more. What the gateway has not seen is not sent; a modern request is taken
-        back by closing its stream. The reply of a legacy one, which has to be cancelled by the client's own message.
+        """The client wants no answer any more. What the gateway has not seen is not sent, and a modern request is taken
+        back by closing its stream. A legacy one has to be cancelled by the client's own message: returns its reply.
         A handshake cannot be taken back."""
         if self.opens_session:
             return None

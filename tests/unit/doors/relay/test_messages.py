@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from trunkline.doors.relay.messages import (
     answer_in,
     is_progress,
     kind_of,
-    problem_message,
     request_headers,
     version_in,
 )

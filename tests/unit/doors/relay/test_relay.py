@@ -439,6 +439,29 @@ async def test_only_the_answer_to_the_request_comes_out_of_its_stream() -> None:
         assert await here.pipes.rest() == []
 
 
+async def test_a_request_that_had_begun_may_have_run_whatever_becomes_of_its_stream() -> None:
+    began = asyncio.Event()
+
+    class Begins(Script):
+        async def _answer(self, peer: Peer, verb: str, headers: dict[str, str], message: dict[str, Any]) -> None:
+            if message.get("method") == "tools/call":
+                began.set()
+                await peer.send(STREAM + b"1a\r\nid: 1\nretry: 50\ndata: {}\n\n\r\n")
+                await peer.wait_closed()
+            else:
+                await super()._answer(peer, verb, headers, message)
+
+    script = Begins()
+    async with scripted(script) as server, stage(server.url) as here:
+        await here.open()
+        here.pipes.send({"id": 1, "method": "tools/call", "params": {}})
+        await began.wait()
+        await server.stop()
+        answer = await here.pipes.next()
+        assert (answer["error"]["data"]["code"], answer["error"]["data"]["executed"]) == ("TL207", "unknown")
+        assert not answer["error"]["data"]["retryable"]
+
+
 async def test_what_is_still_open_when_the_time_after_the_end_is_over_is_answered_with_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
