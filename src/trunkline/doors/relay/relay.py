@@ -63,6 +63,9 @@ _MAX_RESUMED_IN_VAIN: Final = 5
 _CANCEL_AGAIN_S: Final = 1.0
 _LISTEN: Final = "subscriptions/listen"
 
+Give = Callable[[bytes | None], None]
+"""Takes the answer to a request; None when it will have none."""
+
 
 async def attach(target: Target, *, token: str = "", settings: Settings | None = None, how: str = "") -> int:
     """Serve the client on standard input and output through a gateway that runs; the exit status.
@@ -177,6 +180,11 @@ class Relay:
         detail = f"{type(error).__name__}: {error}" if error is not None else ""
         self.events.note("error", "internal", f"{context.get('message', 'stray error')} {detail}".strip())
 
+    def internal(self, error: Exception) -> Problem:
+        """A bug of ours costs one message, not the conversation."""
+        self.events.note("error", "internal", f"{type(error).__name__}: {error}")
+        return Problem(code=INTERNAL, message="Internal error", executed="unknown")
+
     def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Run this beside everything else, at most until the relay ends."""
         task = self._loop.create_task(work)
@@ -215,7 +223,14 @@ class Relay:
 
     def _take(self, line: bytes, message: Message, batch: Batch | None) -> None:
         if message.method is not None and message.id is not None:
-            self._request(line, message, message.id, batch)
+            give = self._answer if batch is None else batch.ended
+            if batch is not None:
+                batch.expect()
+            try:
+                self._request(line, message, message.id, give)
+            except Exception as error:
+                self.requests.pop(message.id, None)
+                give(problem_message(message, self.internal(error)))
         elif message.method == CANCELLED:
             self._cancel(line, cancelled_id(message))
         elif self.session.exists and not is_modern(message):  # without a session it could concern nobody
@@ -223,11 +238,8 @@ class Relay:
                 self.session.initialized(line)
             self.notify(line)
 
-    def _request(self, line: bytes, message: Message, request_id: MessageId, batch: Batch | None) -> None:
+    def _request(self, line: bytes, message: Message, request_id: MessageId, give: Give) -> None:
         self.was_asked = True
-        give = self._answer if batch is None else batch.ended
-        if batch is not None:
-            batch.expect()
         if message.method == "ping" and not self.session.exists and not is_modern(message):
             # Allowed before the handshake, and over HTTP there is nobody to ask yet.
             give(result_message(message.id_json, b"{}"))
@@ -303,11 +315,11 @@ class Relay:
 
 
 class RelayedRequest:
-    """A request of the client, from its line to its answer. `give` takes the answer, None when there will be none."""
+    """A request of the client, from its line to its answer."""
 
     __slots__ = ("_give", "_relay", "_reply", "_session_id", "_task", "_was_resumed", "line", "message", "modern")
 
-    def __init__(self, relay: Relay, line: bytes, message: Message, give: Callable[[bytes | None], None]) -> None:
+    def __init__(self, relay: Relay, line: bytes, message: Message, give: Give) -> None:
         self.line = line
         self.message = message
         self.modern = is_modern(message)
@@ -328,9 +340,8 @@ class RelayedRequest:
             answer = await self._ask()
         except GatewayError as error:
             answer = problem_message(self.message, error.problem)
-        except Exception as error:  # a bug of ours costs one message, not the conversation
-            relay.events.note("error", "internal", f"{type(error).__name__}: {error}")
-            answer = problem_message(self.message, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
+        except Exception as error:
+            answer = problem_message(self.message, relay.internal(error))
         relay.request_over(self)
         self._give(answer)
         if self.opens_session:
