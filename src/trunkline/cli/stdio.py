@@ -49,7 +49,7 @@ def stdio(config: Path | None, url: str | None, socket: Path | None, alone: bool
 
 def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
     """The gateway that was named. A configuration file is not needed for that; one that is named is read."""
-    from trunkline.frontends.relay.attach import attach
+    from trunkline.frontends.relay.relay import attach
     from trunkline.runtime.http_client import HttpTarget
     from trunkline.runtime.own_process import run_event_loop
 
@@ -69,7 +69,7 @@ def _join_or_serve(settings: Settings, *, alone: bool) -> int:
 
         running = find_running(gateway_folder(settings))
         if running is not None:
-            from trunkline.frontends.relay.attach import attach
+            from trunkline.frontends.relay.relay import attach
             from trunkline.runtime.own_process import run_event_loop
 
             how = f", which runs for the same file as process {running.pid} (`--alone` starts servers of our own)"

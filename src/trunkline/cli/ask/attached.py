@@ -12,13 +12,12 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from trunkline.cli.ask.desk import Budget, Progress, Status
-from trunkline.cli.ask.gateway_lane import GatewayLane, NotFetched, fetch
 from trunkline.cli.ask.matches import Match, matches_in
 from trunkline.cli.ask.readings import input_schema, problem_in_error, problem_in_page, progress_line
 from trunkline.cli.ask.spelling import spelled_alike
 from trunkline.cli.ask.whom import OPERATOR_VARIABLE, There
 from trunkline.cli.gateway_url import TOKEN_VARIABLE
-from trunkline.core.call import Failure, Outcome, RemoteError, Request, Result
+from trunkline.core.call import Failure, Json, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import (
     ANSWER_TOO_LARGE,
     GATEWAY_UNREACHABLE,
@@ -26,16 +25,20 @@ from trunkline.core.errors import (
     SOURCE_AUTH_REQUIRED,
     SOURCE_PROTOCOL,
     UNAUTHORIZED,
+    UNKNOWN_METHOD,
     UNKNOWN_TOOL,
+    UNSUPPORTED_VERSION,
     GatewayError,
     Problem,
 )
 from trunkline.core.tool import Tool
-from trunkline.frontends.relay.attach import check_target
+from trunkline.frontends.relay.gateway import check_target
+from trunkline.protocol.http1 import request_head
 from trunkline.protocol.jsonrpc import encode
 from trunkline.protocol.mcp.methods import TOOLS_CALL
-from trunkline.runtime.http_client import HttpPool, HttpTarget
+from trunkline.runtime.http_client import HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
 from trunkline.sources.mcp.handshake import Session, shake_hands
+from trunkline.sources.mcp.http_lane import HttpLane
 from trunkline.sources.mcp.listing import fetch_tools
 
 _CONNECT_S: Final = 5.0
@@ -44,7 +47,8 @@ _LOOK_EVERY_S: Final = 15.0
 """How often a gateway that is silent about a call is asked whether it is still there."""
 _LIMIT_BYTES: Final = 64 * 1024 * 1024
 _NAME: Final = "gateway"
-_DOOR: Final = b"/mcp"
+_MCP: Final = b"/mcp"
+_PART_OF_A_HANDSHAKE: Final = (UNSUPPORTED_VERSION, UNKNOWN_METHOD)
 _OLDER: Final = "is it older than this command? Start it again to have both alike"
 
 
@@ -124,8 +128,8 @@ class AttachedDesk:
             if answered.done():
                 return
             try:
-                await fetch(self._pool, self._path("/healthz"), [], _ANSWER_S)
-            except NotFetched as error:
+                await self._get("/healthz", [])
+            except RequestFailed as error:
                 problem = _unreachable(self._there, str(error)).problem
                 raise GatewayError(replace(problem, phase="sent", executed="unknown")) from None
 
@@ -182,25 +186,29 @@ class AttachedDesk:
         """`variable` is the one of the environment that gives the token."""
         credentials = [(b"authorization", f"Bearer {token}".encode())] if token else []
         try:
-            status, body = await fetch(self._pool, self._path(path), credentials, _ANSWER_S)
-        except NotFetched as error:
+            reply = await self._get(path, credentials)
+        except RequestFailed as error:
             raise _unreachable(self._there, str(error)) from None
-        if status == 200:
-            return body
-        if status == 401:
+        if reply.status == 200:
+            return reply.body
+        if reply.status == 401:
             hint = f"set {variable} to the token that the gateway has now"
             whose = "operator's" if variable == OPERATOR_VARIABLE else "client's"
             message = f"{self._there.url} does not accept the {whose} token"
             raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint=hint))
-        problem = problem_in_page(body)
+        problem = problem_in_page(reply.body)
         if problem is not None and problem.code is not NOT_FOUND:
             raise GatewayError(problem)
-        told = _unreachable(self._there, f"HTTP {status} from {path.partition('?')[0]}").problem
-        raise GatewayError(replace(told, hint=_OLDER) if status == 404 else told)
+        told = _unreachable(self._there, f"HTTP {reply.status} from {path.partition('?')[0]}").problem
+        raise GatewayError(replace(told, hint=_OLDER) if reply.status == 404 else told)
 
-    def _path(self, path: str) -> str:
-        """Beside the gateway's door, wherever an ingress put that."""
-        return self._pool.target.path.partition(b"?")[0].removesuffix(_DOOR).decode() + path
+    async def _get(self, path: str, headers: list[tuple[bytes, bytes]]) -> HttpResponse:
+        """A page beside the gateway's `/mcp`, wherever an ingress put that. Raises RequestFailed."""
+        target = self._pool.target
+        beside = target.path.partition(b"?")[0].removesuffix(_MCP) + path.encode()
+        return await send_request(
+            self._pool, request_head(b"GET", beside, [(b"host", target.authority), *headers]), _ANSWER_S
+        )
 
 
 class _Status(msgspec.Struct):
@@ -259,6 +267,20 @@ class _Budget(msgspec.Struct):
 
 class _OwnAnswer(msgspec.Struct, rename="camel"):
     structured_content: msgspec.Raw
+
+
+class GatewayLane(HttpLane):
+    """`refusal` is the gateway's own problem, with its code and hint, where it did not let us in at all."""
+
+    refusal: Problem | None = None
+
+    async def send_request(self, method: str, params: Json, timeout_s: float) -> Outcome:
+        outcome = await super().ask(method, params, timeout_s)
+        if isinstance(outcome, RemoteError):
+            problem = problem_in_error(outcome.raw)
+            if problem is not None and problem.code not in _PART_OF_A_HANDSHAKE:
+                self.refusal = problem
+        return outcome
 
 
 @asynccontextmanager

@@ -8,13 +8,17 @@ from typing import Final, Protocol
 from trunkline.core.call import Json, Result
 from trunkline.core.errors import Problem
 from trunkline.protocol.jsonrpc import (
+    BATCH_VERSION,
     BadMessage,
     Message,
     encode_error,
     error_message,
+    is_batch,
     parse_batch_member,
+    parse_message,
     result_message,
     single_line,
+    split_batch,
 )
 
 
@@ -35,6 +39,45 @@ class BatchWire(Protocol):
     def finish(self, answers: list[bytes], /) -> None:
         """All answers that there will be; none where every message was a notification or taken back."""
         ...
+
+
+def read_line(line: bytes, version: str) -> Message | list[bytes]:
+    """The message of a line, or the texts of several where this protocol version has batches. Raises BadMessage."""
+    try:
+        return parse_message(line)
+    except BadMessage:
+        if version == BATCH_VERSION and is_batch(line):
+            return split_batch(line)
+        raise
+
+
+class LineBatch:
+    """The answers to a batch as one line; what belongs to its requests goes before them."""
+
+    one_by_one = False
+
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        tell: Callable[[bytes], None],
+        on_finish: Callable[[], None] | None = None,
+    ) -> None:
+        self._write = write
+        self._on_finish = on_finish
+        self.notice = tell
+
+    def say(self, message: bytes, *, last: bool) -> None:
+        self._write(message)
+
+    def ask(self, message: bytes) -> bool:
+        self._write(message)
+        return True
+
+    def finish(self, answers: list[bytes]) -> None:
+        if self._on_finish is not None:
+            self._on_finish()
+        if answers:
+            self._write(as_array(answers))
 
 
 WANT_OF_ROOM: Final = 429

@@ -1,17 +1,17 @@
-"""The messages a relay looks at, as bytes: what a request's headers must say, and whether an answer is one.
+"""What the relay reads in messages: the headers that a request needs over HTTP, and whether a message is its answer.
 
-Everything else about them is the client's and the gateway's business, and passes as it came.
+Everything else in them is the client's and the gateway's business, and passes as it came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import msgspec
 
 from trunkline.core.call import PROGRESS
-from trunkline.core.errors import ANSWER_TOO_LARGE, CANCELLED, GATEWAY_UNREACHABLE, UNAUTHORIZED, Executed, Problem
+from trunkline.core.errors import HEADER_MISMATCH, Problem
+from trunkline.frontends.relay.gateway import GatewayHttp, Headers
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Members,
@@ -19,7 +19,9 @@ from trunkline.protocol.jsonrpc import (
     MessageId,
     check_text,
     decode_server_message,
+    encode,
     encode_error,
+    encode_members,
     encode_notification,
     error_message,
     members_of,
@@ -27,60 +29,21 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     text_member,
 )
-from trunkline.protocol.mcp.modern import NAME_PARAMETERS, PROTOCOL_VERSION, encode_header
-from trunkline.runtime.child_io import head_text
-
-Headers = list[tuple[bytes, bytes]]
-Kind = Literal["answer", "notice", "nonsense"]
+from trunkline.protocol.mcp.modern import LATEST_MODERN, NAME_PARAMETERS, PROTOCOL_VERSION, encode_header
+from trunkline.protocol.mcp.param_headers import BadAnnotation, HeaderParameter, header_parameters_of, param_headers
 
 _PROGRESS: Final = encode_notification(PROGRESS)[:-1]
-_EXCERPT_BYTES: Final = 120
-_RETRY_MS: Final = 1000
-
-
-class _Hello(msgspec.Struct, rename="camel"):
-    protocol_version: str
-
-
-class _HelloAnswer(msgspec.Struct):
-    result: _Hello
-
-
-# -- what the client sends --------------------------------------------------------------------------------------------
-
-
-def mirrors(message: Message) -> Headers:
-    """The headers that repeat a 2026-07-28 request. Of one that is malformed, what can be read: the gateway refuses
-    it with the reason."""
-    headers: Headers = []
-    if message.method is not None:
-        headers.append((b"mcp-method", encode_header(message.method)))
-    if message.params is None:
-        return headers
-    try:
-        params = members_of(message.params, "`params`")
-        meta = members_of(params["_meta"], "`_meta`") if "_meta" in params else {}
-    except BadMessage:
-        return headers
-    _mirror(headers, b"mcp-protocol-version", meta, PROTOCOL_VERSION)
-    _mirror(headers, b"mcp-name", params, NAME_PARAMETERS.get(message.method or ""))
-    return headers
-
-
-def _mirror(headers: Headers, header: bytes, members: Members, name: str | None) -> None:
-    try:
-        value = None if name is None else text_member(members, name)
-    except BadMessage:
-        return
-    if value is not None:
-        headers.append((header, encode_header(value)))
+_CALL: Final = "tools/call"
+_LIST: Final = "tools/list"
+_LIST_HEADERS: Final[Headers] = [(b"mcp-method", _LIST.encode()), (b"mcp-protocol-version", LATEST_MODERN.encode())]
+_MAX_PAGES: Final = 64
 
 
 # -- what the gateway sends -------------------------------------------------------------------------------------------
 
 
-def kind_of(data: bytes, request_id: MessageId | None) -> Kind:
-    """Whether a message answers this request, is something else for the client, or is not for anybody."""
+def kind_of(data: bytes, request_id: MessageId | None) -> Literal["answer", "notification", "nonsense"]:
+    """Whether a message answers this request, is something else for the client (a request too), or is malformed."""
     try:
         check_text(data)
         message = decode_server_message(data)
@@ -88,7 +51,7 @@ def kind_of(data: bytes, request_id: MessageId | None) -> Kind:
         has_result, has_error = message.result is not msgspec.UNSET, message.error is not msgspec.UNSET
         if message.method is not msgspec.UNSET:
             # with a result, some clients would take it for the answer to another request
-            return "nonsense" if has_result or has_error else "notice"
+            return "nonsense" if has_result or has_error else "notification"
         if message.id is msgspec.UNSET or has_result == has_error:
             return "nonsense"
         return "answer" if read_id(message.id) == request_id else "nonsense"
@@ -117,77 +80,148 @@ def answer_in(body: bytes, message: Message) -> bytes | None:
         return None
 
 
+class _Initialized(msgspec.Struct, rename="camel"):
+    protocol_version: str
+
+
+class _InitializeAnswer(msgspec.Struct):
+    result: _Initialized
+
+
 def version_in(answer: bytes) -> str | None:
     """The protocol version that an `initialize` was answered with; None where it was refused."""
     try:
-        version = msgspec.json.decode(answer, type=_HelloAnswer).result.protocol_version
+        version = msgspec.json.decode(answer, type=_InitializeAnswer).result.protocol_version
     except (msgspec.MsgspecError, RecursionError):
         return None
     return version if version.isascii() and version.isprintable() else None
 
 
-# -- what the relay says itself ---------------------------------------------------------------------------------------
-
-
-def unreachable(where: str, reason: str, *, sent: bool) -> Problem:
-    """The gateway is not there, or was lost while it worked on a request."""
-    what = "was lost" if sent else "cannot be reached"
-    return Problem(
-        code=GATEWAY_UNREACHABLE,
-        message=f"The gateway at {where} {what}: {reason}",
-        hint="start it again with `trunkline up`; this connection recovers by itself once it answers",
-        phase="sent" if sent else "queued",
-        executed="unknown" if sent else "no",
-        retryable=not sent,
-        retry_after_ms=None if sent else _RETRY_MS,
-    )
-
-
-def cancelled(why: str, *, sent: bool) -> Problem:
-    """The relay ends before the gateway has answered."""
-    return Problem(
-        code=CANCELLED, message=why, phase="sent" if sent else "queued", executed="unknown" if sent else "no"
-    )
-
-
-def no_gateway(where: str, what: str, *, executed: Executed = "no") -> Problem:
-    """Something answers at that address, but not as an MCP gateway would."""
-    return Problem(
-        code=GATEWAY_UNREACHABLE,
-        message=f"What answers at {where} is no MCP gateway: {what}",
-        hint="check the address: a gateway's ends in `/mcp`, and `trunkline up` prints it",
-        phase="sent",
-        executed=executed,
-    )
-
-
-def odd_answer(where: str, status: int, body: bytes, redact: Callable[[str], str]) -> Problem:
-    """An HTTP answer in which there is none to our request. One that blames us says that nothing was done; one of a
-    proxy that lost its gateway, say, does not."""
-    excerpt = redact(head_text(body, _EXCERPT_BYTES)).strip()
-    shown = f": {excerpt!r}" if excerpt else ""
-    return no_gateway(where, f"HTTP {status}{shown}", executed="no" if 300 <= status < 500 else "unknown")
-
-
-def too_large(where: str, reason: str) -> Problem:
-    return Problem(
-        code=ANSWER_TOO_LARGE,
-        message=f"The gateway at {where} sent more than a message may hold: {reason}",
-        hint="ask for less, or raise `gateway.limits.message_bytes`",
-        phase="sent",
-        executed="unknown",
-    )
-
-
-def token_refused(where: str, *, given: bool) -> Problem:
-    what = "refuses the token" if given else "asks for a token"
-    return Problem(
-        code=UNAUTHORIZED,
-        message=f"The gateway at {where} {what}",
-        hint="set `gateway.token` in the configuration file, or TRUNKLINE_TOKEN in this program's environment",
-    )
-
-
-def refusal(message: Message, problem: Problem) -> bytes:
-    """A problem of ours as the answer to a request."""
+def problem_message(message: Message, problem: Problem) -> bytes:
+    """A problem of the relay's as the answer to a request."""
     return error_message(message.id_json, encode_error(problem))
+
+
+# -- what a request needs over HTTP -----------------------------------------------------------------------------------
+
+
+def request_headers(message: Message) -> Headers:
+    """The headers that repeat a 2026-07-28 request. Of one that is malformed, what can be read: the gateway refuses
+    it with the reason."""
+    headers: Headers = []
+    if message.method is not None:
+        headers.append((b"mcp-method", encode_header(message.method)))
+    if message.params is None:
+        return headers
+    try:
+        params = members_of(message.params, "`params`")
+        meta = members_of(params["_meta"], "`_meta`") if "_meta" in params else {}
+    except BadMessage:
+        return headers
+    for header, members, name in (
+        (b"mcp-protocol-version", meta, PROTOCOL_VERSION),
+        (b"mcp-name", params, NAME_PARAMETERS.get(message.method or "")),
+    ):
+        value = _text(members, name)
+        if value is not None:
+            headers.append((header, encode_header(value)))
+    return headers
+
+
+def _text(members: Members, name: str | None) -> str | None:
+    try:
+        return None if name is None else text_member(members, name)
+    except BadMessage:
+        return None
+
+
+class _Error(msgspec.Struct):
+    code: int
+
+
+class _ErrorAnswer(msgspec.Struct):
+    error: _Error
+
+
+class _ListedTool(msgspec.Struct):
+    name: str
+
+
+class _Page(msgspec.Struct, rename="camel"):
+    tools: list[msgspec.Raw] = msgspec.field(default_factory=lambda: cast(list[msgspec.Raw], []))
+    next_cursor: str | None = None
+
+
+class _PageAnswer(msgspec.Struct):
+    result: _Page
+
+
+class HeaderParameters:
+    """Arguments that a 2026-07-28 call repeats in headers, which a client on a pipe does not have.
+
+    Which tools want that is asked of the gateway once it says that a header is missing.
+    """
+
+    def __init__(self, gateway: GatewayHttp) -> None:
+        self._gateway = gateway
+        self._tools: dict[str, tuple[HeaderParameter, ...]] = {}
+
+    def headers(self, message: Message) -> Headers:
+        """Those of a call, as far as it is known what its tool wants."""
+        if not self._tools or message.method != _CALL:
+            return []
+        params = _members(message.params)
+        mirrors = self._tools.get(_text(params, "name") or "", ())
+        return param_headers(mirrors, params.get("arguments", b"{}"))
+
+    def are_missing(self, message: Message, status: int, body: bytes) -> bool:
+        """Whether the gateway refused a call because its headers do not say what its body says."""
+        try:
+            return (
+                status == 400
+                and message.method == _CALL
+                and msgspec.json.decode(body, type=_ErrorAnswer).error.code == HEADER_MISMATCH.jsonrpc
+            )
+        except (msgspec.MsgspecError, RecursionError):
+            return False
+
+    async def learn(self, message: Message) -> None:
+        """List the tools as the sender of this call may see them."""
+        meta = _members(message.params).get("_meta", b"{}")
+        tools: dict[str, tuple[HeaderParameter, ...]] = {}
+        cursor: str | None = None
+        for number in range(1, _MAX_PAGES + 1):
+            params = {"_meta": bytes(meta)} | ({} if cursor is None else {"cursor": encode(cursor)})
+            body = b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}'
+            reply = self._gateway.post(body % (number, _LIST.encode(), encode_members(params)), headers=_LIST_HEADERS)
+            try:
+                await reply.wait()
+                page = msgspec.json.decode(reply.body, type=_PageAnswer).result
+                tools |= _header_parameters(page)
+            except (msgspec.MsgspecError, RecursionError):
+                return  # then the gateway's refusal stands
+            finally:
+                reply.drop()
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        self._tools = tools
+
+
+def _header_parameters(page: _Page) -> dict[str, tuple[HeaderParameter, ...]]:
+    found: dict[str, tuple[HeaderParameter, ...]] = {}
+    for definition in page.tools:
+        try:
+            mirrors = header_parameters_of(bytes(definition))
+        except BadAnnotation:
+            continue
+        if mirrors:
+            found[msgspec.json.decode(definition, type=_ListedTool).name] = mirrors
+    return found
+
+
+def _members(params: msgspec.Raw | None) -> Members:
+    try:
+        return {} if params is None else members_of(params, "`params`")
+    except BadMessage:
+        return {}

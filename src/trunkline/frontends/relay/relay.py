@@ -1,36 +1,44 @@
-"""Between a stdio client and a running gateway: each of its messages goes out as it came, each answer comes back so.
+"""The relay between a stdio client and a gateway that runs: each message passes as it came, in both directions.
 
-Whatever happens to the gateway, every request of the client is answered once, unless the client took it back.
+Whatever becomes of the gateway, every request of the client is answered once, unless the client took it back.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, cast
 
-from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, Problem
-from trunkline.core.events import Events
-from trunkline.frontends.mcp.batches import Batch, as_array
-from trunkline.frontends.relay.link import GatewayLink
-from trunkline.frontends.relay.messages import refusal
-from trunkline.frontends.relay.mirrored import MirroredArguments
-from trunkline.frontends.relay.outgoing import Give, Notice, Request
-from trunkline.frontends.relay.session import Session
+from trunkline.config.secret_values import secrets_in
+from trunkline.config.settings import GatewaySettings, Settings
+from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, GatewayError, Problem
+from trunkline.core.errors import CANCELLED as CALL_CANCELLED
+from trunkline.core.events import Events, Level
+from trunkline.frontends.mcp.batches import Batch, LineBatch, read_line
+from trunkline.frontends.relay.gateway import GatewayHttp, GatewayReply, check_target
+from trunkline.frontends.relay.messages import (
+    HeaderParameters,
+    answer_in,
+    is_progress,
+    kind_of,
+    problem_message,
+    request_headers,
+    version_in,
+)
+from trunkline.frontends.relay.session import RelayedSession
 from trunkline.frontends.stdio.pipes import StdioPipes
 from trunkline.protocol.jsonrpc import (
-    BATCH_VERSION,
     BadMessage,
     Message,
     MessageId,
     encode_error,
     error_message,
-    is_batch,
-    parse_message,
     result_message,
     single_line,
-    split_batch,
 )
 from trunkline.protocol.mcp.methods import (
-    INITIALIZE,
     NOTIFICATIONS_CANCELLED,
     NOTIFICATIONS_INITIALIZED,
     PING,
@@ -38,17 +46,75 @@ from trunkline.protocol.mcp.methods import (
 )
 from trunkline.protocol.mcp.modern import is_modern
 from trunkline.protocol.mcp.notifications import cancelled_id
+from trunkline.runtime.http_client import HttpTarget
+from trunkline.runtime.own_process import keep_large_buffers, unignored_signals
+from trunkline.telemetry.logs import CallLog, LogFormat
+from trunkline.telemetry.redact import Redactor
 
+INTERRUPTED: Final = 130
+NEVER_SERVED: Final = 1
+_MANY: Final = 1024
+_BESIDE_CALLS: Final = 64
+"""Requests in flight beyond the calls that the gateway allows: lists and subscriptions are not calls."""
+_LISTS: Final = 4
+"""A list of all servers' tools may be larger than any one message of theirs."""
 _MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 """What is kept for a client that does not read; more stays with the gateway."""
 _MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
-_MAX_NOTICES: Final = 1024
+_MAX_NOTIFICATIONS: Final = 1024
+_MAX_RESUMED_IN_VAIN: Final = 5
+"""How often in a row the rest of a stream is asked for without hearing anything."""
+_CANCEL_AGAIN_S: Final = 1.0
+
+Give = Callable[[bytes | None], None]
+"""Takes the answer to a request; None when it will have none."""
+
+
+async def attach(target: HttpTarget, *, token: str = "", settings: Settings | None = None, how: str = "") -> int:
+    """Serve the client on standard input and output through a gateway that runs; the exit status.
+
+    `settings` are those of the gateway where they are known; `how` is added to the line that says so.
+    A gateway that cannot be reached is no reason to end: the client is told by the answer to its first request, which
+    it shows to people, while it shows neither what stands on stderr nor why a program ended.
+    """
+    check_target(target, token)
+    known = GatewaySettings() if settings is None else settings.gateway
+    limits, events = known.limits, Events()
+    log = CallLog(
+        level=cast(Level, known.log.level),
+        format=cast(LogFormat, known.log.format),
+        redactor=Redactor(secrets_in("token", token)),
+    )
+    log.attach(events)
+    max_in_flight = (_MANY if settings is None else limits.in_flight_per_client) + _BESIDE_CALLS
+    # a gateway whose settings are not known here says by itself what is too much for it
+    limit_bytes = limits.message_bytes if settings is None else limits.request_bytes
+    gateway = GatewayHttp(
+        target, token=token, limit_bytes=_LISTS * limits.message_bytes, max_in_flight=max_in_flight, events=events
+    )
+    relay = Relay(gateway, events, limit_bytes=limit_bytes, max_in_flight=max_in_flight)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(relay.stray_error)
+    for number in unignored_signals(signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, relay.stop, number)
+    loop.add_signal_handler(signal.SIGHUP, relay.hang_up)
+    keep_large_buffers()
+    events.note("info", "attached", f"Relaying to the gateway at {gateway.where}{how}")
+    try:
+        await relay.serve()
+    finally:
+        log.close()
+    if relay.stopped_with is not None:
+        return relay.stopped_with
+    return 0 if gateway.served or not relay.was_asked else NEVER_SERVED
 
 
 class Relay:
+    """The client's side: its lines, its requests in flight, and what it is sent."""
+
     def __init__(
         self,
-        link: GatewayLink,
+        gateway: GatewayHttp,
         events: Events,
         *,
         limit_bytes: int,
@@ -56,18 +122,22 @@ class Relay:
         stdin_fd: int = 0,
         stdout_fd: int = 1,
     ) -> None:
-        self.link = link
+        self.gateway = gateway
         self.events = events
         self.pipes = StdioPipes(self, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
-        self.session = Session(link, self.tell)
-        self.mirrored = MirroredArguments(link)
-        self.requests: dict[MessageId, Request] = {}
-        self._notices: set[Notice] = set()
+        self.tell = self.pipes.write
+        self.session = RelayedSession(gateway, self.tell)
+        self.header_parameters = HeaderParameters(gateway)
+        self.requests: dict[MessageId, RelayedRequest] = {}
+        self.was_asked = False
+        """Whether the client has ever sent a request."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._notifications = 0
         self._held_bytes = 0
         self._max_in_flight = max_in_flight
-        self._stopped = False
-        self.asked = False
-        """Whether the client ever asked for anything."""
+        self.stopped_with: int | None = None
+        """The exit status that a signal asked for."""
+        self._loop = asyncio.get_running_loop()
 
     async def serve(self) -> None:
         """Until the client closes its end."""
@@ -78,101 +148,119 @@ class Relay:
         """What the client already asked gets some time; what is then still open is answered with an error, and
         cancelled by its session's end or by closing its stream."""
         await self.pipes.finish(self._owed)
-        why = "this relay is shutting down" if self._stopped else "the client is gone"
+        was_stopped = self.stopped_with is not None
+        why = "this relay is shutting down" if was_stopped else "the client is gone"
         for request in list(self.requests.values()):
             # a client that only closed its end waits for no answer to a subscription
-            answered = self._stopped or request.message.method != SUBSCRIPTIONS_LISTEN
-            request.drop(f"Call cancelled: {why}" if answered else "")
+            answered = was_stopped or request.message.method != SUBSCRIPTIONS_LISTEN
+            request.end(f"Call cancelled: {why}" if answered else "")
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await self.session.close()
-        await self.link.close()
+        await self.gateway.close()
         await self.pipes.close()
 
     def _owed(self) -> bool:
         """Whether an answer is still to come, or a message still to leave; a subscription has no end of its own."""
-        return bool(self._notices) or any(
+        return self._notifications > 0 or any(
             request.message.method != SUBSCRIPTIONS_LISTEN for request in self.requests.values()
         )
 
-    def stop(self) -> None:
-        """We are to end; what is then still open is answered all the same."""
-        self._stopped = True
+    def stop(self, number: int) -> None:
+        """A first signal asks for an orderly end, in which everything is answered; one more ends it at once."""
+        if self.stopped_with is not None:
+            os._exit(INTERRUPTED)
+        self.stopped_with = INTERRUPTED if number == signal.SIGINT else 0
         self.pipes.hurry()
 
-    # -- to the client --------------------------------------------------------------------------------------------
+    def hang_up(self) -> None:
+        """A client that is gone closes our input too; and there is nothing here to load again."""
+        self.events.note("info", "no_reload", "SIGHUP: the gateway, not this relay, has a configuration to load again")
 
-    def tell(self, message: bytes) -> None:
-        self.pipes.write(message)
+    def stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Nothing should get here; what does is logged in one line, and the relay goes on."""
+        error = context.get("exception")
+        detail = f"{type(error).__name__}: {error}" if error is not None else ""
+        self.events.note("error", "internal", f"{context.get('message', 'stray error')} {detail}".strip())
 
-    def _answer(self, answer: bytes | None) -> None:
-        if answer is not None:
-            self.tell(answer)
+    def internal(self, error: Exception) -> Problem:
+        """A bug of ours costs one message, not the conversation."""
+        self.events.note("error", "internal", f"{type(error).__name__}: {error}")
+        return Problem(code=INTERNAL, message="Internal error", executed="unknown")
+
+    def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run this beside everything else, at most until the relay ends."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def unread(self, size_bytes: int) -> None:
         if size_bytes > _MAX_UNREAD_BYTES:
-            self.link.read(False)
+            self.gateway.read(False)
 
     def room(self) -> None:
-        self.link.read(True)
+        self.gateway.read(True)
 
     # -- from the client ------------------------------------------------------------------------------------------
 
     def line(self, line: bytes) -> None:
         try:
-            message = parse_message(line)
-        except BadMessage as error:
-            if not self._is_batch(line):
-                self.tell(error_message(error.id_json, encode_error(error.problem)))
-            return
-        self._take(line, message, None)
-
-    def _is_batch(self, line: bytes) -> bool:
-        """Whether it was several messages, as one version allows. Each goes its own way; the answers come together."""
-        if not is_batch(line) or self.link.version != BATCH_VERSION:
-            return False
-        try:
-            texts = split_batch(line)
+            message = read_line(line, self.gateway.version)
         except BadMessage as error:
             self.tell(error_message(error.id_json, encode_error(error.problem)))
-            return True
-        batch = Batch(_Together(self))
+            return
+        if isinstance(message, list):
+            self._take_batch(message)
+        else:
+            self._take(line, message, None)
+
+    def _take_batch(self, texts: list[bytes]) -> None:
+        """Each message goes its own way; the answers come together."""
+        batch = Batch(LineBatch(self.tell, self.tell))
         for text in texts:
             message = batch.read(text)
             if message is not None:
                 self._take(single_line(text), message, batch)
         batch.ended(None)
-        return True
 
     def _take(self, line: bytes, message: Message, batch: Batch | None) -> None:
-        try:
-            if message.method is None or message.id is None:
-                self._notice(line, message)
-            else:
-                self._request(line, message, message.id, batch)
-        except Exception as error:  # a bug of ours costs one message, not the conversation
-            self.events.note("error", "internal", f"{type(error).__name__}: {error}")
-            if message.method is not None and message.id is not None:
+        if message.method is not None and message.id is not None:
+            give = self._answer if batch is None else batch.ended
+            if batch is not None:
+                batch.expect()
+            try:
+                self._request(line, message, message.id, give)
+            except Exception as error:
                 self.requests.pop(message.id, None)
-                give = self._answer if batch is None else batch.ended
-                give(refusal(message, Problem(code=INTERNAL, message="Internal error", executed="unknown")))
+                give(problem_message(message, self.internal(error)))
+        elif message.method == NOTIFICATIONS_CANCELLED:
+            self._cancel(line, cancelled_id(message))
+        elif self.session.exists and not is_modern(message):  # without a session it could concern nobody
+            if message.method == NOTIFICATIONS_INITIALIZED:
+                self.session.initialized(line)
+            self.notify(line)
 
-    def _request(self, line: bytes, message: Message, request_id: MessageId, batch: Batch | None) -> None:
-        self.asked = True
-        give: Give = self._answer if batch is None else batch.ended
-        if batch is not None:
-            batch.expect()
+    def _request(self, line: bytes, message: Message, request_id: MessageId, give: Give) -> None:
+        self.was_asked = True
         if message.method == PING and not self.session.exists and not is_modern(message):
             # Allowed before the handshake, and over HTTP there is nobody to ask yet.
             give(result_message(message.id_json, b"{}"))
             return
         problem = self._too_much(request_id)
         if problem is not None:
-            give(refusal(message, problem))
+            give(problem_message(message, problem))
             return
-        request = self.requests[request_id] = Request(self, line, message, give)
-        self._count(len(line))
-        if message.method == INITIALIZE and not request.modern:
+        request = self.requests[request_id] = RelayedRequest(self, line, message, give)
+        self._hold(len(line))
+        if request.opens_session:
             self.session.opening(line, message)
-        request.send()
+
+    def _answer(self, answer: bytes | None) -> None:
+        if answer is not None:
+            self.tell(answer)
 
     def _too_much(self, request_id: MessageId) -> Problem | None:
         if request_id in self.requests:
@@ -182,62 +270,194 @@ class Relay:
             return Problem(code=CLIENT_LIMIT, message=message, retryable=True, retry_after_ms=1000)
         return None
 
-    def _notice(self, line: bytes, message: Message) -> None:
-        """A notification, or a client's answer. Without a session there is nobody whom they could concern."""
-        if message.method == NOTIFICATIONS_CANCELLED:
-            self._cancel(line, cancelled_id(message))
-        elif self.session.exists and not is_modern(message):
-            if message.method == NOTIFICATIONS_INITIALIZED:
-                self.session.initialized(line)
-            self.send_notice(line)
+    def request_over(self, request: RelayedRequest) -> None:
+        if request.message.id is not None and self.requests.get(request.message.id) is request:
+            del self.requests[request.message.id]
+            self._hold(-len(request.line))
+
+    # -- notifications, and answers of the client -----------------------------------------------------------------
+
+    def notify(self, line: bytes) -> None:
+        """Send a message that has no answer."""
+        self._notifications += 1
+        self._hold(len(line))
+        self.start(self._notify(line))
+
+    async def _notify(self, line: bytes) -> None:
+        try:
+            await self.session.ready()
+            session_id = self.gateway.session_id
+            reply = self.gateway.notify(line)
+            await reply.wait()
+        except GatewayError:
+            return  # reported where the session was to be opened again
+        finally:
+            self._notifications -= 1
+            self._hold(-len(line))
+        if reply.status == 404:
+            self.session.gone(session_id)
+        elif reply.error:
+            self.gateway.failed(self.gateway.unreachable(reply.error, sent=False))
 
     def _cancel(self, line: bytes, request_id: MessageId | None) -> None:
         request = None if request_id is None else self.requests.get(request_id)
-        if request is not None:
-            request.take_back(line)
+        reply = None if request is None else request.take_back()
+        if request is not None and reply is not None:
+            self.start(self._cancel_until_over(line, request, reply))
 
-    def send_notice(self, line: bytes) -> None:
-        notice = Notice(self, line)
-        self._notices.add(notice)
-        self._count(len(line))
-        notice.send()
+    async def _cancel_until_over(self, line: bytes, request: RelayedRequest, reply: GatewayReply) -> None:
+        """On connections of their own, a cancellation can overtake its request: it is repeated until it is heard."""
+        while True:
+            self.notify(line)
+            await asyncio.sleep(_CANCEL_AGAIN_S)
+            if reply.over or request.message.id in self.requests:
+                return
 
-    # -- what is in flight ----------------------------------------------------------------------------------------
-
-    def request_over(self, request: Request) -> None:
-        if request.message.id is not None and self.requests.get(request.message.id) is request:
-            del self.requests[request.message.id]
-            self._count(-len(request.line))
-
-    def notice_over(self, notice: Notice) -> None:
-        if notice in self._notices:
-            self._notices.discard(notice)
-            self._count(-len(notice.line))
-
-    def _count(self, size: int) -> None:
+    def _hold(self, size: int) -> None:
         """A client that sends faster than the gateway takes has to wait."""
         self._held_bytes += size
-        self.pipes.hold(self._held_bytes > _MAX_UNSENT_BYTES or len(self._notices) > _MAX_NOTICES)
+        self.pipes.hold(self._held_bytes > _MAX_UNSENT_BYTES or self._notifications > _MAX_NOTIFICATIONS)
 
 
-class _Together:
-    """The answers to a batch, as one line."""
+class RelayedRequest:
+    """A request of the client, from its line to its answer."""
 
-    one_by_one = False
+    __slots__ = ("_give", "_relay", "_reply", "_session_id", "_task", "_was_resumed", "line", "message", "modern")
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: Relay, line: bytes, message: Message, give: Give) -> None:
+        self.line = line
+        self.message = message
+        self.modern = is_modern(message)
         self._relay = relay
+        self._give = give
+        self._reply: GatewayReply | None = None
+        self._session_id = b""
+        self._was_resumed = False
+        self._task = relay.start(self._serve())
 
-    def say(self, message: bytes, *, last: bool) -> None:
-        self._relay.tell(message)
+    @property
+    def opens_session(self) -> bool:
+        return self.message.method == "initialize" and not self.modern
 
-    def notice(self, message: bytes) -> None:
-        self._relay.tell(message)
+    async def _serve(self) -> None:
+        relay = self._relay
+        try:
+            answer = await self._ask()
+        except GatewayError as error:
+            answer = problem_message(self.message, error.problem)
+        except Exception as error:
+            answer = problem_message(self.message, relay.internal(error))
+        relay.request_over(self)
+        self._give(answer)
+        if self.opens_session:
+            relay.session.opened(b"" if self._reply is None else self._reply.session_id, version_in(answer))
 
-    def ask(self, message: bytes) -> bool:
-        self._relay.tell(message)
-        return True
+    async def _ask(self) -> bytes:
+        """The gateway's answer. Raises GatewayError where there is none."""
+        relay, gateway = self._relay, self._relay.gateway
+        reply = await self._send()
+        if reply.status == 404 and self._session_id:
+            relay.session.gone(self._session_id)  # nothing that was sent in it ran: it is opened again
+            reply = await self._send()
+        elif self.modern and relay.header_parameters.are_missing(self.message, reply.status, reply.body):
+            await relay.header_parameters.learn(self.message)
+            reply = await self._send()
+        if not self.modern:
+            reply = await self._resume(reply)
+        if reply.answer:
+            reply.let_go()
+            return reply.answer
+        answer = None if reply.error or reply.streamed or reply.status == 401 else answer_in(reply.body, self.message)
+        if answer is None:
+            problem = reply.problem(sent=self._was_resumed or reply.written)
+            if not reply.too_large:
+                gateway.failed(problem)
+            raise GatewayError(problem)
+        gateway.answered()
+        return answer
 
-    def finish(self, answers: list[bytes]) -> None:
-        if answers:
-            self._relay.tell(as_array(answers))
+    async def _send(self) -> GatewayReply:
+        relay, gateway = self._relay, self._relay.gateway
+        if self.opens_session:
+            reply = gateway.handshake(self.line, self._on_event)
+        elif self.modern:
+            headers = [*request_headers(self.message), *relay.header_parameters.headers(self.message)]
+            reply = gateway.post(self.line, self._on_event, headers)
+        else:
+            self._reply = None
+            await relay.session.ready()
+            self._session_id = gateway.session_id
+            reply = gateway.post(self.line, self._on_event)
+        self._reply = reply
+        await reply.wait()
+        return reply
+
+    async def _resume(self, reply: GatewayReply) -> GatewayReply:
+        """The last of the responses that carried the answer: a stream that ended or broke before it is asked for
+        again, from its last event on. What was asked has begun, so it is never sent again."""
+        gateway = self._relay.gateway
+        last_event_id, pause_s, in_vain = b"", 0.0, 0
+        while not (reply.answer or reply.too_large or reply.malformed):
+            if reply.streamed:
+                last_event_id, pause_s, in_vain = reply.last_event_id or last_event_id, reply.retry_s, 0
+            elif reply.status:
+                break
+            in_vain += 1
+            if not last_event_id or gateway.session_id != self._session_id or in_vain > _MAX_RESUMED_IN_VAIN:
+                return reply
+            await asyncio.sleep(pause_s)
+            self._was_resumed = True
+            reply = self._reply = gateway.open_stream(self._on_event, last_event_id)
+            await reply.wait()
+        if self._was_resumed and reply.status and not reply.streamed:
+            if reply.status == 404:
+                self._relay.session.gone(self._session_id)
+            reason = f"it does not know this request any more (HTTP {reply.status})"
+            raise GatewayError(gateway.unreachable(reason, sent=True))
+        return reply
+
+    def _on_event(self, data: bytes) -> None:
+        relay = self._relay
+        kind = kind_of(data, self.message.id)
+        if kind == "answer" and self._reply is not None:
+            relay.gateway.answered()
+            self._reply.settle(single_line(data))
+        elif kind == "notification" and not (is_progress(data) and relay.pipes.crowded):
+            relay.tell(single_line(data))
+
+    def take_back(self) -> GatewayReply | None:
+        """The client wants no answer any more. What the gateway has not seen is not sent, and a modern request is taken
+        back by closing its stream. A legacy one has to be cancelled by the client's own message: returns its reply.
+        A handshake cannot be taken back."""
+        if self.opens_session:
+            return None
+        reply = self._close()
+        self._give(None)
+        if reply is None:
+            return None
+        if self.modern or not reply.written:
+            reply.drop()
+            return None
+        reply.settle()
+        reply.let_go()
+        return reply
+
+    def end(self, why: str) -> None:
+        """The relay ends; with a reason the client is told so."""
+        reply = self._close()
+        if reply is not None:
+            reply.drop()
+        if why:
+            was_sent = self._was_resumed or (reply is not None and reply.written)
+            problem = Problem(
+                code=CALL_CANCELLED,
+                message=why,
+                phase="sent" if was_sent else "queued",
+                executed="unknown" if was_sent else "no",
+            )
+            self._give(problem_message(self.message, problem))
+
+    def _close(self) -> GatewayReply | None:
+        self._task.cancel()
+        self._relay.request_over(self)
+        return self._reply

@@ -8,21 +8,17 @@ from typing import Final
 from trunkline.core.call import PROGRESS, Caller, Json, Result
 from trunkline.core.errors import INTERNAL, Problem
 from trunkline.frontends.mcp.answer import Answer
-from trunkline.frontends.mcp.batches import Batch, as_array
+from trunkline.frontends.mcp.batches import Batch, LineBatch, read_line
 from trunkline.frontends.mcp.conversation import Conversation
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.frontends.stdio.line_connection import Lines, LineWire
 from trunkline.protocol.jsonrpc import (
-    BATCH_VERSION,
     BadMessage,
     Message,
     encode_error,
     encode_notification,
     error_message,
-    is_batch,
-    parse_message,
     single_line,
-    split_batch,
 )
 from trunkline.protocol.mcp.methods import NOTIFICATIONS_MESSAGE, SUBSCRIPTIONS_LISTEN
 from trunkline.protocol.mcp.modern import is_modern
@@ -92,28 +88,20 @@ class LineClient:
 
     def line(self, line: bytes) -> None:
         try:
-            message = parse_message(line)
+            message = read_line(line, self._conversation.version)
         except BadMessage as error:
-            if not self._is_batch(line):
-                self.write(error_message(error.id_json, encode_error(error.problem)))
+            self.write(error_message(error.id_json, encode_error(error.problem)))
             return
-        if message.method is None or message.id is None:
+        if isinstance(message, list):
+            self.unanswered += 1
+            Batch(LineBatch(self.write, self.tell, self._batch_over)).serve(message, self._serve, self._other)
+        elif message.method is None or message.id is None:
             self._other(message)
         else:
             self._serve(message, LineAnswer(self, message.id_json))
 
-    def _is_batch(self, line: bytes) -> bool:
-        """Whether it was several messages, which only one version allows; then they are served."""
-        if not is_batch(line) or self._conversation.version != BATCH_VERSION:
-            return False
-        try:
-            texts = split_batch(line)
-        except BadMessage as error:
-            self.write(error_message(error.id_json, encode_error(error.problem)))
-        else:
-            self.unanswered += 1
-            Batch(_LineBatch(self)).serve(texts, self._serve, self._other)
-        return True
+    def _batch_over(self) -> None:
+        self.unanswered -= 1
 
     def _serve(self, message: Message, answer: Answer) -> None:
         try:
@@ -190,27 +178,3 @@ class LineAnswer:
         if was_open:
             self._client.unanswered -= 1
         return was_open
-
-
-class _LineBatch:
-    """The answers of a batch, as one line."""
-
-    one_by_one = False
-
-    def __init__(self, client: LineClient) -> None:
-        self._client = client
-
-    def say(self, message: bytes, *, last: bool) -> None:
-        self._client.write(message)
-
-    def notice(self, message: bytes) -> None:
-        self._client.tell(message)
-
-    def ask(self, message: bytes) -> bool:
-        self._client.write(message)
-        return True
-
-    def finish(self, answers: list[bytes]) -> None:
-        self._client.unanswered -= 1
-        if answers:
-            self._client.write(as_array(answers))

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from trunkline.frontends.relay.messages import (
     answer_in,
     is_progress,
     kind_of,
-    mirrors,
-    odd_answer,
-    refusal,
-    token_refused,
-    unreachable,
+    request_headers,
     version_in,
 )
 from trunkline.protocol.jsonrpc import parse_message
@@ -66,7 +60,7 @@ def request(method: str, params: str = "{}", id: str = "7") -> bytes:  # noqa: A
     ],
 )
 def test_headers_repeat_what_the_body_says(line: bytes, expected: dict[str, str]) -> None:
-    headers = {name.decode(): value.decode() for name, value in mirrors(parse_message(line))}
+    headers = {name.decode(): value.decode() for name, value in request_headers(parse_message(line))}
     assert headers == expected
 
 
@@ -80,8 +74,8 @@ def test_headers_repeat_what_the_body_says(line: bytes, expected: dict[str, str]
         (b'{"jsonrpc":"2.0","id":null,"error":{}}', "nonsense"),
         (b'{"jsonrpc":"2.0","id":7}', "nonsense"),
         (b'{"jsonrpc":"2.0","id":7,"result":{},"error":{}}', "nonsense"),
-        (b'{"jsonrpc":"2.0","method":"notifications/x"}', "notice"),
-        (b'{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage"}', "notice"),
+        (b'{"jsonrpc":"2.0","method":"notifications/x"}', "notification"),
+        (b'{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage"}', "notification"),
         (b'{"jsonrpc":"2.0","id":9,"method":"x","result":{}}', "nonsense"),
         (b'{"jsonrpc":"2.0","id":7,"method":"x","error":{}}', "nonsense"),
         (b"[]", "nonsense"),
@@ -132,20 +126,3 @@ def test_the_version_of_a_handshake_is_read_where_it_can_go_into_a_header() -> N
 def test_only_progress_is_progress() -> None:
     assert is_progress(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}')
     assert not is_progress(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
-
-
-def test_problems_say_what_where_and_what_to_do() -> None:
-    message = parse_message(request("tools/call"))
-    lost = json.loads(refusal(message, unreachable("http://h/mcp", "gone", sent=True)))["error"]
-    assert (lost["code"], lost["data"]["code"], lost["data"]["executed"]) == (503, "TL207", "unknown")
-    assert not lost["data"]["retryable"]
-    away = json.loads(refusal(message, unreachable("http://h/mcp", "refused", sent=False)))["error"]
-    assert (away["data"]["executed"], away["data"]["retryable"]) == ("no", True)
-    assert "http://h/mcp" in away["message"]
-    assert "trunkline up" in away["data"]["hint"]
-    executed = {
-        status: odd_answer("http://h", status, b"<h1>", str).executed for status in (200, 307, 404, 500, 502, 504)
-    }
-    assert [status for status, it in executed.items() if it == "no"] == [307, 404]
-    assert "asks for a token" in token_refused("http://h", given=False).message
-    assert "refuses the token" in token_refused("http://h", given=True).message

@@ -17,10 +17,9 @@ from tests.unit.frontends.rig import wait_for_last_answers
 from tests.unit.runtime.scripted_server import Peer, http, scripted
 
 from trunkline.core.events import Events, LogEvent
-from trunkline.frontends.relay import link as link_module
-from trunkline.frontends.relay import outgoing as outgoing_module
+from trunkline.frontends.relay import gateway as gateway_module
 from trunkline.frontends.relay import relay as relay_module
-from trunkline.frontends.relay.link import GatewayLink
+from trunkline.frontends.relay.gateway import GatewayHttp
 from trunkline.frontends.relay.relay import Relay
 from trunkline.runtime.http_client import HttpTarget
 
@@ -57,13 +56,13 @@ async def stage(url: str, *, max_in_flight: int = 8, limit_bytes: int = 100_000)
     notes: list[LogEvent] = []
     events = Events()
     events.noted.append(notes.append)
-    link = GatewayLink(
+    gateway = GatewayHttp(
         HttpTarget(url), token="t0ken", limit_bytes=limit_bytes, max_in_flight=max_in_flight, events=events
     )
     pipes = Pipes()
     await pipes.start()
     relay = Relay(
-        link,
+        gateway,
         events,
         limit_bytes=limit_bytes,
         max_in_flight=max_in_flight,
@@ -328,8 +327,8 @@ async def test_a_handshake_while_the_session_is_being_opened_again_takes_its_pla
 
 
 async def test_a_handshake_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing_module, "HANDSHAKE_S", 0.3)
-    monkeypatch.setattr(link_module, "_TICK_S", 0.05)
+    monkeypatch.setattr(gateway_module, "HANDSHAKE_S", 0.3)
+    monkeypatch.setattr(gateway_module, "_TICK_S", 0.05)
     script = Script()
     script.silent.add("initialize")
     async with scripted(script) as server, stage(server.url) as here:
@@ -340,8 +339,8 @@ async def test_a_handshake_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 async def test_a_handshake_that_is_kept_alive_for_ever_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing_module, "HANDSHAKE_S", at_most(1))
-    monkeypatch.setattr(link_module, "_TICK_S", 0.05)
+    monkeypatch.setattr(gateway_module, "HANDSHAKE_S", at_most(1))
+    monkeypatch.setattr(gateway_module, "_TICK_S", 0.05)
 
     class Endless(Script):
         async def _answer(self, peer: Peer, verb: str, headers: dict[str, str], message: dict[str, Any]) -> None:
@@ -356,9 +355,9 @@ async def test_a_handshake_that_is_kept_alive_for_ever_ends(monkeypatch: pytest.
 async def test_streams_that_go_on_after_the_answer_do_not_use_up_the_connections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outgoing_module, "LINGER_S", 0.1)
-    monkeypatch.setattr(link_module, "_TICK_S", 0.05)
-    monkeypatch.setattr(link_module, "_SPARE_CONNECTIONS", 0)
+    monkeypatch.setattr(gateway_module, "LINGER_S", 0.1)
+    monkeypatch.setattr(gateway_module, "_TICK_S", 0.05)
+    monkeypatch.setattr(gateway_module, "_SPARE_CONNECTIONS", 0)
 
     class Endless(Script):
         async def _answer(self, peer: Peer, verb: str, headers: dict[str, str], message: dict[str, Any]) -> None:
@@ -378,8 +377,8 @@ async def test_streams_that_go_on_after_the_answer_do_not_use_up_the_connections
 
 
 async def test_a_gateway_from_which_nothing_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing_module, "SILENT_S", at_most(1))
-    monkeypatch.setattr(link_module, "_TICK_S", 0.05)
+    monkeypatch.setattr(gateway_module, "SILENT_S", at_most(1))
+    monkeypatch.setattr(gateway_module, "_TICK_S", 0.05)
     script = Script()
     script.silent.add("tools/call")
     async with scripted(script) as server, stage(server.url) as here:
@@ -389,8 +388,8 @@ async def test_a_gateway_from_which_nothing_comes_is_given_up(monkeypatch: pytes
 
 
 async def test_while_this_program_was_stopped_the_gateway_was_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing_module, "SILENT_S", at_most(0.5))
-    monkeypatch.setattr(link_module, "_TICK_S", 0.05)
+    monkeypatch.setattr(gateway_module, "SILENT_S", at_most(0.5))
+    monkeypatch.setattr(gateway_module, "_TICK_S", 0.05)
     asked = asyncio.Event()
 
     async def slow(peer: Peer) -> None:
@@ -408,7 +407,7 @@ async def test_while_this_program_was_stopped_the_gateway_was_not_silent(monkeyp
 
 @pytest.mark.slow
 async def test_a_stream_with_comments_only_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing_module, "SILENT_S", at_most(2))
+    monkeypatch.setattr(gateway_module, "SILENT_S", at_most(2))
 
     async def slow(peer: Peer) -> None:
         _, _, message = parts(await peer.request())
@@ -438,6 +437,29 @@ async def test_only_the_answer_to_the_request_comes_out_of_its_stream() -> None:
         here.pipes.end_input()
         await asyncio.wait_for(here.serving, at_most(15))
         assert await here.pipes.rest() == []
+
+
+async def test_a_request_that_had_begun_may_have_run_whatever_becomes_of_its_stream() -> None:
+    began = asyncio.Event()
+
+    class Begins(Script):
+        async def _answer(self, peer: Peer, verb: str, headers: dict[str, str], message: dict[str, Any]) -> None:
+            if message.get("method") == "tools/call":
+                began.set()
+                await peer.send(STREAM + b"1a\r\nid: 1\nretry: 50\ndata: {}\n\n\r\n")
+                await peer.wait_closed()
+            else:
+                await super()._answer(peer, verb, headers, message)
+
+    script = Begins()
+    async with scripted(script) as server, stage(server.url) as here:
+        await here.open()
+        here.pipes.send({"id": 1, "method": "tools/call", "params": {}})
+        await began.wait()
+        await server.stop()
+        answer = await here.pipes.next()
+        assert (answer["error"]["data"]["code"], answer["error"]["data"]["executed"]) == ("TL207", "unknown")
+        assert not answer["error"]["data"]["retryable"]
 
 
 async def test_what_is_still_open_when_the_time_after_the_end_is_over_is_answered_with_an_error(
@@ -542,10 +564,10 @@ async def test_a_client_that_does_not_read_leaves_the_rest_with_the_gateway(monk
     async with scripted(answers_at_length) as server, stage(server.url, limit_bytes=5_000_000) as here:
         here.pipes.pause()
         here.pipes.send({"id": 1, "method": "tools/list"})
-        await until(lambda: not here.relay.link.reading, "the relay takes no more")
+        await until(lambda: not here.relay.gateway.reading, "the relay takes no more")
         here.pipes.resume()
         assert (await here.pipes.next())["id"] == 1
-        await until(lambda: here.relay.link.reading, "it takes more again")
+        await until(lambda: here.relay.gateway.reading, "it takes more again")
         assert "result" in await here.ask({"id": 2, "method": "tools/list"})
         assert taken == [1, 2]
 
@@ -593,5 +615,5 @@ async def test_secrets_in_an_address_are_not_shown() -> None:
 def test_the_limits_of_silence_leave_room_for_keep_alives() -> None:
     from trunkline.frontends.http.connection import KEEP_ALIVE_S, STREAM_AFTER_S
 
-    assert link_module.SILENT_S > 2 * KEEP_ALIVE_S
-    assert link_module.SILENT_S > STREAM_AFTER_S + KEEP_ALIVE_S
+    assert gateway_module.SILENT_S > 2 * KEEP_ALIVE_S
+    assert gateway_module.SILENT_S > STREAM_AFTER_S + KEEP_ALIVE_S
