@@ -70,7 +70,7 @@ class GuardedBash:
     def begin(self, command: str, **arguments: Any) -> Call:
         params = json.dumps({"name": "Bash", "arguments": {"command": command, **arguments}}).encode()
         call = Call("tools/call", params, lambda _: None, caller=Caller(), reply=lambda _: None)
-        call.tool, call.timeout, call.started_at = "Bash", at_most(60), monotonic()
+        call.tool, call.timeout_s, call.started_at = "Bash", at_most(60), monotonic()
         self.source.submit(call)
         return call
 

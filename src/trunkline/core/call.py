@@ -233,7 +233,7 @@ class Call(Request):
         "retried",
         "source",
         "started_at",
-        "timeout",
+        "timeout_s",
         "timer",
         "tool",
     )
@@ -262,7 +262,7 @@ class Call(Request):
         self.retried = False
         self.source = ""
         self.tool = ""
-        self.timeout = 0.0
+        self.timeout_s = 0.0
         self.started_at = 0.0
         self.progressed_at = 0.0
         self.timer: TimerHandle | None = None

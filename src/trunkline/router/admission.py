@@ -243,7 +243,7 @@ class Deadlines:
 
     def set(self, call: Call, timeout_s: float) -> None:
         """Set the deadline, counted from the start of the call; the call may have timed out when this returns."""
-        call.timeout = left_s = timeout_s
+        call.timeout_s = left_s = timeout_s
         if call.timer is not None:  # it waited for its source to come up, which counts
             call.timer.cancel()
             left_s -= monotonic() - call.started_at
@@ -263,13 +263,13 @@ class Deadlines:
         """Time out, unless there was progress or the client still has to answer the server."""
         now = monotonic()
         if call.open_server_requests:  # these have deadlines of their own
-            call.timer = self._loop.call_later(call.timeout, self._due, call, now + call.timeout)
+            call.timer = self._loop.call_later(call.timeout_s, self._due, call, now + call.timeout_s)
             return
-        end = min(call.progressed_at + call.timeout, call.started_at + self.max_call_s + call.paused_s)
+        end = min(call.progressed_at + call.timeout_s, call.started_at + self.max_call_s + call.paused_s)
         if call.progressed_at and end > now:
             call.timer = self._loop.call_later(end - now, self._due, call, end)
             return
-        seconds = round(now - call.started_at) if call.progressed_at else call.timeout
+        seconds = round(now - call.started_at) if call.progressed_at else call.timeout_s
         phase = call.phase
         what = "Tool execution" if call.method == TOOLS_CALL else f"`{call.method}`"
         problem = Problem(

@@ -172,7 +172,7 @@ async def test_other_rules_apply_to_the_next_call(tmp_path: Path) -> None:
     town.router.registry.update("s", SourceOptions(rules=rules, timeout_s=5.0, grace_s=1.0))
     assert town.names() == ["t_a"]
     call = town.call("t_a")
-    assert source.held == [call] and call.timeout == 5.0
+    assert source.held == [call] and call.timeout_s == 5.0
     call.finish(OK)
 
 

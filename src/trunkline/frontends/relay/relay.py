@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 from trunkline.config.secret_values import secrets_in
 from trunkline.config.settings import GatewaySettings, Settings
-from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, GatewayError, Problem
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
+from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, GatewayError, Problem
 from trunkline.core.events import Events, Level
 from trunkline.frontends.mcp.batches import Batch, LineBatch, read_line
 from trunkline.frontends.relay.gateway import GatewayHttp, GatewayReply, check_target

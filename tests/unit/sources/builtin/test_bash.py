@@ -62,7 +62,7 @@ class Shell:
     def begin(self, command: str, deadline_s: float = 60.0, **arguments: Any) -> Call:
         params = json.dumps({"name": "Bash", "arguments": {"command": command, **arguments}}).encode()
         call = Call("tools/call", params, lambda _: None, caller=Caller(), reply=lambda _: None)
-        call.tool, call.timeout, call.started_at = "Bash", deadline_s, monotonic()
+        call.tool, call.timeout_s, call.started_at = "Bash", deadline_s, monotonic()
         call.wants_progress, call.on_notification = True, self._noticed
         self.source.submit(call)
         return call

@@ -58,5 +58,5 @@ def new_call(
     caller = Caller(principal, session, capabilities=capabilities)
     call = Call("tools/call", b'{"name":"t"}', lambda _: None, caller=caller, reply=lambda _: None)
     call.tool = "t"
-    call.timeout = timeout_s
+    call.timeout_s = timeout_s
     return call

@@ -1,8 +1,8 @@
-"""Who runs commands below which folder at this moment, in whichever process, and what was at its places before.
+"""Snapshots of the protected places, and the registry of the commands that run now, in whichever process.
 
-Each command has a file of its own, locked for as long as it runs. A command that begins while another runs takes over
-what that one has seen before: what there is by now may be the other one's work. A file that nobody has locked is left
-of a gateway that was killed.
+Each running command has a file of its own, which holds its snapshot and is locked for as long as the command runs. A
+command that begins meanwhile merges that snapshot into its own, since what is there by now may be the other one's work.
+A file that nobody has locked was left by a gateway that was killed.
 """
 
 from __future__ import annotations
@@ -26,65 +26,59 @@ from trunkline.runtime.state_files import is_ours, make_private_folder
 from trunkline.sources.builtin.protection.contents import PlaceRecord
 from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp
 
-_WAIT_S: Final = 30.0
+STATE: Final = "protected"
+COMMANDS: Final = "commands"
 TO_THE_END_S: Final = 900.0
-"""Others may have very much to take back, and who gave up leaves what his command has planted."""
-_LOOK_S: Final = 0.01
+"""Others may have a great deal to undo, and whoever gives up leaves what his command has planted."""
+_WAIT_S: Final = 30.0
+_POLL_S: Final = 0.01
 _SUFFIX: Final = ".json"
 _NO_LOCK: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO)
-"""What stands in place of the lock is none, as a command can make it where it reaches the folder: none begins there."""
+"""Something else than a file stands in place of the lock, as a command can arrange: no command begins there."""
 
 
 @dataclass(slots=True)
 class PlaceSnapshot:
-    """What was at the places below these folders when a command began."""
+    """What was at the protected places below these folders when a command began."""
 
     bases: tuple[str, ...]
     records: dict[str, PlaceRecord] = field(default_factory=dict[str, PlaceRecord])
     complete: bool = True
     taken_ns: int = 0
     unlisted: set[str] = field(default_factory=set[str])
-    """Folders of this user that he has closed to himself."""
+    """The user's own folders that the user cannot list."""
     mounted: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     pinned: tuple[str, ...] = ()
-    """What its sandbox keeps it from changing and from moving, as `Mounts` says."""
+    """What its sandbox keeps it from changing and from moving, as in `ProtectiveMounts`."""
 
     def covers(self, path: str) -> bool:
         return any(path.startswith(f"{base.rstrip('/')}/") for base in self.bases)
 
     def has_mounted(self, path: str) -> bool:
-        """Whether this was read-only for the command, and still is what it was."""
-        if path not in self.mounted:
-            return False
-        with contextlib.suppress(OSError):
-            status = os.lstat(path)
-            return (status.st_dev, status.st_ino) == self.mounted[path]
-        return False
+        """Whether this was read-only for the command, and is still the same file or folder."""
+        return path in self.mounted and identity_of(path) == self.mounted[path]
 
     def overlaps(self, other: PlaceSnapshot) -> bool:
-        """Whether what the one can move may lie where the other works."""
-        return any(base in other.bases or other.covers(base) for base in self.bases) or any(
-            self.covers(base) for base in other.bases
-        )
+        """Whether one command can move something that the other one works in."""
+        return any(base in other.bases or other.covers(base) for base in self.bases) or any(map(self.covers, other.bases))
 
     def may_have_missed(self, path: str, record: PlaceRecord) -> bool:
-        """Whether it may have been there, unseen; told from its own time alone."""
+        """Whether it may have been there, unseen; judged by its own time alone."""
         return not self.complete and record.stamp.changed_ns < self.taken_ns - YOUNG_NS
 
-    def without(self, planted: Sequence[str]) -> bool:
-        """Have not seen these, nor what is in them. Says whether any of it was."""
-        within = tuple(f"{path}/" for path in planted)
-        gone = [path for path in self.records if path in planted or path.startswith(within)]
-        for path in gone:
+    def remove(self, planted: Sequence[str]) -> bool:
+        """Drop these paths and everything below them. Returns whether there was any."""
+        below = tuple(f"{path}/" for path in planted)
+        dropped = [path for path in self.records if path in planted or path.startswith(below)]
+        for path in dropped:
             del self.records[path]
-        return bool(gone)
+        return bool(dropped)
 
-    def taking_over(self, other: PlaceSnapshot) -> None:
-        """Have seen what another one has seen before the command that is still running."""
+    def merge(self, other: PlaceSnapshot) -> None:
+        """Take over what was there before another command began that is still running."""
         if self.overlaps(other):
             self.taken_ns = min(self.taken_ns, other.taken_ns)
-        strange = [path for path in self.records if other.covers(path) and path not in other.records]
-        for path in strange:
+        for path in [path for path in self.records if other.covers(path) and path not in other.records]:
             if self.records[path].listed and not other.may_have_missed(path, self.records[path]):
                 del self.records[path]
         for path, record in other.records.items():
@@ -93,14 +87,14 @@ class PlaceSnapshot:
 
 
 class CommandRegistry:
-    """The files of all commands, in one private folder."""
+    """The files of all running commands, in one private folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @contextlib.contextmanager
-    def alone(self, wait_s: float | None = None) -> Generator[None]:
-        """While this lasts, no other command begins or is looked at. Raises OSError, also where it takes too long."""
+    def lock(self, wait_s: float | None = None) -> Generator[None]:
+        """While this lasts, no other command begins or ends. Raises OSError, also where it takes too long."""
         make_private_folder(self._folder)
         fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -108,78 +102,77 @@ class CommandRegistry:
             deadline = time.monotonic() + wait_s
             while not _locked(fd):
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"others have looked at protected places for more than {wait_s:g} s")
-                time.sleep(_LOOK_S)
+                    raise TimeoutError(f"other commands have held the lock for more than {wait_s:g} s")
+                time.sleep(_POLL_S)
             yield
         finally:
             os.close(fd)
 
+    def register(self, snapshot: PlaceSnapshot) -> RunningCommand:
+        """Only under the lock. Raises OSError."""
+        return RunningCommand(self._folder, snapshot)
+
     def others(self, *, forget: bool = True) -> tuple[list[PlaceSnapshot], list[PlaceSnapshot]]:
-        """What commands that run now have seen before, and what those have that were never ended: once, unless nobody
-        is to `forget` them. Only while alone."""
+        """The snapshots of commands that run now, and of those that were never ended; `forget` removes the latter. Only
+        under the lock."""
         running: list[PlaceSnapshot] = []
-        left: list[PlaceSnapshot] = []
+        abandoned: list[PlaceSnapshot] = []
         for path in self._folder.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(OSError, ValueError):
                 fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
                 with os.fdopen(fd, "rb") as file:
-                    is_left = _locked(fd)
-                    if is_left and forget:
+                    is_abandoned = _locked(fd)
+                    if is_abandoned and forget:
                         path.unlink()
-                    before = _read(file.read()) if is_ours(fd) else None
-                    if is_left and before is not None:
-                        left.append(before)
-                    elif not is_left:
-                        running.append(before or PlaceSnapshot(("/",), complete=False, taken_ns=time.time_ns()))
-        return running, left
+                    snapshot = _read(file.read()) if is_ours(fd) else None
+                    if is_abandoned and snapshot is not None:
+                        abandoned.append(snapshot)
+                    elif not is_abandoned:
+                        running.append(snapshot or PlaceSnapshot(("/",), complete=False, taken_ns=time.time_ns()))
+        return running, abandoned
 
-    def never_seen(self, planted: Sequence[str]) -> None:
-        """What somebody has planted is nothing that other commands have seen before, and none of theirs to put back.
-        Only while alone."""
+    def remove_from_all(self, planted: Sequence[str]) -> None:
+        """Remove what was planted from the snapshots of other commands, so that none puts it back. Only under the lock."""
         for path in self._folder.glob(f"*{_SUFFIX}") if planted else ():
             with contextlib.suppress(OSError), path.open("r+b") as file:
-                before = _read(file.read())
-                if before is not None and before.without(planted):
+                snapshot = _read(file.read())
+                if snapshot is not None and snapshot.remove(planted):
                     file.seek(0)
-                    file.write(_written(before))
+                    file.write(_written(snapshot))
                     file.truncate()
 
     def may_change(self, path: str) -> bool:
-        """Whether a command that runs now may have to do with what is at this path, or is led to by it. Waits for
-        nobody: whoever begins or ends counts as one that may."""
+        """Whether a command that runs now may change what this path leads to. Waits for nobody: one that begins or ends
+        at this moment counts as one that may."""
         paths = {os.path.abspath(path), os.path.realpath(path)}  # noqa: PTH100
         try:
-            with self.alone(0):
+            with self.lock(0):
                 running, _ = self.others(forget=False)
         except OSError as error:
             return error.errno not in _NO_LOCK
         return any(one.covers(name) and not one.has_mounted(name) for one in running for name in paths)
 
-    def begin(self, before: PlaceSnapshot) -> RunningCommand:
-        """Only while alone. Raises OSError."""
-        return RunningCommand(self._folder, before)
-
 
 class RunningCommand:
-    """One command that runs, until it is closed."""
+    """One command in the registry, until it is closed."""
 
-    def __init__(self, folder: Path, before: PlaceSnapshot) -> None:
+    def __init__(self, folder: Path, snapshot: PlaceSnapshot) -> None:
         self._path = folder / f"{secrets.token_hex(8)}{_SUFFIX}"
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             _locked(self._fd)
             with open(self._fd, "wb", closefd=False) as file:
-                file.write(_written(before))
+                file.write(_written(snapshot))
         except BaseException:
             self.close()  # else it would seem to run for as long as this process does
             raise
 
-    def refresh(self, before: PlaceSnapshot) -> None:
-        """What others know by now to have been planted was not there before. Only while alone."""
+    def refresh(self, snapshot: PlaceSnapshot) -> None:
+        """Drop from the snapshot what others have found to be planted since. Only under the lock."""
         with contextlib.suppress(OSError):
-            said = _read(os.pread(self._fd, os.fstat(self._fd).st_size, 0))
-            if said is not None:
-                before.records = said.records
+            current = _read(os.pread(self._fd, os.fstat(self._fd).st_size, 0))
+            if current is not None:
+                snapshot.records = current.records
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -197,20 +190,20 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _written(before: PlaceSnapshot) -> bytes:
+def _written(snapshot: PlaceSnapshot) -> bytes:
     records = {
         path: [record.place, record.kind, list(record.stamp), record.listed, record.content]
-        for path, record in before.records.items()
+        for path, record in snapshot.records.items()
     }
-    said = [before.bases, before.complete, before.taken_ns, records, before.mounted, before.pinned]
-    return json.dumps(said).encode()
+    fields = [snapshot.bases, snapshot.complete, snapshot.taken_ns, records, snapshot.mounted, snapshot.pinned]
+    return json.dumps(fields).encode()
 
 
 def _read(data: bytes) -> PlaceSnapshot | None:
-    """None for what was not written to its end."""
+    """None for what was not written completely."""
     try:
-        said: Any = json.loads(data)
-        bases, complete, taken_ns, written, mounted, pinned = said
+        fields: Any = json.loads(data)
+        bases, complete, taken_ns, written, mounted, pinned = fields
         records = {
             path: PlaceRecord(place, kind, FileStamp(*stamp), listed, content)
             for path, (place, kind, stamp, listed, content) in written.items()
@@ -223,23 +216,29 @@ def _read(data: bytes) -> PlaceSnapshot | None:
     return PlaceSnapshot(tuple(bases), records, complete, taken_ns, mounted=identities, pinned=tuple(pinned))
 
 
-STATE: Final = "protected"
+def identity_of(path: str) -> tuple[int, int] | None:
+    """Device and inode; None for what is not there."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
-COMMANDS: Final = "commands"
+# -- the folders of the registry --------------------------------------------------------------------------------------
 
 
 def may_be_planted(path: str, state_dir: Path, home: str) -> bool:
-    """Whether a command that runs now, of whichever gateway of this user, may have changed the file at this path."""
+    """Whether a command that runs now, under any gateway of this user, may have changed the file at this path."""
     folders = [parent / STATE / COMMANDS for parent in (state_dir, spare_folder())]
     if home:
-        folders.append(_commands_of_all(home))
-    return any(CommandRegistry(folder).may_change(path) for folder in folders if _takes_commands(folder))
+        folders.append(_shared_folder(home))
+    return any(CommandRegistry(folder).may_change(path) for folder in folders if is_usable(folder))
 
 
 def commands_folder(home: str, otherwise: Path) -> Path:
-    """Where commands know of each other: for all gateways of a user the same, wherever they keep the rest."""
-    folder = _commands_of_all(home)
+    """The registry's folder: the same for all gateways of a user where that is possible, wherever their state is."""
+    folder = _shared_folder(home)
     if home:
         with contextlib.suppress(OSError):
             make_private_folder(folder)
@@ -248,25 +247,25 @@ def commands_folder(home: str, otherwise: Path) -> Path:
     return otherwise / COMMANDS
 
 
-def _commands_of_all(home: str) -> Path:
+def _shared_folder(home: str) -> Path:
     return Path(STATE_DIR.replace("~", home), STATE, COMMANDS)
 
 
 def spare_folder() -> Path:
-    """Where state is kept that `state_dir` does not take."""
+    """The folder for state that `state_dir` does not take."""
     return Path(tempfile.gettempdir(), f"trunkline-protected-{os.getuid()}")
 
 
 def spare_folders() -> list[Path]:
-    """That folder, where it is there and nobody else has made it."""
+    """That folder, where it exists and belongs to this user."""
     spare = spare_folder()
     with contextlib.suppress(OSError):
         return [spare] if _is_own(spare) else []
     return []
 
 
-def _takes_commands(folder: Path) -> bool:
-    """Whether commands of this user can be told of in there. A folder of somebody else would hold everything up."""
+def is_usable(folder: Path) -> bool:
+    """Whether it is writable, and belongs to this user as its parent does. Anyone else's could hold everything up."""
     with contextlib.suppress(OSError):
         return _is_own(folder.parent) and _is_own(folder) and os.access(folder, os.W_OK)
     return False
