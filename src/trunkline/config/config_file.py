@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 Origin = Literal["named", "own", "found"]
-"""Named on the command line or by the program; in the user's own folder; found in the working folder or above a workflow."""
+"""Named by the user; in the user's own folder; or found in the working folder or above a workflow."""
 
 NAMES: Final = ("trunkline.yaml", "trunkline.yml", "trunkline.json")
 PLUGINS: Final = Path(".awf", "plugins.yaml")

@@ -1,7 +1,7 @@
-"""Which names are those of secrets, of variables, headers, options and members of JSON.
+"""Tells by name which variables, headers, options and JSON members hold secrets, and which values are ordinary words.
 
-A name is taken apart into its words. One of them stands for a secret (`GITHUB_TOKEN_WORK`), and none after it says that
-this is only something about one (`TOKEN_LIMIT`, `PASSWORD_FILE`). Words with more than one meaning must end the name.
+A name is split into words. One of them must stand for a secret (`GITHUB_TOKEN_WORK`), and none after it may say that
+this is only a fact about one (`TOKEN_LIMIT`, `PASSWORD_FILE`). Ambiguous words count only at the end of a name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal
 
-# What is a word: the vocabulary that tools are found with, words of our trade, and what reads like English.
+# -- words: the vocabulary of the tool search, terms of the trade, and what reads like English -----------------------
 
 _VOCABULARY: Final = Path(__file__).parents[1] / "search" / "data" / "vocab.txt"
 _OF_OUR_TRADE: Final = """
@@ -28,7 +28,7 @@ _OF_OUR_TRADE: Final = """
     tensorflow terraform timescaledb timestamp traefik trunkline tailscale typescript username vercel virtualenv
     weaviate webhook websocket whatsapp whitelist wordpress workspace zookeeper
 """
-"""Names of products and terms that are no English, or too young for a dictionary."""
+"""Names of products, and terms that are in no dictionary."""
 _LONGEST: Final = 20
 _SHORTEST_JOINED: Final = 3
 _ONE_CASE: Final = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)\Z")
@@ -39,29 +39,26 @@ _PAIRS: Final = (
     "uabcdegilmnprst vaeio waehinos xcipt yeimos ze"
 )
 _FOLLOWERS: Final = {letters[0]: frozenset(letters[1:]) for letters in _PAIRS.split()}
-"""The letters that follow each letter in English words, the rare pairs left out."""
+"""The letters that follow each letter in English words, without rare pairs."""
 _LETTERS_PER_RARE_PAIR: Final = 10
 
 
 def is_word(text: str) -> bool:
-    """A single word, also of two that were joined (`workflow`). Random letters are one less than once in a hundred."""
+    """Whether this is a word, or two joined ones (`workflow`). Less than one in a hundred random texts passes."""
     if len(text) > _LONGEST or _ONE_CASE.match(text) is None:
         return False
     word = text.lower()
     known = _known()
-    if word in known or any(word[:at] in known and word[at:] in known for at in _seams(word)):
+    seams = range(_SHORTEST_JOINED, len(word) - _SHORTEST_JOINED + 1)
+    if word in known or any(word[:at] in known and word[at:] in known for at in seams):
         return True
     rare = sum(second not in _FOLLOWERS[first] for first, second in pairwise(word))
     return rare <= len(word) // _LETTERS_PER_RARE_PAIR
 
 
-def _seams(word: str) -> range:
-    return range(_SHORTEST_JOINED, len(word) - _SHORTEST_JOINED + 1)
-
-
 @cache
 def _known() -> frozenset[str]:
-    """Read when the first text is asked about: most starts never need it."""
+    """The vocabulary, read at its first use: most starts never need it."""
     try:
         pieces = _VOCABULARY.read_text(encoding="utf-8").split()
     except OSError:
@@ -74,7 +71,7 @@ def _known() -> frozenset[str]:
 _LONGEST_NAME: Final = 200
 _ANYWHERE: Final = ("token", "secret", "password", "passwd", "passphrase", "passcode", "credential", "basicauth")
 _AT_THE_END: Final = ("key", "pass", "pwd", "pw")
-"""To these and those above, others are joined without a border: PGPASSWORD, SASKEY, LDAP_BINDPW."""
+"""These and those above may be joined to other words: PGPASSWORD, SASKEY, LDAP_BINDPW."""
 _WHOLE_ANYWHERE: Final = ("authorization", "jwt")
 _WHOLE: Final = ("pat", "auth", "oauth", "cookie", "bearer", "psk", "cred")
 _ALL: Final = "|".join((*_WHOLE_ANYWHERE, "proxy-authorization", *_WHOLE, *_ANYWHERE, *_AT_THE_END))
@@ -85,7 +82,7 @@ _WHICH: Final = re.compile(
     |old|new|current|previous|next|main|default|backup|work|personal|primary|secondary )*\Z""",
     re.VERBOSE,
 )
-"""What tells one of several, or how it is written. It may be joined too: `token2`."""
+"""Words that distinguish one of several secrets, or say how it is written. They may be joined: `token2`."""
 _NO_SECRETS: Final = """
     monkey donkey turkey hockey jockey whiskey lackey flunkey turnkey hotkey
     compass bypass surpass trespass overpass underpass lowpass highpass bandpass subpass multipass askpass
@@ -93,7 +90,7 @@ _NO_SECRETS: Final = """
 _WORDS_NO_SECRETS: Final = frozenset(_NO_SECRETS.split())
 _OF_SECRET_KEYS: Final = frozenset(("api", "access", "private", "secret", "master", "signing", "encryption"))
 _OF_OPEN_KEYS: Final = frozenset(("sort", "primary", "partition", "foreign", "public", "pub", "config", "cache"))
-"""They name something, or are for everybody."""
+"""Keys that identify something, or are public."""
 _OF_VAGUE_KEYS: Final = frozenset(("project", "routing", "object", "s3", "state", "group", "lookup"))
 _VAGUE: Final = frozenset(("pat", "auth", "oauth"))
 _ABOUT: Final = """
@@ -104,11 +101,11 @@ _ABOUT: Final = """
     policy rotation required enabled disabled in field param parameter version
 """
 _WORDS_ABOUT: Final = frozenset(_ABOUT.split())
-"""After the word for a secret: what is said about it."""
+"""Words that, after the word for a secret, say that this is a fact about it."""
 _COUNTING: Final = frozenset(("max", "min", "num"))
 _OF_COUNTED: Final = "input output prompt completion context thinking reasoning budget total stop special"
 _OF_COUNTED_TOKENS: Final = frozenset(_OF_COUNTED.split())
-"""Those are parts of a text."""
+"""Tokens that are parts of a text."""
 _OFF: Final = frozenset(("no", "disable", "without", "skip"))
 
 Certainty = Literal["sure", "unless a number", "vague", ""]
@@ -121,8 +118,9 @@ def is_secret_name(name: str) -> bool:
 
 
 def certainty_of(name: str) -> Certainty:
-    """Under a vague name only what nobody would make up is a secret: AUTH, ROUTING_KEY. Tokens may be counted."""
-    # what stands before `=` in a text may be anything
+    """How certainly the name is that of a secret. Under a `vague` one (AUTH, ROUTING_KEY) only random values are secrets;
+    numbers of tokens are counts."""
+    # what comes before `=` in a text may be of any length
     words = [word.lower() for word in _WORD.findall(name[-_LONGEST_NAME:])]
     if len(words) > 1 and words[0] in _OFF:
         return ""
@@ -151,7 +149,7 @@ def _certainty_at(words: list[str], at: int) -> Certainty:
 
 
 def _stem(word: str) -> str:
-    """A word without what tells one of several, in the singular."""
+    """A word in the singular, without what distinguishes one of several."""
     which = _WHICH.search(word)
     word = word if which is None else word[: which.start()]
     return word if word.endswith("pass") else word.removesuffix("s")
@@ -160,7 +158,7 @@ def _stem(word: str) -> str:
 def _certainty_of_strong(before: list[str], word: str, after: list[str]) -> Certainty:
     if _COUNTING.intersection(before) or (word == "tokens" and before and before[-1] in _OF_COUNTED_TOKENS):
         return ""
-    if word == "secret" and after[:1] == ["id"]:  # of Vault one, elsewhere its name
+    if word == "secret" and after[:1] == ["id"]:  # Vault's is a secret, others are names
         return "" if _is_about(after[1:]) else "vague"
     if _is_about(after):
         return ""

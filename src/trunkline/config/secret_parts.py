@@ -1,7 +1,7 @@
-"""The parts of a secret that has a structure: programs print the one that they stumbled over.
+"""Splits structured secrets into the parts that are secret themselves: programs print a single part in their errors.
 
-Of a key file that is a line, of a list an item, of a header or a cookie what follows the equals sign. In JSON, YAML or
-a file of settings most members are none: only those that are named like a secret, or that nobody would make up.
+Parts are the lines of a key file, the items of a list, and what follows the equals sign in a header or cookie. Of JSON,
+YAML and settings files they are the members under the name of a secret, and random values.
 """
 
 from __future__ import annotations
@@ -34,23 +34,22 @@ _BORDERS_OF_KEYS: Final = re.compile(r"-{5}(?:BEGIN|END) [A-Z0-9 ]{1,40}-{5}")
 _MEMBER: Final = re.compile(
     r"""(?:export |- )?\s*["']?([A-Za-z_][\w.-]{0,63})["']?\s*(?::(?:\s+|\Z)|=\s*(?=[^\s=]))(.*)\Z"""
 )
-"""A line of YAML or of a file of settings."""
+"""A line of YAML or of a settings file."""
 _MOST_PARTS: Final = 1000
 
 
 def parts_of(secret: str) -> tuple[str, ...]:
-    """The secret itself, and each part of it that is a secret alone."""
+    """The secret itself, and each part of it that is a secret on its own."""
     members = _members_of_json(secret)
     if members is None:
         members = _members_of_lines(_unescaped(secret))
-    pieces = _pieces_of_members(members) if members else _all_pieces(secret)
+    pieces = (
+        _pieces_of_members(members)
+        if members
+        else filter(_may_be_part, (*_pieces(secret), *_pieces(_unescaped(secret))))
+    )
     found = islice(dict.fromkeys(pieces), _MOST_PARTS)
     return tuple(dict.fromkeys((secret, *found))) if len(secret) >= SHORTEST_SECRET else ()
-
-
-def _all_pieces(secret: str) -> Iterator[str]:
-    for text in (secret, _unescaped(secret)):
-        yield from (piece for piece in _pieces(text) if may_be_secret(piece) and not _is_ordinary(piece))
 
 
 def _pieces_of_members(members: list[tuple[str, str]]) -> Iterator[str]:
@@ -59,22 +58,23 @@ def _pieces_of_members(members: list[tuple[str, str]]) -> Iterator[str]:
         if is_named and may_be_named_secret(value) and not is_url(value):
             yield value
         for piece in _pieces(value):
-            if may_be_secret(piece) and not _is_ordinary(piece) and (is_named or looks_random(piece)):
+            if _may_be_part(piece) and (is_named or looks_random(piece)):
                 yield piece
 
 
-def _is_ordinary(part: str) -> bool:
-    """A number in a header is its secret, more often than not."""
-    return is_common(part) and not part.isdigit()
+def _may_be_part(piece: str) -> bool:
+    return may_be_secret(piece) and (
+        piece.isdigit() or not is_common(piece)
+    )  # a number in a header is often its secret
 
 
 def _unescaped(text: str) -> str:
-    """A text with several lines that was written in one, as variables often hold key files."""
+    """A text with escaped line breaks, as variables often hold key files."""
     return _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), text) if "\\" in text else text
 
 
 def _members_of_json(text: str) -> list[tuple[str, str]] | None:
-    """Nothing where it is no JSON."""
+    """The names and texts in JSON; None where it is not JSON or has no text."""
     found: list[tuple[str, str]] = []
     try:
         todo: list[tuple[str, object]] = [("", msgspec.json.decode(text))] if text.startswith(("{", "[")) else []
@@ -93,7 +93,7 @@ def _members_of_json(text: str) -> list[tuple[str, str]] | None:
 
 
 def _members_of_lines(text: str) -> list[tuple[str, str]]:
-    """Nothing where no line has a name, as in the file of a key. What has none beside others that do, stands alone."""
+    """The names and values of lines; none where no line has a name, as in a key file."""
     lines = [line.strip() for line in text.splitlines()]
     members = [_MEMBER.match(line) for line in lines] if len(lines) > 1 else []
     if not any(members):
@@ -105,7 +105,7 @@ def _members_of_lines(text: str) -> list[tuple[str, str]]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Lines, words, the items of a list, and what stands behind a name. Of a URL, what is secret in one."""
+    """Lines, words, items of a list, and what follows a name; of a URL, its secrets."""
     text = _BORDERS_OF_KEYS.sub("\n", text)
     if not is_url(text.strip()):
         yield text.strip()

@@ -1,10 +1,9 @@
-"""Which values are secret: the one rule for everything that hides secrets by their value.
+"""Tells which values are secret: the one rule for everything that hides secrets by value.
 
-A secret is a value from `${…}`, an `envFile` or the inherited environment, a value whose key is named like a secret, a
-credential by its look, and what a URL carries besides its place: user, password, query values, and a segment of its
-path that nobody would make up. Never a path, a single word, or less than eight characters: to hide those would make
-the log unreadable, and give them away where they are hidden. Under the name of a secret, what only begins like a path
-is none: passwords do.
+Secrets are values from `${…}`, an `envFile` or the inherited environment, values under the name of a secret, whatever
+looks like a credential, and the user, password, query values and random path segments of a URL. Paths, single words and
+anything under eight characters are not: hiding them would make logs unreadable and give them away. Under the name of a
+secret, a value that merely begins like a path is secret all the same: passwords may.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ _TO_NEXT_NAME: Final = re.compile(
     r"""(?:(?:Bearer|Basic|Token|Bot|ApiKey)\s+)?((?!-----BEGIN)[^\s"'&;,{]*(?:[&;,{](?![\w.-]{1,64}[=:])[^\s"'&;,{]*)*)""",
     re.IGNORECASE,
 )
-"""A password may have in it what separates others: it ends where another name follows."""
+"""A password may contain separators: it ends where another name follows."""
 _WHOLLY_ASSIGNED: Final = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)\s*[=:]\s*(.+)\Z", re.DOTALL)
 _COMMAND: Final = re.compile(r"\w+=\S+\s.*\s-", re.DOTALL)
-"""A variable is set for a command, whose options follow."""
+"""A variable set for a command that follows."""
 _AFTER_OPTION: Final = re.compile(r"""(?<!\S)--?([A-Za-z][\w-]*)\s+(?:"([^"]+)"|'([^']+)'|([^\s"'-][^\s"']*))""")
 _BASIC: Final = re.compile(r"\bBasic\s+([A-Za-z0-9+/_-]{8,}={0,2})", re.IGNORECASE)
 _OPTION: Final = re.compile(r"--?[A-Za-z][a-z]*(?:-[a-z]+)*(?:=.*)?\Z", re.DOTALL)
@@ -66,29 +65,28 @@ _URL: Final = re.compile(
     re.VERBOSE,
 )
 _RANDOM: Final = re.compile(r"(?=.*\d\D+\d)(?=.*[A-Za-z])[\w+/=.~%-]{16,}\Z")
-"""Long, with letters, and with digits in more than one place."""
+"""Long, with letters, and digits in more than one place."""
 _BETWEEN_SEGMENTS: Final = re.compile(r"[/;]|(?<=[^=/])=(?=[^=/])")
 _LETTERS: Final = re.compile(r"[A-Za-z\d]{16,}={0,2}\Z")
 _RUN: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _SHORTEST_RUNS: Final = 2.6
-"""Words that were joined have more letters each, those of a random text about two in a row of one case."""
+"""Joined words have more letters each; random text has about two of one case in a row."""
 _SLASH_IN_PASSWORD: Final = re.compile(r"://[^/\s:@]{1,256}:(?!\d{1,5}/)([^\s@\"'<>]{1,256})@")
 _PASSWORD_OF_GO: Final = re.compile(r"(?<![\w.-])[\w.-]{1,256}:([^\s@]{1,256})@(?:tcp|unix)\(")
-"""As Go names a database: `user:password@tcp(host:port)/name`."""
+"""Go's names of databases: `user:password@tcp(host:port)/name`."""
 
-# -- what is no secret ------------------------------------------------------------------------------------------------
+# -- what is not secret -----------------------------------------------------------------------------------------------
 
 _PATH: Final = re.compile(r"(?:~[\w.-]*|\.{1,2}|[A-Za-z]:|)[/\\]")
 _FROM_A_PLACE: Final = re.compile(r"(?:~[\w.-]*|\.{1,2}|[A-Za-z]:)[/\\]|/(?:[A-Z]?[a-z]+\d*|[A-Z]+)/")
-"""How a path begins that has more to it than one name: in it folders may be called anything."""
+"""The beginning of a path with several parts, in which folders may have any name."""
 _FILE: Final = re.compile(
     r"(?:[\w.@-]+/)*[\w@-][\w.@-]*\.(?:json|pem|key|crt|cer|p12|pfx|jks|ya?ml|toml|ini|txt|env|db|sqlite)\Z"
 )
 _SLASHED_KEY: Final = re.compile(
     r"/(?!(?:[A-Z]?[a-z]+\d*|[A-Z]+)(?:/|\Z))(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/]{15,}={0,2}\Z"
 )
-"""Nothing but base64 in both cases, and what would be its first folder is not called by one word, as those of systems
-are. In a path there is often a dot, a hyphen or an underscore too."""
+"""Base64 in both cases that begins with a slash: unlike a path, its first part is not one word."""
 _SEGMENT_BORDER: Final = re.compile(r"[/\\:;]")
 _PLAINLY_A_PATH: Final = re.compile(r"(?=(?:[^/\\]*[/\\]){2})[\w./\\:@+~ =,-]*\Z")
 _NUMBER: Final = re.compile(r"[-+]?\d{1,9}(?:[.,]\d{1,9})?\Z")
@@ -104,7 +102,7 @@ _HOST: Final = re.compile(
     """,
     re.VERBOSE,
 )
-"""A name with a known ending, or any with a port of those that are given to servers."""
+"""A name with a known ending, or any name with a usual port."""
 _IPV4: Final = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?::\d{1,5})?\Z")
 _IPV6: Final = re.compile(
     r"\[?(?=[^:]*:(?:[^:]*:){6}|[^:]*(?::[^:]+)*::)(?:[0-9a-f]{0,4}:){2,7}[0-9a-f.]*(?:\]:\d{1,5}|\])?\Z", re.IGNORECASE
@@ -115,17 +113,17 @@ _HUMP: Final = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])")
 
 
 def may_be_secret(value: str) -> bool:
-    """Whether a value can be a secret at all, wherever it comes from."""
+    """Whether a value can be a secret at all."""
     return len(value) >= SHORTEST_SECRET and not is_path(value) and not is_word(value)
 
 
 def may_be_named_secret(value: str) -> bool:
-    """The same for what has the name of a secret."""
+    """The same for a value under the name of a secret."""
     return len(value) >= SHORTEST_SECRET and not is_path_for_certain(value) and not is_word(value)
 
 
 def is_named_secret(name: str, value: str) -> bool:
-    """Whether the name says that this value is one."""
+    """Whether the name says that this value is a secret."""
     certainty = certainty_of(name)
     if certainty == "unless a number":
         return not value.isdigit()
@@ -133,7 +131,7 @@ def is_named_secret(name: str, value: str) -> bool:
 
 
 def secrets_in(name: str, value: object, *, from_outside: bool = False) -> Iterator[str]:
-    """The secrets in the value of a key, however deep. `from_outside` are values from `${…}` or an `envFile`."""
+    """The secrets in the value of a key, however deep. Values `from_outside` come from `${…}` or an `envFile`."""
     if isinstance(value, Mapping):
         named = is_secret_name(name)
         for key, inner in cast(Mapping[str, object], value).items():
@@ -145,8 +143,8 @@ def secrets_in(name: str, value: object, *, from_outside: bool = False) -> Itera
 
 
 def secrets_in_environment(environ: Mapping[str, str], inherited: Sequence[str] | str = ()) -> Iterator[str]:
-    """The secrets among variables. Those that are inherited by name are as good as a `${…}`; where all are, those with
-    a value that nobody would make up."""
+    """The secrets among variables. Variables inherited by name count like `${…}`; where all are inherited, only those
+    with a random value do."""
     for name, value in environ.items():
         listed = not isinstance(inherited, str) and name in inherited
         random = isinstance(inherited, str) and _RANDOM.match(value) is not None
@@ -154,8 +152,7 @@ def secrets_in_environment(environ: Mapping[str, str], inherited: Sequence[str] 
 
 
 def _in_list(name: str, values: Sequence[object]) -> Iterator[str]:
-    """In arguments a value may stand after its option: `--token VALUE`."""
-    option = name
+    option = name  # in arguments a value may follow its option: `--token VALUE`
     for value in values:
         is_option = isinstance(value, str) and _OPTION.match(value) is not None
         yield from secrets_in("" if is_option else option, value)
@@ -167,17 +164,13 @@ def _in_text(name: str, text: str, from_outside: bool) -> Iterator[str]:
     if _URL.fullmatch(text) is None and (is_named or (from_outside and not is_common(text))):
         yield from filter(may_be_named_secret if is_named else may_be_secret, with_and_without_scheme(text))
     yield from filter(may_be_named_secret, (*_assigned(text), *_passwords(text)))
-    yield from filter(may_be_secret, _by_look(text))
+    credentials = (credential.group() for credential in CREDENTIAL.finditer(text))
+    by_look = [_SCHEME_OF_HEADER.sub("", credential, count=1).strip(":/@") for credential in credentials]
+    yield from filter(may_be_secret, (*by_look, *secrets_in_urls(text)))
 
 
 def with_and_without_scheme(value: str) -> tuple[str, str]:
     return value, _SCHEME_OF_HEADER.sub("", value, count=1)
-
-
-def _by_look(text: str) -> Iterator[str]:
-    for credential in CREDENTIAL.finditer(text):
-        yield _SCHEME_OF_HEADER.sub("", credential.group(), count=1).strip(":/@")
-    yield from secrets_in_urls(text)
 
 
 def _passwords(text: str) -> Iterator[str]:
@@ -191,12 +184,14 @@ def _passwords(text: str) -> Iterator[str]:
 
 
 def _assigned(text: str) -> Iterator[str]:
-    """What is given to a name inside a text: `--token …`, `--token=…`, `Authorization: …`, a member of JSON."""
+    """Values of secret names in a text: `--token …`, `--token=…`, `Authorization: …`, a member of JSON."""
     for option in _AFTER_OPTION.finditer(text):
         value = option[2] or option[3] or option[4]
         if is_named_secret(option[1], value):
             yield value
-    for setting in _settings(text):
+    # a connection string is split: `Server=db;Password=a b&c;Encrypt=yes`
+    settings = [part.strip() for part in text.split(";")]
+    for setting in settings if sum("=" in part for part in settings) > 1 else [text]:
         whole = _WHOLLY_ASSIGNED.match(setting)
         if whole is None or _URL.match(whole[2]) or _COMMAND.match(setting):
             continue
@@ -214,21 +209,15 @@ def _assigned(text: str) -> Iterator[str]:
         assigned = _ASSIGNED.search(text, at)
 
 
-def _settings(text: str) -> list[str]:
-    """The whole, or what a connection string consists of: `Server=db;Password=a b&c;Encrypt=yes`."""
-    settings = [part.strip() for part in text.split(";")]
-    return settings if sum("=" in part for part in settings) > 1 else [text]
-
-
 def _values_at(text: str, at: int, quote: str | None) -> list[re.Match[str]]:
-    """In quotes, the whole; else up to what separates values, and up to where another name follows."""
+    """The whole text in quotes; otherwise up to a separator, and up to where another name follows."""
     quoted = _TO_QUOTE[quote].match(text, at) if quote else None
     found = [quoted] if quoted else [_ASSIGNED_VALUE.match(text, at), _TO_NEXT_NAME.match(text, at)]
     return [value for value in found if value is not None and _URL.match(value[1]) is None]
 
 
 def user_and_password(basic: str) -> tuple[str, ...]:
-    """What a word after `Basic` in a header stands for; nothing where it is just a word."""
+    """The decoded credentials of a `Basic` header, and their password; nothing where it is just a word."""
     try:
         pair = urlsafe_b64decode(basic.replace("+", "-").replace("/", "_").rstrip("=") + "==").decode()
     except ValueError:
@@ -258,39 +247,34 @@ def _in_url(url: re.Match[str]) -> Iterator[str]:
 
 
 def is_path(text: str) -> bool:
-    """Some keys in base64 begin with a slash: what no folder is called is no path."""
+    """Whether this is a path; some base64 keys begin with a slash as well."""
     if _FILE.match(text) is not None:
         return True
     if _PATH.match(text) is None or _SLASHED_KEY.match(text) is not None:
         return False
-    return _FROM_A_PLACE.match(text) is not None or not any(map(_is_jumble, _SEGMENT_BORDER.split(text)))
+    return _FROM_A_PLACE.match(text) is not None or not any(map(_is_random, _SEGMENT_BORDER.split(text)))
 
 
 def _is_mixed(text: str) -> bool:
-    """Long, without digits in two places, and no words that were joined."""
+    """Long, without digits in two places, and not joined words."""
     return _LETTERS.match(text) is not None and len(text) < _SHORTEST_RUNS * len(_RUN.findall(text))
 
 
-def _is_jumble(segment: str) -> bool:
+def _is_random(segment: str) -> bool:
     return _RANDOM.match(segment) is not None and segment != segment.lower() and segment != segment.upper()
 
 
 def is_path_for_certain(text: str) -> bool:
-    """For what has the name of a secret, as passwords may begin or end like a path."""
-    return is_path(text) and (len(text) < SHORTEST_SECRET or _PLAINLY_A_PATH.match(text) is not None or _exists(text))
-
-
-def _exists(path: str) -> bool:
-    return os.path.lexists(os.path.expanduser(path))  # noqa: PTH111 - a Path raises for a user that there is not
+    """The stricter test for values under the name of a secret, as passwords may begin or end like a path."""
+    if not is_path(text) or len(text) < SHORTEST_SECRET or _PLAINLY_A_PATH.match(text) is not None:
+        return is_path(text)
+    return os.path.lexists(os.path.expanduser(text))  # noqa: PTH111 - a Path raises for a user that does not exist
 
 
 def looks_random(text: str) -> bool:
-    """Whether nobody would make this up: some part of it is no word, no joined words, and no number."""
-    return not all(map(_is_plain, _BETWEEN_WORDS.split(text)))
-
-
-def _is_plain(part: str) -> bool:
-    return _SHORT_OR_NUMBER.match(part) is not None or is_word(part) or _is_camel_case(part)
+    """Whether some part of a text is neither a word, nor joined words, nor a number."""
+    parts = _BETWEEN_WORDS.split(text)
+    return not all(_SHORT_OR_NUMBER.match(part) or is_word(part) or _is_camel_case(part) for part in parts)
 
 
 def _is_camel_case(part: str) -> bool:
@@ -299,5 +283,5 @@ def _is_camel_case(part: str) -> bool:
 
 
 def is_common(text: str) -> bool:
-    """What settings are besides words: numbers, dates, addresses."""
+    """Whether this is a number, a date or an address."""
     return any(shape.match(text) for shape in (_NUMBER, _DATE, _HOST, _IPV4, _IPV6))

@@ -1,4 +1,4 @@
-"""Secrets in the file: the warning about those written out, and hiding them where the file is shown."""
+"""Secrets written into a configuration file: warnings about them, and hiding them where the file is shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trunkline.core.errors import LITERAL_SECRET
 _TOKEN: Final = "token"
 _OTHERS_REFERENCE: Final = "{env:"
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}|\{env:[^}]*\}")
-# what may stand beside `${NAME}` where a secret is: how a header says what kind of secret follows
+# beside `${NAME}` only the scheme of a header is harmless
 ONLY_REFERENCES: Final = re.compile(
     r"""
     ["']?  (?:(?:Bearer|Basic|Token|Bot|ApiKey)[ ]+)?
@@ -54,18 +54,21 @@ def warn_about_secrets(table: Table, reader: ConfigReader) -> None:
 
 
 def warn_if_secret(key: Scalar, value: Node, reader: ConfigReader) -> None:
+    """Warn about a value that is a secret by its key or its look."""
     if is_literal_secret(key.text, value):
         _warn(key, key.text, reader)
 
 
 def _warn(place: Scalar, name: str, reader: ConfigReader) -> None:
     what = f"`{name}` holds what" if name else "This argument"
-    hint = f"keep it in the environment: {reader.reference_to(_variable(name))}"
+    variable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper()
+    variable = "TOKEN" if variable in ("", "AUTHORIZATION") else variable
+    hint = f"keep it in the environment: {reader.reference_to(variable)}"
     reader.warn(LITERAL_SECRET, place, f"{what} looks like a secret written into the file", hint)
 
 
 def is_literal_secret(name: str, node: Node) -> bool:
-    """Whether a secret stands in the file itself, where a reference to the environment should."""
+    """Whether the value is a secret itself rather than a reference to the environment."""
     if not isinstance(node, Scalar) or not node.text or has_reference(node.text) or _OTHERS_REFERENCE in node.text:
         return False
     if CREDENTIAL.search(node.text) is not None:
@@ -75,15 +78,8 @@ def is_literal_secret(name: str, node: Node) -> bool:
     return _HARMLESS.match(node.text) is None
 
 
-def _says_more(name: str, node: Scalar) -> bool:
-    """Whether something stands beside a reference, or is its default, which may be the secret or a part of it."""
-    refers = has_reference(node.text) or _OTHERS_REFERENCE in node.text
-    return refers and is_secret_name(name) and ONLY_REFERENCES.match(node.text) is None
-
-
 def has_literal_secret(text: str, path: Path) -> bool:
-    """Whether a secret stands anywhere in the text of the file at `path`. Here a name is enough, however short or plain
-    its value: nothing becomes unreadable by that."""
+    """Whether a secret is written anywhere in the text of the file at `path`. A secret's name is enough here."""
     try:
         root = parse_text(text, path, Report(str(path)))
     except Invalid:
@@ -93,9 +89,9 @@ def has_literal_secret(text: str, path: Path) -> bool:
 
 
 def hide_secrets(text: str, root: Node | None) -> str:
-    """The file's text for people to see: every character of what looks like a secret is a `*`, so places stay.
+    """The file's text with a `*` for each character of what looks like a secret, so that positions stay.
 
-    Without a tree, for text that did not parse, whatever follows a secret's name is hidden.
+    Without a tree, for text that could not be parsed, whatever follows the name of a secret is hidden.
     """
     if root is None:
         return _hide_credentials(_UNPARSED.sub(_hide_value, text))
@@ -105,16 +101,16 @@ def hide_secrets(text: str, root: Node | None) -> str:
     for node in sorted(_secret_scalars(root), key=lambda node: node.span):
         start = starts[node.span.line - 1] + node.span.column - 1
         end = starts[node.span.end_line - 1] + node.span.end_column - 1
-        if start >= at:  # a value that an alias uses again is hidden already
-            parts += [_hide_credentials(text[at:start]), _hidden(text[start:end], whole=isinstance(node, SkippedValue))]
+        if start >= at:  # a value reused by an alias is hidden already
+            parts += [_hide_credentials(text[at:start]), _hide_node(node, text[start:end])]
             at = end
     return "".join((*parts, _hide_credentials(text[at:])))
 
 
-def _hidden(text: str, *, whole: bool) -> str:
-    if not whole:
+def _hide_node(node: Scalar, text: str) -> str:
+    if not isinstance(node, SkippedValue):
         return re.sub(r"\S", "*", text)
-    # this may be very large, and of its lines nothing is shown but the last, which something else may stand on
+    # this may be very large: only its last line is kept, as something else may follow on it
     *_, last = LINE_BREAK.split(text)
     return "".join(LINE_BREAK.findall(text)) + "*" * len(last)
 
@@ -129,7 +125,7 @@ def _hide_value(match: re.Match[str]) -> str:
 
 
 def _secret_args(args: list[Node]) -> Iterator[tuple[Scalar, str]]:
-    """Arguments that hold a secret, each with its option: `--token=…`, or `--token` and the argument after it."""
+    """Arguments that contain a secret, each with its option: `--token=…`, or the argument after `--token`."""
     option = ""
     for arg in args:
         if not isinstance(arg, Scalar):
@@ -143,7 +139,7 @@ def _secret_args(args: list[Node]) -> Iterator[tuple[Scalar, str]]:
 
 
 def _secret_scalars(root: Node) -> Iterator[Scalar]:
-    """Every value anywhere in the tree that is a secret by its name or its look."""
+    """Every value in the tree that is a secret by its name or its look."""
     todo: list[tuple[str, Node]] = [("", root)]
     while todo:
         name, node = todo.pop()
@@ -155,12 +151,13 @@ def _secret_scalars(root: Node) -> Iterator[Scalar]:
         elif (
             isinstance(node, SkippedValue)
             or is_literal_secret(name, node)
-            or _says_more(name, node)
+            or _has_text_beside_reference(name, node)
             or next(secrets_in("", _REFERENCE.sub("", node.text)), None) is not None
         ):
             yield node
 
 
-def _variable(name: str) -> str:
-    plain = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper()
-    return "TOKEN" if plain in ("", "AUTHORIZATION") else plain
+def _has_text_beside_reference(name: str, node: Scalar) -> bool:
+    """Whether a secret has text beside its reference, or a default, which may be a part of it."""
+    refers = has_reference(node.text) or _OTHERS_REFERENCE in node.text
+    return refers and is_secret_name(name) and ONLY_REFERENCES.match(node.text) is None
