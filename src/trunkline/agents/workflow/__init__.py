@@ -1,1 +1,1 @@
-"""Workflow files: what they may hold, and everything that can be wrong with one, with its place."""
+"""Workflow files: their format, and every error in one with its place."""

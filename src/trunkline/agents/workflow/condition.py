@@ -1,8 +1,7 @@
-"""Conditions of transitions, as in `states.test.ExitCode == 0 and inputs.mode == 'full'`: parsed here, never evaluated
-as code.
+"""Conditions of transitions, such as `states.test.ExitCode == 0 and inputs.mode == 'full'`; parsed, never run as code.
 
-They are what AWF documents of the expressions that it takes: comparisons, `contains`, `startsWith`, `endsWith`, `in`,
-`and`, `or`, `not` and brackets, over inputs, exit codes and outputs. Anything else is refused by its name.
+They are the documented part of AWF's expressions: comparisons, `contains`, `startsWith`, `endsWith`, `in`, `and`, `or`,
+`not` and parentheses, over inputs, exit codes and outputs. Anything else is refused by its name.
 """
 
 from __future__ import annotations
@@ -40,23 +39,23 @@ _FUNCTIONS: Final = {"contains": "contains", "has_prefix": "startsWith", "has_su
 _AND: Final = ("and", "&&")
 _OR: Final = ("or", "||")
 _NOT: Final = ("not", "!")
-_SLIPS: Final = {"=": "equality is `==`", "{": "names have no braces, as in `inputs.NAME`"}
+_HINTS: Final = {"=": "equality is `==`", "{": "names have no braces, as in `inputs.NAME`"}
 
 Value = str | float | bool
 Compare = Callable[[Value, Value], bool]
 
 
 class ConditionError(ValueError):
-    """What is wrong with a condition, or not supported in one."""
+    """An error in a condition, or something that is not supported."""
 
 
 class StateNotRun(Exception):
-    """A condition asks for a state that has not run yet: then it does not hold, as in AWF."""
+    """A condition refers to a state that has not run, so it is false, as in AWF."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionContext:
-    """What conditions are about, as it is when a step has ended."""
+    """The values that conditions refer to, as they are when a step has ended."""
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -65,7 +64,7 @@ class ConditionContext:
 
 @dataclass(frozen=True, slots=True)
 class ConditionReference(Reference):
-    """What a condition asks for, shown as it is written there."""
+    """A reference in a condition, shown as it is written there."""
 
     written: str
 
@@ -73,19 +72,19 @@ class ConditionReference(Reference):
         return self.written
 
 
-# -- what a condition is made of --------------------------------------------------------------------------------------
+# -- evaluation --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A piece of a condition. `plain` are values, which can be compared; `decides` what holds or does not."""
+    """A node of a condition. `plain`: a value, which can be compared; `decides`: it is true or false by itself."""
 
     value: Callable[[ConditionContext], Value]
     plain: bool = False
     decides: bool = True
 
-    def holds(self, facts: ConditionContext) -> bool:
-        value = self.value(facts)
+    def holds(self, context: ConditionContext) -> bool:
+        value = self.value(context)
         return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
@@ -94,38 +93,38 @@ def _literal(value: Value) -> _Part:
 
 
 def _input(name: str) -> _Part:
-    """By itself it holds where it is `true`."""
-    return _Part(lambda facts: facts.inputs[name], plain=True)
+    """An input, which by itself is true where its value is `true`."""
+    return _Part(lambda context: context.inputs[name], plain=True)
 
 
 def _of_state(state: str, field: Literal["Output", "ExitCode"]) -> _Part:
-    def value(facts: ConditionContext) -> Value:
-        if state not in facts.exit_codes:
+    def value(context: ConditionContext) -> Value:
+        if state not in context.exit_codes:
             raise StateNotRun
-        return facts.outputs.get(state, "") if field == "Output" else facts.exit_codes[state]
+        return context.outputs.get(state, "") if field == "Output" else context.exit_codes[state]
 
     return _Part(value, plain=True, decides=False)
 
 
 def _not(part: _Part) -> _Part:
-    return _Part(lambda facts: not part.holds(facts))
+    return _Part(lambda context: not part.holds(context))
 
 
 def _compared(left: _Part, sign: str, right: _Part) -> _Part:
     compare = _COMPARED[sign]
-    return _Part(lambda facts: compare(left.value(facts), right.value(facts)))
+    return _Part(lambda context: compare(left.value(context), right.value(context)))
 
 
 def _among(left: _Part, items: Sequence[_Part]) -> _Part:
-    def value(facts: ConditionContext) -> Value:
-        found = left.value(facts)
-        return any(_equal(found, item.value(facts)) for item in items)
+    def value(context: ConditionContext) -> Value:
+        found = left.value(context)
+        return any(_equal(found, item.value(context)) for item in items)
 
     return _Part(value)
 
 
 def _equal(left: Value, right: Value) -> bool:
-    """Text that stands beside a number or a boolean is read as one; two texts are equal where they are the same."""
+    """Equality: text compared with a number or a boolean is read as one; two texts are compared as they are."""
     if isinstance(left, bool) or isinstance(right, bool):
         return _as_text(left).lower() == _as_text(right).lower()
     if isinstance(left, str) and isinstance(right, str):
@@ -135,7 +134,7 @@ def _equal(left: Value, right: Value) -> bool:
 
 
 def _ordered(order: Callable[[float, float], bool]) -> Compare:
-    """Only numbers have an order, and text that is one."""
+    """A comparison by order, which only numbers have, and text that is one."""
 
     def compare(left: Value, right: Value) -> bool:
         first, second = _number(left), _number(right)
@@ -178,20 +177,20 @@ _COMPARED: Final[Mapping[str, Compare]] = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`names` are the inputs and states that it asks for."""
+    """A parsed condition. `names` are the inputs and states that it refers to."""
 
     _node: _Part
     names: tuple[ConditionReference, ...]
 
-    def holds(self, facts: ConditionContext) -> bool:
+    def holds(self, context: ConditionContext) -> bool:
         try:
-            return self._node.holds(facts)
+            return self._node.holds(context)
         except StateNotRun:
             return False
 
 
 def parse_condition(text: str) -> Condition:
-    """Raises ConditionError."""
+    """Parse a condition. Raises ConditionError."""
     if len(text) > _LONGEST:
         raise ConditionError(f"The condition has more than {_LONGEST} characters")
     parser = _Parser(text)
@@ -210,7 +209,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 class _Parser:
-    """By descent, one method for each level of precedence."""
+    """A recursive descent parser, with one method for each level of precedence."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [*_tokens(text), _Token("end", "")]
@@ -237,9 +236,9 @@ class _Parser:
         if self._next.text not in signs:
             return part
         deciding = [self._decided(part)]
-        while self._took(*signs):
+        while self._accept(*signs):
             deciding.append(self._decided(read()))
-        return _Part(lambda facts: join(part.holds(facts) for part in deciding))
+        return _Part(lambda context: join(part.holds(context) for part in deciding))
 
     def _comparison(self) -> _Part:
         left = self._operand()
@@ -277,7 +276,7 @@ class _Parser:
         raise _unexpected(token)
 
     def _decided(self, part: _Part) -> _Part:
-        """Where a value is followed by what is no operator, that is what is wrong."""
+        """A part that decides. A value followed by something that is no operator is reported at that."""
         if not part.decides and self._next.kind != "end" and self._next.text not in (")", *_AND, *_OR):
             raise _unexpected(self._next)
         return _deciding(part)
@@ -318,7 +317,7 @@ class _Parser:
     def _list(self) -> tuple[_Part, ...]:
         self._expect("[")
         items: list[_Part] = []
-        while not self._took("]"):
+        while not self._accept("]"):
             if items:
                 self._expect(",")
             items.append(_plain(self._operand()))
@@ -328,14 +327,14 @@ class _Parser:
     def _next(self) -> _Token:
         return self._tokens[min(self._at, len(self._tokens) - 1)]
 
-    def _took(self, *texts: str) -> bool:
+    def _accept(self, *texts: str) -> bool:
         if self._next.kind not in ("word", "sign") or self._next.text not in texts:
             return False
         self._at += 1
         return True
 
     def _expect(self, sign: str) -> None:
-        if not self._took(sign):
+        if not self._accept(sign):
             raise ConditionError(f"`{sign}` is missing before {_shown(self._next)}")
 
 
@@ -347,18 +346,18 @@ def _deciding(part: _Part) -> _Part:
 
 def _plain(part: _Part) -> _Part:
     if not part.plain:
-        raise ConditionError("A condition is compared with something: put brackets round what belongs together")
+        raise ConditionError("A condition cannot be compared: put what belongs together in parentheses")
     return part
 
 
 def _text(written: str) -> _Part:
     for reference in parse_template(written)[0].references():
-        raise ConditionError(f"`{reference}` is not replaced in a condition: {_SLIPS['{']}")
+        raise ConditionError(f"`{reference}` is not replaced in a condition: {_HINTS['{']}")
     return _literal(_ESCAPE.sub(_unescaped, written))
 
 
 def _unexpected(token: _Token) -> ConditionError:
-    meant = f": {_SLIPS[token.text]}" if token.text in _SLIPS else ""
+    meant = f": {_HINTS[token.text]}" if token.text in _HINTS else ""
     return ConditionError(f"{_shown(token)} is not expected here{meant}")
 
 

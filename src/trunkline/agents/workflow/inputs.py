@@ -1,4 +1,4 @@
-"""What a workflow wants to be told: its declared inputs, and the values that somebody gives for them."""
+"""The declared inputs of a workflow, and the values given for them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from trunkline.config.section import NestedSection, key, read_section
 from trunkline.config.shapes import Boolean, Choice, JsonSchema, ListOf, Shape, Text
 from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.core.errors import BAD_INPUT, BAD_VALUE, DUPLICATE_KEY, GatewayError, Problem
-
-# `validation` of an input: what narrows down its values beyond their type.
 
 _LONGEST: Final = 500
 
@@ -93,7 +91,7 @@ class _Name(Shape[Scalar]):
 
 
 class _Any(Shape[Scalar]):
-    """A plain value, to be looked at when its type is known."""
+    """A plain value, checked once its type is known."""
 
     def read(self, node: Node, reader: ConfigReader) -> Scalar:
         if not isinstance(node, Scalar):
@@ -128,7 +126,7 @@ class InputKeys(WorkflowSection):
 
 
 def read_inputs(node: Node | None, reader: ConfigReader) -> tuple[WorkflowInput, ...]:
-    """The declared inputs that are good; what is wrong with others is in the report."""
+    """The valid inputs; what is wrong with the others is in the report."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
         return ()
     if not isinstance(node, Items | Table):
@@ -147,7 +145,7 @@ def read_inputs(node: Node | None, reader: ConfigReader) -> tuple[WorkflowInput,
 
 
 def listed_inputs(node: Node | None) -> list[Node]:
-    """Each input by itself: of a list, or of a group by their names."""
+    """The nodes of the inputs, which may be a list, or a group with their names as keys."""
     if isinstance(node, Items):
         return node.items
     entries = node.entries if isinstance(node, Table) else []
@@ -169,18 +167,18 @@ def _input(keys: InputKeys, reader: ConfigReader) -> WorkflowInput:
     if keys.default is not None:
         value = _READERS[kind](keys.default.text)
         if value is None or keys.default.kind not in _WRITTEN_AS.get(kind, (keys.default.kind,)):
-            reader.error(BAD_INPUT, keys.default, f"The default is not {_WORDS[kind]}", "change it, or the `type`")
-        elif wrong := rules.problem_with(_written(value), _as_number(value)):
-            reader.error(BAD_INPUT, keys.default, f"The default {wrong}", "change it, or the `validation`")
+            reader.error(BAD_INPUT, keys.default, f"The default is not {_TYPE_NAMES[kind]}", "change it, or the `type`")
+        elif problem := rules.problem_with(_written(value), _as_number(value)):
+            reader.error(BAD_INPUT, keys.default, f"The default {problem}", "change it, or the `validation`")
     return WorkflowInput(name=keys.name.text, type=kind, required=keys.required, default=value, rules=rules)
 
 
 def bind_inputs(workflow: Workflow, given: Mapping[str, str]) -> Mapping[str, str]:
-    """The text of every input. Raises GatewayError with everything that is wrong with what was given."""
+    """The value of every input as text. Raises GatewayError with every problem of the given values."""
     problems = [*_unknown(workflow, given)]
     values: dict[str, str] = {}
     for declared in workflow.inputs:
-        problem = _wrong_with(declared, given.get(declared.name))
+        problem = _input_problem(declared, given.get(declared.name))
         if problem is not None:
             problems.append(problem)
         values[declared.name] = _text_of(declared, given.get(declared.name))
@@ -205,7 +203,7 @@ def _unknown(workflow: Workflow, given: Mapping[str, str]) -> list[Problem]:
     ]
 
 
-def _wrong_with(declared: WorkflowInput, text: str | None) -> Problem | None:
+def _input_problem(declared: WorkflowInput, text: str | None) -> Problem | None:
     if text is None:
         if not declared.required or declared.default is not None:
             return None
@@ -213,9 +211,9 @@ def _wrong_with(declared: WorkflowInput, text: str | None) -> Problem | None:
         return _problem(f"The input `{declared.name}` is required and was not given", hint)
     value = _READERS[declared.type](text)
     if value is None:
-        return _problem(f"The input `{declared.name}` must be {_WORDS[declared.type]}", "")
+        return _problem(f"The input `{declared.name}` must be {_TYPE_NAMES[declared.type]}", "")
     wrong = declared.rules.problem_with(_written(value), _as_number(value))
-    return _problem(f"The input `{declared.name}` {wrong}", "") if wrong else None
+    return _problem(f"The input `{declared.name}` {problem}", "") if problem else None
 
 
 def _problem(message: str, hint: str) -> Problem:
@@ -264,7 +262,7 @@ _READERS: Final[Mapping[InputType, Callable[[str], Any]]] = {
     "number": _number,
     "boolean": _boolean,
 }
-_WORDS: Final[Mapping[InputType, str]] = {
+_TYPE_NAMES: Final[Mapping[InputType, str]] = {
     "string": "text",
     "integer": "a whole number",
     "number": "a number",

@@ -1,4 +1,4 @@
-"""Loading a workflow file: its text in, the workflow or every problem at once out."""
+"""Loads a workflow file: from its text to a workflow, or to all problems at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from trunkline.config.shapes import Text
 from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.core.errors import BAD_REFERENCE, BAD_TRANSITION, MISSING_KEY
 
-_READ_APART: Final = ("inputs", "states")
+_READ_SEPARATELY: Final = ("inputs", "states")
 
 
 class WorkflowKeys(WorkflowSection):
@@ -42,8 +42,8 @@ class WorkflowKeys(WorkflowSection):
 
 @dataclass(frozen=True, slots=True)
 class LoadedWorkflow:
-    """`text` is for showing the places, its secrets hidden. `uses` are for checks that need more than the file, which
-    go on in `report`; they are there even where the file has errors."""
+    """A workflow file that was read. `text` is for showing problems, with secrets hidden. `uses` are for checks that need
+    more than the file, and add to `report`; they exist even where the file has errors."""
 
     path: Path
     report: Report
@@ -53,7 +53,7 @@ class LoadedWorkflow:
 
     @property
     def workflow(self) -> Workflow | None:
-        """None as soon as any problem is an error."""
+        """None if any problem is an error."""
         return None if self.report.failed else self.read
 
     @property
@@ -62,7 +62,7 @@ class LoadedWorkflow:
 
 
 def load_workflow(path: Path, *, environ: Mapping[str, str]) -> LoadedWorkflow:
-    """Whatever the file holds, this returns; every problem is in the report."""
+    """Load a file. Never raises; every problem is in the report."""
     report = Report(str(path))
     try:
         text = read_text(path, report)
@@ -72,7 +72,7 @@ def load_workflow(path: Path, *, environ: Mapping[str, str]) -> LoadedWorkflow:
 
 
 def load_workflow_text(text: str, path: Path, *, environ: Mapping[str, str]) -> LoadedWorkflow:
-    """Load text as if it stood in the file at `path`."""
+    """Load text as if it were in the file at `path`."""
     report = Report(str(path))
     root = or_none(lambda: parse_text(text, path, report))
     if root is None:
@@ -88,7 +88,7 @@ def load_workflow_text(text: str, path: Path, *, environ: Mapping[str, str]) -> 
 
 
 def _read_root(root: Table, path: Path, reader: WorkflowReader, found: ParsedStates) -> Workflow | None:
-    keys = or_none(lambda: read_section(WorkflowKeys, root, reader, also_known=_READ_APART))
+    keys = or_none(lambda: read_section(WorkflowKeys, root, reader, also_known=_READ_SEPARATELY))
     inputs = read_inputs(root.get("inputs"), reader)
     reader.numbers = frozenset(declared.name for declared in inputs if declared.type in ("integer", "number"))
     states = _states_of(root, reader)
@@ -113,7 +113,9 @@ def _read_root(root: Table, path: Path, reader: WorkflowReader, found: ParsedSta
 def _states_of(root: Table, reader: WorkflowReader) -> Table | None:
     node = root.get("states")
     if node is None:
-        reader.error(MISSING_KEY, root, "Missing key `states`", "the states, and `initial` with the name of the first")
+        reader.error(
+            MISSING_KEY, root, "Missing key `states`", "add the states, and `initial` with the name of the first"
+        )
         return None
     if not isinstance(node, Table):
         reader.wrong_type(node, "a group of keys", "give each state a name, and its keys below")
@@ -139,11 +141,9 @@ def _names_of(inputs: Node | None) -> list[str]:
     return [name.text for name in names if isinstance(name, Scalar)]
 
 
-# How the states of a workflow hang together: where they lead, which can be reached, and whose output is there when.
-
 _TRANSITIONS: Final = ("on_success", "on_failure")
 Transitions = Mapping[str, tuple[Scalar, ...]]
-"""Each state with the names that it leads to, as they are written."""
+"""Each state with the names of the states that may follow it."""
 
 
 def transitions_of(states: Mapping[str, TableEntry]) -> Transitions:
@@ -168,18 +168,18 @@ def _is(table: Table, kind: str) -> bool:
 
 
 def check_transitions(initial: Scalar | None, states: Mapping[str, TableEntry], reader: WorkflowReader) -> None:
-    """Every name that is led to is a state, and every state can be reached."""
-    ways = transitions_of(states)
-    for name, targets in ways.items():
+    """Check that transitions lead to states, and that every state can be reached."""
+    transitions = transitions_of(states)
+    for name, targets in transitions.items():
         with reader.report.of_step(name):
             for target in targets:
                 _check_target(target, states, reader)
     if initial is None:
         return
     _check_target(initial, states, reader)
-    if any(target.text not in states for targets in ((initial,), *ways.values()) for target in targets):
-        return  # what cannot be reached then, can be once that is corrected
-    reached = {initial.text} | reachable(ways, initial.text)
+    if any(target.text not in states for targets in ((initial,), *transitions.values()) for target in targets):
+        return  # correcting that may make more states reachable
+    reached = {initial.text} | reachable(transitions, initial.text)
     for name, entry in states.items():
         if name not in reached:
             with reader.report.of_step(name):
@@ -192,24 +192,24 @@ def _check_target(target: Scalar, states: Collection[str], reader: WorkflowReade
         reader.error(BAD_TRANSITION, target, f"There is no state `{target.text}`", hint)
 
 
-def reachable(ways: Transitions, start: str) -> set[str]:
-    """The states that can come after this one; itself only where a way leads back."""
+def reachable(transitions: Transitions, start: str) -> set[str]:
+    """The states that can follow this one; itself only if transitions lead back."""
     found: set[str] = set()
-    todo = [start]
-    while todo:
-        for target in ways.get(todo.pop(), ()):
-            if target.text in ways and target.text not in found:
+    pending = [start]
+    while pending:
+        for target in transitions.get(pending.pop(), ()):
+            if target.text in transitions and target.text not in found:
                 found.add(target.text)
-                todo.append(target.text)
+                pending.append(target.text)
     return found
 
 
 def check_references(
     initial: Scalar | None, states: Mapping[str, TableEntry], inputs: Collection[str], reader: WorkflowReader
 ) -> None:
-    """Every input that a text refers to is declared, and every state can have said something by then."""
-    ways = transitions_of(states)
-    after = {name: reachable(ways, name) for name in ways}
+    """Check that references are to declared inputs, and to states that can have run before."""
+    transitions = transitions_of(states)
+    after = {name: reachable(transitions, name) for name in transitions}
     runs = {initial.text} | after[initial.text] if initial is not None and initial.text in states else set[str]()
     for use in reader.uses:
         with reader.report.of_step(use.step):

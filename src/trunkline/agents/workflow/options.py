@@ -1,4 +1,4 @@
-"""`options` of an agent: the model, and where it is asked for providers without a program of their own."""
+"""The `options` of an agent: the model, and where it is reached for providers without a program of their own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Temperature(Shape[float]):
 
 
 class ModelKeys(WorkflowSection):
-    """What every provider takes."""
+    """The options of every provider."""
 
     called: ClassVar[str] = "the options of this provider"
 
@@ -51,7 +51,7 @@ class ModelKeys(WorkflowSection):
 
 
 class ServerKeys(ModelKeys):
-    """What a model's server is asked with; for `openai_compatible` alone."""
+    """The options for a model's server, of `openai_compatible` only."""
 
     base_url: str = key(
         FromEnvironment(Text(check=wrong_with_url), ""),
@@ -78,7 +78,7 @@ class ServerKeys(ModelKeys):
 
 
 def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowReader) -> AgentOptions:
-    """The options of one agent. `at` is where something is reported that is not written; raises Invalid."""
+    """Read the options of one agent. `at` is the place for reporting missing keys. Raises Invalid."""
     written: Node = node if node is not None else Table(at.span)
     if provider != OPENAI_COMPATIBLE:
         of_program = read_section(ModelKeys, written, reader)
@@ -113,7 +113,7 @@ def _model_of(environ: Mapping[str, str], at: Node, reader: WorkflowReader) -> T
 
 
 def _key_of(keys: ServerKeys, written: Node, base_url: str, at: Node, reader: WorkflowReader) -> str:
-    """The key that the step names, and no other in its place; else the usual one, if it is for this server."""
+    """The key that the step names, without a substitute; else the default one, if it is for this server."""
     named = [name for name in _KEYS if isinstance(written, Table) and written.get(name) is not None]
     if len(named) > 1:
         raise reader.error(BAD_VALUE, at, "`api_key` and `api_key_env` both name the key", "leave one of them out")
@@ -121,7 +121,7 @@ def _key_of(keys: ServerKeys, written: Node, base_url: str, at: Node, reader: Wo
         return keys.api_key or keys.api_key_env
     headers = written.get("headers") if isinstance(written, Table) else None
     if isinstance(headers, Table) and have_credentials(entry.key.text for entry in headers.entries):
-        return ""  # also where the variable of its value is not set
+        return ""  # also if the variable in its value is not set
     usual = default_key(reader.environ, keys.base_url)
     if not usual:
         _warn_about_no_key(base_url, at, reader)
@@ -129,17 +129,17 @@ def _key_of(keys: ServerKeys, written: Node, base_url: str, at: Node, reader: Wo
 
 
 def _warn_about_no_key(base_url: str, at: Node, reader: WorkflowReader) -> None:
-    """OpenAI's server wants a key. One of the user's own may want none, but a key that is set and not sent is said."""
+    """Warn without a key: OpenAI needs one, and for other servers a key that is set and not sent is worth a warning."""
     if is_openai(base_url):
         message = "No key is given for OpenAI's server"
         reader.warn(MODEL_KEY, at, message, f"set `{KEY_VARIABLE}`, or name another server with `base_url`")
         reader.add_missing(message)
     elif reader.environ.get(KEY_VARIABLE) and not is_local(base_url):
-        hint = "name its key with `api_key_env: NAME`; where it wants none, nothing is missing"
+        hint = "name its key with `api_key_env: NAME`; if it needs none, ignore this"
         reader.warn(KEY_NOT_SENT, at, f"`{KEY_VARIABLE}` is not sent to this server, and no key is named for it", hint)
 
 
-# Which key the server of a model is sent where its step names none: `OPENAI_API_KEY`, but only to whom it is for.
+# The default key, `OPENAI_API_KEY`, is sent only to the server that it is for.
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 URL_VARIABLE: Final = "OPENAI_BASE_URL"
@@ -149,22 +149,21 @@ _CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key", "x-goo
 
 
 def is_openai(base_url: str) -> bool:
-    """Whether this is OpenAI's own server, or one of its regions, and nobody can listen on the way."""
+    """Whether this is OpenAI's own server, or one of its regions, over TLS."""
     scheme, host = _scheme_and_host(base_url)
     return scheme == "https" and (host == _OPENAI or host.endswith(f".{_OPENAI}"))
 
 
 def default_key(environ: Mapping[str, str], written_url: str) -> str:
-    """`OPENAI_API_KEY`, where the server is OpenAI's. Where the step names none, it is the one in `OPENAI_BASE_URL`:
-    whoever set both meant them for each other."""
+    """`OPENAI_API_KEY`, if the server is OpenAI's, or the one in `OPENAI_BASE_URL`: who sets both means them together."""
     key, paired = environ.get(KEY_VARIABLE, ""), environ.get(URL_VARIABLE, "")
     if written_url or not paired:
         return key if is_openai(written_url or OPENAI_URL) else ""
-    return key if _cannot_be_read(paired) else ""
+    return key if _is_confidential(paired) else ""
 
 
 def is_local(base_url: str) -> bool:
-    """Whether the server is on this machine, where most want no key."""
+    """Whether the server is on this machine, where most need no key."""
     return is_loopback(_scheme_and_host(base_url)[1])
 
 
@@ -172,7 +171,7 @@ def have_credentials(headers: Iterable[str]) -> bool:
     return any(name.lower() in _CREDENTIALS for name in headers)
 
 
-def _cannot_be_read(base_url: str) -> bool:
+def _is_confidential(base_url: str) -> bool:
     return _scheme_and_host(base_url)[0] == "https" or is_local(base_url)
 
 

@@ -1,4 +1,4 @@
-"""The `mcp_proxy` block of an agent step: its keys, the names its tools get, and that no two of them are one."""
+"""The `mcp_proxy` block of an agent step: its keys, the names of its tools, and that these are unique."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNCUT: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """One operation as `expose` names it, and where."""
+    """An operation named by `expose`, with its place."""
 
     plugin: Scalar
     operation: Scalar
@@ -27,8 +27,8 @@ class Exposed:
 
 @dataclass(frozen=True, slots=True)
 class ProxyUse:
-    """What an enabled block asks for, with its places: for checks that need more than the file. It is there even where
-    something else about the step is wrong."""
+    """What an enabled block asks for, with its places, for checks that need more than the file. It exists even where
+    something else in the step is wrong."""
 
     step: str
     provider: Scalar | None
@@ -39,7 +39,7 @@ class ProxyUse:
 
 
 class ScalarText(Shape[Scalar]):
-    """Some text, with its place."""
+    """Non-empty text, with its place."""
 
     def read(self, node: Node, reader: ConfigReader) -> Scalar:
         Text(may_be_empty=False).read(node, reader)
@@ -62,6 +62,8 @@ class PluginToolsKeys(ProxySection):
 
 
 class ProxyKeys(ProxySection):
+    """The keys of `mcp_proxy`."""
+
     enable: bool = key(Boolean(), default=False, doc="Whether the agent gets its tools from Trunkline")
     intercept_builtins: bool = key(
         Boolean(), default=True, doc="Whether ours replace the agent's own; `false` only adds those named here"
@@ -72,20 +74,19 @@ class ProxyKeys(ProxySection):
 
 
 def tool_name(plugin: str, operation: str) -> str:
-    """How the operation is called as a tool of a step."""
+    """The name of the operation as a tool of a step."""
     return exposed_name(source_name(plugin), operation, "", _UNCUT)
 
 
 def source_name(plugin: str) -> str:
-    """The name that a plugin has as a source: AWF takes any, and we make ours of them."""
+    """The name of a plugin as a source: AWF accepts any name, sources do not."""
     return plugin if is_source_name(plugin) else slug(plugin)
 
 
 def read_proxy(
     node: Node | None, step: str, provider: Node | None, reader: ConfigReader
 ) -> tuple[Proxy | None, ProxyUse | None]:
-    """The block, and what it asks for; both None where it is absent, empty or not enabled. What is wrong with it is in
-    the report."""
+    """Read the block; both results are None where it is absent, empty or not enabled. Problems are in the report."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
         return None, None
     if not isinstance(node, Table):
@@ -125,7 +126,7 @@ class _Entry(NamedTuple):
 
 
 def _entries(node: Node | None, reader: ConfigReader) -> list[_Entry]:
-    """The entries of `plugin_tools` as far as they are clear: one with a mistake in it is looked at all the same."""
+    """The entries of `plugin_tools` as far as they can be read, also those with a mistake."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
         return []
     if not isinstance(node, Items):
@@ -143,7 +144,7 @@ def _texts(node: Node | None) -> tuple[Scalar, ...]:
 
 
 def _flag(table: Table, name: str, *, default: bool) -> bool:
-    """A switch as far as it is clear; what is wrong with it is reported by whoever reads it."""
+    """A boolean, or its default where it is invalid, which is reported elsewhere."""
     node = table.get(name)
     return node.text.lower() == "true" if isinstance(node, Scalar) and node.kind == "boolean" else default
 
@@ -161,7 +162,7 @@ def _warn_without_enable(table: Table, reader: ConfigReader) -> None:
 
 
 def _check_names(use: ProxyUse, reader: ConfigReader) -> None:
-    """Built-in tools are not among them: their names have no `_`, and those of plugins' tools always do."""
+    """Check that tool names are unique. Built-in tools cannot collide: their names have no `_`."""
     owners: dict[str, str] = {}
     for exposed in use.exposed:
         plugin, operation = exposed.plugin.text, exposed.operation.text
@@ -183,7 +184,7 @@ def _report_collision(node: Scalar, this: str, name: str, other: str, reader: Co
 
 
 def _check_sources(use: ProxyUse, reader: ConfigReader) -> None:
-    """All tools of a source, or some of them: each is named once, and in one of the two places."""
+    """Check that each source is named once, either in `sources` or in `plugin_tools`."""
     exposed = {source_name(plugin.text) for plugin in use.plugins}
     seen: set[str] = set()
     for source in use.sources:
@@ -198,7 +199,7 @@ def _check_not_empty(table: Table, use: ProxyUse, reader: ConfigReader) -> None:
     if use.intercepts or use.sources or not _exposes_nothing(table.get("plugin_tools")):
         return
     if not _is_nothing(table.get("sources")):
-        return  # it cannot be read, which has been said
+        return  # it cannot be read, which is reported already
     place = next(entry.key for entry in table.entries if entry.key.text == "enable")
     message = "The proxy is enabled and has no tool to offer: `intercept_builtins` is `false`, and nothing is exposed"
     hint = "add `plugin_tools` or `sources`, or leave out `intercept_builtins: false`"
@@ -206,7 +207,7 @@ def _check_not_empty(table: Table, use: ProxyUse, reader: ConfigReader) -> None:
 
 
 def _exposes_nothing(plugin_tools: Node | None) -> bool:
-    """Whether that is what it says; something that cannot be read is reported elsewhere."""
+    """Whether `plugin_tools` exposes nothing. What cannot be read is reported elsewhere."""
     if isinstance(plugin_tools, Items):
         return all(_is_empty_entry(item) for item in plugin_tools.items)
     return _is_nothing(plugin_tools)

@@ -1,6 +1,6 @@
-"""What the values of a workflow are read with: text stands as it is written, for `${NAME}` is the shell's business.
+"""The reader of workflow files, in which text stays as written: `${NAME}` is the shell's business.
 
-It also collects what only the whole file can decide: which inputs and states its texts refer to.
+It collects what only the whole file can decide: the inputs and states that its texts refer to.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ from trunkline.config.section import Section
 from trunkline.config.tree import Node, Scalar
 from trunkline.core.errors import PROXY_UNKNOWN_KEY, WORKFLOW_METADATA, WORKFLOW_UNSUPPORTED
 
-# Where in a file a piece of a text stands: prompts have many lines, and only one of them is wrong.
-
 _MOST: Final = 500
-"""Looking for a piece takes longer the longer the text is: a file full of them is not worth that."""
+"""The most look-ups in a file, as each takes time in proportion to the text."""
 
 
 class SourceText:
-    """The text of a file, by its places."""
+    """The text of a file, to find the place of a piece of a value: prompts have many lines."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -35,8 +33,7 @@ class SourceText:
         self._left = _MOST
 
     def place(self, node: Scalar, piece: str | Reference, nth: int = 0) -> TextSpan:
-        """The place of the piece inside the value, of several the one with this number (from 0); that of the value
-        where it is not written out as it is."""
+        """The place of the `nth` (from 0) occurrence of the piece in the value; the value's own where it is not found."""
         self._left -= 1
         if self._left < 0:
             return node.span
@@ -55,7 +52,7 @@ class SourceText:
 
 
 def _pattern(reference: Reference) -> str:
-    """However many blanks are in its braces, with or without the first dot."""
+    """A pattern for the reference, with any blanks in its braces, with or without the first dot."""
     inner = re.escape(str(reference)[3:-2])
     return rf"\{{\{{\s*\.?{inner}\s*\}}\}}"
 
@@ -64,8 +61,7 @@ T = TypeVar("T")
 
 
 class ReferenceUse(NamedTuple):
-    """A reference in a text of a step. `when_ended` where it is followed once the step has ended, so that it may be to
-    the step itself."""
+    """A reference in a text of a step. `when_ended`: it is evaluated after the step, so it may refer to the step itself."""
 
     step: str
     at: TextSpan
@@ -79,13 +75,13 @@ class WorkflowReader(ConfigReader):
         self.source = source
         self.environ = environ
         self.expanding = ConfigReader(report, environ, folder)
-        """For the few values in which `${NAME}` is the environment's."""
+        """For the few values in which `${NAME}` is a variable of the environment."""
         self.step = ""
         self.uses: list[ReferenceUse] = []
         self.numbers: frozenset[str] = frozenset()
         """The inputs that are numbers."""
         self.missing: list[str] = []
-        """What the step that is read now cannot be run without, and what may be there another time."""
+        """What the current step cannot be run without and lacks now."""
 
     def text(self, node: Scalar) -> str:
         return super().text(Scalar(node.span, node.kind, escape_references(node.text)))
@@ -95,13 +91,13 @@ class WorkflowReader(ConfigReader):
 
     @contextmanager
     def in_step(self, name: str) -> Generator[None, None, None]:
-        """While one step is read: what is wrong with it is reported as its own, and ends its reading alone."""
+        """Report problems as those of this step, and end only its reading on Invalid."""
         self.step, self.missing = name, []
         try:
             with self.report.of_step(name):
                 yield
         except Invalid:
-            pass  # the report has it, and the next step may have more to say
+            pass  # it is in the report; the next step is read all the same
         finally:
             self.step = ""
 
@@ -111,14 +107,12 @@ class WorkflowReader(ConfigReader):
 
 
 def or_none(read: Callable[[], T]) -> T | None:
-    """What was read, or nothing where it is wrong: so that what stands beside it is read all the same."""
+    """The value, or None where it is invalid, so that what is beside it is read all the same."""
     try:
         return read()
     except Invalid:
         return None
 
-
-# Groups of keys of a workflow: what is not among them is refused by its name, never passed over.
 
 METADATA: Final = frozenset(
     (
@@ -127,14 +121,14 @@ METADATA: Final = frozenset(
         *("updated",),
     )
 )
-"""Keys that say something to people and change nothing about a run. So do those that begin with `x-`."""
+"""Keys for people that do not affect a run, as do those that begin with `x-`."""
 FOR_CALLERS: Final = frozenset({"outputs"})
-"""Keys for workflows that call this one, which none does."""
+"""Keys for workflows that call this one, which is not supported."""
 
 
 class WorkflowSection(Section):
-    """`called` is what the group is in messages; `elsewhere` says where keys belong that do not belong here. With
-    `has_metadata`, keys for people may stand in it; `unused` are others that change nothing here."""
+    """A group of keys that refuses unknown ones by name. `called` names it in messages; `elsewhere` says where keys belong
+    that do not belong here. `has_metadata` allows keys for people; `unused` are others without effect."""
 
     called: ClassVar[str] = "a workflow"
     elsewhere: ClassVar[Mapping[str, str]] = {}

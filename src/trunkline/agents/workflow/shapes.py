@@ -43,7 +43,7 @@ def workflow_reader(reader: ConfigReader) -> WorkflowReader:
 
 
 def check_name(node: Scalar, reader: ConfigReader) -> str:
-    """The name of a state or an input: one that a reference can hold."""
+    """Check the name of a state or an input, which references must be able to contain."""
     if _NAME.match(node.text) is None:
         message = f"`{node.text}` is not a name: use up to 64 letters, digits, `_` and `-`"
         raise reader.error(BAD_NAME, node, message)
@@ -51,12 +51,12 @@ def check_name(node: Scalar, reader: ConfigReader) -> str:
 
 
 def variable_name_problem(name: str) -> str | None:
-    """Of those that a shell can use."""
+    """Why a shell cannot use this name for a variable; None where it can."""
     return None if _ENVIRONMENT.match(name) else f"`{name}` is not a name of a variable: use letters, digits and `_`"
 
 
 class TemplateText(Shape[Template]):
-    """Text with references; every reference is kept for the check of the whole file."""
+    """Text with references, which are kept for the check of the whole file."""
 
     def __init__(self, *, may_be_empty: bool = False, may_be_raw: bool = False) -> None:
         self._text = Text(written=True, may_be_empty=may_be_empty)
@@ -84,7 +84,7 @@ class TemplateText(Shape[Template]):
 
 
 class CommandText(Shape[ShellTemplate]):
-    """What a shell runs, with references whose values are quoted for their places."""
+    """A shell command with references, whose values are quoted for their positions."""
 
     def read(self, node: Node, reader: ConfigReader) -> ShellTemplate:
         command = shell_template(_COMMAND.read(node, reader), workflow_reader(reader).numbers)
@@ -93,7 +93,7 @@ class CommandText(Shape[ShellTemplate]):
         for slot, nth in refused.values():
             message = f"`{slot.reference}` cannot be put in safely: {slot.refused}"
             place = workflow_reader(reader).source.place(node, slot.reference, nth)
-            reader.error(SHELL_POSITION, place, message, _way_out(slot))
+            reader.error(SHELL_POSITION, place, message, _remedy(slot))
         if refused:
             raise Invalid
         for reference in dict.fromkeys(slot.reference for slot in command.slots()):
@@ -119,7 +119,7 @@ _COMMAND: Final = TemplateText(may_be_raw=True)
 
 
 def _counted(command: ShellTemplate) -> list[tuple[Slot, int]]:
-    """Each place of a reference with its number among those of the same, the last one first."""
+    """Each slot with its number among those of the same reference, the last one first."""
     before: Counter[Reference] = Counter()
     counted: list[tuple[Slot, int]] = []
     for slot in command.slots():
@@ -129,12 +129,12 @@ def _counted(command: ShellTemplate) -> list[tuple[Slot, int]]:
 
 
 def warn_about_evaluation(reference: Reference, place: TextSpan, reader: ConfigReader) -> None:
-    message = f"`{reference}` is put into a variable that bash calculates with, which runs what is in it"
-    reader.warn(OUTPUT_IN_COMMAND, place, message, "take an input of the type `integer`, or calculate with `expr`")
+    message = f"`{reference}` is put into a variable that bash evaluates as arithmetic, which runs what is in it"
+    reader.warn(OUTPUT_IN_COMMAND, place, message, "use an input of the type `integer`, or calculate with `expr`")
 
 
-def _way_out(slot: Slot) -> str:
-    """A variable is none where the shell calculates: bash runs what is in it just the same."""
+def _remedy(slot: Slot) -> str:
+    """What to do instead. Where bash evaluates, a variable does not help: it runs what is in it all the same."""
     if slot.style != "number":
         return f"set a variable to it with `env`, and use that; or write `{replace(slot.reference, raw=True)}`"
     if slot.reference.kind == "inputs":
@@ -143,7 +143,7 @@ def _way_out(slot: Slot) -> str:
 
 
 class ConditionText(Shape[Condition | None]):
-    """A condition. What it asks for is kept for the check of the whole file, as that of templates is."""
+    """A condition, whose references are kept for the check of the whole file."""
 
     def read(self, node: Node, reader: ConfigReader) -> Condition | None:
         text = Text(written=True).read(node, reader)
@@ -176,7 +176,7 @@ def _report(fault: TemplateProblem, place: TextSpan, reader: ConfigReader) -> No
 
 
 class Timeout(Shape[float]):
-    """Whole seconds, or a duration like `1m30s`; the value is in seconds."""
+    """A timeout in seconds: a whole number, or a duration like `1m30s`."""
 
     def read(self, node: Node, reader: ConfigReader) -> float:
         seconds = self._seconds(node, reader)
@@ -195,7 +195,7 @@ class Timeout(Shape[float]):
             if text.removeprefix("+").isdigit():
                 return float(text)
             hint = f'write `"{text}s"`' if not text.startswith("-") and "e" not in text.lower() else ""
-            raise reader.error(BAD_VALUE, node, "A number of seconds is a whole one, in digits only", hint)
+            raise reader.error(BAD_VALUE, node, "Seconds are a whole number, in digits only", hint)
         try:
             return parse_duration(text)
         except ValueError as error:
@@ -207,7 +207,7 @@ class Timeout(Shape[float]):
 
 
 class ProviderName(Shape[str]):
-    """One of the providers, whichever way its name is spelled."""
+    """One of the providers, with `-` or `_` in its name."""
 
     def read(self, node: Node, reader: ConfigReader) -> str:
         written = Text(may_be_empty=False).read(node, reader)
@@ -222,7 +222,7 @@ class ProviderName(Shape[str]):
 
 
 class FromEnvironment(Shape[T], Generic[T]):
-    """A value in which `${NAME}` is a variable of the environment. Where that is not set the step lacks something, and
+    """A value in which `${NAME}` is a variable of the environment. If that is not set, the step cannot be run, and
     `instead` is the value."""
 
     def __init__(self, shape: Shape[T], instead: T) -> None:
@@ -249,7 +249,7 @@ class FromEnvironment(Shape[T], Generic[T]):
 
 
 class KeyReference(Shape[str]):
-    """A secret, which the file may only refer to: `${NAME}`."""
+    """A secret, which a file may only refer to, as `${NAME}`."""
 
     written_as: ClassVar[str] = "${NAME}"
     name: ClassVar[re.Pattern[str]] = _VARIABLE
@@ -260,7 +260,7 @@ class KeyReference(Shape[str]):
         match = self.name.match(node.text)
         if match is None:
             hint = f"keep it in the environment, and write `{self.written_as}` with the variable's name"
-            raise reader.error(LITERAL_SECRET, node, "A key is not written into a file, but referred to", hint)
+            raise reader.error(LITERAL_SECRET, node, "A file must refer to a key, not contain it", hint)
         key = workflow_reader(reader).environ.get(match[1], "")
         if not key:
             message = f"Environment variable `{match[1]}` is not set"
@@ -273,18 +273,16 @@ class KeyReference(Shape[str]):
 
 
 class KeyVariable(KeyReference):
-    """A secret by the name of its variable alone. What does not look like such a name may be the secret itself."""
+    """A secret by its variable's name alone. What does not look like a name may be the secret itself."""
 
     written_as: ClassVar[str] = "NAME"
     name: ClassVar[re.Pattern[str]] = _VARIABLE_NAME
 
 
-# Spans of time as Go writes them: `1m30s`, `500ms`, `1.5h`.
-
 _NANOSECONDS: Final = {
     "ns": 1,
     "us": 1_000,
-    "µs": 1_000,  # the micro sign, and the Greek letter that looks like it
+    "µs": 1_000,  # the micro sign, then the Greek letter
     "μs": 1_000,
     "ms": 1_000_000,
     "s": 1_000_000_000,
@@ -296,7 +294,7 @@ _LONGEST: Final = 64
 
 
 def parse_duration(text: str) -> float:
-    """The seconds. Raises ValueError, whose text says what is wrong with it."""
+    """The seconds of a duration as in Go: `1m30s`, `500ms`, `1.5h`. Raises ValueError with what is wrong."""
     if len(text) > _LONGEST:
         raise ValueError("The duration is too long")
     if not text:

@@ -1,7 +1,7 @@
-"""Shell commands with references: each value is put in as text, quoted for the place where it stands, never as code.
+"""Shell commands with references: each value is inserted as text, quoted for its position, never as code.
 
-The text is followed as `sh` and bash both read it, no further than that takes. Where they may differ, or a value would
-be code whatever its quotes, a reference is refused rather than guessed at.
+The text is followed as both `sh` and bash read it, no further than needed. Where they may differ, or a value would be
+code whatever its quotes, a reference is refused rather than guessed at.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from trunkline.agents.workflow.shell_patterns import (
 from trunkline.agents.workflow.template import Reference, Template
 
 Style = Literal["word", "quotes", "single", "document", "verbatim", "number", "comment", "raw"]
-_HOLE: Final = "\ufdd0"
-_RAW: Final = "\ufdd1"
-"""What stands for references in the text that is followed. Unicode promises that no text has them."""
+_VALUE_MARK: Final = "\ufdd0"
+_RAW_MARK: Final = "\ufdd1"
+"""Stand for references in the text that is followed: Unicode noncharacters, which no text contains."""
 _UNGUESSABLE_BYTES: Final = 16
 _DOLLAR: Final = "it stands directly after `$`"
 _ESCAPED: Final = "it stands directly after a backslash"
@@ -55,7 +55,7 @@ _ARITHMETIC: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A reference, and how its value is put in. `refused` says why it cannot be."""
+    """A reference, and how its value is inserted. `refused` says why it cannot be."""
 
     reference: Reference
     style: Style = "word"
@@ -64,34 +64,34 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class ShellTemplate:
-    """What a shell runs, with `sh` or bash."""
+    """A command for `sh` or bash."""
 
     parts: tuple[str | Slot, ...]
     to_interpreter: bool = False
-    """Whether a value goes to something that runs it as code all the same, like `eval`."""
+    """Whether a value goes to something that runs it as code, like `eval`."""
     evaluated_variables: frozenset[str] = frozenset()
-    """Variables in which bash runs what it finds."""
+    """Variables whose values bash runs."""
     evaluated_references: frozenset[Reference] = frozenset()
     """References whose values are put into such a variable."""
 
     def render(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-        return "".join(part if isinstance(part, str) else _put(part, inputs, outputs) for part in self.parts)
+        return "".join(part if isinstance(part, str) else _insert(part, inputs, outputs) for part in self.parts)
 
     def slots(self) -> tuple[Slot, ...]:
         return tuple(part for part in self.parts if isinstance(part, Slot))
 
 
 def shell_template(template: Template, numbers: Collection[str] = ()) -> ShellTemplate:
-    """The template as a command, with a way for each of its references. `numbers` are the inputs that are numbers."""
+    """The template as a command, with a quoting style for each reference. `numbers` are the numeric inputs."""
     text = "".join(map(_skeleton, template.parts))
     lexer = _Lexer(text)
     lexer.run()
     references = iter(template.references())
     parts: list[str | Slot] = []
     for at, piece in _cut(text, lexer.insertions):
-        if piece == _RAW:
+        if piece == _RAW_MARK:
             parts.append(Slot(next(references), "raw"))
-        elif piece == _HOLE:
+        elif piece == _VALUE_MARK:
             parts.append(_slot(next(references), *lexer.places[at], numbers))
         else:
             parts.append(piece)
@@ -104,7 +104,9 @@ def shell_template(template: Template, numbers: Collection[str] = ()) -> ShellTe
         and _is_value_of(before, variables)
         and not _is_number(part.reference, numbers)
     }
-    return ShellTemplate(tuple(parts), reaches_interpreter(text, _HOLE), variables, frozenset(evaluated_references))
+    return ShellTemplate(
+        tuple(parts), reaches_interpreter(text, _VALUE_MARK), variables, frozenset(evaluated_references)
+    )
 
 
 def _is_value_of(before: str, variables: frozenset[str]) -> bool:
@@ -124,14 +126,14 @@ def _slot(reference: Reference, style: Style, refused: str, numbers: Collection[
 
 def _skeleton(part: str | Reference) -> str:
     if isinstance(part, str):
-        return part.replace(_HOLE, "\ufffd").replace(_RAW, "\ufffd")
-    return _RAW if part.raw else _HOLE
+        return part.replace(_VALUE_MARK, "\ufffd").replace(_RAW_MARK, "\ufffd")
+    return _RAW_MARK if part.raw else _VALUE_MARK
 
 
 def _cut(text: str, insertions: Mapping[int, str]) -> list[tuple[int, str]]:
-    """The text in pieces with their places, each reference by itself, and what is inserted."""
+    """The text in pieces with their positions, each reference by itself, with the insertions."""
     pieces: list[tuple[int, str]] = []
-    for match in re.finditer(f"[{_HOLE}{_RAW}]|[^{_HOLE}{_RAW}]+", text):
+    for match in re.finditer(f"[{_VALUE_MARK}{_RAW_MARK}]|[^{_VALUE_MARK}{_RAW_MARK}]+", text):
         start, piece = match.start(), match.group()
         inner = [at for at in insertions if start <= at < match.end()]
         for at in sorted(inner, reverse=True):
@@ -140,12 +142,12 @@ def _cut(text: str, insertions: Mapping[int, str]) -> list[tuple[int, str]]:
     return pieces
 
 
-def _put(slot: Slot, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+def _insert(slot: Slot, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
     value = Template((slot.reference,)).render(inputs, outputs)
     match slot.style:
         case "word":
             return _quoted(value)
-        case "quotes":  # a part of the word with quotes of its own: nothing before it can run into the value
+        case "quotes":  # with quotes of its own, nothing before it can run into the value
             return f'"{_quoted(value)}"'
         case "single":
             return _quoted(value)[1:-1]
@@ -158,35 +160,35 @@ def _put(slot: Slot, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> s
 
 
 def _quoted(value: str) -> str:
-    """Quoted in any case: a bare `if`, `a=b` or `2` before `>` would mean something to the shell."""
+    """Always quoted: a bare `if`, `a=b` or `2` before `>` would mean something to the shell."""
     return "'" + value.replace("'", "'\"'\"'") + "'"
 
 
 # -- following the shell ----------------------------------------------------------------------------------------------
 
-_PLAIN: Final = rf"[^{{}}()\"'`\\$<>{_HOLE}]*"
+_PLAIN: Final = rf"[^{{}}()\"'`\\$<>{_VALUE_MARK}]*"
 _PLAIN_BRACES: Final = rf"\$\{{{_PLAIN}(?:\$\w+(?!\w){_PLAIN})*\}}"
 
 
-class _Lost(Exception):
-    """From here on it is not sure how a shell reads the text."""
+class _Unclear(Exception):
+    """From here on it is unclear how a shell reads the text."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """Code, of the whole or in `$(…)` and the like, or double quotes. `parentheses` are those that are open in code,
-    `array` how many were when one began that holds the elements of an array."""
+    """An open level: code, of the whole or in `$(…)` and the like, or double quotes. `parentheses` counts those open in
+    code; `array` is that count where the elements of an array began."""
 
     kind: Literal["code", "quotes"]
     begins: int = 0
     is_file: bool = False
-    """Whether it is that of `<(…)`, which is the name of a file."""
+    """Whether it is `<(…)`, which becomes the name of a file."""
     parentheses: int = 0
     array: int = 0
     naming: bool = False
-    """Whether the command is one that calculates with names."""
+    """Whether the command evaluates names."""
     declares_from: int = 0
-    """Where the arguments begin of one that declares variables."""
+    """Where the arguments of a declaring command begin."""
     declares_at: int = 0
     """How many parentheses were open there."""
 
@@ -195,8 +197,8 @@ class _Open:
 
 
 class _Lexer:
-    """`places` are the references by where they are in the text: how they are put in, and why they cannot be;
-    `insertions` change the text at other places."""
+    """Follows a command. `places` are the references by position: how they are inserted, and why they cannot be;
+    `insertions` change the text at other positions."""
 
     def __init__(self, text: str) -> None:
         self.places: dict[int, tuple[Style, str]] = {}
@@ -205,10 +207,10 @@ class _Lexer:
         self._at = 0
         self._open = [_Open("code")]
         self._documents: list[tuple[re.Match[str], int]] = []
-        """Those whose text comes after the end of the line, and how deep they are."""
+        """Here documents that begin after this line, and their depth."""
         self._brackets_end = 0
         self._calculated: list[tuple[int, int]] = []
-        """From where to where bash calculates."""
+        """The ranges that bash evaluates as arithmetic."""
         self._arrays = frozenset(name for match in ARRAYS.finditer(text) for name in match.groups() if name)
         declared = (match[1].split() for match in NUMBERS.finditer(text))
         self._numbers = frozenset((*ALWAYS_NUMBERS, *(name for names in declared for name in names)))
@@ -217,9 +219,9 @@ class _Lexer:
         try:
             while self._at < len(self._text):
                 self._step(_IN_CODE if self._open[-1].kind == "code" else _IN_QUOTES)
-        except _Lost:
+        except _Unclear:
             line = self._text.count("\n", 0, self._at) + 1
-            for at in range(len(self._text)):  # those that have no place yet
+            for at in range(len(self._text)):  # those without a place so far
                 self._mark(at, "word", f"what stands before it on line {line} is more than can be followed")
         for start, end in self._calculated:
             for at in range(start, end):
@@ -236,13 +238,13 @@ class _Lexer:
         self._at += 1
 
     def _mark(self, at: int, style: Style, refused: str = "") -> None:
-        if self._text[at] == _HOLE and style in ("word", "quotes", "single") and self._is_calculated(at):
+        if self._text[at] == _VALUE_MARK and style in ("word", "quotes", "single") and self._is_calculated(at):
             style = "number"
-        if self._text[at] == _HOLE:
+        if self._text[at] == _VALUE_MARK:
             self.places.setdefault(at, (style, refused))
 
     def _is_calculated(self, at: int) -> bool:
-        """Whether it is an argument of a command that calculates with it."""
+        """Whether it is an argument of a command that evaluates it."""
         inside = False
         for opened in reversed(self._open):
             if opened.naming and FILE.search(self._text, max(0, at - NEAR), at) is None:
@@ -256,7 +258,7 @@ class _Lexer:
         return False
 
     def _is_declared(self, opened: _Open, at: int, inside: bool) -> bool:
-        """Whether it is no more than the value of a variable that is declared, or what a command in it is given."""
+        """Whether it is only the value of a declared variable, or an argument of a command inside it."""
         flags = FLAGS.match(self._text, opened.declares_from)
         said = set("" if flags is None else flags.group())
         if said & {"i", "n"}:
@@ -279,14 +281,14 @@ class _Lexer:
         for at in range(*match.span()):
             self._mark(at, style, refused)
 
-    # -- what is met, and what follows from it ------------------------------------------------------------------------
+    # -- actions of the tables below ------------------------------------------------------------------------
 
     def lost(self, match: re.Match[str]) -> None:
-        raise _Lost
+        raise _Unclear
 
     def skip(self, match: re.Match[str]) -> None:
         if self._documents and "\n" in match.group():
-            raise _Lost
+            raise _Unclear
 
     def reference(self, match: re.Match[str]) -> None:
         self._mark_all(match, "word" if self._open[-1].kind == "code" else "quotes")
@@ -332,7 +334,7 @@ class _Lexer:
 
     def braces(self, match: re.Match[str]) -> None:
         self._mark_all(match, "word", _BRACES)
-        raise _Lost
+        raise _Unclear
 
     def command(self, match: re.Match[str]) -> None:
         self._open.append(_Open("code", match.start()))
@@ -349,19 +351,19 @@ class _Lexer:
             top.parentheses -= 1
         elif len(self._open) > 1:
             if any(depth == len(self._open) for _, depth in self._documents):
-                raise _Lost
+                raise _Unclear
             self._open.pop()
 
     def word(self, match: re.Match[str]) -> None:
         if match.group() == "case" and len(self._open) > 1:
-            raise _Lost  # its patterns end with parentheses that close nothing
+            raise _Unclear  # its patterns end with unbalanced parentheses
         word, end = match.group(), match.end()
         follows = self._text[end : end + 1]
         if word in self._numbers and follows in ("=", "+"):
             self._calculate(ASSIGNED, match.start())
         elif follows == "[" and self._is_command(match.start()):
             if "]" not in self._text[end:].partition("\n")[0]:
-                raise _Lost  # bash looks for it on the lines that follow
+                raise _Unclear  # bash looks for it on the lines that follow
             self._calculate(ELEMENT, match.start())
         elif follows in (" ", "\t") and word in COMMANDS and self._is_command(match.start()):
             self._begin_command(word, match.start(), end)
@@ -384,12 +386,12 @@ class _Lexer:
         self._documents.append((match, len(self._open)))
 
     def line_end(self, match: re.Match[str]) -> None:
-        """Where the documents of the line begin, one after the other."""
+        """Read the here documents of the line, one after the other."""
         self._open[-1].end_command()
         documents, self._documents = self._documents, []
         for document, depth in documents:
             if depth != len(self._open):
-                raise _Lost
+                raise _Unclear
             self._read_document(document)
 
     def _read_document(self, document: re.Match[str]) -> None:
@@ -404,23 +406,23 @@ class _Lexer:
             self._follow_document(begin, last.start())
         for at in range(begin, last.start()):
             self._mark(at, "verbatim")
-        if _HOLE in self._text[begin : last.start()]:
-            # No value can hold a line that ends the document where nobody knows what that line is. It begins with what
-            # lines seldom begin with: after the beginning of that line, dash loses a byte that is not ASCII.
+        if _VALUE_MARK in self._text[begin : last.start()]:
+            # An unguessable delimiter: no value can contain the line that ends the document. It begins with what lines
+            # seldom begin with, as dash loses a non-ASCII byte after the beginning of the delimiter.
             prefix = f"__{secrets.token_hex(_UNGUESSABLE_BYTES)}_"
             self.insertions[document.start("word") if document["word"] else document.start("bare")] = prefix
             if last["word"]:
                 self.insertions[last.start("word")] = prefix
 
     def _follow_document(self, begin: int, end: int) -> None:
-        """One in which `$`, backticks and backslashes mean what they mean in double quotes."""
+        """Follow a here document in which `$`, backticks and backslashes work as in double quotes."""
         if self._text[begin:end].endswith("\\\n"):
-            raise _Lost  # whether the line after it ends the document is not the same in all shells
+            raise _Unclear  # whether the line after it ends the document is not the same in all shells
         for match in _IN_DOCUMENT.finditer(self._text, begin, end):
             if match["lost"]:
                 for at in range(match.start(), end):
                     self._mark(at, "word", "the text of the document before it is more than can be followed")
-                raise _Lost
+                raise _Unclear
             refused = _ESCAPED if match["escaped"] else _DOLLAR if match["variable"] else ""
             self._mark_all(match, "document", refused)
 
@@ -438,11 +440,11 @@ _EXPANSIONS: Final = (
     (r"\$\$[({]", _Lexer.lost),
     (r"\$\$", _Lexer.skip),
     (r"\$(?:\\\n)+[({'\"\[$]|\$\((?:\\\n)+\(", _Lexer.lost),
-    (rf"\\{_HOLE}", _Lexer.after_backslash),
+    (rf"\\{_VALUE_MARK}", _Lexer.after_backslash),
     (r"\\.", _Lexer.skip),
-    (_HOLE, _Lexer.reference),
+    (_VALUE_MARK, _Lexer.reference),
     ('"', _Lexer.double_quotes),
-    (rf"\${_HOLE}", _Lexer.after_dollar),
+    (rf"\${_VALUE_MARK}", _Lexer.after_dollar),
     (rf"\$\(\({_SUM}\)\)", _Lexer.arithmetic),
     (r"\$\(\(", _Lexer.lost),
     (r"\$\(", _Lexer.command),
@@ -456,7 +458,10 @@ _IN_CODE: Final = _table(
     (r"\\[ \t\n;&|(]#", _Lexer.lost),
     (r"\\(?=[A-Za-z])", _Lexer.skip),  # `\unset` is `unset`
     (r"'[^']*'", _Lexer.single_quotes),
-    (rf"\$'(?:[^'\\{_HOLE}]|\\[^'{_HOLE}])*'", _Lexer.skip),  # `$'…'` of bash, which ends there in every shell
+    (
+        rf"\$'(?:[^'\\{_VALUE_MARK}]|\\[^'{_VALUE_MARK}])*'",
+        _Lexer.skip,
+    ),  # `$'…'` of bash, which ends there in every shell
     (r"'|\$'", _Lexer.lost),
     *_EXPANSIONS,
     (rf"for[ \t]*\(\((?:{_SUM};){{2}}{_SUM}\)\)", _Lexer.arithmetic),
@@ -483,7 +488,7 @@ _IN_CODE: Final = _table(
     (r"\w+", _Lexer.word),
 )
 _IN_DOCUMENT: Final = re.compile(
-    rf"(?P<escaped>\\{_HOLE})|\\.|(?P<variable>\$\w*{_HOLE})|{_PLAIN_BRACES}|\$\([^()\"'`\\#\n{_HOLE}]*\)"
-    rf"|(?P<lost>`|\$[({{\[])|{_HOLE}",
+    rf"(?P<escaped>\\{_VALUE_MARK})|\\.|(?P<variable>\$\w*{_VALUE_MARK})|{_PLAIN_BRACES}|\$\([^()\"'`\\#\n{_VALUE_MARK}]*\)"
+    rf"|(?P<lost>`|\$[({{\[])|{_VALUE_MARK}",
     re.DOTALL,
 )

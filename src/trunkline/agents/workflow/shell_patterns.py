@@ -1,4 +1,6 @@
-"""Where bash calculates, or takes text for the name of a variable: it runs what is in it, whatever quotes it has."""
+"""Patterns for places where bash evaluates text as code, whatever its quotes: arithmetic, names of variables, and programs
+that run their arguments or their input.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ _OF_TEST: Final = rf"(?:{_QUOTED}|[^\n;&|\"'])"
 BRACKETS: Final = re.compile(r"\[\[(?=\s)(?:(?!\s\]\](?![^\s;&|)])).)*", re.DOTALL)
 _BRANCH: Final = re.compile(r"&&|\|\|")
 _NUMERIC: Final = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
-"""In `[[ … ]]` bash calculates with what stands beside these, even where it is quoted, and runs the `$(…)` in it."""
+"""In `[[ … ]]` bash evaluates the operands of these as arithmetic, even if quoted, and runs the `$(…)` in them."""
 TESTED: Final = re.compile(rf"(?:\[|test)[ \t](?:{_OF_TEST}{{0,500}}?\s)??-[vR]\s(?:(?!\s-[ao]\s){_OF_TEST}){{0,500}}")
 ELEMENT: Final = re.compile(r"\w*\[[^\n]{0,500}?\]\+?=")
 FORMATTED: Final = re.compile(r"printf[ \t]+-v[ \t]*\S{1,500}")
 ASSIGNED: Final = re.compile(rf"\w+\+?={_VALUE}{{0,500}}")
-"""It does the same with names of variables: in tests, as elements of arrays, and where they are set."""
+"""It also evaluates names of variables: in tests, as elements of arrays, and in assignments."""
 NAMING: Final = frozenset(("let", "read", "unset", "getopts", "mapfile", "readarray", "wait"))
 DECLARING: Final = frozenset(("declare", "typeset", "local", "export", "readonly"))
 """Commands that do so with their arguments; the second ones take values as well."""
@@ -52,7 +54,7 @@ _IN_TEST: Final = re.compile(rf"(?:\$\{{?(?P<value>{_NAME})|(?<=[ \t])(?P<bare>{
 
 
 def calculating_parts(brackets: re.Match[str]) -> Iterator[tuple[int, int]]:
-    """The parts of `[[ … ]]`, between `&&` and `||` outside of quotes, that bash calculates with."""
+    """The parts of `[[ … ]]`, between unquoted `&&` and `||`, that bash evaluates as arithmetic."""
     text, start = brackets.group(), 0
     for match in (*_BRANCH.finditer(text), None):
         end = len(text) if match is None else match.start()
@@ -65,7 +67,7 @@ def calculating_parts(brackets: re.Match[str]) -> Iterator[tuple[int, int]]:
 
 
 def evaluated_variables(command: str) -> frozenset[str]:
-    """The variables in which bash runs what it finds, as far as the text shows them."""
+    """The variables whose values bash runs, as far as the text shows them."""
     names: set[str] = set()
     for match in _CALCULATED.finditer(command):
         if match["sum"] is not None:
@@ -77,31 +79,29 @@ def evaluated_variables(command: str) -> frozenset[str]:
     return frozenset(names)
 
 
-# What a shell hands on to something that takes it for code, whatever quotes it has there.
-
 _SHELLS: Final = r"(?:r?ba|da|z|m?k|a|t?c|fi|pw)?sh|\"?\$\{?(?:SHELL|BASH|0)\}?\"?|python[\d.]*|perl|ruby|node"
 _RUNNERS: Final = re.compile(
     r"(?<![\w./-])(?:eval|trap|ssh|compgen|alias)\s|\b(?:PS4|BASH_ENV)="
     r"|(?<![\w./-])(?:\.|source)\s+(?:/dev/stdin\s|<\()"
     rf"|(?<![\w-])(?:{_SHELLS}|su)\s+(?:(?:-\S+\s+)*-\w*[ce]\s|[^\n;&|]{{0,200}}<<-?[ \t]*(?=\S))"
 )
-"""What takes its arguments for code, or the document that it reads."""
+"""Commands that run their arguments, or a here document, as code."""
 _PIPED_INTO: Final = re.compile(
     rf"(?<!\|)\|[ \t]*(?:(?:sudo|env|exec)[ \t]+)?(?:/[\w/]+/)?(?:{_SHELLS})(?:[ \t]+-[a-z]*)*[ \t]*(?=[\n;&|)]|\Z)"
 )
-"""What takes its input for code: one that is given no file to run."""
+"""Interpreters that run their input as code, as they are given no file."""
 _COMMAND_ENDS: Final = "\n;&"
 _FAR: Final = 2000
 
 
-def reaches_interpreter(text: str, hole: str) -> bool:
-    """Whether something is that stands where `hole` does."""
+def reaches_interpreter(text: str, mark: str) -> bool:
+    """Whether the text at `mark` reaches an interpreter."""
     runner = _RUNNERS.search(text)
-    if runner is not None and hole in text[runner.end() :]:
+    if runner is not None and mark in text[runner.end() :]:
         return True
     for piped in _PIPED_INTO.finditer(text):
         before = text[max(0, piped.start() - _FAR) : piped.start()]
         written = before[max(map(before.rfind, _COMMAND_ENDS)) + 1 :]
-        if hole in written or ("<<" in written and hole in text[piped.end() :]):
+        if mark in written or ("<<" in written and mark in text[piped.end() :]):
             return True
     return False

@@ -1,4 +1,4 @@
-"""The states of a workflow: each type with its keys, read one by one so that every one of them can complain."""
+"""The states of a workflow: the keys of each type, and reading them one by one, so that each reports its problems."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ NOTHING: Final[Mapping[str, Template]] = MappingProxyType({})
 AGENT_TIMEOUT_S: Final = 3600.0
 COMMAND_TIMEOUT_S: Final = 600.0
 TYPES: Final = ("agent", "step", "terminal")
-_READ_APART: Final = ("options", "mcp_proxy")
-"""Keys of an agent that depend on others, or are looked at even where others are wrong."""
+_READ_SEPARATELY: Final = ("options", "mcp_proxy")
+"""Keys of an agent that depend on others, or are checked even where others are wrong."""
 _OPERATION: Final = "operation"
 """AWF's key for a step that is a call of a plugin."""
 _ALIASES: Final = {"command": "step", "shell": "step", "end": "terminal"}
@@ -46,7 +46,7 @@ _ALIASES: Final = {"command": "step", "shell": "step", "end": "terminal"}
 
 @dataclass
 class ParsedStates:
-    """The states that are good, all that are there, and the blocks that need to be checked from outside."""
+    """The valid states, all written ones, and the `mcp_proxy` blocks that need further checks."""
 
     good: dict[str, State] = field(default_factory=dict[str, State])
     written: dict[str, TableEntry] = field(default_factory=dict[str, TableEntry])
@@ -54,7 +54,7 @@ class ParsedStates:
 
 
 class AgentBlock(WorkflowSection):
-    """What is asked of an agent."""
+    """The agent's own keys."""
 
     called: ClassVar[str] = "an agent step"
     elsewhere: ClassVar[Mapping[str, str]] = {"model": "it belongs under `options`"}
@@ -156,7 +156,7 @@ class TerminalKeys(WorkflowSection):
 
 
 def read_states(node: Table, reader: WorkflowReader, found: ParsedStates) -> None:
-    """Every state under `states`, but for `initial`, which is none."""
+    """Read every state under `states`, except `initial`, which is none."""
     for entry in node.entries:
         if entry.key.text == INITIAL and isinstance(entry.value, Scalar):
             continue
@@ -225,7 +225,7 @@ def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: Parsed
 
 
 def _warn_of_variables(keys: CommandKeys, table: Table, reader: WorkflowReader) -> None:
-    """Those of `env` that are calculated with and may hold anything."""
+    """Warn about variables in `env` that bash evaluates as arithmetic and that may have any value."""
     env = table.get("env")
     for entry in env.entries if isinstance(env, Table) else ():
         if entry.key.text in keys.command.evaluated_variables and isinstance(entry.value, Scalar):
@@ -235,20 +235,20 @@ def _warn_of_variables(keys: CommandKeys, table: Table, reader: WorkflowReader) 
 
 
 def _read_agent(name: Scalar, table: Table, reader: WorkflowReader, found: ParsedStates) -> AgentState:
-    """`type: agent`: everything beside each other."""
-    keys = or_none(lambda: read_section(AgentKeys, table, reader, at=name, also_known=("type", *_READ_APART)))
+    """`type: agent`: all keys in one group."""
+    keys = or_none(lambda: read_section(AgentKeys, table, reader, at=name, also_known=("type", *_READ_SEPARATELY)))
     return _agent_state(name, table, keys, keys, reader, found)
 
 
 def _read_agent_step(
     name: Scalar, table: Table, agent: Node, reader: WorkflowReader, found: ParsedStates
 ) -> AgentState:
-    """`type: step` with a block `agent`: the same in two groups."""
+    """`type: step` with `agent`: the same keys in two groups."""
     around = or_none(lambda: read_section(AgentStepKeys, table, reader, at=name, also_known=("type", "agent")))
     if not isinstance(agent, Table):
         raise reader.wrong_type(agent, "a group of keys")
     at = _key_of(table, "agent")
-    block = or_none(lambda: read_section(AgentBlock, agent, reader, at=at, also_known=_READ_APART))
+    block = or_none(lambda: read_section(AgentBlock, agent, reader, at=at, also_known=_READ_SEPARATELY))
     if table.get("timeout") is not None and agent.get("timeout") is not None:
         place = _key_of(agent, "timeout")
         reader.error(CONFLICTING_KEYS, place, "`timeout` is given for the step and for its agent", "remove one of them")
@@ -263,7 +263,7 @@ def _agent_state(
     reader: WorkflowReader,
     found: ParsedStates,
 ) -> AgentState:
-    """`written` is the group that the agent's own keys stand in."""
+    """`written` is the group with the agent's own keys."""
     provider = _provider_in(written)
     at = _key_of(written, "provider") if written.get("provider") is not None else name
     options = or_none(lambda: read_options(written.get("options"), provider, at, reader)) if provider else None
@@ -287,7 +287,7 @@ def _agent_state(
 
 
 def _provider_in(table: Table) -> str:
-    """The provider as far as it is clear; what is wrong with it is reported by whoever reads it."""
+    """The provider, or nothing where it is invalid, which is reported elsewhere."""
     node = table.get("provider")
     name = node.text.replace("-", "_") if isinstance(node, Scalar) and node.kind == "text" else ""
     return name if name in PROVIDERS else ""

@@ -1,7 +1,7 @@
-"""Text with references to inputs and to outputs of states: `{{.inputs.NAME}}` and `{{.states.NAME.Output}}`.
+"""Text with references to inputs and outputs of states: `{{.inputs.NAME}}` and `{{.states.NAME.Output}}`.
 
-As in AWF, the first dot may be left out; as in Go's templates, `{{"{{"}}` stands for two braces, and `}}` by itself is
-plain text. `{{.raw.inputs.NAME}}` is for shell commands, where values are quoted without it.
+As in AWF, the first dot is optional; as in Go's templates, `{{"{{"}}` stands for two braces, and `}}` by itself is plain
+text. `{{.raw.inputs.NAME}}` is for shell commands, where values are quoted otherwise.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Text and references in turn, in the order they are written."""
+    """Text and references, in order."""
 
     parts: tuple[str | Reference, ...]
 
     def render(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-        """The text with everything in its place. What a state did not say yet is empty."""
+        """The text with all values inserted. The output of a state that has not run is empty."""
         return "".join(part if isinstance(part, str) else self._value(part, inputs, outputs) for part in self.parts)
 
     def references(self) -> tuple[Reference, ...]:
@@ -60,7 +60,7 @@ class TemplateProblem(NamedTuple):
 
 
 def parse_template(text: str) -> tuple[Template, tuple[TemplateProblem, ...]]:
-    """The template, and everything in braces that it could not take."""
+    """The template, and everything in braces that is no reference."""
     parts: list[str | Reference] = []
     faults: list[TemplateProblem] = []
     plain, at = "", 0
@@ -82,7 +82,7 @@ def parse_template(text: str) -> tuple[Template, tuple[TemplateProblem, ...]]:
 
 
 def escape(text: str) -> str:
-    """A template that is just this text."""
+    """A template for exactly this text."""
     return text.replace(_OPEN, f"{_OPEN}{_BRACES}{_CLOSE}")
 
 

@@ -1,7 +1,7 @@
-"""What was taken from protected places: kept in a private folder until somebody takes it back.
+"""The quarantine: what was taken from protected places, kept in a private folder until the user accepts it.
 
-Nothing is deleted but the oldest, once there is too much. What cannot be brought here (it is too large, or the disk is
-full) stays beside its place, under a name that nobody believes.
+Nothing is deleted but the oldest items, once there are too many. What cannot be moved here (it is too large, or the disk
+is full) stays beside its place, under a name that no program looks for.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _ABOUT: Final = "about.json"
 _THING: Final = "thing"
 _ABOUT_BYTES: Final = 1 << 20
 _LONGEST_NAME: Final = 150
-"""Bytes of a name that stay, where file systems take 255 in all."""
+"""Bytes of a name that are kept, where file systems allow 255 in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedItem:
-    """One thing that was taken from `path`, below `base`. `left` is the digest of what stands there since, and empty
-    where nothing does. `thing` is where it is; `why` and `keys` say what it could have had run."""
+    """One thing that was taken from `path`, below `base`. `thing` is where it is now, `left` the digest of what was put in
+    its place, empty where nothing was; `why` and `keys` say what it could have made programs do. Stored as JSON."""
 
     id: str
     base: str
@@ -52,10 +52,6 @@ class QuarantinedItem:
     bytes: int = 0
     thing: str = ""
 
-    @property
-    def shown(self) -> str:
-        return self.path[len(self.base.rstrip("/")) + 1 :]
-
 
 class Quarantine:
     def __init__(self, folder: Path) -> None:
@@ -64,77 +60,77 @@ class Quarantine:
     def take(
         self, base: str, path: str, how: str, why: str, keys: tuple[str, ...] = (), *, leave: bool = False
     ) -> QuarantinedItem:
-        """Move it here, or `leave` it beside its place, of which nothing is recorded. Raises OSError where it can be
-        neither moved nor renamed."""
-        taken = QuarantinedItem(self._new_id(), base, path, how, why, keys, at=time.time())
+        """Move it here, or `leave` it beside its place without a record. Raises OSError where it can be neither moved
+        nor renamed."""
+        item = QuarantinedItem(self._new_id(), base, path, how, why, keys, at=time.time())
         with parent_of(base, path, change=True) as (parent, name):
-            beside = f"{os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])}.quarantined-{taken.id}"
+            beside = f"{os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])}.quarantined-{item.id}"
             os.rename(name, beside, src_dir_fd=parent, dst_dir_fd=parent)
+            beside_path = os.path.join(os.path.dirname(path), beside)  # noqa: PTH118, PTH120
             if leave:
-                return replace(taken, id="", thing=os.path.join(os.path.dirname(path), beside))  # noqa: PTH118, PTH120
+                return replace(item, id="", thing=beside_path)
             try:
-                taken = self._bring(taken, parent, beside)
+                item = self._bring(item, parent, beside)
             except OSError:
-                taken = replace(taken, thing=os.path.join(os.path.dirname(path), beside))  # noqa: PTH118, PTH120
-        self.record(taken)
-        self._prune(taken.id)
-        return taken
+                item = replace(item, thing=beside_path)
+        self.record(item)
+        self._prune(item.id)
+        return item
 
     def copy(self, base: str, path: str, data: bytes, why: str, keys: tuple[str, ...]) -> QuarantinedItem:
-        """Keep a copy of what is about to be rewritten. Raises OSError."""
-        taken = QuarantinedItem(self._new_id(), base, path, "changed", why, keys, at=time.time(), bytes=len(data))
-        folder = self._folder / taken.id
-        make_private_folder(folder)
-        write_private(folder / _THING, data)
-        taken = replace(taken, thing=str(folder / _THING))
-        self.record(taken)
-        self._prune(taken.id)
-        return taken
+        """Keep a copy of a file that is about to be rewritten. Raises OSError."""
+        item = QuarantinedItem(self._new_id(), base, path, "changed", why, keys, at=time.time(), bytes=len(data))
+        thing = self._folder / item.id / _THING
+        make_private_folder(thing.parent)
+        write_private(thing, data)
+        item = replace(item, thing=str(thing))
+        self.record(item)
+        self._prune(item.id)
+        return item
 
-    def record(self, taken: QuarantinedItem) -> None:
-        """What is known of it; without room for that, the name beside its place has to say it."""
+    def record(self, item: QuarantinedItem) -> None:
+        """Write down what is known of it; without room for that, the name beside its place has to say it."""
         with contextlib.suppress(OSError):
-            make_private_folder(self._folder / taken.id)
-            write_private(self._folder / taken.id / _ABOUT, json.dumps(asdict(taken)).encode())
+            make_private_folder(self._folder / item.id)
+            write_private(self._folder / item.id / _ABOUT, json.dumps(asdict(item)).encode())
 
     def all(self) -> list[QuarantinedItem]:
         """The oldest first."""
         found: list[QuarantinedItem] = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self._folder):
-                taken = _read(read_private(Path(entry.path, _ABOUT), _ABOUT_BYTES))
-                if taken is not None and taken.id == entry.name:
-                    found.append(taken)
-        return sorted(found, key=lambda taken: taken.at)
+                item = _read(read_private(Path(entry.path, _ABOUT), _ABOUT_BYTES))
+                if item is not None and item.id == entry.name:
+                    found.append(item)
+        return sorted(found, key=lambda item: item.at)
 
-    def put_back(self, taken: QuarantinedItem) -> None:
+    def put_back(self, item: QuarantinedItem) -> None:
         """Move it to its place, where nothing may be. Raises OSError."""
-        with parent_of(taken.base, taken.path, make=True) as (parent, name):
-            _refuse_existing(parent, name)
+        with parent_of(item.base, item.path, make=True) as (parent, name):
+            with contextlib.suppress(FileNotFoundError):
+                os.stat(name, dir_fd=parent, follow_symlinks=False)
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             try:
-                os.rename(taken.thing, name, dst_dir_fd=parent)
+                os.rename(item.thing, name, dst_dir_fd=parent)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                _copy(taken.thing, f"/proc/self/fd/{parent}/{name}" if _has_proc() else taken.path)
-        self.forget(taken)
+                _copy(item.thing, _path_in(parent, name, item.path))
+        self.forget(item)
 
-    def forget(self, taken: QuarantinedItem) -> None:
-        remove_tree(self._folder / taken.id)
-
-    # -- inside -----------------------------------------------------------------------------------------------------
+    def forget(self, item: QuarantinedItem) -> None:
+        remove_tree(self._folder / item.id)
 
     def _new_id(self) -> str:
-        while True:
-            name = secrets.token_hex(3)
-            if not (self._folder / name).exists():
-                return name
+        while (self._folder / (name := secrets.token_hex(3))).exists():
+            pass
+        return name
 
-    def _bring(self, taken: QuarantinedItem, parent: int, name: str) -> QuarantinedItem:
+    def _bring(self, item: QuarantinedItem, parent: int, name: str) -> QuarantinedItem:
         size = _size(parent, name)
         if size > LARGEST_BYTES:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-        folder = self._folder / taken.id
+        folder = self._folder / item.id
         make_private_folder(folder)
         thing = str(folder / _THING)
         try:
@@ -142,23 +138,28 @@ class Quarantine:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            source = os.path.join(os.path.dirname(taken.path), name)  # noqa: PTH118, PTH120
-            _copy(f"/proc/self/fd/{parent}/{name}" if _has_proc() else source, thing)
-            remove_tree(source) if os.path.isdir(source) and not os.path.islink(source) else os.unlink(  # noqa: PTH112, PTH114
-                name, dir_fd=parent
-            )
-        return replace(taken, thing=thing, bytes=size)
+            source = os.path.join(os.path.dirname(item.path), name)  # noqa: PTH118, PTH120
+            _copy(_path_in(parent, name, source), thing)
+            if os.path.isdir(source) and not os.path.islink(source):  # noqa: PTH112, PTH114
+                remove_tree(source)
+            else:
+                os.unlink(name, dir_fd=parent)
+        return replace(item, thing=thing, bytes=size)
 
     def _prune(self, newest: str) -> None:
         kept = self.all()
-        total = sum(taken.bytes for taken in kept)
-        for taken in kept:
-            if len(kept) <= MOST and total <= MOST_BYTES:
+        total, count = sum(item.bytes for item in kept), len(kept)
+        for item in kept:
+            if count <= MOST and total <= MOST_BYTES:
                 return
-            if taken.id != newest:
-                self.forget(taken)
-                kept = [other for other in kept if other.id != taken.id]
-                total -= taken.bytes
+            if item.id != newest:
+                self.forget(item)
+                total, count = total - item.bytes, count - 1
+
+
+def _path_in(parent: int, name: str, otherwise: str) -> str:
+    """A path by way of the open folder, where the system has such paths."""
+    return f"/proc/self/fd/{parent}/{name}" if os.path.isdir("/proc/self/fd") else otherwise  # noqa: PTH112
 
 
 def _copy(source: str, target: str) -> None:
@@ -176,7 +177,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _size(parent: int, name: str) -> int:
-    """How many bytes there are in all; more than may be taken where there are too many files."""
+    """The total number of bytes; more than are allowed where there are too many files."""
     status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if not stat.S_ISDIR(status.st_mode):
         return status.st_size
@@ -191,72 +192,62 @@ def _size(parent: int, name: str) -> int:
     return total
 
 
-def _refuse_existing(parent: int, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-
-
-def _has_proc() -> bool:
-    return os.path.isdir("/proc/self/fd")  # noqa: PTH112
-
-
 def _read(data: bytes | None) -> QuarantinedItem | None:
     try:
-        said: dict[str, Any] = json.loads(data or b"")
-        keys: list[str] = said.pop("keys")
-        return QuarantinedItem(**said, keys=tuple(keys))
+        fields: dict[str, Any] = json.loads(data or b"")
+        keys: list[str] = fields.pop("keys")
+        return QuarantinedItem(**fields, keys=tuple(keys))
     except (ValueError, TypeError, KeyError):
         return None
 
 
-# Takes something back from quarantine to its place, once its user has said so.
+# -- accepting a change -----------------------------------------------------------------------------------------------
 
 
-def accept_change(state_dir: Path, taken: QuarantinedItem, *, force: bool, home: Path) -> QuarantinedItem | None:
-    """Put it back. What stands there by now goes into quarantine in its turn, and is returned. Raises GatewayError
-    where a command runs below that folder, or somebody else has changed the place and `force` does not say to go on."""
+def all_quarantined(state_dirs: list[Path]) -> list[tuple[Path, QuarantinedItem]]:
+    """All items in these folders, the oldest first."""
+    found = [(state_dir, item) for state_dir in state_dirs for item in Quarantine(state_dir / FOLDER).all()]
+    return sorted(found, key=lambda pair: pair[1].at)
+
+
+def accept_change(state_dir: Path, item: QuarantinedItem, *, force: bool, home: Path) -> QuarantinedItem | None:
+    """Put an item back. What is at its place now is quarantined in its turn, and returned. Raises GatewayError where a
+    command runs below that folder, or the place was changed by someone else and `force` is not set."""
     quarantine = Quarantine(state_dir / FOLDER)
-    sessions = CommandRegistry(commands_folder(str(home), state_dir / STATE))
+    registry = CommandRegistry(commands_folder(str(home), state_dir / STATE))
     try:
-        with sessions.alone():
-            running, _ = sessions.others(forget=False)
-            if any(other.covers(taken.path) for other in running):
-                raise _refused(taken, "an agent's command runs below that folder", "wait until it has ended")
-            standing = _standing(taken)
-            if standing != taken.left and not force:
-                raise _refused(taken, "that place has changed since", "compare the two; `--force` takes it back")
-            instead = None if standing == "" else quarantine.take(taken.base, taken.path, "changed", "accepted instead")
+        with registry.lock():
+            running, _ = registry.others(forget=False)
+            if any(other.covers(item.path) for other in running):
+                raise _refused(item, "an agent's command runs below that folder", "wait until it has ended")
+            standing = _content_at(item)
+            if standing != item.left and not force:
+                raise _refused(item, "that place has changed since", "compare the two; `--force` takes it back")
+            replaced = None if standing == "" else quarantine.take(item.base, item.path, "changed", "accepted instead")
             try:
-                quarantine.put_back(taken)
+                quarantine.put_back(item)
             except OSError:
-                if instead is not None:
-                    quarantine.put_back(instead)
+                if replaced is not None:
+                    quarantine.put_back(replaced)
                 raise
-            return instead
+            return replaced
     except OSError as error:
-        raise _refused(taken, error.strerror or str(error), "") from error
+        raise _refused(item, error.strerror or str(error), "") from error
 
 
-def _standing(taken: QuarantinedItem) -> str:
-    """What stands at the place now, as it is told apart; empty for nothing."""
+def _content_at(item: QuarantinedItem) -> str:
+    """What is at the place now, as `left` would say it; empty for nothing."""
     try:
-        with parent_of(taken.base, taken.path) as (parent, name):
+        with parent_of(item.base, item.path) as (parent, name):
             status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return ""
     if stat.S_ISLNK(status.st_mode):
-        return link_at(taken.base, taken.path)
-    data = read_at(taken.base, taken.path, LARGEST_KEPT_BYTES)
+        return link_at(item.base, item.path)
+    data = read_at(item.base, item.path, LARGEST_KEPT_BYTES)
     return "something else" if data is None else digest_of(data)
 
 
-def _refused(taken: QuarantinedItem, why: str, hint: str) -> GatewayError:
-    message = f"`{taken.id}` was not taken back: {why}"
-    return GatewayError(Problem(code=NOT_ACCEPTED, message=message, where=taken.path, hint=hint))
-
-
-def all_quarantined(state_dirs: list[Path]) -> list[tuple[Path, QuarantinedItem]]:
-    """Everything in these folders, the oldest first."""
-    found = [(state_dir, taken) for state_dir in state_dirs for taken in Quarantine(state_dir / FOLDER).all()]
-    return sorted(found, key=lambda pair: pair[1].at)
+def _refused(item: QuarantinedItem, why: str, hint: str) -> GatewayError:
+    message = f"`{item.id}` was not taken back: {why}"
+    return GatewayError(Problem(code=NOT_ACCEPTED, message=message, where=item.path, hint=hint))
