@@ -23,7 +23,7 @@ from trunkline.core.errors import (
 )
 from trunkline.links import backoff
 from trunkline.router.status import server_statuses
-from trunkline.wire.plugin_v1 import Input, Operation, encode_operations
+from trunkline.sdk.plugin_v1 import Input, Operation, encode_operations
 
 
 def b64(data: bytes) -> str:

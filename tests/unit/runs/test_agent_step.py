@@ -44,9 +44,9 @@ from trunkline.runs.run_events import (
     Warned,
     as_json,
 )
+from trunkline.sdk import plugin_v1 as wire
 from trunkline.sources.plugin.section import PluginSection
 from trunkline.telemetry.redact import Redactor
-from trunkline.wire import plugin_v1 as wire
 from trunkline.workflow.document import PluginTools, Proxy
 from trunkline.workflow.load import load_workflow_text
 

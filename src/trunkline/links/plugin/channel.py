@@ -1,6 +1,6 @@
 """The gRPC channel to one running plugin: requests of ours, calls of others, and what it prints.
 
-Messages are bytes here; `wire.plugin_v1` knows what is in them.
+Messages are bytes here; `sdk.plugin_v1` knows what is in them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from trunkline.links.overdue import Within
 from trunkline.links.plugin.status import RpcFailed, status_of
-from trunkline.wire.plugin_v1 import (
+from trunkline.sdk.plugin_v1 import (
     EMPTY,
     EXECUTE,
     HEALTH_CHECK,
@@ -20,7 +20,7 @@ from trunkline.wire.plugin_v1 import (
     decode_stdio,
     encode_health_request,
 )
-from trunkline.wire.protobuf import Malformed
+from trunkline.sdk.protobuf import Malformed
 
 _DIAL_AGAIN_MS: Final = 100
 _LOST: Final = "UNAVAILABLE"

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from trunkline.links.child_output import beginning
-from trunkline.wire.plugin_v1 import CORE_VERSION, PROTOCOL_VERSION
+from trunkline.sdk.plugin_v1 import CORE_VERSION, PROTOCOL_VERSION
 
 _HANDSHAKE: Final = re.compile(rb"\s*\d+\|[^|]*\|[^|]*\|.*")
 _FEWEST_FIELDS: Final = 5

@@ -17,9 +17,9 @@ from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
 from trunkline.links.child_output import harmless
 from trunkline.links.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
+from trunkline.sdk.plugin_v1 import Input, Operation, Output
 from trunkline.wire.jsonrpc import encode, encode_members
 from trunkline.wire.nesting import LESS_ROOM
-from trunkline.wire.plugin_v1 import Input, Operation, Output
 
 _FORMATS: Final = {"url": "uri", "email": "email"}
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})\Z", re.ASCII)

@@ -16,8 +16,8 @@ from trunkline.links.plugin.handshake import Refused, looks_like_handshake, read
 from trunkline.links.plugin.socket_folder import SocketFolder
 from trunkline.links.start_problem import start_failed
 from trunkline.links.supervisor_link import Limits
+from trunkline.sdk.plugin_v1 import COOKIE, COOKIE_NAME, PROTOCOL_VERSION
 from trunkline.wire.lines import LineFramer, LineTooLong
-from trunkline.wire.plugin_v1 import COOKIE, COOKIE_NAME, PROTOCOL_VERSION
 
 _LONGEST_LINE_BYTES: Final = 64 * 1024
 _LAST_WORDS_S: Final = 0.1

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
+from trunkline.sdk.plugin_v1 import Executed
 from trunkline.wire.jsonrpc import BadMessage, check_text, encode, encode_members, single_line
 from trunkline.wire.nesting import LESS_ROOM
-from trunkline.wire.plugin_v1 import Executed
 
 _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _UNEXPLAINED: Final = "the plugin says that the operation failed, and not why"

@@ -26,8 +26,7 @@ from trunkline.links.plugin.process import PluginProcess
 from trunkline.links.plugin.results import BadData, result_from
 from trunkline.links.plugin.status import RpcFailed
 from trunkline.links.plugin.waiting import Waiting
-from trunkline.wire.jsonrpc import BadMessage, members_of
-from trunkline.wire.plugin_v1 import (
+from trunkline.sdk.plugin_v1 import (
     CONTROLLER_SHUTDOWN,
     EMPTY,
     GET_INFO,
@@ -47,7 +46,8 @@ from trunkline.wire.plugin_v1 import (
     encode_health_request,
     encode_init,
 )
-from trunkline.wire.protobuf import Malformed
+from trunkline.sdk.protobuf import Malformed
+from trunkline.wire.jsonrpc import BadMessage, members_of
 
 _LIFE_SIGN_S: Final = 10.0
 _SHUTDOWN_S: Final = 2.0

@@ -9,7 +9,7 @@ import pytest
 
 from trunkline.links.plugin import operations
 from trunkline.links.plugin.operations import NotUsable, definition_of, tools_of
-from trunkline.wire.plugin_v1 import Input, Operation, Output
+from trunkline.sdk.plugin_v1 import Input, Operation, Output
 
 
 def schema_of(*inputs: Input) -> dict[str, Any]:

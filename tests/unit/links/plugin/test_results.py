@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trunkline.links.plugin.results import BadData, result_from
-from trunkline.wire.plugin_v1 import Executed
+from trunkline.sdk.plugin_v1 import Executed
 
 
 def made(done: Executed) -> dict[str, Any]:

@@ -1,0 +1,69 @@
+"""Plain functions run in threads, so many at once, and one that hangs keeps nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+
+import pytest
+from tests.support.waiting import at_most, until
+
+from trunkline.sdk.threads import WorkerThreads
+
+word: contextvars.ContextVar[str] = contextvars.ContextVar("word")
+
+
+async def test_what_the_function_returns_or_raises_is_the_outcome() -> None:
+    threads = WorkerThreads(2)
+    assert await threads.run(lambda: threading.current_thread().name, "tool x") == "tool x"
+    with pytest.raises(KeyError):
+        await threads.run(lambda: {}["a"], "t")
+    with pytest.raises(RuntimeError):
+        await threads.run(lambda: next(iter(())), "t")
+    with pytest.raises(SystemExit):
+        await threads.run(lambda: exec("raise SystemExit(3)"), "t")
+
+
+async def test_context_variables_go_along() -> None:
+    word.set("here")
+    assert await WorkerThreads(1).run(word.get, "t") == "here"
+
+
+async def test_no_more_run_than_there_is_room_for_and_a_cancelled_one_keeps_its_place_until_it_ends() -> None:
+    loop, threads = asyncio.get_running_loop(), WorkerThreads(1)
+    began, go_on = threading.Event(), threading.Event()
+
+    def work() -> str:
+        began.set()
+        go_on.wait(at_most(20))
+        return "done"
+
+    first = loop.create_task(threads.run(work, "first"))
+    await until(began.is_set, "the first runs")
+    second = loop.create_task(threads.run(lambda: "second", "second"))
+    first.cancel()
+    await asyncio.wait([first])
+    await asyncio.sleep(0)
+    assert not second.done()
+    go_on.set()
+    assert await asyncio.wait_for(second, at_most(10)) == "second"
+
+
+def test_a_function_that_outlives_its_loop_harms_nobody() -> None:
+    began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        go_on.wait(at_most(20))
+        ended.set()
+
+    async def main() -> None:
+        task = asyncio.get_running_loop().create_task(WorkerThreads(1).run(work, "t"))
+        await until(began.is_set, "it runs")
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(main())
+    go_on.set()
+    assert ended.wait(at_most(10))
