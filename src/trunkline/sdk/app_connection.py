@@ -395,14 +395,14 @@ class ConnectionLoop:
                 self._cancel()
 
     async def _stay_connected(self) -> None:
-        workers = self._new_workers()
-        while True:
-            delay_s = await self._connect(workers)
-            if self._state.is_registered:
-                _log.warning("`%s` has lost its gateway; dialling again", self._identity.app_name)
-                self._state.lost()
-                self._warned = False
-            await asyncio.sleep(delay_s)
+        with contextlib.closing(self._new_workers()) as workers:
+            while True:
+                delay_s = await self._connect(workers)
+                if self._state.is_registered:
+                    _log.warning("`%s` has lost its gateway; dialling again", self._identity.app_name)
+                    self._state.lost()
+                    self._warned = False
+                await asyncio.sleep(delay_s)
 
     async def _connect(self, workers: WorkerThreads) -> float:
         """Serve one connection to its end. Returns how long to wait before the next one."""

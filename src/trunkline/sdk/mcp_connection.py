@@ -155,6 +155,7 @@ class McpConnection:
                 await self._finish(writing)
         finally:
             await _cancel([reading, writing, *self._tasks])
+            self._methods.close()
             self._writer.close()
         _raise_if_broken(reading)
         _raise_if_broken(writing)

@@ -76,6 +76,9 @@ class McpMethods:
         """The client sends no more: subscriptions, which only it could end, are answered."""
         self._ending.set()
 
+    def close(self) -> None:
+        self._workers.close()
+
     def notified(self, message: RpcMessage) -> None:
         if message.method == "notifications/initialized" and self._initialized is not None:
             self._wants_changes = True

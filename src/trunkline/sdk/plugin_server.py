@@ -128,6 +128,7 @@ class _PluginServer:
             await self._over.wait()
         finally:
             await server.stop(_GRACE_S)
+            self._workers.close()
             socket.unlink(missing_ok=True)
 
     def _services(self) -> list[Any]:

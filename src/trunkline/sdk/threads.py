@@ -12,61 +12,90 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 Job = Callable[[], None]
 Starter = Callable[[Job], object]
 """Makes a job run somewhere else, soon: in a thread, or in a program's own main loop."""
+_Outcome = tuple[Any, BaseException | None]
+_Deliver = Callable[[_Outcome], None]
 
 
 class WorkerThreads:
-    """Runs at most `limit` functions at once; further ones wait. By itself each gets a new thread; `start` may run them
-    somewhere else."""
+    """Runs at most `limit` functions at once, in threads that are kept until `close`; further ones wait. With `start`
+    they run where that says."""
 
     def __init__(self, limit: int, start: Starter | None = None) -> None:
         self.slots = asyncio.Semaphore(limit)
         """One for each function that runs. Coroutines that count as well take one with `async with`."""
         self._start = start
+        self._jobs: SimpleQueue[tuple[str, Callable[[], _Outcome], _Deliver] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._idle = 0
 
     async def run(self, function: Callable[[], Any], name: str) -> Any:
-        """What the function returns or raises. Cancelling this wait does not stop the function, which keeps its slot
-        until it ends."""
+        """What the function returns or raises; `name` is its thread's meanwhile. Cancelling this wait does not stop
+        the function, which keeps its slot until it ends."""
         await self.slots.acquire()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
 
-        def settle(value: Any, error: BaseException | None) -> None:
+        def settle(outcome: _Outcome) -> None:
             self.slots.release()
             if done.cancelled():
                 return
+            value, error = outcome
             if error is not None:
                 done.set_exception(error)
             else:
                 done.set_result(value)
 
-        def job() -> None:
-            value, error = None, None
-            try:
-                value = function()
-            except (StopIteration, GeneratorExit, KeyboardInterrupt) as stray:
-                # A future cannot carry the first, and the others would end more than this call.
-                error = RuntimeError(f"the function raised {type(stray).__name__}")
-            except BaseException as raised:
-                error = raised
-            call_in_loop(loop, settle, value, error)
-
+        job = partial(contextvars.copy_context().run, partial(_outcome_of, function))
         try:
-            self._start_job(partial(contextvars.copy_context().run, job), name)
+            self._start_job(name, job, partial(call_in_loop, loop, settle))
         except BaseException:
             self.slots.release()
             raise
         return await done
 
-    def _start_job(self, job: Job, name: str) -> None:
-        if self._start is None:
-            threading.Thread(target=job, name=name, daemon=True).start()
-        else:
-            self._start(job)
+    def close(self) -> None:
+        """End the threads. One that is busy ends after its function."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+
+    def _start_job(self, name: str, job: Callable[[], _Outcome], deliver: _Deliver) -> None:
+        if self._start is not None:
+            self._start(lambda: deliver(job()))
+            return
+        with self._lock:
+            found_idle = self._idle > 0
+            self._idle -= found_idle
+        if not found_idle:
+            threading.Thread(target=self._work, daemon=True).start()
+            self._threads += 1
+        self._jobs.put((name, job, deliver))
+
+    def _work(self) -> None:
+        thread = threading.current_thread()
+        while taken := self._jobs.get():
+            thread.name, job, deliver = taken
+            outcome = job()
+            with self._lock:
+                self._idle += 1  # before the outcome is known, so that the next function finds this thread
+            deliver(outcome)
+            del taken, job, deliver, outcome  # what a call holds is not kept until the next one
+
+
+def _outcome_of(function: Callable[[], Any]) -> _Outcome:
+    try:
+        return function(), None
+    except (StopIteration, GeneratorExit, KeyboardInterrupt) as stray:
+        # A future cannot carry the first, and the others would end more than this call.
+        return None, RuntimeError(f"the function raised {type(stray).__name__}")
+    except BaseException as error:
+        return None, error
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: Any) -> None:
