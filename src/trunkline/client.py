@@ -2,30 +2,5 @@
 
 from __future__ import annotations
 
-from trunkline.sdk.client import (
-    DEFAULT_GATEWAY,
-    App,
-    CallCancelled,
-    Progress,
-    Refused,
-    Running,
-    SchemaError,
-    Tool,
-    ToolError,
-    image,
-    report_progress,
-)
-
-__all__ = [
-    "DEFAULT_GATEWAY",
-    "App",
-    "CallCancelled",
-    "Progress",
-    "Refused",
-    "Running",
-    "SchemaError",
-    "Tool",
-    "ToolError",
-    "image",
-    "report_progress",
-]
+from trunkline.sdk.client import *  # noqa: F403  (all that its `__all__` names, and nothing else)
+from trunkline.sdk.client import __all__ as __all__  # noqa: PLC0414  (public)

@@ -2,34 +2,5 @@
 
 from __future__ import annotations
 
-from trunkline.sdk.mcpserver import (
-    Client,
-    Content,
-    Context,
-    Handler,
-    LogLevel,
-    Reader,
-    Server,
-    Tool,
-    ToolError,
-    Writer,
-    audio,
-    image,
-    text,
-)
-
-__all__ = [
-    "Client",
-    "Content",
-    "Context",
-    "Handler",
-    "LogLevel",
-    "Reader",
-    "Server",
-    "Tool",
-    "ToolError",
-    "Writer",
-    "audio",
-    "image",
-    "text",
-]
+from trunkline.sdk.mcpserver import *  # noqa: F403  (all that its `__all__` names, and nothing else)
+from trunkline.sdk.mcpserver import __all__ as __all__  # noqa: PLC0414  (public)
