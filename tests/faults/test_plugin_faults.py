@@ -23,7 +23,7 @@ from trunkline.core.errors import (
 )
 from trunkline.links import backoff
 from trunkline.router.status import server_statuses
-from trunkline.sdk.plugin_v1 import Input, Operation, encode_operations
+from trunkline.sdk.plugin_v1 import Operation, OperationInput, encode_operations
 
 
 def b64(data: bytes) -> str:
@@ -123,7 +123,7 @@ async def test_one_that_listens_on_loopback_is_used(tmp_path: Path) -> None:
 
 
 async def test_operations_that_cannot_be_mapped_are_left_out_loudly_and_the_others_work(tmp_path: Path) -> None:
-    bad = Operation("since", "", (Input("day", "date\x1b[2J"),))
+    bad = Operation("since", "", (OperationInput("day", "date\x1b[2J"),))
     listed = b64(encode_operations([Operation("echo", "Give it back"), bad]))
     async with housed(tmp_path, FaultyPlugin(tmp_path, operations=listed).entry()) as house:
         health = await house.is_in("degraded")
@@ -138,7 +138,9 @@ async def test_operations_that_cannot_be_mapped_are_left_out_loudly_and_the_othe
 
 
 async def test_all_operations_that_are_left_out_are_counted(tmp_path: Path) -> None:
-    listed = b64(encode_operations([Operation(f"bad{number}", "", (Input("x", "?"),)) for number in range(50)]))
+    listed = b64(
+        encode_operations([Operation(f"bad{number}", "", (OperationInput("x", "?"),)) for number in range(50)])
+    )
     async with housed(tmp_path, FaultyPlugin(tmp_path, operations=listed).entry()) as house:
         assert (await house.is_in("degraded")).reason == "50 operations are not offered"
 

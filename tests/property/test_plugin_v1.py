@@ -17,13 +17,13 @@ from trunkline.sdk.protobuf import Malformed, bytes_field
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 MAPS = st.dictionaries(TEXT, st.binary(max_size=20), max_size=4)
-INPUTS = st.builds(ours.Input, TEXT, TEXT, st.booleans(), TEXT, TEXT, TEXT)
-OUTPUTS = st.builds(ours.Output, TEXT, TEXT, TEXT)
+INPUTS = st.builds(ours.OperationInput, TEXT, TEXT, st.booleans(), TEXT, TEXT, TEXT)
+OUTPUTS = st.builds(ours.OperationOutput, TEXT, TEXT, TEXT)
 OPERATIONS = st.builds(
     ours.Operation, TEXT, TEXT, st.lists(INPUTS, max_size=3).map(tuple), st.lists(OUTPUTS, max_size=2).map(tuple)
 )
 INFOS = st.builds(ours.Info, TEXT, TEXT, TEXT, st.lists(TEXT, max_size=3).map(tuple))
-ENDS = st.builds(ours.Executed, st.booleans(), TEXT, MAPS, TEXT)
+ENDS = st.builds(ours.OperationOutcome, st.booleans(), TEXT, MAPS, TEXT)
 
 
 def info_of(message: Any) -> ours.Info:
@@ -32,10 +32,10 @@ def info_of(message: Any) -> ours.Info:
 
 def operation_of(message: Any) -> ours.Operation:
     inputs = [
-        ours.Input(item.name, item.type, item.required, item.default, item.description, item.validation)
+        ours.OperationInput(item.name, item.type, item.required, item.default, item.description, item.validation)
         for item in message.inputs
     ]
-    outputs = [ours.Output(item.name, item.type, item.description) for item in message.outputs]
+    outputs = [ours.OperationOutput(item.name, item.type, item.description) for item in message.outputs]
     return ours.Operation(message.name, message.description, tuple(inputs), tuple(outputs))
 
 
@@ -43,8 +43,8 @@ def operations_of(message: Any) -> list[ours.Operation]:
     return [operation_of(item) for item in message.operations]
 
 
-def executed_of(message: Any) -> ours.Executed:
-    return ours.Executed(message.success, message.output, dict(message.data), message.error)
+def executed_of(message: Any) -> ours.OperationOutcome:
+    return ours.OperationOutcome(message.success, message.output, dict(message.data), message.error)
 
 
 def execute_of(message: Any) -> tuple[str, dict[str, bytes]]:
@@ -86,7 +86,7 @@ def test_a_call_reads_the_same_on_both_sides(operation: str, inputs: dict[str, b
 
 
 @given(ENDS)
-def test_an_answer_reads_the_same_on_both_sides(done: ours.Executed) -> None:
+def test_an_answer_reads_the_same_on_both_sides(done: ours.OperationOutcome) -> None:
     encoded = ours.encode_executed(done)
     message = REAL["ExecuteResponse"].FromString(encoded)
     assert executed_of(message) == done == ours.decode_executed(encoded)

@@ -245,7 +245,7 @@ class FaultPlugin:
             raise
 
     def done(self, output: str = "", **more: Any) -> bytes:
-        return wire.encode_executed(wire.Executed(success=True, output=output, **more))
+        return wire.encode_executed(wire.OperationOutcome(success=True, output=output, **more))
 
     async def do_echo(self, inputs: dict[str, Any], context: Any) -> bytes:
         return self.done(str(inputs.get("text", "")))
@@ -269,7 +269,9 @@ class FaultPlugin:
     async def do_data(self, inputs: dict[str, Any], context: Any) -> bytes:
         """`data` is given in base64, so that it may be anything."""
         data = {key: base64.b64decode(value) for key, value in inputs["data"].items()}
-        done = wire.Executed(inputs.get("success", True), inputs.get("output", ""), data, inputs.get("error", ""))
+        done = wire.OperationOutcome(
+            inputs.get("success", True), inputs.get("output", ""), data, inputs.get("error", "")
+        )
         return wire.encode_executed(done)
 
     async def do_garbage(self, inputs: dict[str, Any], context: Any) -> bytes:
@@ -298,7 +300,7 @@ class FaultPlugin:
         return self.done("made noise")
 
     async def do_fail(self, inputs: dict[str, Any], context: Any) -> bytes:
-        return wire.encode_executed(wire.Executed(error="it did not work"))
+        return wire.encode_executed(wire.OperationOutcome(error="it did not work"))
 
 
 def main() -> None:

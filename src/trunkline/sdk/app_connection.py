@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from .app_tools import AppCalls, Tool, TooLong, ToolRegistry
+from .app_tools import AppCalls, MessageTooLong, Tool, ToolRegistry
 from .json_lines import Json, LineSplitter, encode
 from .threads import WorkerThreads, call_in_loop
 
@@ -72,7 +72,7 @@ class GatewayAddress:
 def encode_line(message: Json) -> bytes:
     line = encode(message) + b"\n"
     if len(line) > MAX_LINE_BYTES:
-        raise TooLong(f"has {len(line):,} bytes; at most {MAX_LINE_BYTES:,} can be sent")
+        raise MessageTooLong(f"has {len(line):,} bytes; at most {MAX_LINE_BYTES:,} can be sent")
     return line
 
 
@@ -226,7 +226,7 @@ class AppSession:
         self._by_registered_name = {self._identity.registered_name(name): tool for name, tool in tools.items()}
         try:
             self._connection.post(self._identity.registration(tools))
-        except TooLong as error:
+        except MessageTooLong as error:
             _log.error("The description of the tools %s: the gateway does not get it", error)
         self._acknowledged()
         self._acknowledge_timer = self._loop.call_later(_ACKNOWLEDGE_DEADLINE_S, self._on_silence)

@@ -31,7 +31,7 @@ class CallCancelled(Exception):
     """The call was cancelled. Raised from `Progress.report`, so that a function in a thread can end."""
 
 
-class TooLong(ValueError):
+class MessageTooLong(ValueError):
     """A message that the gateway would not take."""
 
 
@@ -246,7 +246,7 @@ class AppCalls:
         with contextlib.suppress(OSError):  # the connection is gone, and so is the call
             try:
                 await self._transport.send(response)
-            except TooLong as error:
+            except MessageTooLong as error:
                 await self._transport.send(_response(correlation_id, error=f"The result of `{tool.name}` {error}"))
 
     async def _outcome(self, tool: Tool, correlation_id: Any, given: Any, progress: Progress) -> Json:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, overload
 
-from .plugin_v1 import Executed, Info, Input, Operation
+from .plugin_v1 import Info, Operation, OperationInput, OperationOutcome
 from .results import ToolError
 from .schema import ObjectSchema, PropertySchema, SchemaError, description_in, flat_schema_of, signature_of, unwrapped
 from .threads import is_being_cancelled
@@ -127,20 +127,20 @@ class Plugin:
         if self._on_shutdown is not None:
             await call(self._on_shutdown)
 
-    async def execute(self, name: str, given: Mapping[str, bytes], call: Caller) -> Executed:
+    async def execute(self, name: str, given: Mapping[str, bytes], call: Caller) -> OperationOutcome:
         """Whatever an operation does, the host gets an answer."""
         operation = self._operations.get(name)
         if operation is None:
-            return Executed(error=f"unknown operation `{name}`")
+            return OperationOutcome(error=f"unknown operation `{name}`")
         try:
             return _executed(await call(partial(operation.function, **operation.read(given))))
         except ToolError as error:
-            return Executed(error=_text_of(error))
+            return OperationOutcome(error=_text_of(error))
         except BaseException as error:  # an operation that calls `sys.exit` has failed too, and others go on
             if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
             self.log.error("operation %s failed", name, exc_info=error)
-            return Executed(error=f"{type(error).__name__}: {_text_of(error)}")
+            return OperationOutcome(error=f"{type(error).__name__}: {_text_of(error)}")
 
 
 # -- inputs ----------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class _RegisteredOperation:
         return read
 
 
-def _input(parameter: inspect.Parameter, hint: Any, place: str) -> tuple[Input, PropertySchema]:
+def _input(parameter: inspect.Parameter, hint: Any, place: str) -> tuple[OperationInput, PropertySchema]:
     place = f"{place}, parameter `{parameter.name}`"
     hint, notes = _without_none(hint)
     value = flat_schema_of(hint, place)
@@ -184,7 +184,7 @@ def _input(parameter: inspect.Parameter, hint: Any, place: str) -> tuple[Input, 
         description = f"{description} ({listed})" if description else listed
     type_schema = flat_schema_of(type(choices[0]), place) if choices else value
     required = parameter.default is inspect.Parameter.empty
-    item = Input(
+    item = OperationInput(
         name=parameter.name,
         type=type_schema.schema()["type"],
         required=required,
@@ -218,15 +218,15 @@ def _default_text(parameter: inspect.Parameter, schema: Any, place: str) -> str:
 # -- results ---------------------------------------------------------------------------------------------------------
 
 
-def _executed(value: Any) -> Executed:
+def _executed(value: Any) -> OperationOutcome:
     if value is None:
-        return Executed(success=True)
+        return OperationOutcome(success=True)
     if isinstance(value, str):
-        return Executed(success=True, output=_utf8(value))
+        return OperationOutcome(success=True, output=_utf8(value))
     if isinstance(value, Result):
-        return Executed(success=True, output=_utf8(str(value.output)), data=_encoded(value.data))
+        return OperationOutcome(success=True, output=_utf8(str(value.output)), data=_encoded(value.data))
     data = cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {"result": value}
-    return Executed(success=True, output=_utf8(json.dumps(value, ensure_ascii=False)), data=_encoded(data))
+    return OperationOutcome(success=True, output=_utf8(json.dumps(value, ensure_ascii=False)), data=_encoded(data))
 
 
 def _encoded(data: Mapping[str, Any]) -> dict[str, bytes]:

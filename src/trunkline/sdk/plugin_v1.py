@@ -56,7 +56,7 @@ class Info:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class OperationInput:
     """`default` is text, whatever the type; empty where there is none."""
 
     name: str = ""
@@ -68,7 +68,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OperationOutput:
     name: str = ""
     type: str = ""
     description: str = ""
@@ -78,12 +78,12 @@ class Output:
 class Operation:
     name: str = ""
     description: str = ""
-    inputs: tuple[Input, ...] = ()
-    outputs: tuple[Output, ...] = ()
+    inputs: tuple[OperationInput, ...] = ()
+    outputs: tuple[OperationOutput, ...] = ()
 
 
 @dataclass(slots=True)
-class Executed:
+class OperationOutcome:
     """How an operation ended."""
 
     success: bool = False
@@ -145,8 +145,8 @@ def encode_operation(operation: Operation) -> bytes:
 def _operation(data: int | bytes, room: Room) -> Operation:
     assert isinstance(data, bytes)
     texts = {1: "", 2: ""}
-    inputs: list[Input] = []
-    outputs: list[Output] = []
+    inputs: list[OperationInput] = []
+    outputs: list[OperationOutput] = []
     for number, kind, value in fields(data, room):
         if kind != BYTES:
             continue
@@ -159,7 +159,7 @@ def _operation(data: int | bytes, room: Room) -> Operation:
     return Operation(texts[1], texts[2], tuple(inputs), tuple(outputs))
 
 
-def _encode_input(item: Input) -> bytes:
+def _encode_input(item: OperationInput) -> bytes:
     return b"".join(
         (
             text_field(1, item.name),
@@ -172,7 +172,7 @@ def _encode_input(item: Input) -> bytes:
     )
 
 
-def _input(data: int | bytes, room: Room) -> Input:
+def _input(data: int | bytes, room: Room) -> OperationInput:
     assert isinstance(data, bytes)
     texts = {1: "", 2: "", 4: "", 5: "", 6: ""}
     required = False
@@ -181,20 +181,20 @@ def _input(data: int | bytes, room: Room) -> Input:
             required = bool(value)
         elif kind == BYTES and number in texts:
             texts[number] = text(value)
-    return Input(texts[1], texts[2], required, texts[4], texts[5], texts[6])
+    return OperationInput(texts[1], texts[2], required, texts[4], texts[5], texts[6])
 
 
-def _encode_output(item: Output) -> bytes:
+def _encode_output(item: OperationOutput) -> bytes:
     return text_field(1, item.name) + text_field(2, item.type) + text_field(3, item.description)
 
 
-def _output(data: int | bytes, room: Room) -> Output:
+def _output(data: int | bytes, room: Room) -> OperationOutput:
     assert isinstance(data, bytes)
     texts = {1: "", 2: "", 3: ""}
     for number, kind, value in fields(data, room):
         if kind == BYTES and number in texts:
             texts[number] = text(value)
-    return Output(texts[1], texts[2], texts[3])
+    return OperationOutput(texts[1], texts[2], texts[3])
 
 
 def decode_get_operation(data: bytes) -> str:
@@ -228,13 +228,13 @@ def decode_execute(data: bytes) -> tuple[str, dict[str, bytes]]:
     return operation, inputs
 
 
-def encode_executed(done: Executed) -> bytes:
+def encode_executed(done: OperationOutcome) -> bytes:
     head = number_field(1, done.success) + text_field(2, done.output)
     return head + map_field(3, done.data) + text_field(4, done.error)
 
 
-def decode_executed(data: bytes) -> Executed:
-    done = Executed()
+def decode_executed(data: bytes) -> OperationOutcome:
+    done = OperationOutcome()
     room = Room()
     for number, kind, value in fields(data, room):
         if kind == VARINT:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.sdk.app_connection import MAX_LINE_BYTES, GatewayAddress, decode_line, encode_line
-from trunkline.sdk.app_tools import TooLong
+from trunkline.sdk.app_tools import MessageTooLong
 
 
 @pytest.mark.parametrize("line", [b"", b"  \r", b"{", b"[1]", b"1", b"\xff", b"[" * 100_000, None])
@@ -14,7 +14,7 @@ def test_a_line_that_is_no_object_is_none(line: bytes | None) -> None:
 def test_messages_are_lines() -> None:
     assert encode_line({"a": "ü\n", "b": None}) == '{"a":"ü\\n","b":null}\n'.encode()
     assert encode_line({"a": "\udc80"}) == b'{"a":"?"}\n'
-    with pytest.raises(TooLong, match="bytes; at most"):
+    with pytest.raises(MessageTooLong, match="bytes; at most"):
         encode_line({"a": "x" * MAX_LINE_BYTES})
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Optional, TypedDict
 import pytest
 
 from trunkline.plugin import Email, Plugin, Url
-from trunkline.sdk.plugin_v1 import Executed, Input
+from trunkline.sdk.plugin_v1 import OperationInput, OperationOutcome
 
 
 class Point(TypedDict):
@@ -40,18 +40,18 @@ def everything(
 
 def test_every_type_that_can_be_an_input_is_one() -> None:
     assert offered(everything).operations[0].inputs == (
-        Input("text", "string", True, "", "Some text"),
-        Input("page", "string", True, validation="url"),
-        Input("mail", "string", False, "a@b.example", "Where to write", "email"),
-        Input("whole", "integer", False, "3"),
-        Input("part", "number", False, "0.5"),
-        Input("yes", "boolean", False, "false"),
-        Input("items", "array", False, "[1]"),
-        Input("more", "array"),
-        Input("table", "object"),
-        Input("point", "object"),
-        Input("word", "string", False, "a", 'one of "a", "b"'),
-        Input("old", "integer"),
+        OperationInput("text", "string", True, "", "Some text"),
+        OperationInput("page", "string", True, validation="url"),
+        OperationInput("mail", "string", False, "a@b.example", "Where to write", "email"),
+        OperationInput("whole", "integer", False, "3"),
+        OperationInput("part", "number", False, "0.5"),
+        OperationInput("yes", "boolean", False, "false"),
+        OperationInput("items", "array", False, "[1]"),
+        OperationInput("more", "array"),
+        OperationInput("table", "object"),
+        OperationInput("point", "object"),
+        OperationInput("word", "string", False, "a", 'one of "a", "b"'),
+        OperationInput("old", "integer"),
     )
 
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_an_input_is_said_when_it_is_offered(function: Callable[.
         offered(function)
 
 
-async def called_with(given: Mapping[str, bytes]) -> tuple[dict[str, Any], Executed]:
+async def called_with(given: Mapping[str, bytes]) -> tuple[dict[str, Any], OperationOutcome]:
     """What the function got, and how the call ended."""
     got: dict[str, Any] = {}
     plugin = offered(everything)
@@ -104,13 +104,13 @@ async def called_with(given: Mapping[str, bytes]) -> tuple[dict[str, Any], Execu
     return got, await plugin.execute("o", given, call)
 
 
-async def read(**given: object) -> tuple[dict[str, Any], Executed]:
+async def read(**given: object) -> tuple[dict[str, Any], OperationOutcome]:
     raw = {"text": b'"t"', "page": b'"p"'} | {name: json.dumps(value).encode() for name, value in given.items()}
     return await called_with(raw)
 
 
 async def test_values_are_read_and_what_is_not_given_is_left_to_the_default() -> None:
-    assert await read() == ({"text": "t", "page": "p"}, Executed(success=True))
+    assert await read() == ({"text": "t", "page": "p"}, OperationOutcome(success=True))
     values = {"whole": -1, "part": 2, "yes": True, "items": [1, 2], "table": {"a": None}}
     assert (await read(**values, more=None))[0] == {"text": "t", "page": "p", **values}
     assert (await read(items=["not", None], whole=3.0))[0]["items"] == ["not", None]

@@ -17,7 +17,7 @@ from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
 from trunkline.links.child_output import harmless
 from trunkline.links.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
-from trunkline.sdk.plugin_v1 import Input, Operation, Output
+from trunkline.sdk.plugin_v1 import Operation, OperationInput, OperationOutput
 from trunkline.wire.jsonrpc import encode, encode_members
 from trunkline.wire.nesting import LESS_ROOM
 
@@ -100,12 +100,12 @@ def _description(operation: Operation) -> str:
     return f"{operation.description}\n\nReturns:\n{outputs}".strip()
 
 
-def _output_line(output: Output) -> str:
+def _output_line(output: OperationOutput) -> str:
     kind = f" ({output.type})" if output.type else ""
     return f"- {output.name}{kind}: {output.description}" if output.description else f"- {output.name}{kind}"
 
 
-def _schema_of(item: Input) -> bytes:
+def _schema_of(item: OperationInput) -> bytes:
     read_default = _DEFAULTS.get(item.type)
     if read_default is None:
         known = ", ".join(_DEFAULTS)
@@ -123,7 +123,7 @@ def _schema_of(item: Input) -> bytes:
     return encode_members(members)
 
 
-def _format_of(item: Input) -> str:
+def _format_of(item: OperationInput) -> str:
     known = _FORMATS.get(item.validation)
     if known is None:
         raise NotUsable(f"its input `{item.name[:100]}` has the unknown validation `{item.validation[:100]}`")

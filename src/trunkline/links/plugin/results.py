@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from trunkline.sdk.plugin_v1 import Executed
+from trunkline.sdk.plugin_v1 import OperationOutcome
 from trunkline.wire.jsonrpc import BadMessage, check_text, encode, encode_members, single_line
 from trunkline.wire.nesting import LESS_ROOM
 
@@ -18,7 +18,7 @@ class BadData(Exception):
     """A value in the answer is not the JSON that it has to be."""
 
 
-def result_from(done: Executed) -> bytes:
+def result_from(done: OperationOutcome) -> bytes:
     """`output` is what people read and `data` what programs do; without an `output`, people get the data as text."""
     data = b"" if not done.data else encode_members({name: _value(name, raw) for name, raw in done.data.items()})
     if done.success:

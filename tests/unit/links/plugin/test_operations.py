@@ -9,10 +9,10 @@ import pytest
 
 from trunkline.links.plugin import operations
 from trunkline.links.plugin.operations import NotUsable, definition_of, tools_of
-from trunkline.sdk.plugin_v1 import Input, Operation, Output
+from trunkline.sdk.plugin_v1 import Operation, OperationInput, OperationOutput
 
 
-def schema_of(*inputs: Input) -> dict[str, Any]:
+def schema_of(*inputs: OperationInput) -> dict[str, Any]:
     return json.loads(definition_of(Operation("op", "", inputs)))["inputSchema"]
 
 
@@ -21,9 +21,9 @@ def test_a_whole_operation_is_a_tool() -> None:
         "get",
         "Get things",
         (
-            Input("kind", "string", True, "", "What to get"),
-            Input("page", "string", False, "https://x.example", "", "url"),
-            Input("mail", "string", validation="email"),
+            OperationInput("kind", "string", True, "", "What to get"),
+            OperationInput("page", "string", False, "https://x.example", "", "url"),
+            OperationInput("mail", "string", validation="email"),
         ),
     )
     assert json.loads(definition_of(operation)) == {
@@ -65,51 +65,54 @@ def test_one_without_inputs_takes_an_object() -> None:
     ],
 )
 def test_defaults_are_of_the_declared_type(kind: str, written: str, default: object) -> None:
-    schema = schema_of(Input("x", kind, default=written))
+    schema = schema_of(OperationInput("x", kind, default=written))
     assert schema["properties"]["x"] == {"type": kind, "default": default}
-    assert b"\n" not in definition_of(Operation("op", "", (Input("x", kind, default=written),)))
+    assert b"\n" not in definition_of(Operation("op", "", (OperationInput("x", kind, default=written),)))
 
 
 def test_a_default_keeps_its_digits() -> None:
-    assert b'"default":1.50}' in definition_of(Operation("op", "", (Input("x", "number", default="1.50"),)))
+    assert b'"default":1.50}' in definition_of(Operation("op", "", (OperationInput("x", "number", default="1.50"),)))
 
 
 @pytest.mark.parametrize(
     ("item", "words"),
     [
-        (Input("x", "text"), "`x` has the unknown type `text`"),
-        (Input("x", ""), "`x` has the unknown type ``"),
-        (Input("x", "String"), "unknown type"),
-        (Input("x", "string", validation="phone"), "unknown validation `phone`"),
-        (Input("x", "integer", validation="url"), "no `url` can be"),
-        (Input("x", "integer", default="1.5"), "is no integer: `1.5`"),
-        (Input("x", "integer", default="٣"), "is no integer"),
-        (Input("x", "integer", default="007"), "is no integer"),
-        (Input("x", "integer", default="9" * 5000), "is no integer"),
-        (Input("x", "number", default="NaN"), "is no number"),
-        (Input("x", "number", default="1,5"), "is no number"),
-        (Input("x", "number", default="1e999"), "is no number"),
-        (Input("x", "boolean", default="yes"), "is no boolean"),
-        (Input("x", "array", default="{}"), "is no array"),
-        (Input("x", "object", default="[1"), "is no object"),
-        (Input("x", "array", default="[" * 100_000), "is no array"),
-        (Input("x", "array", default="[" * 900 + "]" * 900), "is no array"),
-        (Input("", "string"), "has no name"),
+        (OperationInput("x", "text"), "`x` has the unknown type `text`"),
+        (OperationInput("x", ""), "`x` has the unknown type ``"),
+        (OperationInput("x", "String"), "unknown type"),
+        (OperationInput("x", "string", validation="phone"), "unknown validation `phone`"),
+        (OperationInput("x", "integer", validation="url"), "no `url` can be"),
+        (OperationInput("x", "integer", default="1.5"), "is no integer: `1.5`"),
+        (OperationInput("x", "integer", default="٣"), "is no integer"),
+        (OperationInput("x", "integer", default="007"), "is no integer"),
+        (OperationInput("x", "integer", default="9" * 5000), "is no integer"),
+        (OperationInput("x", "number", default="NaN"), "is no number"),
+        (OperationInput("x", "number", default="1,5"), "is no number"),
+        (OperationInput("x", "number", default="1e999"), "is no number"),
+        (OperationInput("x", "boolean", default="yes"), "is no boolean"),
+        (OperationInput("x", "array", default="{}"), "is no array"),
+        (OperationInput("x", "object", default="[1"), "is no object"),
+        (OperationInput("x", "array", default="[" * 100_000), "is no array"),
+        (OperationInput("x", "array", default="[" * 900 + "]" * 900), "is no array"),
+        (OperationInput("", "string"), "has no name"),
     ],
 )
-def test_what_cannot_be_mapped_is_an_error(item: Input, words: str) -> None:
+def test_what_cannot_be_mapped_is_an_error(item: OperationInput, words: str) -> None:
     with pytest.raises(NotUsable, match=words):
         schema_of(item)
 
 
 def test_two_inputs_of_one_name_are_an_error() -> None:
     with pytest.raises(NotUsable, match="two of its inputs have the name `x`"):
-        schema_of(Input("x", "string"), Input("x", "integer"))
+        schema_of(OperationInput("x", "string"), OperationInput("x", "integer"))
 
 
 def test_outputs_are_told_in_words_and_promise_nothing() -> None:
     operation = Operation(
-        "op", "Does it.", (), (Output("text", "string", "The text"), Output("more", ""), Output("n", "integer"))
+        "op",
+        "Does it.",
+        (),
+        (OperationOutput("text", "string", "The text"), OperationOutput("more", ""), OperationOutput("n", "integer")),
     )
     definition = json.loads(definition_of(operation))
     assert definition["description"] == "Does it.\n\nReturns:\n- text (string): The text\n- more\n- n (integer)"
@@ -120,7 +123,7 @@ def test_bad_operations_are_left_out_and_named_and_the_others_stay() -> None:
     offered = [
         Operation("good"),
         Operation(""),
-        Operation("bad", "", (Input("x", "date"),)),
+        Operation("bad", "", (OperationInput("x", "date"),)),
         Operation("good", "again"),
         Operation("also good"),
     ]
@@ -158,8 +161,8 @@ def test_operations_that_are_larger_together_than_one_list_may_be_are_cut(monkey
     "large",
     [
         Operation("large", "x" * 3_000_000),
-        Operation("large", "", (Input("x", "string", description="x" * 3_000_000),)),
-        Operation("large", "", tuple(Input(f"input{number}", "string") for number in range(20_000))),
+        Operation("large", "", (OperationInput("x", "string", description="x" * 3_000_000),)),
+        Operation("large", "", tuple(OperationInput(f"input{number}", "string") for number in range(20_000))),
         Operation("x" * 3_000_000),
     ],
     ids=["description", "input", "inputs", "name"],
@@ -173,5 +176,5 @@ def test_an_operation_that_no_model_could_be_shown_is_not_offered(large: Operati
 
 
 def test_what_is_said_of_an_input_with_an_endless_name_is_short() -> None:
-    _, (fault,) = tools_of("p", [Operation("op", "", (Input("x" * 100_000, "date"),))])
+    _, (fault,) = tools_of("p", [Operation("op", "", (OperationInput("x" * 100_000, "date"),))])
     assert len(fault) < 500
