@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from .app_tools import AppCalls, MessageTooLong, Tool, ToolRegistry
-from .json_lines import Json, LineSplitter, encode
+from .json_lines import Json, LineSplitter, close_within, encode
 from .threads import WorkerThreads, call_in_loop
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
@@ -135,12 +135,7 @@ class GatewayConnection:
                     yield message
 
     async def close(self) -> None:
-        self._writer.close()
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(_CLOSE_DEADLINE_S):
-                await self._writer.wait_closed()
-                return
-        self._writer.transport.abort()
+        await close_within(self._writer, _CLOSE_DEADLINE_S)
 
 
 def _keep_alive(connected: socket.socket | None) -> None:

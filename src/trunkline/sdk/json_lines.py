@@ -1,7 +1,8 @@
-"""Messages as lines of JSON: values encoded to one line, and lines split from a stream of bytes."""
+"""Messages as lines of JSON: values encoded to lines, lines split from a stream of bytes, and streams closed."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, Final
 
@@ -18,6 +19,16 @@ def encode(value: Any) -> bytes:
     """
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
+
+
+async def close_within(writer: asyncio.StreamWriter, seconds: float) -> None:
+    """Close it once all is written; where the other side does not read, what is left is dropped."""
+    writer.close()
+    try:
+        async with asyncio.timeout(seconds):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
 
 
 class LineSplitter:

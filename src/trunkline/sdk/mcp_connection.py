@@ -53,16 +53,6 @@ class Writer(Protocol):
     def close(self) -> object: ...
 
 
-async def close_within(writer: asyncio.StreamWriter, seconds: float) -> None:
-    """Close it once all is written; where the other side does not read, what is left is dropped."""
-    writer.close()
-    try:
-        async with asyncio.timeout(seconds):
-            await writer.wait_closed()
-    except (OSError, TimeoutError):
-        writer.transport.abort()
-
-
 class SendQueue:
     """Messages on their way to the client: written in order, by one task, at the pace at which the client reads."""
 

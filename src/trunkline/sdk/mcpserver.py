@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager, contextmanager, redirect_stdout, sup
 from types import MappingProxyType
 from typing import Any, Final, TextIO
 
-from .json_lines import Json
-from .mcp_connection import LIMIT_BYTES, McpConnection, Reader, Writer, close_within
+from .json_lines import Json, close_within
+from .mcp_connection import LIMIT_BYTES, McpConnection, Reader, Writer
 from .mcp_messages import Client
 from .mcp_tools import Context, Handler, LogLevel, Tool
 from .results import Content, ToolError, audio, image, text

@@ -12,25 +12,27 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, Final
 
 Job = Callable[[], None]
 Starter = Callable[[Job], object]
 """Makes a job run somewhere else, soon: in a thread, or in a program's own main loop."""
 _Outcome = tuple[Any, BaseException | None]
 _Deliver = Callable[[_Outcome], None]
+_Job = tuple[str, Callable[[], _Outcome], _Deliver]
+_IDLE_S: Final = 10.0
 
 
 class WorkerThreads:
-    """Runs at most `limit` functions at once, in threads that are kept until `close`; further ones wait. With `start`
-    they run where that says."""
+    """Runs at most `limit` functions at once, in threads that are kept for the next ones; further ones wait. With
+    `start` they run where that says."""
 
     def __init__(self, limit: int, start: Starter | None = None) -> None:
         self.slots = asyncio.Semaphore(limit)
         """One for each function that runs. Coroutines that count as well take one with `async with`."""
         self._start = start
-        self._jobs: SimpleQueue[tuple[str, Callable[[], _Outcome], _Deliver] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
@@ -62,30 +64,42 @@ class WorkerThreads:
 
     def close(self) -> None:
         """End the threads. One that is busy ends after its function."""
-        for _ in range(self._threads):
-            self._jobs.put(None)
+        with self._lock:
+            for _ in range(self._threads):
+                self._jobs.put(None)
 
     def _start_job(self, name: str, job: Callable[[], _Outcome], deliver: _Deliver) -> None:
         if self._start is not None:
             self._start(lambda: deliver(job()))
             return
         with self._lock:
-            found_idle = self._idle > 0
-            self._idle -= found_idle
-        if not found_idle:
-            threading.Thread(target=self._work, daemon=True).start()
-            self._threads += 1
+            if self._idle:
+                self._idle -= 1
+            else:
+                threading.Thread(target=self._work, daemon=True).start()
+                self._threads += 1
         self._jobs.put((name, job, deliver))
 
     def _work(self) -> None:
         thread = threading.current_thread()
-        while taken := self._jobs.get():
+        while taken := self._next_job():
             thread.name, job, deliver = taken
             outcome = job()
             with self._lock:
                 self._idle += 1  # before the outcome is known, so that the next function finds this thread
             deliver(outcome)
             del taken, job, deliver, outcome  # what a call holds is not kept until the next one
+
+    def _next_job(self) -> _Job | None:
+        while True:
+            try:
+                return self._jobs.get(timeout=_IDLE_S)
+            except Empty:
+                with self._lock:
+                    if self._idle:  # otherwise a job is on its way to this thread
+                        self._idle -= 1
+                        self._threads -= 1
+                        return None
 
 
 def _outcome_of(function: Callable[[], Any]) -> _Outcome:

@@ -45,6 +45,22 @@ async def test_a_thread_is_used_again_and_ends_with_the_others(threads: WorkerTh
     await until(lambda: not one.is_alive(), "it has ended")
 
 
+async def test_a_thread_without_work_ends_and_the_next_function_gets_another(
+    threads: WorkerThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.sdk.threads._IDLE_S", 0.001)
+    for _ in range(3):
+        thread = await threads.run(threading.current_thread, "t")
+        await until(lambda thread=thread: not thread.is_alive(), "it has ended")
+
+
+async def test_no_function_is_lost_where_threads_are_about_to_end(
+    threads: WorkerThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.sdk.threads._IDLE_S", 0)
+    assert [await asyncio.wait_for(threads.run(lambda: 1, "t"), at_most(20)) for _ in range(500)] == [1] * 500
+
+
 async def test_functions_may_run_somewhere_else() -> None:
     loop = asyncio.get_running_loop()
     assert await WorkerThreads(1, loop.call_soon).run(threading.current_thread, "t") is threading.main_thread()
