@@ -14,7 +14,7 @@ from typing import Any
 
 from bench import machine
 from bench.client import Client, Http, Pipes, Refused
-from bench.launch import BIN, Site
+from bench.launch import Site
 from bench.peers import Peer
 from bench.programs import PLUGIN_BACKEND, Programs
 from bench.workloads import ECHO, READ, Cell
@@ -125,7 +125,6 @@ class Running:
 
     def _spawn(self, command: list[str], piped: bool) -> subprocess.Popen[bytes]:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment["PATH"] = f"{BIN}:{environment.get('PATH', os.defpath)}"  # `rg` comes with the development set
         # appended to, so that it can be cut back while the peer writes
         with open(self.folder / "log", "ab") as log:
             return subprocess.Popen(

@@ -12,18 +12,18 @@ from typing import Any, cast
 
 from tools.docs_regions import DOCS, main
 
+from trunkline.agents.workflow.inputs import InputKeys
+from trunkline.agents.workflow.load import WorkflowKeys
+from trunkline.agents.workflow.options import ServerKeys
+from trunkline.agents.workflow.proxy import PluginToolsKeys, ProxyKeys
+from trunkline.agents.workflow.states import AgentKeys, CommandKeys, TerminalKeys, TransitionKeys
 from trunkline.config.client_entry import ClientEntry
 from trunkline.config.gateway import GatewaySettings
 from trunkline.config.sandbox import SandboxKey, SandboxSettings
 from trunkline.config.section import Key, Section, section_schema
 from trunkline.config.sources import SourceSection
-from trunkline.operations import LIVE_KEYS
+from trunkline.gateway.operations import LIVE_KEYS
 from trunkline.sources import KINDS, load_kind
-from trunkline.workflow.inputs import InputKeys
-from trunkline.workflow.load import WorkflowKeys
-from trunkline.workflow.options import ServerKeys
-from trunkline.workflow.proxy import PluginToolsKeys, ProxyKeys
-from trunkline.workflow.states import AgentKeys, CommandKeys, TerminalKeys, TransitionKeys
 
 Schema = dict[str, Any]
 WORKFLOWS: Mapping[str, type[Section]] = {

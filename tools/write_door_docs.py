@@ -12,8 +12,8 @@ from pathlib import Path
 from tools.docs_regions import DOCS, main
 
 from trunkline.core.tool import Tool
-from trunkline.discovery.offer import TOOLS
-from trunkline.doors.http.routes import ROUTES
+from trunkline.frontends.http.routes import ROUTES
+from trunkline.search.offer import TOOLS
 
 # what is said within the OpenAPI document about itself
 _SAID_HERE = {"This document": "All routes, as an OpenAPI document"}

@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from trunkline.doors.http.openapi import openapi_document
-from trunkline.doors.http.routes import ROUTES
+from trunkline.frontends.http.routes import ROUTES
+from trunkline.frontends.rest.openapi import openapi_document
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "openapi.json"
 

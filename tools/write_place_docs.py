@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tools.docs_regions import DOCS, main
 
-from trunkline.links.protection.places import PLACES
+from trunkline.sources.builtin.protection.places import PLACES
 
 
 def table() -> str:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # the one of `typing`, without importing it
 if TYPE_CHECKING:
-    from trunkline.embedding.errors import CallError, ConfigurationError, ServerError, TrunklineError
-    from trunkline.embedding.gateway import Gateway
-    from trunkline.embedding.progress import Progress
-    from trunkline.embedding.results import CallResult, Tool
+    from trunkline.gateway.library.errors import CallError, ConfigurationError, ServerError, TrunklineError
+    from trunkline.gateway.library.gateway import Gateway
+    from trunkline.gateway.library.results import CallResult, Progress, Tool
     from trunkline.router.status import ServerStatus
     from trunkline.version import __version__
 
@@ -28,15 +27,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CallError": "trunkline.embedding.errors",
-    "CallResult": "trunkline.embedding.results",
-    "ConfigurationError": "trunkline.embedding.errors",
-    "Gateway": "trunkline.embedding.gateway",
-    "Progress": "trunkline.embedding.progress",
-    "ServerError": "trunkline.embedding.errors",
+    "CallError": "trunkline.gateway.library.errors",
+    "CallResult": "trunkline.gateway.library.results",
+    "ConfigurationError": "trunkline.gateway.library.errors",
+    "Gateway": "trunkline.gateway.library.gateway",
+    "Progress": "trunkline.gateway.library.results",
+    "ServerError": "trunkline.gateway.library.errors",
     "ServerStatus": "trunkline.router.status",
-    "Tool": "trunkline.embedding.results",
-    "TrunklineError": "trunkline.embedding.errors",
+    "Tool": "trunkline.gateway.library.results",
+    "TrunklineError": "trunkline.gateway.library.errors",
     "__version__": "trunkline.version",
 }
 

@@ -21,13 +21,13 @@ from tests.support.pairs import pairs
 from tests.support.servers import HttpFaults, StdioFaults, kill
 from tests.support.waiting import at_most, until
 
-from trunkline.app import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.sources import KINDS, load_kind
 
 # The first loop of uvloop makes a pipe for signals that stays with the process.
@@ -107,7 +107,7 @@ class Stage:
         self._keys = {**variant.keys, **keys}
         self._folder = folder
         self.healths: list[Health] = []
-        self.gateway: Gateway
+        self.gateway: GatewayRuntime
 
     def open(self) -> None:
         path = write_config(self._folder, self.server.entry(**self._keys))
@@ -116,7 +116,7 @@ class Stage:
         assert loaded.settings is not None, loaded.problems
         events = Events()
         events.health.append(lambda _, health: self.healths.append(health))
-        self.gateway = Gateway(loaded.settings, events)
+        self.gateway = GatewayRuntime(loaded.settings, events)
         self.gateway.start()
 
     def start_server(self) -> None:
@@ -133,7 +133,7 @@ class Stage:
 
     @property
     def state(self) -> str:
-        return self.gateway.router.gates[NAME].health.state
+        return self.gateway.router.admissions[NAME].health.state
 
     @property
     def states(self) -> list[str]:
@@ -152,7 +152,7 @@ class Stage:
         arguments: dict[str, Any] | bytes | None = None,
         *,
         session: str | None = "one",
-        notice: Callable[[str, Json], None] | None = None,
+        on_notification: Callable[[str, Json], None] | None = None,
         meta: dict[str, Json] | None = None,
     ) -> Call:
         raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments or {}).encode()
@@ -160,7 +160,13 @@ class Stage:
         caller = Caller("local", session)
         router = self.gateway.router
         return router.call_tool(
-            caller, f"{NAME}.{tool}", members, lambda _: None, notice=notice, progress=notice is not None, meta=meta
+            caller,
+            f"{NAME}.{tool}",
+            members,
+            lambda _: None,
+            on_notification=on_notification,
+            progress=on_notification is not None,
+            meta=meta,
         )
 
     async def call(self, tool: str, arguments: dict[str, Any] | bytes | None = None, **more: Any) -> Outcome:

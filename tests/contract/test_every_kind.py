@@ -17,12 +17,12 @@ from tests.contract.stage import over, play, problem, value
 from tests.support.gateway import write_config
 from tests.support.waiting import at_most, until
 
-from trunkline.app import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Outcome, Result
 from trunkline.core.errors import DEADLINE, SOURCE_DISABLED, SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL
 from trunkline.core.events import Events
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.router.status import ServerStatus, server_statuses
 from trunkline.sources import KINDS, section_kinds
 
@@ -40,7 +40,7 @@ class Scene:
             ConfigFile.named(write_config(rig.folder, rig.entry(**keys))), environ={}, kinds=section_kinds()
         )
         assert loaded.settings is not None, loaded.problems
-        self.gateway = Gateway(loaded.settings, Events())
+        self.gateway = GatewayRuntime(loaded.settings, Events())
 
     @property
     def router(self) -> Any:
@@ -253,7 +253,7 @@ def test_a_source_that_is_taken_out_leaves_nothing(tmp_path: Path, kind: str, lo
         async with scene_of(rig) as stage:
             call = stage.begin(rig.sleep(1))
             await until(lambda: rig.sleeping() == 1, "it runs")
-            stage.gateway.fleet.apply({})
+            stage.gateway.reconciler.apply({})
             assert stage.names == []
             assert text(await ended(call)) == "slept", "what was in flight may end"
             assert problem(await stage.call(rig.echo("late"))).code is UNKNOWN_TOOL

@@ -14,14 +14,15 @@ import pytest
 from tests.contract.stage import both_loops, play
 from tests.support.gateway import write_config
 from tests.support.waiting import until
-from tests.unit.links.scripted_server import Peer, Scripted, http
+from tests.unit.runtime.scripted_server import Peer, Scripted, http
 
-from trunkline.app import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.events import Events
-from trunkline.links.mcp.source import Tuning
-from trunkline.sources import KINDS, load_kind, mcp_http
+from trunkline.gateway.composition import GatewayRuntime
+from trunkline.sources import KINDS, load_kind
+from trunkline.sources.mcp import http as http_kind
+from trunkline.sources.mcp.source import Tuning
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
@@ -83,13 +84,13 @@ class Newsagent(Scripted):
 
 
 @contextlib.asynccontextmanager
-async def gateway_before(agent: Newsagent, folder: Path) -> AsyncIterator[Gateway]:
+async def gateway_before(agent: Newsagent, folder: Path) -> AsyncIterator[GatewayRuntime]:
     await agent.start()
     path = write_config(folder, {"x": {"kind": "mcp_http", "url": agent.url}})
     kinds = {name: (lambda name=name: load_kind(name).section) for name in KINDS}
     loaded = load_config(ConfigFile.named(path), environ={}, kinds=kinds)
     assert loaded.settings is not None
-    gateway = Gateway(loaded.settings, Events())
+    gateway = GatewayRuntime(loaded.settings, Events())
     gateway.start()
     try:
         yield gateway
@@ -99,7 +100,7 @@ async def gateway_before(agent: Newsagent, folder: Path) -> AsyncIterator[Gatewa
     assert not agent.failures, agent.failures
 
 
-def listed(gateway: Gateway) -> list[str]:
+def listed(gateway: GatewayRuntime) -> list[str]:
     return [tool["name"].removeprefix("x_") for tool in json.loads(gateway.router.catalog.listing)]
 
 
@@ -127,7 +128,7 @@ def test_news_on_a_subscription_is_followed(tmp_path: Path, loop: str) -> None:
 def test_a_subscription_that_ends_is_renewed_and_nothing_in_between_is_missed(
     tmp_path: Path, loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_http, "Tuning", partial(Tuning, probe_every_s=0.1))
+    monkeypatch.setattr(http_kind, "Tuning", partial(Tuning, probe_every_s=0.1))
 
     async def scene() -> None:
         agent = Newsagent()

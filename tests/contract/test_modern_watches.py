@@ -10,10 +10,10 @@ from typing import Any
 from tests.contract.stage import both_loops, play
 from tests.contract.test_modern_news import HEAD, SUBSCRIPTION_ID, Newsagent, chunk, gateway_before
 from tests.support.waiting import until
-from tests.unit.links.scripted_server import Peer, http
+from tests.unit.runtime.scripted_server import Peer, http
 
-from trunkline.app import Gateway
 from trunkline.core.call import Caller, Outcome, Result
+from trunkline.gateway.composition import GatewayRuntime
 
 
 class Library(Newsagent):
@@ -58,11 +58,11 @@ class Library(Newsagent):
 
 
 class Reader:
-    def __init__(self, gateway: Gateway, uri: str, session: str) -> None:
+    def __init__(self, gateway: GatewayRuntime, uri: str, session: str) -> None:
         self.heard: list[Any] = []
         self.settled: list[Outcome] = []
         told = lambda params: self.heard.append(json.loads(bytes(params)))  # noqa: E731
-        self.watch = gateway.router.watch(Caller("local", session), uri, told, self.settled.append)
+        self.watch = gateway.router.subscribe(Caller("local", session), uri, told, self.settled.append)
 
     async def outcome(self) -> Outcome:
         await until(lambda: bool(self.settled), "it is settled")

@@ -15,7 +15,7 @@ from tests.support.waiting import until
 
 from trunkline.core.call import Call, Caller, NeedsInput
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL
-from trunkline.core.question import Question
+from trunkline.core.server_request import ServerRequest
 
 VARIANTS = (
     Variant("stdio", "stdio"),
@@ -33,18 +33,20 @@ class Client:
     def __init__(self, stage: Stage, session: str | None, capabilities: bytes = FORMS, **more: Any) -> None:
         self._router = stage.gateway.router
         self.caller = Caller("local", session, capabilities=capabilities, **more)
-        self.asked: list[Question] = []
+        self.asked: list[ServerRequest] = []
         self.notices: list[tuple[str, bytes]] = []
 
-    def call(self, tool: str, on_question: Callable[[Question], None] | None = None, **arguments: Any) -> Call:
+    def call(
+        self, tool: str, on_server_request: Callable[[ServerRequest], None] | None = None, **arguments: Any
+    ) -> Call:
         members = {"name": msgspec.Raw(b'""'), "arguments": msgspec.Raw(json.dumps(arguments).encode())}
         return self._router.call_tool(
             self.caller,
             f"{NAME}.{tool}",
             members,
             lambda _: None,
-            notice=lambda method, params: self.notices.append((method, bytes(params))),
-            ask=on_question or self.asked.append,
+            on_notification=lambda method, params: self.notices.append((method, bytes(params))),
+            on_server_request=on_server_request or self.asked.append,
         )
 
 
@@ -66,10 +68,10 @@ def test_each_client_answers_its_own_server(tmp_path: Path, variant: Variant, lo
             ]
             await until(lambda: all(client.asked for client in clients), "all are asked", 30)
             for number, client in reversed(list(enumerate(clients))):
-                (question,) = client.asked
-                assert json.loads(bytes(question.params)) == {"message": f"for {number}"}
-                assert calls[number].questions == 1
-                question.answer(b'{"action":"accept","content":{"from":%d}}' % number)
+                (server_request,) = client.asked
+                assert json.loads(bytes(server_request.params)) == {"message": f"for {number}"}
+                assert calls[number].open_server_requests == 1
+                server_request.answer(b'{"action":"accept","content":{"from":%d}}' % number)
             for number, call in enumerate(calls):
                 outcome = (await ended(call)).outcome
                 assert outcome is not None
@@ -105,14 +107,14 @@ def test_a_question_taken_back_is_withdrawn(tmp_path: Path, variant: Variant) ->
     async def scene() -> None:
         async with staged(tmp_path, variant) as stage:
             client = Client(stage, "one")
-            withdrawn: list[Question] = []
+            withdrawn: list[ServerRequest] = []
 
-            def asked(question: Question) -> None:
-                question.on_withdrawn = lambda: withdrawn.append(question)
+            def asked(server_request: ServerRequest) -> None:
+                server_request.on_withdrawn = lambda: withdrawn.append(server_request)
 
             call = await ended(client.call("ask_in_vain", asked))
             assert len(withdrawn) == 1
-            assert call.questions == 0
+            assert call.open_server_requests == 0
             assert not withdrawn[0].answer(b"{}")
 
     play("asyncio", scene())
@@ -136,11 +138,11 @@ def test_a_call_given_up_takes_back_what_its_server_asked(tmp_path: Path, varian
     async def scene() -> None:
         async with staged(tmp_path, variant) as stage:
             client = Client(stage, "one")
-            withdrawn: list[Question] = []
+            withdrawn: list[ServerRequest] = []
 
-            def asked(question: Question) -> None:
-                client.asked.append(question)
-                question.on_withdrawn = lambda: withdrawn.append(question)
+            def asked(server_request: ServerRequest) -> None:
+                client.asked.append(server_request)
+                server_request.on_withdrawn = lambda: withdrawn.append(server_request)
 
             call = client.call("ask", asked, id="mine")
             await until(lambda: client.asked, "it is asked")
@@ -162,8 +164,8 @@ def test_a_flood_of_questions_leaves_the_source_at_work(tmp_path: Path, variant:
             assert len(client.asked) == 64
             assert call.outcome is not None
             assert structured(call.outcome)["answers"] > 0
-            for question in client.asked:
-                question.answer(b"{}")
+            for server_request in client.asked:
+                server_request.answer(b"{}")
             await ended(client.call("echo"))
 
     play("asyncio", scene())

@@ -90,7 +90,9 @@ def test_progress_arrives_in_order_before_the_answer(tmp_path: Path, variant: Va
         async with staged(tmp_path, variant) as stage:
             seen: list[float] = []
             outcome = await stage.call(
-                "progress", {"steps": 4}, notice=lambda _, params: seen.append(json.loads(bytes(params))["progress"])
+                "progress",
+                {"steps": 4},
+                on_notification=lambda _, params: seen.append(json.loads(bytes(params))["progress"]),
             )
             assert value(outcome)["content"][0]["text"] == "done"
             assert seen == [1, 2, 3, 4]
@@ -192,7 +194,7 @@ def test_state_belongs_to_a_session_where_the_server_keeps_any(tmp_path: Path, v
             assert without == (7 if shared else 0)
             if shared:
                 return
-            stage.gateway.router.roster.forget("one")
+            stage.gateway.router.registry.forget("one")
             assert structured(await stage.call("counter", session="one"))["count"] == 0, "it begins anew"
             assert structured(await stage.call("counter", session="two"))["count"] == 5, "the other is untouched"
             if variant.transport == "http":

@@ -23,7 +23,7 @@ from tests.support.screen import ANSI
 from tests.support.waiting import until, wait_until
 
 from trunkline.core.errors import STEP_INTERRUPTED, TOOLS_NOT_LISTED
-from trunkline.links.run_folder import PREFIX
+from trunkline.runtime.temporary_folders import PREFIX
 
 pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -172,12 +172,7 @@ def test_the_file_of_the_example_offers_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("ripgrep", [True, False], ids=["ripgrep", "own engine"])
-async def test_no_tool_reaches_what_the_gateway_keeps_for_itself(
-    tmp_path: Path, ripgrep: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not ripgrep:
-        monkeypatch.setenv("PATH", "/nowhere")
+async def test_no_tool_reaches_what_the_gateway_keeps_for_itself(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("nothing to see\n")
     (tmp_path / "way-in").symlink_to("state")
     with Gateway(tmp_path, local(tmp_path), token="door-key-12345678") as gateway:

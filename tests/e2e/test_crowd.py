@@ -32,7 +32,7 @@ NOISY_ROOMS = range(5)
 SERVERS = ("old", "new")
 PATIENCE_S = 300
 LIMITS = {
-    "lanes_per_source": 2 * CLIENTS,
+    "sessions_per_source": 2 * CLIENTS,
     "sessions": 2 * CLIENTS,
     "connections": 10 * CLIENTS,
     "in_flight_per_client": 10 * CLIENTS,  # those without a session are one client

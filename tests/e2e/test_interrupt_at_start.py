@@ -29,7 +29,7 @@ def strike():
 
 def look(event, args):
     global imports
-    if event != "import" or (imports == 0 and args[0] != "trunkline.links.unreadable"):
+    if event != "import" or (imports == 0 and args[0] != "trunkline.runtime.processes"):
         return
     imports += 1
     if how == "imports" and imports == number:

@@ -102,7 +102,7 @@ async def test_clients_of_the_other_era_get_kept_results_in_their_own_form(tmp_p
 @pytest.mark.law
 async def test_clients_with_a_server_each_get_what_their_own_server_said(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path)
-    with Gateway(tmp_path, server.entry(cache={"vouched": ["pid"]})) as gateway:
+    with Gateway(tmp_path, server.entry(cache={"assume_read_only": ["pid"]})) as gateway:
         async with gateway.client() as one, gateway.client() as two:
             pids = [(await client.call("s_pid")).structured["pid"] for client in (one, two, one, two)]
         assert pids[:2] == pids[2:]
@@ -114,7 +114,7 @@ async def test_clients_with_a_server_each_get_what_their_own_server_said(tmp_pat
 async def test_a_results_own_lifetime_is_honoured_and_counts_down(tmp_path: Path, server_era: str) -> None:
     with (
         HttpFaults(tmp_path, era=server_era) as server,
-        Gateway(tmp_path, server.entry(cache={"vouched": ["verbatim"]})) as gateway,
+        Gateway(tmp_path, server.entry(cache={"assume_read_only": ["verbatim"]})) as gateway,
     ):
         async with gateway.modern() as client:
             for asked in (verbatim(content=[], ttlMs=0), verbatim(content=[], isError=True)):

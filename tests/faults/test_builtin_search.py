@@ -5,26 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.pairs import IN_FULL
-from tests.support.searching import ENGINES, RIPGREP, SearchBench, needs_ripgrep
+from tests.support.searching import SearchBench
 from tests.support.waiting import at_most
 
-from trunkline.links.beneath import Beneath
-from trunkline.links.children import Children
-from trunkline.links.search import worker
-from trunkline.links.search.engines import RipgrepEngine
-from trunkline.links.search.ripgrep import Ripgrep, Search
-from trunkline.links.search.tree import Tree
+from trunkline.core.errors import PART_MISSING, GatewayError
+from trunkline.runtime.children import Children
+from trunkline.runtime.rooted_files import Beneath
+from trunkline.sources.builtin import file_search_worker
+from trunkline.sources.builtin.file_search import find_ripgrep
 from trunkline.sources.builtin.globbing import Glob
 from trunkline.sources.builtin.grep import Grep
+from trunkline.sources.builtin.ripgrep import Ripgrep
+from trunkline.sources.builtin.root_files import RootFiles
 from trunkline.sources.builtin.tool import ToolFault
 
 SECRET = "TOP-SECRET-CONTENT"
@@ -77,13 +80,10 @@ def fill(root: Path) -> None:
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_folder_swapped_for_a_link_shows_nothing_from_outside(
-    tmp_path: Path, outside: Path, engine: str
-) -> None:
+async def test_a_folder_swapped_for_a_link_shows_nothing_from_outside(tmp_path: Path, outside: Path) -> None:
     root = tmp_path / "root"
     fill(root)
-    bench = SearchBench(root, engine)
+    bench = SearchBench(root)
     async with bench.lasting():
         with swapping(root, outside):
             await search_again_and_again(bench)
@@ -106,46 +106,70 @@ async def _text_or_fault(bench: SearchBench, path: str) -> str:
 
 
 @pytest.mark.law
-@needs_ripgrep
 def test_what_ripgrep_saw_outside_is_not_believed(tmp_path: Path, outside: Path) -> None:
     """The race without luck: ripgrep proposes what it read through a link, and the link is gone when we look."""
     root = tmp_path / "root"
     fill(root)
     with Beneath(str(root)) as beneath:
-        engine = RipgrepEngine(Tree(beneath), Ripgrep(RIPGREP or "", whole_disk=False), _search("TOP-SECRET"))
+        ripgrep = Ripgrep(_request("TOP-SECRET"), RootFiles(beneath))
         proposed = ["swapped0/a.py", "swapped0/deep/b.py", "swapped0/only-outside.py", "../outside/a.py"]
-        assert list(engine.matching(proposed)) == []
-        assert list(engine.counts(proposed)) == []
-        assert list(engine.lines(proposed, 5, 5)) == []
+        assert list(ripgrep.matching(proposed)) == []
+        assert list(ripgrep.counts(proposed)) == []
+        assert list(ripgrep.lines(proposed, 5, 5)) == []
 
 
 @pytest.mark.law
-@needs_ripgrep
 def test_a_link_that_is_there_when_we_look_is_not_followed_out(tmp_path: Path, outside: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (root / "swapped").symlink_to(outside)
     (root / "file.py").symlink_to(outside / "a.py")
     with Beneath(str(root)) as beneath:
-        tree = Tree(beneath)
-        engine = RipgrepEngine(tree, Ripgrep(RIPGREP or "", whole_disk=False), _search("SECRET"))
+        files = RootFiles(beneath)
+        ripgrep = Ripgrep(_request("SECRET"), files)
         proposed = ["swapped/a.py", "file.py"]
-        assert list(engine.matching(proposed)) == []
-        assert tree.ages(proposed) == []
+        assert list(ripgrep.matching(proposed)) == []
+        assert files.ages(proposed) == []
 
 
-def _search(pattern: str) -> Search:
-    return Search(pattern, ignore_case=False, multiline=False)
+def _request(pattern: str) -> dict[str, Any]:
+    """For one page of lines."""
+    return {
+        **dict.fromkeys(("ignore_case", "multiline", "whole_disk"), False),
+        **dict.fromkeys(("folder", "file", "type"), ""),
+        **dict.fromkeys(("wanted", "unwanted"), None),
+        **dict.fromkeys(("before", "after", "offset"), 0),
+        "tool": "Grep",
+        "pattern": pattern,
+        "output_mode": "content",
+        "line_numbers": True,
+        "names": [],
+        "limit": 9,
+        "most_characters": 1000,
+        "limit_s": 0.5,
+        "ripgrep": find_ripgrep(),
+        "hidden": [],
+    }
+
+
+def program(folder: Path, text: str) -> Path:
+    """A program that takes the place of ripgrep."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "rg"
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
 
 
 # -- searches that do not end by themselves ----------------------------------------------------------------------------
 
 
-async def test_a_pattern_that_never_ends_holds_up_nobody_and_ends_with_its_call(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("a" * 60 + "b\n")
-    bench = SearchBench(tmp_path, "own")
+async def test_a_search_that_never_ends_holds_up_nobody_and_ends_with_its_call(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    fill(root)
+    bench = SearchBench(root, ripgrep=program(tmp_path / "programs", "#!/bin/sh\nwhile :; do :; done\n"))
     async with bench.lasting() as children:
-        task = asyncio.get_running_loop().create_task(bench.use(Grep, pattern="(a+)+$"))
+        task = asyncio.get_running_loop().create_task(bench.use(Grep, pattern="harmless"))
         pid = await _worker(children)
         for _ in range(50):  # the loop turns meanwhile
             await asyncio.sleep(0.001)
@@ -158,14 +182,10 @@ async def test_a_pattern_that_never_ends_holds_up_nobody_and_ends_with_its_call(
 
 @pytest.mark.law
 async def test_what_the_worker_started_ends_with_the_call(tmp_path: Path) -> None:
-    root, programs = tmp_path / "root", tmp_path / "programs"
+    root = tmp_path / "root"
     fill(root)
-    programs.mkdir()
-    (programs / "rg").write_text(
-        f"#!/bin/sh\necho $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 600\n"
-    )
-    (programs / "rg").chmod(0o755)
-    bench = SearchBench(root, "own", path=f"{programs}:/usr/bin:/bin")
+    sleeper = f"#!/bin/sh\necho $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 600\n"
+    bench = SearchBench(root, ripgrep=program(tmp_path / "programs", sleeper), path="/usr/bin:/bin")
     async with bench.lasting():
         task = asyncio.get_running_loop().create_task(bench.use(Glob, pattern="*"))
         async with asyncio.timeout(at_most(20)):
@@ -195,10 +215,9 @@ async def _gone(pid: int) -> None:
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_no_handle_is_left_behind(tmp_path: Path, engine: str) -> None:
+async def test_no_handle_is_left_behind(tmp_path: Path) -> None:
     fill(tmp_path)
-    bench = SearchBench(tmp_path, engine)
+    bench = SearchBench(tmp_path)
     await bench.text(Grep, pattern="harmless")
     before = len(os.listdir("/dev/fd"))
     for _ in range(5):
@@ -210,7 +229,7 @@ async def test_no_handle_is_left_behind(tmp_path: Path, engine: str) -> None:
 @pytest.mark.law
 async def test_searches_cancelled_at_any_moment_leave_no_handle_behind(tmp_path: Path) -> None:
     fill(tmp_path)
-    bench = SearchBench(tmp_path, "own")
+    bench = SearchBench(tmp_path)
     loop = asyncio.get_running_loop()
     async with bench.lasting():
         await bench.text(Grep, pattern="harmless")
@@ -224,12 +243,11 @@ async def test_searches_cancelled_at_any_moment_leave_no_handle_behind(tmp_path:
         assert len(os.listdir("/dev/fd")) <= before
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_pipes_and_devices_hold_up_nobody(tmp_path: Path, engine: str) -> None:
+async def test_pipes_and_devices_hold_up_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     (tmp_path / "a").write_text("x\n")
-    bench = SearchBench(tmp_path, engine)
+    bench = SearchBench(tmp_path)
     assert await bench.text(Grep, pattern=".") == "a"
     with pytest.raises(ToolFault, match="pipe"):
         await bench.use(Grep, pattern=".", path="pipe")
@@ -241,62 +259,47 @@ async def test_pipes_and_devices_hold_up_nobody(tmp_path: Path, engine: str) -> 
 
 
 @pytest.mark.parametrize(
-    "program",
+    "text",
     ["#!/bin/sh\necho 'error: unknown flag --engine' >&2\nexit 2\n", "#!/nowhere/at/all\n", "not a program"],
     ids=["too old", "no interpreter", "no program"],
 )
-async def test_a_ripgrep_that_cannot_be_used_is_done_without(tmp_path: Path, program: str) -> None:
-    root, programs = tmp_path / "root", tmp_path / "programs"
+async def test_a_ripgrep_that_cannot_be_run_is_an_error_with_a_code(tmp_path: Path, text: str) -> None:
+    root = tmp_path / "root"
     fill(root)
-    programs.mkdir()
-    (programs / "rg").write_text(program)
-    (programs / "rg").chmod(0o755)
-    bench = SearchBench(root, "own", path=str(programs))
-    assert await bench.text(Grep, pattern="harmless", path="steady/a.py") == "steady/a.py"
-    assert await bench.text(Grep, pattern="harmless", glob="steady/a.py") == "steady/a.py"
-    assert await bench.text(Glob, pattern="steady/a.py") == "steady/a.py"
+    bench = SearchBench(root, ripgrep=program(tmp_path / "programs", text))
+    for kind, arguments in ((Grep, {"pattern": "harmless", "path": "steady/a.py"}), (Glob, {"pattern": "*"})):
+        with pytest.raises(GatewayError) as raised:
+            await bench.use(kind, **arguments)
+        assert raised.value.problem.code is PART_MISSING
 
 
 @pytest.mark.law
-async def test_a_program_that_an_agent_can_write_is_not_run(tmp_path: Path) -> None:
-    planted = tmp_path / "bin" / "rg"
-    planted.parent.mkdir()
-    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
-    planted.chmod(0o755)
-    (tmp_path / "a").write_text("x\n")
-    bench = SearchBench(tmp_path, "own", path=f"{planted.parent}:bin:.")
+async def test_no_program_of_the_path_or_the_root_is_run(tmp_path: Path) -> None:
+    ran = f"#!/bin/sh\ntouch {tmp_path}/ran\n"
+    root = tmp_path / "root"
+    planted = [program(root, ran), program(root / "bin", ran), program(tmp_path / "bin", ran)]
+    (root / "a").write_text("x\n")
+    bench = SearchBench(root, path=":".join([*(str(path.parent) for path in planted), "bin", "."]))
     assert await bench.text(Grep, pattern="^x$") == "a"
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_search_that_takes_too_long_says_what_it_has(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("ab\n")
-    (tmp_path / "b").write_text("a" * 60 + "c\n")
-    request = {
-        **dict.fromkeys(("ignore_case", "multiline"), False),
-        "tool": "Grep",
-        "pattern": "(a+)+b",
-        "output_mode": "content",
-        "line_numbers": True,
-        "folder": "",
-        "file": "",
-        "globs": [],
-        "type": "",
-        "before": 0,
-        "after": 0,
-        "offset": 0,
-        "limit": 9,
-        "most_characters": 1000,
-        "limit_s": 0.5,
-        "ripgrep": None,
-        "whole_disk": False,
-        "hidden": [],
-    }
-    run = subprocess.run(
-        [sys.executable, "-I", "-S", worker.__file__], input=json.dumps(request).encode(), cwd=tmp_path,
-        capture_output=True, timeout=at_most(60), check=True,
+    """ripgrep that finds what it finds, and then does not end."""
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "a").write_text("ab\n")
+    endless = f'#!/bin/sh\n{find_ripgrep()} "$@"\ncase "$*" in *--json*) sleep 600;; esac\n'
+    request = {**_request("a+b"), "ripgrep": str(program(tmp_path / "programs", endless))}
+    run = subprocess.Popen(
+        [sys.executable, "-I", "-S", file_search_worker.__file__],
+        cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
-    answer = json.loads(run.stdout)
+    try:
+        output, _ = run.communicate(json.dumps(request).encode(), timeout=at_most(60))
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)  # the sleeper; in the gateway its supervisor does this
+    answer = json.loads(output)
     assert answer["lines"] == ["a:1:ab"]
     assert answer["left_is_all"] is False
     assert answer["notes"] == ["Stopped after 0.5 s, so there may be more: search a smaller folder"]

@@ -20,9 +20,9 @@ from tests.support.lasting import visiting
 from tests.support.processes import alive
 from tests.support.waiting import at_most, until, wait_until
 
-from trunkline.links.cgroups import find_delegated
-from trunkline.links.children import Child, Children
-from trunkline.links.supervisor_link import Limits
+from trunkline.runtime.children import Child, Children
+from trunkline.runtime.resource_limits import find_delegated
+from trunkline.runtime.supervisor_client import Limits
 
 MOUNT = "/sys/fs/cgroup"
 MEMBERSHIP = Path("/proc/self/cgroup")

@@ -26,7 +26,7 @@ from tests.support.waiting import at_most, wait_until
 from trunkline import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
-from trunkline.embedding.errors import ConfigurationError
+from trunkline.gateway.library.errors import ConfigurationError
 
 WORKFLOW = """\
 name: x

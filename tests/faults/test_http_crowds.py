@@ -30,7 +30,7 @@ UNFINISHED = HEAD + b"Content-Length: 100\r\n\r\n{ }"
 HURRIED = (
     sys.executable,
     "-c",
-    "import trunkline.doors.http.connection as c; c.READ_S = 1.0; c.LINGER_S = 0.5; c.IDLE_S = 2.0\n"
+    "import trunkline.frontends.http.connection as c; c.READ_S = 1.0; c.LINGER_S = 0.5; c.IDLE_S = 2.0\n"
     "from trunkline.cli import main; main()",
 )
 """The same program with a faster clock for connections, so that nobody has to wait for half a minute."""
@@ -329,7 +329,7 @@ async def test_connections_that_come_all_at_once_are_not_lost_sight_of(tmp_path:
 
 async def test_idle_connections_are_closed_before_newcomers_have_to_be_refused(tmp_path: Path) -> None:
     program = (*HURRIED[:2], HURRIED[2].replace("IDLE_S = 2.0", "IDLE_S = 75.0"))
-    patched = "import trunkline.doors.http.server as s; s._IDLE_S = 0.5\n"
+    patched = "import trunkline.frontends.http.server as s; s._IDLE_S = 0.5\n"
     with Gateway(tmp_path, program=(*program[:2], patched + program[2]), limits={"connections": 20}) as gateway:
         ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
         async with connected(gateway.port, 20, ask) as wires:

@@ -100,7 +100,7 @@ async def test_an_http_session_that_ends_is_ended_at_the_server(gateway: Gateway
 
 async def test_an_idle_process_is_ended_and_the_next_call_starts_another(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "x")
-    with Gateway(tmp_path, server.entry(), limits={"lane_idle": 1}) as gateway:
+    with Gateway(tmp_path, server.entry(), limits={"source_session_idle": 1}) as gateway:
         async with gateway.client() as client:
             first = (await client.call("x_pid")).structured["pid"]
             await until(lambda: not alive(first), "the idle process is gone")
@@ -109,7 +109,7 @@ async def test_an_idle_process_is_ended_and_the_next_call_starts_another(tmp_pat
 
 async def test_more_clients_than_lanes_are_refused_not_mixed(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "x")
-    with Gateway(tmp_path, server.entry(), limits={"lanes_per_source": 1}) as gateway:
+    with Gateway(tmp_path, server.entry(), limits={"sessions_per_source": 1}) as gateway:
         async with gateway.client() as one, gateway.client() as two:
             assert (await one.call("x_counter", {"add": 5})).structured == {"count": 5}
             async with held(one, server, "x") as busy:

@@ -12,9 +12,9 @@ from tests.support.guarded_bash import SAID, guarded_bash
 from tests.support.waiting import until
 
 from trunkline.config.protect import ProtectSettings
-from trunkline.links.protection.accepting import accept
-from trunkline.links.protection.places import ProtectedPlaces
-from trunkline.links.protection.watch import PlaceWatch
+from trunkline.sources.builtin.protection.accepting import accept
+from trunkline.sources.builtin.protection.places import ProtectedPlaces
+from trunkline.sources.builtin.protection.watch import PlaceWatch
 
 pytestmark = [pytest.mark.law, pytest.mark.needs("bash"), pytest.mark.needs("bwrap")]
 

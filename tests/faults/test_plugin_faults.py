@@ -21,8 +21,8 @@ from trunkline.core.errors import (
     SOURCE_LOST,
     SOURCE_PROTOCOL,
 )
-from trunkline.links import backoff
 from trunkline.router.status import server_statuses
+from trunkline.runtime import server_lifecycle
 from trunkline.sdk.plugin_v1 import Operation, OperationInput, encode_operations
 
 
@@ -360,11 +360,11 @@ async def test_what_it_prints_by_go_plugins_service_is_kept(tmp_path: Path) -> N
 
 
 async def test_one_that_works_between_crashes_is_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff.random, "uniform", lambda low, high: high)  # no wait is short by luck
+    monkeypatch.setattr(server_lifecycle.random, "uniform", lambda low, high: high)  # no wait is short by luck
     plugin = FaultyPlugin(tmp_path)
     async with housed(tmp_path, plugin.entry()) as house:
         await house.is_in("ready")
-        for _ in range(backoff.AT_ONCE):
+        for _ in range(server_lifecycle.AT_ONCE):
             assert problem(await house.call("crash")).code is SOURCE_LOST
             assert text(await house.call("echo", {"text": "back"})) == "back"
 

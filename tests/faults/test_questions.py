@@ -136,7 +136,10 @@ async def test_a_dropped_connection_takes_nothing_back(tmp_path: Path) -> None:
 
 
 async def test_clients_that_are_never_heard_of_again_hold_nothing(tmp_path: Path) -> None:
-    with over_every_wire(tmp_path, limits={"question_seconds": 1, "lane_idle": 1}) as (gateway, servers):
+    with over_every_wire(tmp_path, limits={"server_request_seconds": 1, "source_session_idle": 1}) as (
+        gateway,
+        servers,
+    ):
         clients: list[HttpClient] = []
         for name in servers:
             clients += [gateway.modern(), await gateway.client().open(FORMS)]

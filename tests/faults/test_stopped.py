@@ -182,7 +182,7 @@ async def test_a_client_that_asked_while_the_gateway_was_stopped_keeps_its_sessi
     tmp_path: Path,
 ) -> None:
     server = StdioFaults(tmp_path, "s")
-    limits = {"session_idle": ROOMY_S, "lane_idle": ROOMY_S}
+    limits = {"session_idle": ROOMY_S, "source_session_idle": ROOMY_S}
     with Gateway(tmp_path, server.entry(), limits=limits) as gateway:
         async with gateway.client() as client:
             assert (await client.call("s_counter", {"add": 1})).result["structuredContent"] == {"count": 1}

@@ -18,9 +18,9 @@ from trunkline.config.dialects import DIALECTS
 from trunkline.config.gateway import GatewaySettings
 from trunkline.core.errors import CODES
 from trunkline.core.source import State
-from trunkline.discovery.offer import TOOLS
-from trunkline.doors.http.routes import ROUTES
-from trunkline.operations import LIVE_KEYS
+from trunkline.frontends.http.routes import ROUTES
+from trunkline.gateway.operations import LIVE_KEYS
+from trunkline.search.offer import TOOLS
 from trunkline.sources import KINDS
 
 SOURCES = sorted((ROOT / "src" / "trunkline").rglob("*.py"))

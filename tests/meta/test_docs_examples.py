@@ -10,9 +10,9 @@ from pathlib import Path
 import yaml
 from tests.support.docs_pages import Block, all_blocks, title_of
 
+from trunkline.agents.workflow.load import load_workflow_text
 from trunkline.config.load import Loaded, load_text
 from trunkline.sources import section_kinds
-from trunkline.workflow.load import load_workflow_text
 
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Z_][A-Z0-9_]*)|\{env:([A-Z_][A-Z0-9_]*)\}|\$([A-Z_][A-Z0-9_]*)")
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)

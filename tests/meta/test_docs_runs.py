@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from tests.support.docs_pages import ROOT
 
-from trunkline.runs.run_events import RunEvent
+from trunkline.agents.runs.run_events import RunEvent
 
 PAGE = ROOT / "docs" / "runs.md"
 

@@ -14,7 +14,7 @@ from tests.support.chunks import steady
 from trunkline.core.call import Call, Caller, Failure, Request, Result
 from trunkline.core.errors import CANCELLED, SOURCE_LOST, SOURCE_PROTOCOL
 from trunkline.core.source import Level
-from trunkline.core.unfinished import UnfinishedBytes
+from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.link import AppLink
 

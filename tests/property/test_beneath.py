@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.chunks import examples
 
-from trunkline.links.beneath import Beneath, Escape
+from trunkline.runtime.rooted_files import Beneath, Escape
 
 NAMES = st.sampled_from(["a", "b", "c", "link", "other"])
 STEPS = st.sampled_from(["a", "b", "c", "link", "other", "..", ".", "", "outside", "secret"])

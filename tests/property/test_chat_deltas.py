@@ -11,9 +11,8 @@ from tests.support.chunks import cuts, steady
 from tests.support.models.chat import STYLES, stream
 from tests.support.models.script import Turn, Use
 
-from trunkline.agents.openai.answer import AnswerReader
-from trunkline.agents.openai.conversed import ModelTurn
-from trunkline.agents.openai.deltas import TurnPieces
+from trunkline.agents.providers.openai.request import ModelTurn
+from trunkline.agents.providers.openai.response import ChatResponseParser, TurnAssembler
 
 texts = st.text(max_size=12)
 arguments = st.dictionaries(texts, texts | st.integers() | st.lists(texts, max_size=3), max_size=3)
@@ -31,7 +30,7 @@ def wanted(asked: list[Use]) -> list[tuple[str, Any]]:
 @given(asked=uses, text=texts, style=st.sampled_from(sorted(STYLES)), data=st.data())
 @steady
 def test_any_cut_of_the_bytes_gives_the_same_turn(asked: list[Use], text: str, style: str, data: st.DataObject) -> None:
-    reader = AnswerReader(1_000_000)
+    reader = ChatResponseParser(1_000_000)
     for piece in data.draw(cuts(stream(Turn(tuple(asked), text), 0, style))):
         reader.feed(piece)
     reader.end()
@@ -55,7 +54,7 @@ def deltas(place: int, use: Use, pieces: list[str], repeated: dict[str, bool]) -
 @steady
 def test_any_cut_of_the_arguments_gives_the_same_calls(asked: list[Use], data: st.DataObject) -> None:
     repeated = {name: data.draw(st.booleans(), name) for name in ("index", "id", "type", "name")}
-    turn = TurnPieces()
+    turn = TurnAssembler()
     for place, use in enumerate(asked):
         written = json.dumps(use.arguments).encode()  # ASCII, so that every cut is between letters
         pieces = [piece.decode() for piece in data.draw(cuts(written))]
@@ -73,7 +72,7 @@ def test_calls_whose_pieces_are_shuffled_into_each_other_are_told_apart(asked: l
         written = json.dumps(use.arguments).encode()
         pieces = [piece.decode() for piece in data.draw(cuts(written))]
         waiting.append(deltas(place, use, pieces, first_only))
-    turn = TurnPieces()
+    turn = TurnAssembler()
     for calls in waiting:
         turn.add({"choices": [{"delta": {"tool_calls": [calls.pop(0)]}}]})
     while left := [calls for calls in waiting if calls]:
@@ -84,7 +83,7 @@ def test_calls_whose_pieces_are_shuffled_into_each_other_are_told_apart(asked: l
 @given(data=st.data(), thoughts=st.lists(st.text("abc \n", min_size=1, max_size=20), min_size=1, max_size=3))
 @steady
 def test_any_cut_of_signed_thoughts_gives_the_same_blocks(data: st.DataObject, thoughts: list[str]) -> None:
-    turn = TurnPieces()
+    turn = TurnAssembler()
     for place, thought in enumerate(thoughts):
         for piece in data.draw(cuts(thought.encode())):
             said = {"type": "reasoning.text", "index": place, "text": piece.decode()}
@@ -143,7 +142,7 @@ def thinking(piece: bytes) -> dict[str, Any]:
 )
 @steady
 def test_no_json_makes_the_assembly_fail(garbage: Any) -> None:
-    turn = TurnPieces()
+    turn = TurnAssembler()
     turn.add(garbage if isinstance(garbage, dict) else {"choices": [{"delta": garbage}]})
     turn.add({"choices": [{"delta": {"tool_calls": garbage, "content": garbage}}]})
     turn.turn(0)

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.chunks import steady
 
-from trunkline.wire.dialin import BadLine, BadRegister, Progress, Register, Response, invocation, read_line
-from trunkline.wire.lines import LineFramer, LineTooLong
+from trunkline.protocol.app_messages import BadLine, BadRegister, Progress, Register, Response, invocation, read_line
+from trunkline.protocol.framing import LineFramer, LineTooLong
 
 TEXTS = st.text(alphabet=st.characters(codec="utf-8"))
 VALUES = st.recursive(

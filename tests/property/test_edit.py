@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.chunks import examples
 from tests.support.config_files import KINDS
 
-from trunkline.config.edit.check import ConfigText
+from trunkline.config.edit.config_text import ConfigText
 from trunkline.config.edit.new_server import NewServer
 from trunkline.config.edit.servers import add_server, remove_server, server_names
 from trunkline.config.settings import Settings

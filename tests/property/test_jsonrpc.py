@@ -14,7 +14,7 @@ from tests.support.chunks import examples, steady
 
 from trunkline.core.call import Request
 from trunkline.core.errors import INVALID_REQUEST, PARSE_ERROR
-from trunkline.wire.jsonrpc import (
+from trunkline.protocol.jsonrpc import (
     BadMessage,
     Message,
     check_text,
@@ -29,7 +29,7 @@ from trunkline.wire.jsonrpc import (
     parse_message,
     single_line,
 )
-from trunkline.wire.mcp.modern import complete, stamp
+from trunkline.protocol.mcp.modern import complete, stamp
 
 often = settings(steady, max_examples=examples(300))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chunks import cut_up, steady
 
-from trunkline.wire.lines import LineFramer, LineTooLong
+from trunkline.protocol.framing import LineFramer, LineTooLong
 
 LIMIT = 12
 STREAMS = st.lists(

@@ -12,7 +12,7 @@ from tests.support.chunks import examples, steady
 
 from trunkline.core.names import exposed_name, is_source_name, slug, spellings, split_address
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.catalog import Catalog, Entry
+from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.options import NameRules
 
 often = settings(steady, max_examples=examples(200))
@@ -75,7 +75,7 @@ class Scene:
             catalog.replace(name, self.snapshots[name])
         return catalog
 
-    def entries(self, catalog: Catalog) -> list[Entry]:
+    def entries(self, catalog: Catalog) -> list[ToolEntry]:
         """Every tool, in the order of the file, found by its address."""
         found = [catalog.find(tool.address) for name in self.rules for tool in self.snapshots[name].tools]
         return [entry for entry in found if entry is not None]

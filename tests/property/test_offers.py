@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from trunkline.core.call import Caller
 from trunkline.core.tool import Item, Snapshot
-from trunkline.router.catalog import Catalog
-from trunkline.router.links import Links
+from trunkline.router.catalog import Catalog, CatalogViews
 from trunkline.router.options import NameRules
-from trunkline.router.views import Views
+from trunkline.router.result_rewriting import UriRewriter
 
 SOURCES = ("a", "b", "A", "a_b")
 uris = st.sampled_from(
@@ -59,7 +58,7 @@ def catalog_of(offers: dict[str, Snapshot], naming: str) -> Catalog:
 @given(snapshots(), st.sampled_from(["prefixed", "original"]))
 def test_what_is_listed_leads_back_to_whoever_offers_it(offers: dict[str, Snapshot], naming: str) -> None:
     catalog = catalog_of(offers, naming)
-    links = Links(Views(catalog))
+    links = UriRewriter(CatalogViews(catalog))
     listed = json.loads(catalog.resources.listing)
     for resource in listed:
         assert links.resolve(Caller(), resource["uri"]) == (resource["from"], resource["own"])
@@ -80,7 +79,7 @@ def test_what_is_listed_leads_back_to_whoever_offers_it(offers: dict[str, Snapsh
 def test_what_a_result_shows_leads_back_to_whoever_gave_it(
     offers: dict[str, Snapshot], given_uris: list[tuple[str, str]]
 ) -> None:
-    links = Links(Views(catalog_of(offers, "prefixed")))
+    links = UriRewriter(CatalogViews(catalog_of(offers, "prefixed")))
     with_resources = [source for source, offer in offers.items() if offer.resources or offer.templates]
     shown = [
         (source, uri, links.shown(Caller(), source, uri)) for source, uri in given_uris if source in with_resources

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.chunks import examples
-from tests.unit.links.mcp.memory_lane import MemoryLane, session_on
+from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
 
-from trunkline.links.mcp import listing
-from trunkline.links.mcp.listing import KINDS, Listed, fetch_list
+from trunkline.sources.mcp import listing
+from trunkline.sources.mcp.listing import KINDS, Listed, fetch_list
 
 CURSORS = st.text("ab", max_size=2)
 PAGES = st.lists(st.tuples(st.lists(st.text("xyz", max_size=2), max_size=4), CURSORS), min_size=1, max_size=8)

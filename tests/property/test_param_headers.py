@@ -6,7 +6,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.wire.mcp.param_headers import Mirror, check_param_headers, mirrors_of, param_headers
+from trunkline.protocol.mcp.param_headers import (
+    HeaderParameter,
+    check_param_headers,
+    header_parameters_of,
+    param_headers,
+)
 
 ANNOTATED = {"string": st.text(), "integer": st.integers(), "boolean": st.booleans()}
 TOKENS = st.text("abcXYZ019-_.!", min_size=1, max_size=12)
@@ -34,23 +39,23 @@ def calls(draw: st.DrawFn) -> tuple[bytes, bytes]:
 @given(calls())
 def test_our_own_headers_always_pass_our_own_check_and_are_safe_on_the_wire(call: tuple[bytes, bytes]) -> None:
     definition, arguments = call
-    mirrors = mirrors_of(definition)
-    headers = param_headers(mirrors, arguments)
+    header_parameters = header_parameters_of(definition)
+    headers = param_headers(header_parameters, arguments)
     for name, value in headers:
         assert name.startswith(b"mcp-param-")
         assert all(0x20 <= byte <= 0x7E for byte in value)
         assert value == value.strip()
-    assert check_param_headers(dict(headers), mirrors, arguments) is None
+    assert check_param_headers(dict(headers), header_parameters, arguments) is None
 
 
 @given(calls(), st.data())
 def test_a_header_taken_away_is_noticed(call: tuple[bytes, bytes], data: st.DataObject) -> None:
     definition, arguments = call
-    mirrors = mirrors_of(definition)
-    headers = dict(param_headers(mirrors, arguments))
+    header_parameters = header_parameters_of(definition)
+    headers = dict(param_headers(header_parameters, arguments))
     if headers:
         del headers[data.draw(st.sampled_from(sorted(headers)))]
-        assert check_param_headers(headers, mirrors, arguments) is not None
+        assert check_param_headers(headers, header_parameters, arguments) is not None
 
 
 @given(
@@ -58,4 +63,4 @@ def test_a_header_taken_away_is_noticed(call: tuple[bytes, bytes], data: st.Data
 )
 def test_any_header_and_any_argument_are_compared_without_an_error(header: bytes, value: Any) -> None:
     arguments = json.dumps({"a": value}).encode()
-    check_param_headers({b"mcp-param-a": header}, (Mirror(("a",), b"mcp-param-a"),), arguments)
+    check_param_headers({b"mcp-param-a": header}, (HeaderParameter(("a",), b"mcp-param-a"),), arguments)

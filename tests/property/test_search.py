@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.core.tool import Tool
-from trunkline.discovery.provisioning import Provisioned
 from trunkline.search.corpus import Corpus, Group
+from trunkline.search.provisioning import Provisioned
 from trunkline.search.tokens import tokens_of
 
 MEMBERS = ("name", "title", "description", "inputSchema", "annotations", "_meta", "tags", "keywords", "properties")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.support.chunks import examples
 from tests.support.waiting import at_most
 
-from trunkline.workflow.shell import in_shell
-from trunkline.workflow.template import parse_template
+from trunkline.agents.workflow.shell import shell_template
+from trunkline.agents.workflow.template import parse_template
 
 X = "{{.inputs.x}}"
 SHELLS = [path for path in ("/bin/sh", shutil.which("dash"), shutil.which("bash")) if path is not None]
@@ -93,7 +93,7 @@ def test_a_shell_receives_exactly_the_value_and_runs_nothing_else(
 
 def run(shell: str, text: str, value: str, folder: Path) -> str:
     template, faults = parse_template(text)
-    command = in_shell(template)
+    command = shell_template(template)
     assert not faults
     assert not [slot for slot in command.slots() if slot.refused]
     argv = [shell, "-c", command.render({"x": value}, {})]
@@ -106,7 +106,7 @@ def run(shell: str, text: str, value: str, folder: Path) -> str:
 @given(st.lists(NASTY | st.just(X), max_size=12).map("".join))
 @settings(max_examples=examples(300), deadline=None)
 def test_any_command_is_followed_to_its_end(text: str) -> None:
-    command = in_shell(parse_template(text)[0])
+    command = shell_template(parse_template(text)[0])
     assert len(command.slots()) == text.count(X)
 
 
@@ -161,7 +161,7 @@ PIECES = st.sampled_from(
 def test_no_value_is_run_wherever_a_command_has_it(
     shell: str, tmp_path: Path, before: list[str], after: list[str], value: str
 ) -> None:
-    command = in_shell(parse_template("".join([*before, X, *after]))[0])
+    command = shell_template(parse_template("".join([*before, X, *after]))[0])
     if any(slot.refused for slot in command.slots()):
         return
     subprocess.run(

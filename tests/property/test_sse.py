@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chunks import cut_up, cuts, steady
 
-from trunkline.wire.sse import COMMENT, SseEvent, SseParser, SseTooLarge, encode_event
+from trunkline.protocol.sse import COMMENT, SseEvent, SseParser, SseTooLarge, encode_event
 
 LIMIT = 60
 LINES = st.lists(

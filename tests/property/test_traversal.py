@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.core.call import Call, Caller
-from trunkline.core.traversal import climbs_out
-from trunkline.router.guard import traversal_problem
+from trunkline.core.traversal import has_path_traversal
+from trunkline.router.path_guard import traversal_problem
 
 PART = st.text("abcxyz0189_-", min_size=1, max_size=6)
 SLASH = st.sampled_from("/\\")
@@ -84,7 +84,7 @@ def test_a_path_that_climbs_is_refused_in_every_mixture_of_encodings(
 ) -> None:
     for encode in encodings:
         path = encode(path, dice)
-    assert climbs_out(path), ascii(path)
+    assert has_path_traversal(path), ascii(path)
 
 
 @given(st.text("./\\a2ef5c%", max_size=24))
@@ -93,23 +93,23 @@ def test_whatever_the_standard_library_finds_to_lead_out_is_refused(text: str) -
         for flavour in (posixpath, ntpath):
             normal = flavour.normpath(flavour.join("a", text)).replace("\\", "/")
             if normal == ".." or normal.startswith("../"):
-                assert climbs_out(text)
+                assert has_path_traversal(text)
         text = unquote(text)
 
 
 @given(st.lists(st.text("abc.,;!?()'\"-~ \n", max_size=12), max_size=12))
 def test_prose_may_have_any_dots_as_long_as_it_is_more_than_two_of_them(words: list[str]) -> None:
-    assert not climbs_out(" ".join(["So", *words, "end"]))
+    assert not has_path_traversal(" ".join(["So", *words, "end"]))
 
 
 @given(st.lists(st.text("ab.", min_size=1, max_size=6).filter(lambda part: not part.endswith("..")), max_size=8))
 def test_a_path_without_a_part_of_two_dots_is_accepted(parts: list[str]) -> None:
-    assert not climbs_out("/".join(["x", *parts]))
+    assert not has_path_traversal("/".join(["x", *parts]))
 
 
 @given(st.text())
 def test_any_text_is_decided_and_twice_the_same(text: str) -> None:
-    assert climbs_out(text) == climbs_out(text)
+    assert has_path_traversal(text) == has_path_traversal(text)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_any_text_is_decided_and_twice_the_same(text: str) -> None:
 )
 def test_a_long_text_of_one_trick_is_decided_in_time(piece: str) -> None:
     """Were it the square of the length, this would take hours."""
-    climbs_out(piece * (300_000 // len(piece)))
+    has_path_traversal(piece * (300_000 // len(piece)))
 
 
 JSON = st.recursive(
@@ -142,7 +142,7 @@ def strings_of(value: object) -> list[str]:
 def test_the_guard_refuses_exactly_what_holds_a_string_that_climbs(value: object, ascii_only: bool) -> None:
     raw = json.dumps({"arguments": value}, ensure_ascii=ascii_only).encode()
     call = Call("tools/call", raw, lambda _: None, caller=Caller(), reply=lambda _: None)
-    assert (traversal_problem(call) is not None) == any(climbs_out(text) for text in strings_of(value))
+    assert (traversal_problem(call) is not None) == any(has_path_traversal(text) for text in strings_of(value))
 
 
 @given(st.lists(st.sampled_from(["p", "\\u0070", "q"]), min_size=1, max_size=4), st.integers(0, 3))

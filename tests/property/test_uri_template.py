@@ -7,7 +7,7 @@ from urllib.parse import quote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.wire.uri_template import UriTemplate
+from trunkline.protocol.uri_template import UriTemplate
 
 UNRESERVED = "-._~"
 RESERVED = "!#$&'()*+,/:;=?@[]"

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.chunks import examples
 
+from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow_text
+from trunkline.agents.workflow.shapes import parse_duration
+from trunkline.agents.workflow.template import Reference, Template, escape, parse_template
 from trunkline.config.render import render, render_json
 from trunkline.config.tree import LINE_BREAK
-from trunkline.workflow.duration import parse_duration
-from trunkline.workflow.load import LoadedWorkflow, load_workflow_text
-from trunkline.workflow.template import Reference, Template, escape, parse_template
 
 RELAXED = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ENVIRON = {"HOME": "/h", "NAME": "value"}

@@ -28,7 +28,7 @@ from tests.support.peers.programs import AGENTS
 from tests.support.scripted_model import ScriptedModel
 from tests.support.waiting import at_most, until
 
-from trunkline.links.run_folder import PREFIX
+from trunkline.runtime.temporary_folders import PREFIX
 
 DONE = "All done."
 BUILTINS = ("Bash", "Edit", "Glob", "Grep", "Read", "Write")

@@ -14,13 +14,13 @@ from tests.support.gateway import write_config
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
-from trunkline.app import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.sources import section_kinds
 
 HOST = "desktop"
@@ -46,7 +46,7 @@ class AppStage:
         events.health.append(lambda name, health: self.healths.append((name, health)))
         events.noted.append(lambda note: self.notes.append(note.message))
         events.counted.append(self._count)
-        self.gateway = Gateway(loaded.settings, events)
+        self.gateway = GatewayRuntime(loaded.settings, events)
 
     def _count(self, counter: str, source: str, amount: int) -> None:
         self.counts[source, counter] = self.counts.get((source, counter), 0) + amount
@@ -60,10 +60,10 @@ class AppStage:
         return [tool["name"] for tool in json.loads(self.router.catalog.listing)]
 
     def health(self, name: str = HOST) -> Health:
-        return self.router.gates[name].health
+        return self.router.admissions[name].health
 
     async def becomes(self, name: str, state: str) -> Health:
-        await until(lambda: name in self.router.gates and self.health(name).state == state, f"{name} is {state}")
+        await until(lambda: name in self.router.admissions and self.health(name).state == state, f"{name} is {state}")
         return self.health(name)
 
     async def counted(self, counter: str, source: str = HOST, at_least: int = 1) -> int:
@@ -74,12 +74,17 @@ class AppStage:
         self,
         name: str,
         arguments: dict[str, Any] | bytes | None = None,
-        notice: Callable[[str, Json], None] | None = None,
+        on_notification: Callable[[str, Json], None] | None = None,
     ) -> Call:
         raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments or {}).encode()
         members = {"name": msgspec.Raw(b'""'), "arguments": msgspec.Raw(raw)}
         return self.router.call_tool(
-            Caller("local", None), name, members, lambda _: None, notice=notice, progress=notice is not None
+            Caller("local", None),
+            name,
+            members,
+            lambda _: None,
+            on_notification=on_notification,
+            progress=on_notification is not None,
         )
 
     async def call(self, name: str, arguments: dict[str, Any] | bytes | None = None) -> Outcome:

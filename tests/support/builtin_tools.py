@@ -8,9 +8,9 @@ from typing import Any
 
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller
-from trunkline.links.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.arguments import read_arguments
 from trunkline.sources.builtin.own_places import OwnPlaces
+from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.root import Root
 from trunkline.sources.builtin.tool import Job, Workplace
 

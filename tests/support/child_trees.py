@@ -13,7 +13,7 @@ from typing import Any
 from tests.support.processes import PROC, alive
 from tests.support.waiting import at_most
 
-from trunkline.links.children import Children
+from trunkline.runtime.children import Children
 
 MARK = "TEST_MARK"
 

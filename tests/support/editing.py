@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.config_files import KINDS
 
-from trunkline.config.edit.check import ConfigText
+from trunkline.config.edit.config_text import ConfigText
 from trunkline.config.edit.new_server import NewServer
 from trunkline.config.edit.servers import add_server, remove_server
 

@@ -18,12 +18,11 @@ from tests.support.waiting import at_most, until
 from trunkline.config.protect import ProtectSettings
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller, Failure
-from trunkline.links.children import Children
-from trunkline.links.parts import Parts
-from trunkline.links.protection.places import protected_below
-from trunkline.links.protection.quarantine import FOLDER, Quarantine, Taken
-from trunkline.links.start_queue import StartQueue
+from trunkline.runtime.children import Children
+from trunkline.runtime.source_context import Parts, StartQueue
 from trunkline.sources.builtin.bash import Bash
+from trunkline.sources.builtin.protection.places import protected_below
+from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine, Taken
 from trunkline.sources.builtin.root import Root
 from trunkline.sources.builtin.source import BuiltinSource
 from trunkline.sources.builtin.tool import Workplace
@@ -54,8 +53,8 @@ class GuardedBash:
             children=Children(),
             environ=self.environ,
             message_bytes=1 << 24,
-            lanes_per_source=1,
-            lane_idle_s=1.0,
+            sessions_per_source=1,
+            session_idle_s=1.0,
             starts=StartQueue(),
             redact=str,
             note=lambda level, event, message, fields: self.notes.append((level, message, fields)),

@@ -15,13 +15,13 @@ from tests.support.gateway import write_config
 from tests.support.servers import Records
 from tests.support.waiting import at_most, until
 
-from trunkline.app import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Outcome, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.sources import section_kinds
 
 JOBS = str(Path(__file__).with_name("plugin_jobs.py"))
@@ -60,13 +60,13 @@ class House:
         self.events.noted.append(lambda note: self.notes.append(f"{note.level}: {note.message}"))
         self.counts: dict[str, int] = {}
         self.events.counted.append(self._counted)
-        self.gateway = Gateway(loaded.settings, self.events)
+        self.gateway = GatewayRuntime(loaded.settings, self.events)
 
     def _counted(self, counter: str, source: str, amount: int) -> None:
         self.counts[counter] = self.counts.get(counter, 0) + amount
 
     def health(self, name: str = "p") -> Health:
-        return self.gateway.router.gates[name].health
+        return self.gateway.router.admissions[name].health
 
     async def is_in(self, state: str, name: str = "p") -> Health:
         await until(lambda: self.health(name).state == state, f"{name} is {state}", 30)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from trunkline.agents.runs.run_events import EmitEvent, RunEnded, RunEvent, StepEnded
+from trunkline.agents.runs.workflow_run import RunContext, run_workflow, workflow_redactor
+from trunkline.agents.workflow.document import AgentState, Proxy, Workflow
+from trunkline.agents.workflow.inputs import bind_inputs
+from trunkline.agents.workflow.load import load_workflow_text
 from trunkline.config.gateway import GatewaySettings
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
-from trunkline.runs.run_events import RunEnded, RunEvent, StepEnded, Tell
-from trunkline.runs.workflow_run import RunPlace, run_workflow, secrets_of
-from trunkline.workflow.document import AgentState, Proxy, Workflow
-from trunkline.workflow.inputs import bind_inputs
-from trunkline.workflow.load import load_workflow_text
 
 E = TypeVar("E")
 
@@ -55,7 +55,7 @@ async def run_text(
     settings: Settings | None = None,
     plugins: Mapping[str, SourceSection] | None = None,
     environ: Mapping[str, str] = os.environ,
-    also: Tell | None = None,
+    also: EmitEvent | None = None,
     log_file: Path | None = None,
     proxied: Proxy | None = None,
 ) -> Ran:
@@ -73,9 +73,9 @@ async def run_text(
         bind_inputs(workflow, inputs or {}),
         settings,
         plugins or {},
-        RunPlace(folder=folder, home=folder, environ=environ, log_file=log_file),
+        RunContext(folder=folder, home=folder, environ=environ, log_file=log_file),
         _both(ran.events.append, also),
-        secrets_of(workflow, settings, environ),
+        workflow_redactor(workflow, settings, environ),
     )
     assert not outcome.stuck
     assert outcome.ended is ran.end
@@ -89,10 +89,10 @@ def _with_proxy(workflow: Workflow, proxy: Proxy) -> Workflow:
     )
 
 
-def _both(first: Callable[[RunEvent], None], second: Tell | None) -> Tell:
-    def tell(event: RunEvent) -> None:
+def _both(first: Callable[[RunEvent], None], second: EmitEvent | None) -> EmitEvent:
+    def emit(event: RunEvent) -> None:
         first(event)
         if second is not None:
             second(event)
 
-    return tell
+    return emit

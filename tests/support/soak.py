@@ -172,7 +172,7 @@ class Soak:
         self.book = Book()
         self.servers = Servers(folder)
         idle_s = at_most(plan.session_idle_s)
-        limits = {"session_idle": idle_s, "lane_idle": idle_s, "lanes_per_source": 64}
+        limits = {"session_idle": idle_s, "source_session_idle": idle_s, "sessions_per_source": 64}
         entries = self.servers.entries(0)
         self.gateway = Gateway(folder, entries, limits=limits, log={"level": "warning", "format": "json"})
         self._say = say

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from trunkline.agents.openai.toolbox import ToolAnswer, ToolOffer
+from trunkline.agents.providers.openai.request import ToolDefinition, ToolOutput
 
 Tool = Callable[[dict[str, Any]], Awaitable[str]]
 SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {"n": {}}}
@@ -23,14 +23,14 @@ class Tools:
         self.called: list[tuple[str, dict[str, Any]]] = []
         self.cancelled: list[str] = []
 
-    def offers(self) -> list[ToolOffer]:
-        return [ToolOffer(name=name, description=f"the tool {name}", parameters=SCHEMA) for name in self.tools]
+    def definitions(self) -> list[ToolDefinition]:
+        return [ToolDefinition(name=name, description=f"the tool {name}", parameters=SCHEMA) for name in self.tools]
 
-    async def call(self, name: str, arguments: bytes) -> ToolAnswer:
+    async def call(self, name: str, arguments: bytes) -> ToolOutput:
         given = json.loads(arguments)
         self.called.append((name, given))
         try:
-            return ToolAnswer(await self.tools[name](given))
+            return ToolOutput(await self.tools[name](given))
         except asyncio.CancelledError:
             self.cancelled.append(name)
             raise

@@ -39,9 +39,9 @@ def main() -> None:
     if sys.argv[1].isdigit():  # in the place of the supervisor's own program
         runpy.run_path(str(SUPERVISOR), run_name="__main__")
         return
-    from trunkline.links import supervisor_link
+    from trunkline.runtime import supervisor_client
 
-    supervisor_link._PROGRAM = __file__
+    supervisor_client._PROGRAM = __file__
     sys.argv.pop(0)
     runpy.run_path(sys.argv[0], run_name="__main__")
 

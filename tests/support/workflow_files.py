@@ -7,8 +7,8 @@ from pathlib import Path
 from textwrap import dedent, indent
 from typing import TypeVar
 
-from trunkline.workflow.document import State, Workflow
-from trunkline.workflow.load import LoadedWorkflow, load_workflow_text
+from trunkline.agents.workflow.document import State, Workflow
+from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow_text
 
 S = TypeVar("S", bound=State)
 ENVIRON = {"HOME": "/home/me"}

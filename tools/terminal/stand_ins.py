@@ -8,52 +8,65 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from trunkline.demo.rpc import RpcServer
-from trunkline.demo.stdio import serve_stdio
-from trunkline.demo.toolbox import Answer, Arguments, Refusal, Tool, Toolbox, toolbox
+from trunkline.demo.features import FeatureServer
+from trunkline.demo.tools import ADDS, tool
+from trunkline.mcpserver import Server, ToolError
+from trunkline.version import __version__
 
 _PATH = {"path": {"type": "string", "description": "A path below the allowed folder"}}
+_CONTENT = {"content": {"type": "string", "description": "What to write"}}
 
 
-def _files(folder: Path) -> Toolbox:
-    def inside(arguments: Arguments) -> Path:
+def _server(name: str, instructions: str) -> FeatureServer:
+    """One of the versions up to 2025-11-25, as the packages are that it stands in for."""
+    return FeatureServer(name, __version__, instructions, title="", capabilities={})
+
+
+def _files(folder: Path) -> Server:
+    server = _server("secure-filesystem-server", "Files below one folder.")
+
+    def inside(arguments: dict[str, str]) -> Path:
         path = (folder / arguments["path"]).resolve()
         if not path.is_relative_to(folder.resolve()):
-            raise Refusal("Access denied: the path is outside the allowed folder")
+            raise ToolError("Access denied: the path is outside the allowed folder")
         return path
 
-    def read(arguments: Arguments) -> Answer:
+    @tool(server, "Read a file", _PATH)
+    def read_file(arguments: dict[str, str]) -> str:
+        """Read the complete contents of a file."""
         try:
-            return Answer(inside(arguments).read_text())
+            return inside(arguments).read_text()
         except OSError as error:
-            raise Refusal(f"{error.strerror}: {arguments['path']}") from None
+            raise ToolError(f"{error.strerror}: {arguments['path']}") from None
 
-    def show(arguments: Arguments) -> Answer:
-        return Answer("\n".join(sorted(path.name for path in inside(arguments).iterdir())) or "(empty)")
+    @tool(server, "List a folder", _PATH)
+    def list_directory(arguments: dict[str, str]) -> str:
+        """List the files and folders in a folder."""
+        return "\n".join(sorted(path.name for path in inside(arguments).iterdir())) or "(empty)"
 
-    def write(arguments: Arguments) -> Answer:
+    @tool(server, "Write a file", {**_PATH, **_CONTENT}, annotations=ADDS)
+    def write_file(arguments: dict[str, str]) -> str:
+        """Create or replace a file."""
         inside(arguments).write_text(arguments["content"])
-        return Answer(f"Wrote {arguments['path']}")
+        return f"Wrote {arguments['path']}"
 
-    content = {"content": {"type": "string", "description": "What to write"}}
-    return toolbox(
-        "secure-filesystem-server",
-        "Files",
-        "Files below one folder.",
-        Tool("read_file", "Read a file", "Read the complete contents of a file.", read, _PATH),
-        Tool("list_directory", "List a folder", "List the files and folders in a folder.", show, _PATH),
-        Tool("write_file", "Write a file", "Create or replace a file.", write, {**_PATH, **content}, read_only=False),
-    )
+    return server
 
 
-def _git() -> Toolbox:
-    return toolbox(
-        "mcp-git",
-        "Git",
-        "A Git repository.",
-        Tool("git_status", "Status", "Show the working tree status.", lambda _: Answer("nothing to commit")),
-        Tool("git_log", "Log", "Show the commit log.", lambda _: Answer("b1946ac Say hello")),
-    )
+def _git() -> Server:
+    server = _server("mcp-git", "A Git repository.")
+
+    @tool(server, "Status")
+    def git_status(arguments: dict[str, str]) -> str:
+        """Show the working tree status."""
+        return "nothing to commit"
+
+    @tool(server, "Log")
+    def git_log(arguments: dict[str, str]) -> str:
+        """Show the commit log."""
+        return "b1946ac Say hello"
+
+    return server
 
 
 def main(words: list[str]) -> None:
@@ -64,7 +77,7 @@ def main(words: list[str]) -> None:
         server = _git()
     else:
         sys.exit(f"npm error 404 Not Found: '{package}' is not in this registry.")
-    serve_stdio(RpcServer(server))
+    server.run()
 
 
 if __name__ == "__main__":

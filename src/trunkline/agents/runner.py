@@ -1,38 +1,45 @@
-"""Runs one agent without a person at it: does what its provider planned, hears what it says, and believes no run in
-which our tools were not asked for."""
+"""Runs an agent's program headless: starts it as its provider planned, follows its output, and ends it.
+
+A run in which the agent never asked for our tools counts as failed, whatever it answered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
 
-from trunkline.agents.asking import ask_program, too_slow
-from trunkline.agents.hearing import Hearing, not_listed, tools_lost
-from trunkline.agents.installed import Installed
-from trunkline.agents.last_words import not_an_answer
-from trunkline.agents.plan import Asked, Home, Mode, Plan, ToolServer
-from trunkline.agents.process import AgentProcess
-from trunkline.agents.provider import Provider
-from trunkline.agents.run_files import entries, existing, read_texts, write_plan
-from trunkline.agents.said import Said
+from trunkline.agents.events import AgentEvent
+from trunkline.agents.final_answer import answer_problem
+from trunkline.agents.installed import Installed, query_program, too_slow_error
+from trunkline.agents.output_monitor import OutputMonitor, not_listed_problem, tools_lost_problem
+from trunkline.agents.providers.provider import (
+    HomeSnapshot,
+    LaunchPlan,
+    LaunchRequest,
+    Provider,
+    RunSpec,
+)
 from trunkline.config.secret_values import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
-from trunkline.links.child_output import exit_reason, harmless, stderr_hint
-from trunkline.links.children import Children
-from trunkline.links.environment import child_environment
-from trunkline.links.overdue import first_of
+from trunkline.protocol.framing import LineFramer, LineTooLong
+from trunkline.runtime.child_io import PipeReader, PipeWriter, StderrTail, exit_reason, harmless, stderr_hint
+from trunkline.runtime.children import Child, Children, child_environment
+from trunkline.runtime.deadlines import first_of
+from trunkline.runtime.state_files import make_private_folder
 from trunkline.telemetry.redact import Redactor
 
 _LISTING_S: Final = 60.0
 _ANSWER_S: Final = 60.0
-_COMPLAINT_CHARACTERS: Final = 2048
+_SHOWN_CHARACTERS: Final = 2048
 
 
-class Loss(Protocol):
-    """Tools that were being called when the way to them ended, and when that was. `came_back`: there is one again."""
+class ConnectionLoss(Protocol):
+    """The tools that were being called when the connection was lost, and when. `came_back`: there is one again."""
 
     @property
     def tools(self) -> tuple[str, ...]: ...
@@ -42,36 +49,18 @@ class Loss(Protocol):
     def came_back(self) -> bool: ...
 
 
-class Witness(Protocol):
-    """Whoever gives out our tools."""
+class ToolConnection(Protocol):
+    """The agent's connection to our tools."""
 
     @property
     def listed(self) -> bool: ...
     @property
-    def cut_off(self) -> Loss: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What an agent is to do. `run` is its private folder, empty now; the caller makes it and removes it."""
-
-    mode: Mode
-    prompt: str | None
-    model: str
-    project: Path
-    run: Path
-    server: ToolServer | None
-    timeout_s: float
-    mitigation: str = ""
-    instructions: str = ""
-    args: tuple[str, ...] = ()
-    model_url: str = ""
-    """Where the model of a trial is; empty in a real run."""
+    def cut_off(self) -> ConnectionLoss: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentResult:
-    """What came of it: without a `problem`, `output` is its answer. `status` is negative for a signal."""
+    """How a run ended. `output` is the answer unless there is a `problem`; `status` is negative for a signal."""
 
     output: str
     status: int
@@ -80,12 +69,12 @@ class AgentResult:
     problem: Problem | None
     seconds: float
     warnings: tuple[Problem, ...] = ()
-    unreached: str = ""
-    """That its model could not be reached at the end, and why; empty where it could."""
+    unreachable: str = ""
+    """Why the model could not be reached at the end; empty where it could."""
 
 
 class AgentRunner:
-    """Starts agents as `children`. `home` and `environ` are the user's, whose agents these are."""
+    """Starts agents as `children`, with the `home` and `environ` of the user."""
 
     def __init__(
         self,
@@ -107,91 +96,82 @@ class AgentRunner:
         self,
         provider: Provider,
         installed: Installed,
-        job: Job,
-        witness: Witness | None,
-        on_said: Callable[[Said], None],
+        spec: RunSpec,
+        connection: ToolConnection | None,
+        on_event: Callable[[AgentEvent], None],
     ) -> AgentResult:
-        """Run it to its end, its timeout, or to where it may not go on; then nothing of it is left.
+        """Run the agent until it ends, times out or must be stopped; nothing of it is left on return.
 
-        Raises GatewayError where it cannot be started. Cancelling this ends the agent, within seconds.
+        Raises GatewayError where it cannot be started. Cancelling this ends the agent within seconds.
         """
         started_at = monotonic()
-        plan = await self.prepare(provider, installed, job)
-        hearing = Hearing(provider, job.mode, on_said)
-        process = await self._start(provider, plan, job, hearing)
+        plan = await self.prepare(provider, installed, spec)
+        monitor = OutputMonitor(provider, spec.mode, on_event)
+        process = await self._start(provider, plan, spec, monitor)
         try:
-            problem = await self._wait(process, hearing, witness, provider, job, started_at)
-            loss = None if witness is None else witness.cut_off  # later ones are our doing
+            problem = await self._wait(process, monitor, connection, provider, spec, started_at)
+            loss = None if connection is None else connection.cut_off  # ending the agent loses it as well
         finally:
             await process.end()
-        problem = problem or self._verdict(provider.name, process, hearing, witness)
-        problem, warnings = _after_loss(loss, problem, provider.name, hearing)
+        problem = problem or self._final_problem(provider.name, process, monitor, connection)
+        problem, warnings = _after_loss(loss, problem, provider.name, monitor)
         status = process.exited.result() if process.exited.done() else 0
         return AgentResult(
-            output=hearing.answer or "",
+            output=monitor.answer or "",
             status=status,
-            input_tokens=hearing.spent.input_tokens,
-            output_tokens=hearing.spent.output_tokens,
+            input_tokens=monitor.usage.input_tokens,
+            output_tokens=monitor.usage.output_tokens,
             problem=problem,
             seconds=monotonic() - started_at,
             warnings=warnings,
-            unreached=self._unreached(hearing),
+            unreachable=self._unreachable(monitor),
         )
 
-    async def prepare(self, provider: Provider, installed: Installed, job: Job) -> Plan:
-        """The provider's plan for this job, with its files in place."""
+    async def prepare(self, provider: Provider, installed: Installed, spec: RunSpec) -> LaunchPlan:
+        """The provider's plan for this run, with its files written."""
         plan = provider.plan(
-            Asked(
-                mode=job.mode,
+            LaunchRequest(
+                **{each.name: getattr(spec, each.name) for each in fields(spec)},
                 program=installed.program,
                 version=installed.version,
-                run=job.run,
-                project=job.project,
-                home=await self._look_at_home(provider, installed, monotonic() + job.timeout_s),
-                prompt=job.prompt,
-                model=job.model,
-                server=job.server,
-                mitigation=job.mitigation,
-                instructions=job.instructions,
-                args=job.args,
-                model_url=job.model_url,
+                home=await self._read_home(provider, installed, monotonic() + spec.timeout_s),
             )
         )
         try:
-            write_plan(plan, job.run)
+            write_plan(plan, spec.run)
         except OSError as error:
-            message = f"the files of the run cannot be written: {error.strerror or error}"
-            raise GatewayError(Problem(code=AGENT_FAILED, message=message, where=str(job.run))) from error
+            message = f"The files of the run cannot be written: {error.strerror or error}"
+            raise GatewayError(Problem(code=AGENT_FAILED, message=message, where=str(spec.run))) from error
         return plan
 
-    def environment(self, plan: Plan, cwd: Path) -> dict[str, str]:
-        """The user's, without what is ours; some agents ask PWD where they are."""
+    def environment(self, plan: LaunchPlan, cwd: Path) -> dict[str, str]:
+        """The user's environment without our own variables. PWD is set because some agents rely on it."""
         kept = {name: value for name, value in self._environ.items() if name not in plan.unset}
         return kept | {"PWD": str(cwd)} | dict(plan.env)
 
-    async def _look_at_home(self, provider: Provider, installed: Installed, deadline: float) -> Home:
-        wants = provider.wants(self._home, self._environ)
-        answers: dict[str, str] = {}
-        for name, arguments in wants.answers.items():
+    async def _read_home(self, provider: Provider, installed: Installed, deadline: float) -> HomeSnapshot:
+        query = provider.home_query(self._home, self._environ)
+        command_outputs: dict[str, str] = {}
+        for name, arguments in query.command_outputs.items():
             argv = [installed.program, *arguments]
             left_s = deadline - monotonic()
             limit_s = min(self._answer_s, left_s)
-            printed = await ask_program(self._children, argv, env=self._environ, cwd="/", timeout_s=limit_s)
-            if printed.status is None and limit_s < left_s:  # else the time of the whole step is over
-                raise too_slow(provider.name, argv, limit_s)
+            printed = await query_program(self._children, argv, env=self._environ, cwd="/", timeout_s=limit_s)
+            if printed.status is None and limit_s < left_s:  # otherwise the whole step has timed out
+                raise too_slow_error(provider.name, argv, limit_s)
             if printed.status == 0:
-                answers[name] = printed.stdout
-        return Home(
+                command_outputs[name] = printed.stdout
+        return HomeSnapshot(
             folder=self._home,
             environ=self._environ,
-            texts=read_texts(wants.texts),
-            answers=answers,
-            present=existing(wants.links),
-            entries=entries(wants.folders),
+            texts=read_texts(query.texts),
+            command_outputs=command_outputs,
+            present=existing(query.links),
+            entries=entries(query.folders),
         )
 
-    async def _start(self, provider: Provider, plan: Plan, job: Job, hearing: Hearing) -> AgentProcess:
-        cwd = started_in(plan, job)
+    async def _start(self, provider: Provider, plan: LaunchPlan, spec: RunSpec, monitor: OutputMonitor) -> AgentProcess:
+        cwd = working_folder(plan, spec)
         env = self.environment(plan, cwd)
         try:
             child = await self._children.spawn(plan.argv, env=env, cwd=str(cwd), label=provider.name)
@@ -199,54 +179,56 @@ class AgentRunner:
             if error.problem.code is DRAINING:
                 raise
             raise GatewayError(replace(error.problem, code=AGENT_FAILED)) from error
-        return AgentProcess(child, stdin=plan.stdin, on_line=hearing.line, redact=self._redact)
+        return AgentProcess(child, stdin=plan.stdin, on_line=monitor.line, redact=self._redact)
 
     async def _wait(
         self,
         process: AgentProcess,
-        hearing: Hearing,
-        witness: Witness | None,
+        monitor: OutputMonitor,
+        connection: ToolConnection | None,
         provider: Provider,
-        job: Job,
+        spec: RunSpec,
         started_at: float,
     ) -> Problem | None:
-        """What ended it before it ended by itself."""
-        deadline = started_at + job.timeout_s
-        listing = deadline if witness is None else min(deadline, monotonic() + self._listing_s)
+        """Wait until the agent ends; the problem where it must be stopped before."""
+        deadline = started_at + spec.timeout_s
+        listing = deadline if connection is None else min(deadline, monotonic() + self._listing_s)
         for until in (listing, deadline):
-            await first_of([process.exited, hearing.stopped], until - monotonic())
-            if hearing.stopped.done():
-                return hearing.why_stopped()
+            await first_of([process.exited, monitor.stopped], until - monotonic())
+            if monitor.stopped.done():
+                return monitor.stop_reason()
             if process.exited.done():
                 return None
-            if until < deadline and witness is not None and not witness.listed:
-                return not_listed(provider.name, f"did not ask for its tools within {self._listing_s:g} s")
+            if until < deadline and connection is not None and not connection.listed:
+                return not_listed_problem(provider.name, f"did not ask for its tools within {self._listing_s:g} s")
         return Problem(
             code=STEP_TIMEOUT,
-            message=f"`{provider.name}` was not done after {job.timeout_s:g} s" + _after(self._unreached(hearing)),
+            message=f"`{provider.name}` was not done after {spec.timeout_s:g} s" + _after(self._unreachable(monitor)),
             where=provider.name,
             hint="raise the `timeout` of the step",
         )
 
-    def _verdict(self, agent: str, process: AgentProcess, hearing: Hearing, witness: Witness | None) -> Problem | None:
-        """For one that ended by itself. Lines that came with its end may have been the ones that stop it."""
-        if (problem := hearing.why_stopped()) is not None:
+    def _final_problem(
+        self, agent: str, process: AgentProcess, monitor: OutputMonitor, connection: ToolConnection | None
+    ) -> Problem | None:
+        """The problem of an agent that ended by itself. Its last lines may contain what would have stopped it."""
+        if (problem := monitor.stop_reason()) is not None:
             return problem
         status = process.exited.result() if process.exited.done() else 0
-        unlisted = witness is not None and not witness.listed
+        unlisted = connection is not None and not connection.listed
         if process.lost:
-            return self._failed(agent, process, "was lost with the process that held it")
-        if hearing.complaint:
-            return self._failed(agent, process, f"reports: {self._shown(hearing.complaint)}")
+            return self._failed(agent, process, "was lost: its supervisor was killed")
+        if monitor.reported_error:
+            return self._failed(agent, process, f"reports: {self._shown(monitor.reported_error)}")
         if status != 0:
-            what = exit_reason(status) + (" before it had tools" if unlisted else "")
-            return self._failed(agent, process, what + _after(self._unreached(hearing)))
+            what = exit_reason(status) + (" before it asked for its tools" if unlisted else "")
+            return self._failed(agent, process, what + _after(self._unreachable(monitor)))
         if unlisted:
             tail = str(process.stderr)
-            return replace(not_listed(agent, "ended without having asked for its tools"), stderr_tail=tail)
-        if hearing.answer is None:
-            return self._failed(agent, process, "ended without an answer" + _after(self._unreached(hearing)))
-        problem = not_an_answer(f"`{agent}`", hearing.answer, hearing.offers)
+            return replace(not_listed_problem(agent, "ended without having asked for its tools"), stderr_tail=tail)
+        if monitor.answer is None:
+            return self._failed(agent, process, "ended without an answer" + _after(self._unreachable(monitor)))
+        problem = answer_problem(f"`{agent}`", monitor.answer, monitor.has_tool)
         return None if problem is None else replace(problem, where=agent)
 
     def _failed(self, agent: str, process: AgentProcess, what: str) -> Problem:
@@ -255,23 +237,23 @@ class AgentRunner:
             code=AGENT_FAILED, message=f"`{agent}` {what}", where=agent, hint=stderr_hint(tail), stderr_tail=tail
         )
 
-    def _unreached(self, hearing: Hearing) -> str:
-        if (last := hearing.retried) is None:
+    def _unreachable(self, monitor: OutputMonitor) -> str:
+        if (last := monitor.retried) is None:
             return ""
         tries = f"{last.attempt} {'try' if last.attempt == 1 else 'tries'}"
         return f"its model could not be reached: {tries}, last: {self._shown(last.reason)}"
 
     def _shown(self, text: str) -> str:
-        return harmless(text, self._redact)[:_COMPLAINT_CHARACTERS]
+        return harmless(text, self._redact)[:_SHOWN_CHARACTERS]
 
 
 def _after_loss(
-    loss: Loss | None, problem: Problem | None, agent: str, hearing: Hearing
+    loss: ConnectionLoss | None, problem: Problem | None, agent: str, monitor: OutputMonitor
 ) -> tuple[Problem | None, tuple[Problem, ...]]:
-    """What the run comes to, and what to warn of. One that went on without its tools has failed, whatever it said."""
-    if loss is None or not loss.tools or (problem is None and loss.at >= hearing.answered_at):
+    """The problem and the warnings of a run that lost its tools. One that continued without them has failed."""
+    if loss is None or not loss.tools or (problem is None and loss.at >= monitor.answered_at):
         return problem, ()
-    lost = tools_lost(agent, loss.tools)
+    lost = tools_lost_problem(agent, loss.tools)
     if problem is None and not loss.came_back:
         return lost, ()
     return problem, (replace(lost, severity="warning"),)
@@ -281,5 +263,145 @@ def _after(reason: str) -> str:
     return f"; {reason}" if reason else ""
 
 
-def started_in(plan: Plan, job: Job) -> Path:
-    return job.run / plan.cwd if plan.cwd else job.project
+def working_folder(plan: LaunchPlan, spec: RunSpec) -> Path:
+    return spec.run / plan.cwd if plan.cwd else spec.project
+
+
+_LONGEST_LINE_BYTES: Final = 32 << 20
+"""Longer lines are skipped. Agents print whole tool results, images included."""
+_TERM_S: Final = 2.0
+_GONE_S: Final = 2.0  # after SIGKILL; what is still there hangs in the kernel
+
+
+class AgentProcess:
+    """An agent's process: takes over the pipes of a child. `on_line` gets each line of its stdout."""
+
+    def __init__(
+        self,
+        child: Child,
+        *,
+        stdin: str,
+        on_line: Callable[[str], None],
+        redact: Callable[[str], str],
+    ) -> None:
+        self._child = child
+        self._on_line = on_line
+        self._framer = LineFramer(_LONGEST_LINE_BYTES)
+        self.stderr = StderrTail(redact)
+        self._reading = (PipeReader(child.stdout, self._on_stdout), PipeReader(child.stderr, self.stderr.add))
+        self._feeding = PipeWriter(child.stdin, stdin.encode(errors="replace"))
+
+    @property
+    def exited(self) -> asyncio.Future[int]:
+        return self._child.exited
+
+    @property
+    def lost(self) -> bool:
+        """Whether its exit status is unknown because its supervisor was killed."""
+        return self._child.lost
+
+    async def end(self) -> None:
+        """End it and all it started with SIGTERM, then SIGKILL; where it has exited, only what it left behind.
+
+        Afterwards every line it wrote has been handled. Cancelling this kills what is left at once.
+        """
+        try:
+            if not self.exited.done():
+                self._child.terminate(term_s=_TERM_S)
+            await asyncio.wait([self._child.gone], timeout=_TERM_S + _GONE_S)
+        finally:
+            if not self._child.gone.done():
+                self._child.kill()
+            self._close()
+
+    def _close(self) -> None:
+        self._feeding.close()
+        for reading in self._reading:
+            reading.close()
+        self._on_stdout(b"\n")  # the last line may have no newline
+
+    def _on_stdout(self, data: bytes) -> None:
+        while True:
+            try:
+                lines = self._framer.feed(data)
+            except LineTooLong as error:
+                self._on_lines(error.lines)
+                data = b""
+            else:
+                self._on_lines(lines)
+                return
+
+    def _on_lines(self, lines: list[bytes]) -> None:
+        for line in lines:
+            self._on_line(line.decode(errors="replace"))
+
+
+_LARGEST_TEXT_BYTES: Final = 16 << 20
+
+
+def write_plan(plan: LaunchPlan, run: Path) -> None:
+    """Write a plan's files (0600), folders (0700) and links, all below `run`. Raises OSError."""
+    for name in plan.folders:
+        make_private_folder(_place(run, name))
+    for name, text in plan.files.items():
+        _write(_place(run, name), text)
+    for name, target in plan.links.items():
+        link = _place(run, name)
+        make_private_folder(link.parent)
+        link.symlink_to(target)
+
+
+def read_texts(files: Mapping[str, Path]) -> dict[str, str]:
+    """The texts of the user's files. Those that do not exist or are not text are left out."""
+    found = ((name, _read(path)) for name, path in files.items())
+    return {name: text for name, text in found if text is not None}
+
+
+def existing(paths: Iterable[Path]) -> frozenset[Path]:
+    return frozenset(path for path in paths if os.path.exists(path))  # noqa: PTH110  (never raises)
+
+
+def entries(folders: Iterable[Path]) -> dict[Path, tuple[str, ...]]:
+    """The names in each of these folders. Folders that cannot be read are left out."""
+    found = ((folder, _names(folder)) for folder in folders)
+    return {folder: names for folder, names in found if names is not None}
+
+
+def _names(folder: Path) -> tuple[str, ...] | None:
+    try:
+        return tuple(sorted(os.listdir(folder)))  # noqa: PTH208  (names, not paths)
+    except OSError:
+        return None
+
+
+def _place(run: Path, name: str) -> Path:
+    place = run / name
+    assert not Path(name).is_absolute(), name
+    assert ".." not in place.parts, name
+    return place
+
+
+def _write(path: Path, text: str) -> None:
+    make_private_folder(path.parent)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without blocking: a named pipe would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            data = file.read(_LARGEST_TEXT_BYTES + 1) or b""  # None where a pipe has nothing yet
+    except (OSError, ValueError):
+        return None
+    if len(data) > _LARGEST_TEXT_BYTES:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from trunkline.agents import PROVIDERS
+from trunkline.agents.providers import PROVIDERS
 from trunkline.cli.options import CONFIG, LOG_COMMANDS
 
 if TYPE_CHECKING:
+    from trunkline.agents.runs.run_events import RunEvent
+    from trunkline.agents.runs.session import PreparedSession, SessionRequest, SessionResult
     from trunkline.config.settings import Settings
-    from trunkline.runs.agent_session import Prepared, SessionAsked
-    from trunkline.runs.run_events import RunEvent
-    from trunkline.runs.session import SessionEnd
 
 Mode = Literal["intercept", "additive"]
 _MODES: Final[dict[Mode, str]] = {"intercept": "only these tools", "additive": "these tools beside its own"}
@@ -87,9 +86,9 @@ def agent(
 
 
 def _refuse_undoing(provider: str, args: tuple[str, ...], mode: Mode) -> None:
-    from trunkline.agents.arguments import undone_by
+    from trunkline.agents.providers.arguments import forbidden_argument
 
-    undoing = undone_by(provider, args) if mode == "intercept" else ""
+    undoing = forbidden_argument(provider, args) if mode == "intercept" else ""
     if undoing:
         raise click.UsageError(
             f"`{undoing}` could undo that {provider} has our tools alone: leave it out, or use `--additive`"
@@ -118,16 +117,18 @@ def _defaults() -> Settings:
     return Settings(Path("trunkline.yaml").absolute(), GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})
 
 
-def _asked(provider: str, args: tuple[str, ...], mode: Mode, settings: Settings, *, instructions: bool) -> SessionAsked:
-    from trunkline.agents.arguments import works_alone
-    from trunkline.runs.agent_session import SessionAsked
+def _asked(
+    provider: str, args: tuple[str, ...], mode: Mode, settings: Settings, *, instructions: bool
+) -> SessionRequest:
+    from trunkline.agents.providers.arguments import is_headless
+    from trunkline.agents.runs.session import SessionRequest
 
     with_person = sys.stdin.isatty() and sys.stdout.isatty()
-    return SessionAsked(
+    return SessionRequest(
         provider=provider,
         mode=mode,
         args=args,
-        headless=not with_person or works_alone(provider, args),
+        headless=not with_person or is_headless(provider, args),
         settings=settings,
         folder=Path.cwd(),
         home=Path.home(),
@@ -136,32 +137,32 @@ def _asked(provider: str, args: tuple[str, ...], mode: Mode, settings: Settings,
     )
 
 
-def _run(asked: SessionAsked, log_file: Path | None) -> SessionEnd:
+def _run(asked: SessionRequest, log_file: Path | None) -> SessionResult:
+    from trunkline.agents.runs.session import SessionObserver, run_session, session_log
     from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
-    from trunkline.runs.session import Audience, log_of, run_session
-    from trunkline.serve.loop import run as run_loop
+    from trunkline.runtime.own_process import run_event_loop as run_loop
 
     try:
-        log = log_file or log_of(asked.settings)
+        log = log_file or session_log(asked.settings)
     except OSError as error:
         message = f"The log cannot be written: {error}"
         raise GatewayError(Problem(code=BAD_VALUE, message=message, hint="name a file with `--log`")) from error
     screen = _Screen(asked, log)
-    audience = Audience(tell=screen.hear, waiting=screen.waiting, ready=screen.ready)
+    audience = SessionObserver(emit=screen.hear, waiting=screen.waiting, ready=screen.ready)
     return run_loop(lambda: run_session(asked, audience, log))
 
 
 class _Screen:
     """Shows what is to be known before the agent has the terminal, and nothing after that."""
 
-    def __init__(self, asked: SessionAsked, log: Path) -> None:
+    def __init__(self, asked: SessionRequest, log: Path) -> None:
+        from trunkline.agents.runs.progress import RunProgress
         from trunkline.cli.ask.waiting import Waiting
-        from trunkline.runs.progress import Progress
         from trunkline.telemetry.redact import Redactor
 
         self._asked = asked
         self._log = log
-        self._progress = Progress(Redactor(asked.settings.secrets(asked.environ), asked.settings.names()))
+        self._progress = RunProgress(Redactor(asked.settings.secrets(asked.environ), asked.settings.names()))
         self._waiting = Waiting(f"starting the tools of {asked.provider}")
         self._shown: set[str] = set()
         self._silent = False
@@ -180,7 +181,7 @@ class _Screen:
         for line in lines:
             click.echo(click.style(line, fg="yellow"), err=True)
 
-    def ready(self, prepared: Prepared) -> None:
+    def ready(self, prepared: PreparedSession) -> None:
         if sys.stderr.isatty():
             tools = f"{len(prepared.tools)} tool{'' if len(prepared.tools) == 1 else 's'}"
             said = f"{self._asked.provider} {prepared.installed.version}, {tools}, {_MODES[self._asked.mode]}"
@@ -188,7 +189,7 @@ class _Screen:
         self._silent = True
 
 
-def _complain(end: SessionEnd) -> None:
+def _complain(end: SessionResult) -> None:
     from trunkline.cli.terminal import complain
 
     problem = end.problem

@@ -41,7 +41,7 @@ def read_whole(text: str) -> bytes:
     """One JSON object, passed on as it was written, to the last digit."""
     import json
 
-    from trunkline.wire.jsonrpc import BadMessage, members_of, single_line
+    from trunkline.protocol.jsonrpc import BadMessage, members_of, single_line
 
     check_text(text)
     try:
@@ -57,7 +57,7 @@ def read_pairs(typed: Sequence[str], schema: Mapping[str, Any]) -> bytes:
     """`key=value` pairs as a JSON object. A value is text unless the schema says otherwise; `key:=value` is JSON."""
     import msgspec
 
-    from trunkline.wire.jsonrpc import encode_members
+    from trunkline.protocol.jsonrpc import encode_members
 
     found: dict[str, bytes] = {}
     for pair in typed:

@@ -54,7 +54,7 @@ def complete_servers(ctx: click.Context, param: click.Parameter, incomplete: str
 def _server_names(config: Path | None) -> list[str]:
     import os
 
-    from trunkline.config.edit.check import ConfigText
+    from trunkline.config.edit.config_text import ConfigText
     from trunkline.config.edit.servers import server_names
     from trunkline.config.found import find_config
     from trunkline.config.trust import judged

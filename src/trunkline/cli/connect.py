@@ -14,7 +14,7 @@ import click
 from trunkline.cli.connect_lines import CLIENTS, TOKEN, Endpoint, Step, program_path, steps
 from trunkline.cli.options import CONFIG
 from trunkline.cli.stdio import mcp_url
-from trunkline.config.listen import Listen
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import GatewayError
 
 _PROBE_S: Final = 2.0
@@ -123,8 +123,8 @@ def _found(config: Path | None) -> tuple[str, bool]:
     if file is None:
         return _only_running() or _DEFAULT, False
     from trunkline.cli.configuration import settings_of
-    from trunkline.config.state import gateway_folder
-    from trunkline.links.running import find_running
+    from trunkline.config.settings import gateway_folder
+    from trunkline.runtime.gateway_records import find_running
 
     settings = settings_of(file)
     running = find_running(gateway_folder(settings))
@@ -133,7 +133,7 @@ def _found(config: Path | None) -> tuple[str, bool]:
 
 def _only_running() -> str:
     from trunkline.config.gateway import STATE_DIR
-    from trunkline.links.running import all_running
+    from trunkline.runtime.gateway_records import all_running
 
     running = all_running(Path(STATE_DIR).expanduser())
     if len(running) > 1:
@@ -142,12 +142,12 @@ def _only_running() -> str:
     return running[0].url if running else ""
 
 
-def _dialled(listen: Listen) -> str:
+def _dialled(listen: BindAddress) -> str:
     """Where a client of this machine finds what listens there."""
     if not listen.port:
         raise click.UsageError("the configured port is 0, any free one: start the gateway first, or name it: `--url`")
     host = _WILDCARDS.get(listen.host, listen.host)
-    return f"http://{Listen(host, listen.port)}/mcp"
+    return f"http://{BindAddress(host, listen.port)}/mcp"
 
 
 def _wants_token(url: str) -> bool | None:

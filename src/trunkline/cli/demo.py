@@ -28,10 +28,10 @@ def demo(port: int) -> None:
     """Run the gateway with four small servers, to try it."""
     try:
         with _demo_settings(port) as settings:
-            from trunkline.serve.http import serve_http
-            from trunkline.serve.loop import run
+            from trunkline.gateway.serving_http import serve_http
+            from trunkline.runtime.own_process import run_event_loop
 
-            status = run(lambda: serve_http(settings, reloader(settings, _unchanged), _announce))
+            status = run_event_loop(lambda: serve_http(settings, reloader(settings, _unchanged), _announce))
     except GatewayError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.problem.code.exit)
@@ -43,17 +43,16 @@ def _demo_settings(port: int) -> Generator[Settings, None, None]:
     """The settings, with the server they reach over HTTP running, and a folder for state that goes afterwards."""
     import tempfile
 
-    from trunkline.demo.calc import CALC
-    from trunkline.demo.http_server import HttpServer
-    from trunkline.demo.rpc import RpcServer
+    from trunkline.demo.calc import server
+    from trunkline.demo.http_server import serving_http
 
-    with tempfile.TemporaryDirectory(prefix="trunkline-demo-") as state, HttpServer(RpcServer(CALC)) as calc:
+    with tempfile.TemporaryDirectory(prefix="trunkline-demo-") as state, serving_http(server) as calc_url:
         # in our own environment, where a reload finds them too; no child process gets variables of this prefix
         os.environ.update(
             TRUNKLINE_DEMO_PORT=str(port),
             TRUNKLINE_DEMO_STATE=state,
             TRUNKLINE_DEMO_PYTHON=sys.executable,
-            TRUNKLINE_DEMO_CALC_URL=calc.url,
+            TRUNKLINE_DEMO_CALC_URL=calc_url,
         )
         with _findable(Path(state)):
             yield load_or_exit(CONFIG_FILE)
@@ -66,8 +65,8 @@ def _findable(state: Path) -> Generator[None, None, None]:
     Where there can be none, the demo runs all the same; a second demo leaves the first one's alone.
     """
     from trunkline.config.gateway import STATE_DIR
-    from trunkline.config.state import gateway_key, gateways_folder, make_private_folder
-    from trunkline.links.running import find_running
+    from trunkline.runtime.gateway_records import find_running
+    from trunkline.runtime.state_files import gateway_key, gateways_folder, make_private_folder
 
     target = gateways_folder(state) / gateway_key(CONFIG_FILE)
     link = gateways_folder(Path(STATE_DIR)) / target.name

@@ -16,7 +16,7 @@ from trunkline.cli.options import CONFIG, JSON
 from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
 
 if TYPE_CHECKING:
-    from trunkline.config.edit.check import ConfigText
+    from trunkline.config.edit.config_text import ConfigText
     from trunkline.config.edit.new_server import NewServer
     from trunkline.config.edit.servers import Edited
     from trunkline.config.found import ConfigFile
@@ -208,7 +208,7 @@ def _remove(file: ConfigFile, name: str) -> _Change:
 
 
 def _text(path: Path, text: str) -> ConfigText:
-    from trunkline.config.edit.check import ConfigText
+    from trunkline.config.edit.config_text import ConfigText
     from trunkline.sources import section_kinds
 
     return ConfigText(path, text, os.environ, section_kinds())
@@ -254,8 +254,8 @@ def _what_happens(change: _Change) -> str:
         return "The file has errors, and no gateway takes it until they are solved: see `trunkline check`"
     if change.created:
         return "`trunkline up` runs the gateway, and `trunkline connect` shows how to connect a client"
-    from trunkline.config.state import gateway_folder
-    from trunkline.links.running import find_running
+    from trunkline.config.settings import gateway_folder
+    from trunkline.runtime.gateway_records import find_running
 
     running = find_running(gateway_folder(settings))
     who = f"The gateway at {running.url}" if running is not None else "A running gateway"

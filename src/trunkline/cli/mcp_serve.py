@@ -16,7 +16,7 @@ from trunkline.core.errors import GatewayError
 )
 def mcp_serve(config: Path) -> None:
     """Join the router of the run whose socket the file names, or serve the sources that it describes."""
-    from trunkline.links.pump import join, socket_of
+    from trunkline.runtime.stdio_bridge import join, socket_of
 
     socket = socket_of(["--config", str(config)])
     if socket is not None:

@@ -13,7 +13,7 @@ from trunkline.cli.options import CONFIG, JSON
 from trunkline.cli.terminal import advise, complain, plain
 
 if TYPE_CHECKING:
-    from trunkline.links.protection.quarantine import Taken
+    from trunkline.sources.builtin.protection.quarantine import Taken
 
     Found = list[tuple[Path, Taken]]
 
@@ -54,8 +54,8 @@ def _found(config: Path | None) -> Found:
     from trunkline.cli.configuration import load_quietly
     from trunkline.config.found import find_config
     from trunkline.config.gateway import STATE_DIR
-    from trunkline.links.protection.accepting import of_all
-    from trunkline.links.protection.watch import spare_folders
+    from trunkline.sources.builtin.protection.accepting import of_all
+    from trunkline.sources.builtin.protection.watch import spare_folders
 
     file = find_config(config, Path(), Path.home())
     settings = None if file is None else load_quietly(file)
@@ -104,7 +104,7 @@ def _echo_json(value: object) -> None:
 
 def _accept(found: Found, ids: tuple[str, ...], *, force: bool, as_json: bool) -> int:
     from trunkline.core.errors import GatewayError
-    from trunkline.links.protection.accepting import accept
+    from trunkline.sources.builtin.protection.accepting import accept
 
     if not ids and len(found) != 1:
         complain("Say which: " + (", ".join(taken.id for _, taken in found) or "there is nothing to take back"))

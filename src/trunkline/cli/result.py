@@ -13,7 +13,7 @@ from trunkline.cli.saved import NotSaved, save
 from trunkline.cli.terminal import complain, echo_data, echo_json, json_text, plain
 from trunkline.core.call import Failure, NeedsInput, Outcome, RemoteError
 from trunkline.core.errors import CODES, UNKNOWN_TOOL, Problem
-from trunkline.wire.jsonrpc import BadMessage, Members, members_of
+from trunkline.protocol.jsonrpc import BadMessage, Members, members_of
 
 _FAILED: Final = 1
 _NO_SUCH_TOOL: Final = "`trunkline tools` lists what there is, `trunkline explain --tool NAME` says why one is missing"

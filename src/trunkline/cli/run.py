@@ -13,11 +13,11 @@ import click
 from trunkline.cli.options import CONFIG, SHOW_COMMANDS
 
 if TYPE_CHECKING:
+    from trunkline.agents.runs.checking import CheckedWorkflow
+    from trunkline.agents.runs.run_events import RunEnded
     from trunkline.cli.aside import Aside
     from trunkline.cli.run_screen import Screen
     from trunkline.config.settings import Settings
-    from trunkline.runs.checking import Checked
-    from trunkline.runs.run_events import RunEnded
 
 _STATUS: Final = {"success": 0, "failure": 1, "interrupted": 130}
 _REFUSED: Final = 2
@@ -88,7 +88,7 @@ def _pairs(inputs: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
-def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool) -> Checked:
+def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool) -> CheckedWorkflow:
     """The workflow and all that belongs to it; where anything is wrong with that, the program ends with status 2."""
     from trunkline.cli.configuration import tell_which
     from trunkline.cli.trust_question import until_trusted
@@ -108,7 +108,13 @@ def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool
 
 
 def _run(
-    checked: Checked, given: dict[str, str], settings: Settings, folder: Path, log_file: Path | None, *, as_json: bool
+    checked: CheckedWorkflow,
+    given: dict[str, str],
+    settings: Settings,
+    folder: Path,
+    log_file: Path | None,
+    *,
+    as_json: bool,
 ) -> RunEnded:
     """Nothing that happens to stdout or stderr ends the run; that stdout could not be written is told at its end."""
     from trunkline.cli.aside import streams_aside
@@ -123,7 +129,7 @@ def _run(
 
 
 def _run_shown(
-    checked: Checked,
+    checked: CheckedWorkflow,
     given: dict[str, str],
     settings: Settings,
     folder: Path,
@@ -132,23 +138,23 @@ def _run_shown(
     *,
     as_json: bool,
 ) -> RunEnded:
+    from trunkline.agents.runs.run_events import Warned
+    from trunkline.agents.runs.workflow_run import RunContext, run_workflow, workflow_redactor
+    from trunkline.agents.workflow.inputs import bind_inputs
     from trunkline.cli.ask.waiting import sign_of_life
     from trunkline.cli.run_screen import JsonScreen, PeopleScreen
-    from trunkline.runs.run_events import Warned
-    from trunkline.runs.workflow_run import RunPlace, run_workflow, secrets_of
-    from trunkline.serve.loop import run as run_loop
-    from trunkline.workflow.inputs import bind_inputs
+    from trunkline.runtime.own_process import run_event_loop as run_loop
 
     workflow = checked.workflow
     assert workflow is not None
     inputs = bind_inputs(workflow, given)
-    redact = secrets_of(workflow, checked.plugins.added_to(settings), os.environ)
+    redact = workflow_redactor(workflow, checked.plugins.added_to(settings), os.environ)
     screen = JsonScreen(redact) if as_json else PeopleScreen(redact)
     if as_json:
         for problem in checked.problems:
             message = f"{problem.where}: {problem.message}"
             screen.hear(Warned(step=problem.step, code=problem.code.id, message=message, hint=problem.hint))
-    place = RunPlace(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
+    place = RunContext(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
 
     async def main() -> RunEnded:
         async with sign_of_life(screen.waiting):
@@ -172,7 +178,7 @@ def _leave_now(screen: Screen, ended: RunEnded, aside: Aside) -> NoReturn:
     os._exit(_STATUS[ended.status])
 
 
-def _settings(checked: Checked, folder: Path, *, show_commands: bool) -> Settings:
+def _settings(checked: CheckedWorkflow, folder: Path, *, show_commands: bool) -> Settings:
     from trunkline.config.gateway import with_commands_shown
 
     settings = checked.settings or _defaults(folder)

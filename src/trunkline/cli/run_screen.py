@@ -14,11 +14,10 @@ from typing import Final, Protocol
 
 import click
 
+from trunkline.agents.runs.progress import RunProgress, RunSummary
+from trunkline.agents.runs.run_events import RunEnded, RunEvent, StepEnded, ToolCallEnded, Warned, as_json
 from trunkline.cli.ask.waiting import Waiting
 from trunkline.cli.terminal import echo_data
-from trunkline.runs.progress import Progress
-from trunkline.runs.run_events import RunEnded, RunEvent, StepEnded, ToolCallEnded, Warned, as_json
-from trunkline.runs.summary import Summary
 
 _COLOURS: Final = {"success": "green", "failure": "red", "interrupted": "yellow"}
 
@@ -53,8 +52,8 @@ class PeopleScreen:
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self.waiting = Waiting("")
-        self._progress = Progress(redact)
-        self._summary = Summary(redact)
+        self._progress = RunProgress(redact)
+        self._summary = RunSummary(redact)
 
     def hear(self, event: RunEvent) -> None:
         self._summary.hear(event)

@@ -127,7 +127,7 @@ def _news(status: Status) -> Iterator[str]:
         yield f"{status['state']}: {_why(status)}"
         last_words = str(status.get("stderrTail", "")).strip().splitlines()[-1:]
         if last_words and last_words[0] not in f"{_why(status)} {status.get('hint', '')}":
-            yield f"its last words on stderr: {last_words[0]}"
+            yield f"its last output on stderr: {last_words[0]}"
     for key in ("collisions", "warnings"):
         yield from map(str, status.get(key, ()))
 

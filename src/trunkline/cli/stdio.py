@@ -17,8 +17,8 @@ from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
 
 if TYPE_CHECKING:
-    from trunkline.links.http_client import Target
-    from trunkline.links.running import Running
+    from trunkline.runtime.gateway_records import Running
+    from trunkline.runtime.http_client import Target
 
 _SOCKET_URL: Final = "http://localhost/mcp"
 
@@ -49,43 +49,45 @@ def stdio(config: Path | None, url: str | None, socket: Path | None, alone: bool
 
 def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
     """The gateway that was named. A configuration file is not needed for that; one that is named is read."""
-    from trunkline.doors.relay.attach import attach
-    from trunkline.links.http_client import Target
-    from trunkline.serve.loop import run
+    from trunkline.frontends.relay.attach import attach
+    from trunkline.runtime.http_client import Target
+    from trunkline.runtime.own_process import run_event_loop
 
     named = config is not None
     settings = load_or_exit(config) if named else _found_settings()
     target = Target(_SOCKET_URL, socket=str(socket.absolute())) if socket is not None else Target(mcp_url(url or ""))
     token = client_token(settings if named or belongs_to(target, settings) else None)
-    return run(lambda: attach(target, token=token, settings=settings if named else None))
+    return run_event_loop(lambda: attach(target, token=token, settings=settings if named else None))
 
 
 def _join_or_serve(settings: Settings, *, alone: bool) -> int:
     if not alone:
-        from trunkline.config.state import gateway_folder
-        from trunkline.links.running import find_running
+        from trunkline.config.settings import gateway_folder
+        from trunkline.runtime.gateway_records import find_running
 
         running = find_running(gateway_folder(settings))
         if running is not None:
-            from trunkline.doors.relay.attach import attach
-            from trunkline.serve.loop import run
+            from trunkline.frontends.relay.attach import attach
+            from trunkline.runtime.own_process import run_event_loop
 
             how = f", which runs for the same file as process {running.pid} (`--alone` starts servers of our own)"
-            return run(lambda: attach(_target(running), token=client_token(settings), settings=settings, how=how))
+            return run_event_loop(
+                lambda: attach(_target(running), token=client_token(settings), settings=settings, how=how)
+            )
     return serve_alone(settings)
 
 
 def serve_alone(settings: Settings) -> int:
     """With servers of our own, until the client leaves; the exit status."""
     tell_which(settings)
-    from trunkline.serve.loop import run
-    from trunkline.serve.stdio import serve_stdio
+    from trunkline.gateway.serving import serve_stdio
+    from trunkline.runtime.own_process import run_event_loop
 
-    return run(lambda: serve_stdio(settings, reloader(settings, lambda same: same)))
+    return run_event_loop(lambda: serve_stdio(settings, reloader(settings, lambda same: same)))
 
 
 def _target(running: Running) -> Target:
-    from trunkline.links.http_client import Target
+    from trunkline.runtime.http_client import Target
 
     by_socket = bool(running.socket) and Path(running.socket).is_socket()
     return Target(_SOCKET_URL, socket=running.socket) if by_socket else Target(running.url)

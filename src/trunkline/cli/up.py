@@ -32,10 +32,10 @@ def up(config: Path | None, host: str | None, port: int | None) -> None:
 
     try:
         settings = as_asked(settings)
-        from trunkline.serve.http import serve_http
-        from trunkline.serve.loop import run
+        from trunkline.gateway.serving_http import serve_http
+        from trunkline.runtime.own_process import run_event_loop
 
-        status = run(lambda: serve_http(settings, reloader(settings, as_asked), _announce))
+        status = run_event_loop(lambda: serve_http(settings, reloader(settings, as_asked), _announce))
     except GatewayError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.problem.code.exit)

@@ -12,7 +12,7 @@ import click
 from trunkline.cli.options import CONFIG
 
 if TYPE_CHECKING:
-    from trunkline.runs.checking import Checked, Starting
+    from trunkline.agents.runs.checking import CheckedWorkflow, PluginStart
 
 _REFUSED: Final = 2
 
@@ -50,20 +50,20 @@ def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugin
         click.echo(f"{fine}; operations not checked of {unchecked}" if unchecked else fine)
 
 
-def read_workflow(workflow: Path, config: Path | None, folder: Path, *, only_look: bool = False) -> Checked:
+def read_workflow(workflow: Path, config: Path | None, folder: Path, *, only_look: bool = False) -> CheckedWorkflow:
     """The workflow with all that belongs to it, as far as files tell."""
-    from trunkline.runs.checking import read_files
+    from trunkline.agents.runs.checking import read_files
 
     return read_files(workflow, config, cwd=folder, home=Path.home(), environ=os.environ, only_look=only_look)
 
 
-def check_workflow(read: Checked, start: Starting = "trusted") -> Checked:
+def check_workflow(read: CheckedWorkflow, start: PluginStart = "trusted") -> CheckedWorkflow:
     """The same with what the outside says; where a signal comes first, the program ends."""
-    from trunkline.runs.checking import check_read
-    from trunkline.runs.interrupt import INTERRUPTED, unless_interrupted
-    from trunkline.serve.loop import run
+    from trunkline.agents.runs.checking import check_started
+    from trunkline.agents.runs.signals import INTERRUPTED, unless_interrupted
+    from trunkline.runtime.own_process import run_event_loop
 
-    checked = run(lambda: unless_interrupted(check_read(read, environ=os.environ, start=start)))
+    checked = run_event_loop(lambda: unless_interrupted(check_started(read, environ=os.environ, start=start)))
     if checked is None:
         sys.exit(INTERRUPTED)
     return checked

@@ -13,15 +13,15 @@ from typing import Any, Final, NamedTuple, cast
 
 from trunkline.config.clients import read_clients
 from trunkline.config.json_text import read_json
-from trunkline.config.listen import Listen
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid, Report
 from trunkline.config.source_list import Kinds, SourceList
 from trunkline.config.sources import SourceSection
-from trunkline.config.state import make_private_folder, read_private, write_private
 from trunkline.config.tree import Entry, Node, Scalar, Table
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import CLIENT_ONLY_KEY, COMMAND_NOT_ALLOWED, SERVER_NOT_VALID, GatewayError, Problem
 from trunkline.core.names import RESERVED_SOURCE, is_source_name
+from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 
 _BODY: Final = "request"
 _FILE: Final = "servers.json"
@@ -38,7 +38,7 @@ class AddedServer(NamedTuple):
     body: bytes
 
 
-def read_added(body: bytes, kinds: Kinds, listen: Listen) -> AddedServer:
+def read_added(body: bytes, kinds: Kinds, listen: BindAddress) -> AddedServer:
     """One server from `{"name", "url", …}`. Raises GatewayError, with every fault in its details.
 
     Nothing of our environment is put into it: a reference like `${NAME}` could carry a secret to any address.
@@ -74,7 +74,7 @@ def _name(table: Table) -> str:
     return name
 
 
-def _section(name: str, table: Table, reader: Reader, kinds: Kinds, listen: Listen) -> SourceSection:
+def _section(name: str, table: Table, reader: Reader, kinds: Kinds, listen: BindAddress) -> SourceSection:
     for key in _RUNS_SOMETHING:
         if table.get(key) is not None:
             message = f"`{key}` is not taken here: servers with a command come from the configuration file only"

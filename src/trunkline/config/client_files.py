@@ -7,11 +7,11 @@ from typing import Final
 
 from trunkline.config.clients import read_clients
 from trunkline.config.dialects import OUR_KEYS, OUR_STEM, ClientFile, is_known_name, load_dialect
-from trunkline.config.listen import Listen
 from trunkline.config.reader import Reader
 from trunkline.config.source_list import SourceList
 from trunkline.config.suggest import nearest
 from trunkline.config.tree import Table
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import MISSING_KEY, UNKNOWN_KEY
 
 _IN_PROJECT: Final = frozenset({".mcp.json", "opencode.json", "opencode.jsonc"})
@@ -20,7 +20,7 @@ _FOLDER_OF_USER: Final = Path(".config", "opencode")
 
 
 def read_client_file(
-    dialect: str, root: Table, path: Path, reader: Reader, sources: SourceList, listen: Listen
+    dialect: str, root: Table, path: Path, reader: Reader, sources: SourceList, listen: BindAddress
 ) -> None:
     """Read the servers of a client's file into the list. All its other keys are the client's business."""
     project = project_of(path, reader.home)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from trunkline.config.client_entry import OURS, TRANSPORT_OF, ClientEntry, Given, Spelling, under, usual_keys
-from trunkline.config.listen import Listen
 from trunkline.config.own_entry import is_own_entry
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid
@@ -18,6 +17,7 @@ from trunkline.config.shapes import Boolean, Choice, JsonSchema, Seconds, Unit
 from trunkline.config.source_list import SourceList
 from trunkline.config.sources import ONE_DAY_S
 from trunkline.config.tree import Entry, Node, Scalar, Table
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (
     BAD_VALUE,
     CLIENT_ONLY_KEY,
@@ -34,7 +34,9 @@ _LEAST_LIKELY_TIMEOUT_S: Final = 1.0
 _ONE_HOUR_S: Final = 3600.0
 
 
-def read_clients(node: Node, reader: Reader, sources: SourceList, listen: Listen, spelling: Spelling = OURS) -> None:
+def read_clients(
+    node: Node, reader: Reader, sources: SourceList, listen: BindAddress, spelling: Spelling = OURS
+) -> None:
     """Read the servers of a file into the list. `listen` is our own address, which no entry may point at."""
     if isinstance(node, Scalar) and node.kind == "null":
         return
@@ -51,7 +53,7 @@ def clients_schema() -> JsonSchema:
     return {"type": ["object", "null"], "additionalProperties": entry}
 
 
-def _read_server(entry: Entry, reader: Reader, sources: SourceList, listen: Listen, spelling: Spelling) -> None:
+def _read_server(entry: Entry, reader: Reader, sources: SourceList, listen: BindAddress, spelling: Spelling) -> None:
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
     if is_own_entry(entry.value, reader, listen):

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from trunkline.config.listen import MAX_PORT, Listen, ListenAddress
 from trunkline.config.section import Inner, Places, Section, key
-from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListOf, MapOf, Seconds, Text
+from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListenAddress, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S
+from trunkline.core.bind_address import MAX_PORT, BindAddress
 from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, MISSING_KEY, TOKEN_REQUIRED, GatewayError, Problem
-from trunkline.core.unfinished import DEFAULT_BYTES
+from trunkline.core.unfinished_bytes import DEFAULT_BYTES
 
 STATE_DIR: Final = "~/.local/state/trunkline"
 _TOKEN_MESSAGE: Final = "Listening beyond this machine needs a `token`"
@@ -123,21 +123,28 @@ class LimitSettings(Section):
     session_idle: float = key(
         Seconds(maximum=30 * ONE_DAY_S), default=1800.0, doc="Seconds after which an unused session ends"
     )
-    lanes_per_source: int = key(
-        Integer(minimum=1), default=32, doc="Clients that may have a server of their own at once, for each source"
+    sessions_per_source: int = key(
+        Integer(minimum=1),
+        default=32,
+        doc="Clients that may have a server of their own at once, for each source",
+        formerly="lanes_per_source",
     )
-    lane_idle: float = key(
-        Seconds(maximum=30 * ONE_DAY_S), default=1800.0, doc="Seconds after which an unused server of a client ends"
+    source_session_idle: float = key(
+        Seconds(maximum=30 * ONE_DAY_S),
+        default=1800.0,
+        doc="Seconds after which an unused server of a client ends",
+        formerly="lane_idle",
     )
     call_seconds: float = key(
         Seconds(maximum=ONE_DAY_S),
         default=900.0,
         doc="Seconds a call may take at most, even while it shows progress; what its client takes to answer is extra",
     )
-    question_seconds: float = key(
+    server_request_seconds: float = key(
         Seconds(maximum=ONE_DAY_S),
         default=600.0,
         doc="Seconds a client and its user may take to answer what a server asks during a call",
+        formerly="question_seconds",
     )
     cache_bytes: int = key(
         Integer(minimum=1024, maximum=_GIB), default=67_108_864, doc="Memory for kept results, of all sources together"
@@ -147,9 +154,9 @@ class LimitSettings(Section):
 class GatewaySettings(Section):
     """Everything that is not about one source."""
 
-    listen: Listen = key(
+    listen: BindAddress = key(
         ListenAddress(),
-        default=Listen("127.0.0.1", 4747),
+        default=BindAddress("127.0.0.1", 4747),
         doc="`host:port` of the HTTP door; beyond loopback it needs a `token`",
     )
     allowed_hosts: tuple[str, ...] = key(
@@ -214,7 +221,7 @@ class GatewaySettings(Section):
             places.reader.error(CONFLICTING_KEYS, places.of("disclosure"), message, "leave one of the two out")
 
 
-def needs_token(listen: Listen, token: str) -> bool:
+def needs_token(listen: BindAddress, token: str) -> bool:
     """Whether this address may not be listened on because others could come in without a token."""
     return not listen.is_loopback and not token
 
@@ -227,7 +234,7 @@ def with_commands_shown(gateway: GatewaySettings) -> GatewaySettings:
 def with_listen(settings: GatewaySettings, *, host: str | None, port: int | None) -> GatewaySettings:
     """The settings with the address a command line asks for; raises GatewayError where that may not be listened on."""
     host = settings.listen.host if host is None else host.removeprefix("[").removesuffix("]")
-    listen = Listen(host, settings.listen.port if port is None else port)
+    listen = BindAddress(host, settings.listen.port if port is None else port)
     if not listen.host or "/" in listen.host or listen.port not in range(MAX_PORT + 1):
         raise GatewayError(Problem(code=BAD_VALUE, message=f"`{listen}` is not an address to listen on"))
     if needs_token(listen, settings.token):

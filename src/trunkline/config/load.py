@@ -23,12 +23,12 @@ from trunkline.config.section import read_section
 from trunkline.config.settings import Settings
 from trunkline.config.source_list import Kinds, SourceList, read_sources
 from trunkline.config.sources import SourceSection
-from trunkline.config.state import GATEWAYS
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Node, Scalar, Table
 from trunkline.config.trust import judged
 from trunkline.config.writable import writable_by_others
 from trunkline.core.errors import OTHERS_CAN_WRITE, UNKNOWN_KEY
+from trunkline.runtime.state_files import GATEWAYS
 
 if TYPE_CHECKING:
     from trunkline.config.trust.verdict import Verdict

@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
 
-from trunkline.config.listen import Listen
 from trunkline.config.reader import Reader
 from trunkline.config.tree import Items, Table
+from trunkline.core.bind_address import BindAddress
 
 _OWN: Final = "trunkline"
 _RUNNERS: Final = frozenset({"uvx", "uv", "pipx"})
@@ -23,7 +23,7 @@ _ORIGIN: Final = re.compile(
 _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def is_own_entry(table: Table, reader: Reader, listen: Listen) -> bool:
+def is_own_entry(table: Table, reader: Reader, listen: BindAddress) -> bool:
     """Whether a server of a client starts this program, or points at the address it listens on."""
     command, args = _command_line(table, reader)
     if _starts_us(command, args) or _bridges_to_us([command, *args], listen):
@@ -67,12 +67,12 @@ def _package(word: str) -> str:
     return match.group() if match is not None else ""
 
 
-def _bridges_to_us(words: list[str], listen: Listen) -> bool:
+def _bridges_to_us(words: list[str], listen: BindAddress) -> bool:
     is_bridge = any(PurePath(word).name.partition("@")[0] in _BRIDGES for word in words)
     return is_bridge and any(_reaches_us(word, listen) for word in words)
 
 
-def _reaches_us(url: str, listen: Listen) -> bool:
+def _reaches_us(url: str, listen: BindAddress) -> bool:
     origin = _ORIGIN.match(url)
     if origin is None:
         return False

@@ -26,9 +26,10 @@ _KEY: Final = "key"
 class Key:
     """The declaration of one key."""
 
-    __slots__ = ("default", "doc", "later", "secret", "shape")
+    __slots__ = ("default", "doc", "formerly", "later", "secret", "shape")
 
-    def __init__(self, shape: Shape[Any], default: Any, doc: str, secret: bool, later: bool) -> None:
+    def __init__(self, shape: Shape[Any], default: Any, doc: str, secret: bool, later: bool, formerly: str) -> None:
+        self.formerly = formerly
         self.shape = shape
         self.default = default
         self.doc = doc
@@ -40,12 +41,21 @@ class Key:
         return self.default is _REQUIRED
 
 
-def key(shape: Shape[Any], *, default: Any = _REQUIRED, doc: str, secret: bool = False, later: bool = False) -> Any:
+def key(
+    shape: Shape[Any],
+    *,
+    default: Any = _REQUIRED,
+    doc: str,
+    secret: bool = False,
+    later: bool = False,
+    formerly: str = "",
+) -> Any:
     """Declare one key. Without a default it is required; a secret one never shows in a repr.
 
-    `later` is for a key whose feature is still to come: writing it warns, so that nobody relies on it.
+    `later` is for a key whose feature is still to come: writing it warns, so that nobody relies on it. `formerly` is
+    the key's old name, which is refused with the new one.
     """
-    declaration = {_KEY: Key(shape, default, doc, secret, later)}
+    declaration = {_KEY: Key(shape, default, doc, secret, later, formerly)}
     if default is _REQUIRED:
         return field(metadata=declaration)
     # a factory, because `dataclass` takes defaults without a hash for mutable ones; ours never change
@@ -99,6 +109,10 @@ class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
     @classmethod
     def refuse(cls, unknown: Scalar, reader: Reader, known: Sequence[str]) -> Invalid:
         """Report a key that is not among those that are known."""
+        for name, declared in cls.declared.items():
+            if declared.formerly == unknown.text:
+                message = f"Unknown key `{unknown.text}`: it is now called `{name}`"
+                return reader.error(UNKNOWN_KEY, unknown, message, f"write `{name}` in its place")
         hint = hint_for(unknown.text, known, "keys here")
         return reader.error(UNKNOWN_KEY, unknown, f"Unknown key `{unknown.text}`", hint)
 

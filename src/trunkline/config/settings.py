@@ -14,6 +14,7 @@ from trunkline.config.reader import Referred
 from trunkline.config.secret_values import secrets_in, secrets_in_environment
 from trunkline.config.section import Section
 from trunkline.config.sources import SourceSection
+from trunkline.runtime.state_files import gateway_key, gateways_folder
 
 _TOKENS: Final = "tokens"
 
@@ -65,3 +66,8 @@ def secrets_of(section: Section) -> Iterator[str]:
             yield from secrets_of(value)
         elif declared.secret:
             yield from secrets_in("token" if name == _TOKENS else name, value)
+
+
+def gateway_folder(settings: Settings) -> Path:
+    """Where the gateway of this configuration file keeps its state. The folder may not exist yet."""
+    return gateways_folder(settings.gateway.state_dir) / gateway_key(settings.path)

@@ -14,6 +14,7 @@ from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid
 from trunkline.config.suggest import listed, nearest
 from trunkline.config.tree import Items, Node, Scalar, Table
+from trunkline.core.bind_address import MAX_PORT, BindAddress
 from trunkline.core.errors import BAD_VALUE, WRONG_TYPE
 
 T = TypeVar("T")
@@ -265,3 +266,24 @@ def _every(sources: Sequence[A], read: Callable[[A], T]) -> list[T]:
     if len(values) < len(sources):
         raise Invalid
     return values
+
+
+_ADDRESS: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})\Z")
+
+
+class ListenAddress(Shape[BindAddress]):
+    def read(self, node: Node, reader: Reader) -> BindAddress:
+        match = _ADDRESS.match(Text().read(node, reader))
+        if match is None or int(match["port"]) > MAX_PORT:
+            raise reader.error(BAD_VALUE, node, "Expected an address like `127.0.0.1:4747` or `[::1]:4747`")
+        host: str | None = match["ipv6"] or match["host"]
+        if not host:
+            hint = f"write `127.0.0.1:{match['port']}`, or `0.0.0.0:{match['port']}` for every network"
+            raise reader.error(BAD_VALUE, node, "The address names no host", hint)
+        return BindAddress(host, int(match["port"]))
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string", "minLength": 1}
+
+    def example(self, value: BindAddress) -> Any:
+        return str(value)

@@ -80,10 +80,11 @@ class Cache(Section):
     ttl: float = key(
         Seconds(maximum=ONE_DAY_S), default=60.0, doc="Seconds a result is kept, unless its own `ttlMs` is shorter"
     )
-    vouched: tuple[str, ...] = key(
+    assume_read_only: tuple[str, ...] = key(
         ListOf(Text(may_be_empty=False)),
         default=(),
         doc="Patterns of tools whose results are kept although the server does not say so: you know they only read",
+        formerly="vouched",
     )
 
 

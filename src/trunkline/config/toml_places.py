@@ -48,10 +48,19 @@ class _Key(NamedTuple):
 
 def find_places(text: str) -> dict[tuple[Step, ...], Place]:
     """The place of every key and list item that is written out, by the path to it."""
+    return _scanned(text).places
+
+
+def find_headers(text: str) -> list[tuple[int, tuple[Step, ...]]]:
+    """The offset of every header (`[a.b]`, `[[c]]`), with the path to its table."""
+    return _scanned(text).headers
+
+
+def _scanned(text: str) -> _Scanner:
     scanner = _Scanner(text)
     with contextlib.suppress(_Lost, RecursionError):
         scanner.scan()
-    return scanner.places
+    return scanner
 
 
 class _Lost(Exception):
@@ -63,6 +72,7 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self.places: dict[tuple[Step, ...], Place] = {}
+        self.headers: list[tuple[int, tuple[Step, ...]]] = []
         self._text = text
         self._at = 0
         self._line_starts = [0, *(match.end() for match in LINE_BREAK.finditer(text))]
@@ -80,6 +90,7 @@ class _Scanner:
             self._skip(_BLANK)
 
     def _header(self) -> tuple[Step, ...]:
+        start = self._at
         one_of_many = self._text.startswith("[[", self._at)
         self._at += 2 if one_of_many else 1
         self._skip(_BLANK)
@@ -93,6 +104,7 @@ class _Scanner:
             index = self._tables[path] = self._tables.get(path, -1) + 1
             path = (*path, index)
             self.places[path] = Place(span, span)
+        self.headers.append((start, path))
         return path
 
     def _path(self, path: tuple[Step, ...], keys: list[_Key]) -> tuple[Step, ...]:

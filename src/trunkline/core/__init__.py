@@ -1,1 +1,1 @@
-"""Plain data and protocols: what a tool, a call, a source and a problem are. Standard library only; no I/O."""
+"""Plain data and protocols: tools, calls, sources, errors, names. Standard library only, no I/O."""

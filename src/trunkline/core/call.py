@@ -1,7 +1,14 @@
-"""One request on its way to a source, and the ways it can end.
+"""Requests on their way to a source: what they carry, which states they pass through, how they end.
 
-The core is callback-shaped on purpose: a call costs about 30 µs, and a task per call would add a tenth to that
-(docs/adr/0003). `Request.finish` is the single place where an outcome is set, so every call ends exactly once.
+The rules that everything else relies on:
+
+- A request ends exactly once, with one of four outcomes: `Result`, `RemoteError`, `NeedsInput` or `Failure`.
+  `Request.finish` is the only place that sets it; the first outcome wins and later ones are dropped.
+- Everything is a callback, and each may run before the function that caused it returns. There is no task per call:
+  a call costs about 30 µs, and a task would add a tenth to that (docs/adr/0003).
+- JSON passes through as the bytes its author wrote. It is parsed only where something in it has to be looked at.
+- A request is `queued` until an upstream session takes it, then `sent`, then `partial` once the server has reported
+  progress. Only a queued request has certainly not been executed.
 """
 
 from __future__ import annotations
@@ -14,21 +21,29 @@ from typing import TYPE_CHECKING, Final, Protocol
 from trunkline.core.errors import CANCELLED, Executed, Phase, Problem
 
 if TYPE_CHECKING:
-    from trunkline.core.question import Question
+    from trunkline.core.server_request import ServerRequest
 
 Json = bytes | memoryview
-"""JSON text. Results travel as the bytes their server wrote."""
+"""JSON text, often a part of a larger message."""
 LF: Final = 0x0A
 CR: Final = 0x0D
-"""As numbers: looking for one of these in bytes takes an eighth of the time that looking for bytes in bytes does."""
+"""As numbers: searching bytes for an integer takes an eighth of the time of searching for bytes."""
+
+QUEUED: Final[Phase] = "queued"
+SENT: Final[Phase] = "sent"
+PARTIAL: Final[Phase] = "partial"
+
+PROGRESS: Final = "notifications/progress"
+STREAM_CLOSED: Final = "trunkline/stream-closed"
+"""An internal notification: the server closed the response stream before the end and will be polled for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. `session` is None for callers without one; `capabilities` is what a source may ask of this client.
+    """The client a call is made for.
 
-    `log_level` is the least severe log message it wants, empty where it never said. `version` is the protocol version
-    that it speaks.
+    `session` is None for callers without one. `capabilities` are those that servers may use of this client.
+    `log_level` is the least severe log message it wants, empty if it never set one. `version` is its protocol version.
     """
 
     principal: str = "local"
@@ -39,14 +54,16 @@ class Caller:
     version: str = ""
 
 
-# The outcomes are not frozen: a frozen dataclass costs half a microsecond more to make, on every call.
+# -- outcomes ---------------------------------------------------------------------------------------------------------
+# Not frozen: creating a frozen dataclass takes half a microsecond longer, and every call creates one.
 
 
 @dataclass(slots=True)
 class Result:
-    """The source's `result` object, byte for byte. A tool that failed is a result too (`isError`).
+    """The server's `result` object, byte for byte. A tool that failed is a result too (`isError`).
 
-    `message` is the text that `raw` is a part of, where there is one: it is cheaper to look through than a view.
+    `message` is the whole message that `raw` is a view of, if there is one: searching it is cheaper than searching a
+    view.
     """
 
     raw: Json
@@ -54,69 +71,69 @@ class Result:
 
     @property
     def single_line(self) -> bool:
-        """Whether it is known to be without CR and LF; only doors that frame by lines need to ask."""
+        """Whether the result is known to contain neither CR nor LF; transports that frame by lines ask."""
         message = self.message
         return message is not None and CR not in message and LF not in message
 
 
 @dataclass(slots=True)
 class Cached(Result):
-    """A result that was given before: its server was not asked again."""
+    """A result from the cache; the server was not called."""
 
 
 @dataclass(slots=True)
 class RemoteError:
-    """The source's own JSON-RPC `error` object: it passes with code, message and data unchanged."""
+    """The server's JSON-RPC `error` object, passed on with code, message and data unchanged."""
+
+    raw: Json
+
+
+@dataclass(slots=True)
+class NeedsInput:
+    """An `input_required` result, byte for byte: the server needs something from the client before it can go on."""
 
     raw: Json
 
 
 @dataclass(slots=True)
 class Failure:
-    """The call failed on our side of the source; `problem` says whether the tool may have run."""
+    """The gateway failed the call; `problem` says why, and whether the tool may have run."""
 
     problem: Problem
 
 
-@dataclass(slots=True)
-class NeedsInput:
-    """The source asks the client something before it can go on (an `input_required` result, byte for byte)."""
-
-    raw: Json
+Outcome = Result | RemoteError | NeedsInput | Failure
 
 
-Outcome = Result | RemoteError | Failure | NeedsInput
-
-QUEUED: Final[Phase] = "queued"
-SENT: Final[Phase] = "sent"
-PARTIAL: Final[Phase] = "partial"
-PROGRESS: Final = "notifications/progress"
-STREAM_CLOSED: Final = "trunkline/stream-closed"
-"""A notice between our own parts: the server closed the stream of a request in the middle and is asked again later."""
+# -- requests ---------------------------------------------------------------------------------------------------------
 
 
-class Carrier(Protocol):
-    """Whatever took a request to its server, and can be told that nobody waits for the answer any more."""
+class Upstream(Protocol):
+    """Whatever holds a request on its way to the server: a queue, or the connection it was sent on."""
 
-    def abandon(self, request: Request, /) -> None: ...
+    def abandon(self, request: Request, /) -> None:
+        """Nobody waits for the response any more: drop the request, and cancel it at the server if it was sent."""
+        ...
+
     def phase_of(self, request: Request, /) -> Phase: ...
 
 
 class Request:
-    """A method and its raw parameters, answered exactly once.
+    """A method with its raw parameters, to be finished exactly once.
 
-    `params` is one JSON object without `_meta`; `meta` holds the members of `_meta` that travel on (never those that
-    belong to one hop, like the progress token). `on_notice` receives notifications that belong to this request.
+    `params` is one JSON object without `_meta`. `meta` has the members of `_meta` that are passed on, which excludes
+    those that belong to one hop, such as the progress token. `on_done` takes the request once `outcome` is set;
+    `on_notification` takes the method and parameters of each notification that belongs to the request.
     """
 
     __slots__ = (
-        "carrier",
         "meta",
         "method",
         "on_done",
-        "on_notice",
+        "on_notification",
         "outcome",
         "params",
+        "upstream",
         "upstream_id",
         "wants_progress",
     )
@@ -133,10 +150,10 @@ class Request:
         self.params = params
         self.meta = meta
         self.on_done = on_done
-        self.on_notice: Callable[[str, Json], None] | None = None
+        self.on_notification: Callable[[str, Json], None] | None = None
         self.wants_progress = False
         self.outcome: Outcome | None = None
-        self.carrier: Carrier | None = None
+        self.upstream: Upstream | None = None
         self.upstream_id = 0
 
     @property
@@ -145,19 +162,19 @@ class Request:
 
     @property
     def phase(self) -> Phase:
-        return QUEUED if self.carrier is None else self.carrier.phase_of(self)
+        return QUEUED if self.upstream is None else self.upstream.phase_of(self)
 
     @property
     def executed(self) -> Executed:
         return "no" if self.phase == QUEUED else "unknown"
 
-    def noticed(self, method: str, params: Json) -> None:
-        """A notification of the server that belongs to this request."""
-        if self.on_notice is not None:
-            self.on_notice(method, params)
+    def notify(self, method: str, params: Json) -> None:
+        """Deliver a notification of the server that belongs to this request."""
+        if self.on_notification is not None:
+            self.on_notification(method, params)
 
     def finish(self, outcome: Outcome) -> bool:
-        """Set the one outcome. False when there is one already: the first wins, the rest is dropped."""
+        """Set the outcome. Returns False, and does nothing, if there is one already."""
         if self.outcome is not None:
             return False
         self.outcome = outcome
@@ -165,47 +182,54 @@ class Request:
         return True
 
     def give_up(self, outcome: Outcome) -> bool:
-        """End the request from our side; its server is told that the answer is no longer wanted."""
-        carrier = self.carrier
+        """Finish the request from our side and abandon it upstream. Returns False if it had ended before."""
+        upstream = self.upstream
         if not self.finish(outcome):
             return False
-        if carrier is not None:
-            carrier.abandon(self)
+        if upstream is not None:
+            upstream.abandon(self)
         return True
 
 
-class Gatekeeper(Protocol):
-    """Whatever let a call through to its source, and wants to know when it has ended."""
+class AdmissionControl(Protocol):
+    """Whatever admitted a call to its source; gets the call back when it has ended."""
 
     def release(self, call: Call, /) -> None: ...
 
 
 class Keeper(Protocol):
-    """Whatever wants to see how a call ended before its caller does, to keep the result or to drop others."""
+    """Sees how a call ended before its caller does, to cache the result or to invalidate others."""
 
     def ended(self, call: Call, /) -> None: ...
 
 
-class Call(Request):
-    """A caller's request: what the router adds to a request.
+class TimerHandle(Protocol):
+    """The part of `asyncio.TimerHandle` that is used here; core imports no asyncio."""
 
-    `on_question` takes what the server asks of the client meanwhile, None where the client cannot be asked; while
-    `questions` are open the deadline rests, and `rested_s` is how long it did, once none is open. Once it `asked`
-    something its result is for that answer alone. `headers` are those that an HTTP server wants to see beside the body.
+    def cancel(self) -> None: ...
+
+
+class Call(Request):
+    """A client's request, with the state the router keeps for it.
+
+    `reply` takes the call once it has ended. `on_server_request` takes the requests that its server makes of the client
+    meanwhile; it is None if the client cannot be asked. While `open_server_requests` is not zero the deadline rests;
+    `paused_s` is for how long it has. `asked_client` stays set, because the result then depends on the client's answer
+    and must not be cached. `headers` are sent beside the body to an HTTP server.
     """
 
     __slots__ = (
+        "admission",
         "admitted",
-        "asked",
+        "asked_client",
         "caller",
-        "gate",
         "headers",
         "keeper",
-        "on_question",
+        "on_server_request",
+        "open_server_requests",
+        "paused_s",
         "progressed_at",
-        "questions",
         "reply",
-        "rested_s",
         "retried",
         "source",
         "started_at",
@@ -228,13 +252,13 @@ class Call(Request):
         self.caller = caller
         self.reply = reply
         self.admitted = False
-        self.asked = False
-        self.gate: Gatekeeper | None = None
+        self.asked_client = False
+        self.admission: AdmissionControl | None = None
         self.headers: list[tuple[bytes, bytes]] | None = None
         self.keeper: Keeper | None = None
-        self.on_question: Callable[[Question], None] | None = None
-        self.questions = 0
-        self.rested_s = 0.0
+        self.on_server_request: Callable[[ServerRequest], None] | None = None
+        self.open_server_requests = 0
+        self.paused_s = 0.0
         self.retried = False
         self.source = ""
         self.tool = ""
@@ -245,41 +269,37 @@ class Call(Request):
 
     @property
     def phase(self) -> Phase:
-        """`partial` once the tool has shown progress: then it has certainly begun to run."""
+        """`partial` once there was progress: the tool has certainly begun to run."""
         phase = super().phase
         return PARTIAL if phase == SENT and self.progressed_at else phase
 
-    def noticed(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         if method == PROGRESS:
             self.progressed_at = monotonic()
-        super().noticed(method, params)
+        super().notify(method, params)
 
-    def question_opened(self) -> None:
-        """Its server asks the client something, and rests meanwhile."""
-        if not self.questions:
-            self.rested_s -= monotonic()
-        self.asked = True
-        self.questions += 1
+    def server_request_opened(self) -> None:
+        """The server asked the client something: the clock stops."""
+        if not self.open_server_requests:
+            self.paused_s -= monotonic()
+        self.asked_client = True
+        self.open_server_requests += 1
 
-    def question_closed(self) -> None:
-        """Its server can go on, and has its whole time for that."""
-        self.questions -= 1
+    def server_request_closed(self) -> None:
+        """The server can go on: the clock restarts, and counts from now as if there had been progress."""
+        self.open_server_requests -= 1
         self.progressed_at = now = monotonic()
-        if not self.questions:
-            self.rested_s += now
+        if not self.open_server_requests:
+            self.paused_s += now
 
-    def cancel(self, why: str) -> bool:
-        """The caller no longer wants the answer."""
+    def cancel(self, reason: str) -> bool:
+        """Give up because the caller no longer wants the response."""
         problem = Problem(
             code=CANCELLED,
-            message=f"Call cancelled: {why}",
+            message=f"Call cancelled: {reason}",
             source=self.source,
             tool=self.tool,
             phase=self.phase,
             executed=self.executed,
         )
         return self.give_up(Failure(problem))
-
-
-class TimerHandle(Protocol):
-    def cancel(self) -> None: ...

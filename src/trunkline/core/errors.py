@@ -1,7 +1,7 @@
-"""Every stable error code, and the Problem that carries one to a person or a program.
+"""The stable error codes, and `Problem`, which carries one to a person or a program.
 
-A code is never reused for something else. It owns the numbers each door needs (JSON-RPC, HTTP, exit status), so that
-one situation looks the same whichever way a call came in.
+A code is never renumbered and never reused. It owns the numbers that each frontend needs (JSON-RPC error code, HTTP
+status, exit status), so that an error looks the same whichever way a call came in.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ RELOAD_REFUSED: Final = _code("TL130", "new configuration was not taken", http=4
 STATE_NOT_WRITTEN: Final = _code("TL131", "state folder cannot be written")
 NOT_ACCEPTED: Final = _code("TL132", "change at a protected place was not taken back")
 
-# 2xx source: why a server cannot be used
+# 2xx source: a server cannot be used, or not fully
 SOURCE_DOWN: Final = _code("TL201", "server is down", jsonrpc=503, http=503)
 SOURCE_DISABLED: Final = _code("TL202", "server is disabled", jsonrpc=503, http=503)
 SOURCE_START_FAILED: Final = _code("TL203", "server could not be started or reached", jsonrpc=503, http=503)
@@ -80,7 +80,7 @@ HIDDEN_CHARACTERS: Final = _code("TL213", "hidden characters in a name or descri
 SOURCE_STARTING: Final = _code("TL214", "server is still starting", exit=0)
 PLACES_NOT_COMPARED: Final = _code("TL215", "protected places are not compared after commands", exit=0)
 
-# 3xx call: what went wrong with one request
+# 3xx call: one request failed
 UNKNOWN_TOOL: Final = _code("TL301", "unknown tool or server", jsonrpc=-32602, http=404)
 QUEUE_FULL: Final = _code("TL303", "server's queue is full", jsonrpc=429, http=429)
 CLIENT_LIMIT: Final = _code("TL304", "client has too many calls in flight", jsonrpc=429, http=429)
@@ -109,7 +109,7 @@ CAPABILITY_MISSING: Final = _code("TL326", "client did not declare what this nee
 NOT_READ_ONLY: Final = _code("TL327", "tool is not one that only reads", jsonrpc=-32602, http=400)
 PLACE_UNDONE: Final = _code("TL328", "change at a protected place was undone", exit=0)
 
-# 4xx access: who may come in
+# 4xx access: a client, an app or an operator is refused
 UNAUTHORIZED: Final = _code("TL401", "no valid credential", jsonrpc=401, http=401)
 HOST_REFUSED: Final = _code("TL402", "Host not allowed", jsonrpc=421, http=421)
 ORIGIN_REFUSED: Final = _code("TL403", "Origin not allowed", jsonrpc=403, http=403)
@@ -172,12 +172,11 @@ INTERNAL: Final = _code("TL900", "internal error", jsonrpc=-32603, http=500)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What is wrong, where, and what to do about it.
+    """One error or warning: what is wrong, where, and what to do about it.
 
-    `where` is a place a person can go to: `file:line:column` for configuration, a server's name for a source.
-    The fields after `severity` matter for calls only; `executed` says whether the tool may have run.
-    `stderr_tail` is what the source wrote there last, for whoever keeps its health. `extra` are members of `data` that
-    the protocol asks for with this code.
+    `where` is `file:line:column` for configuration and a server's name for a source. The fields after `severity` are
+    for calls; `executed` says whether the tool may have run. `stderr_tail` is the last output of the source.
+    `extra` are members of JSON-RPC's `error.data` that MCP requires with this code.
     """
 
     code: Code
@@ -195,7 +194,7 @@ class Problem:
     extra: tuple[tuple[str, object], ...] = ()
 
     def data(self) -> dict[str, object]:
-        """The JSON-RPC `error.data` of this problem: what `interface` promises to programs."""
+        """The JSON-RPC `error.data` of this problem."""
         data: dict[str, object] = {"code": self.code.id}
         if self.source:
             data["source"] = self.source
@@ -215,7 +214,7 @@ class Problem:
 
 
 class GatewayError(Exception):
-    """A problem that ends what was asked for; `details` are the single faults where it stands for several."""
+    """A problem as an exception. `details` are the individual faults if it stands for several."""
 
     def __init__(self, problem: Problem, details: tuple[Problem, ...] = ()) -> None:
         super().__init__(str(problem))

@@ -1,7 +1,8 @@
-"""Hidden characters: text that nothing is drawn for, which a model reads and a person does not see.
+"""Finds hidden characters: text that is not displayed, which a model reads and a person does not see.
 
-They are replaced by what they are (`<U+200B>`), so that both read the same. Characters that shape what is seen stay: a
-joiner within an emoji or between letters of a script that joins them, one variation selector after what it varies.
+They are replaced by their code points (`<U+200B>`), so that both read the same. Characters that change how their
+neighbours are displayed stay: a joiner within an emoji or between letters of a script that joins them, one variation
+selector after the character it applies to.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ _INVISIBLE: Final = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""All that Unicode calls ignorable by default, and other format characters: zero width, direction, fillers, tags."""
+"""Unicode's Default_Ignorable_Code_Point and other format characters: zero width, direction, fillers, tags."""
 _FLAGS: Final = "|".join(
     "\U0001f3f4" + "".join(chr(0xE0000 + ord(letter)) for letter in region) + "\U000e007f"
     for region in ("gbeng", "gbsct", "gbwls")
 )
-"""England, Scotland and Wales are the only flags that are spelled in tags."""
+"""The flags of England, Scotland and Wales are the only ones spelled in tag characters."""
 _ANY: Final = re.compile(f"[{_CONTROLS}{_INVISIBLE}]")
-"""To look for first: without alternatives that takes a fraction of the time."""
+"""Searched for first: a pattern without alternatives takes a fraction of the time."""
 _HIDDEN: Final = re.compile(f"{_FLAGS}|{_ANY.pattern}")
 
 _NON_JOINER: Final = "\u200c"
@@ -42,19 +43,19 @@ def code_point(character: str) -> str:
 
 
 def may_hide(text: str) -> bool:
-    """A quick look: False where nothing is hidden."""
+    """Whether the text may have hidden characters; a quick test."""
     return _ANY.search(text) is not None
 
 
 def reveal(text: str, mark: Callable[[str], str] = code_point) -> str:
-    """The text with `mark` in place of each hidden character; the same object where there is none."""
+    """The text with each hidden character replaced by `mark(character)`; the same object if there is none."""
     if not may_hide(text):
         return text
     return _HIDDEN.sub(lambda found: found[0] if _is_seen(text, found.start(), found.end()) else mark(found[0]), text)
 
 
 def _is_seen(text: str, start: int, end: int) -> bool:
-    """Whether what stands there has its part in what is drawn."""
+    """Whether the characters at this position affect what is displayed."""
     if end - start > 1:
         return True  # a flag
     character, before, after = text[start], text[start - 1 : start], text[end : end + 1]
@@ -71,7 +72,7 @@ def _is_seen(text: str, start: int, end: int) -> bool:
 
 
 def _is_symbol(character: str) -> bool:
-    """All emoji are symbols, and so are the tones of skin after them."""
+    """Emoji are symbols in Unicode, and so are skin tone modifiers."""
     return not character.isascii() and unicodedata.category(character)[0] == "S"
 
 

@@ -1,4 +1,7 @@
-"""The only code that makes or takes apart names: sources, addresses, exposed tool names, and their other spellings."""
+"""Builds and parses names: of sources, tool addresses (`source.tool`), exposed tool names and their other spellings.
+
+No other module does, so that a name means the same everywhere.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,17 @@ def is_source_name(name: str) -> bool:
 
 
 def slug(name: str) -> str:
-    """A source name made from any text; never empty."""
+    """Make a source name from any text; never empty."""
     return _NOT_EXPOSABLE.sub("_", name).strip("_") or "server"
 
 
 def slug_pattern(pattern: str) -> str:
-    """A pattern for source names made from one that was written for the texts they are made from."""
+    """Turn a glob pattern for texts into one for the source names that `slug` makes of them."""
     return _NOT_IN_PATTERN.sub("_", pattern).strip("_") or pattern
 
 
 def split_address(address: str) -> tuple[str, str] | None:
-    """`source.tool` → its parts. The first dot ends the source, so `a.b.c` is tool `b.c` of source `a`."""
+    """Split `source.tool` at the first dot: `a.b.c` is tool `b.c` of source `a`. None if it is no address."""
     source, dot, tool = address.partition(".")
     return (source, tool) if dot and source and tool else None
 
@@ -44,7 +47,7 @@ def without_own_prefix(name: str) -> str:
 def exposed_name(prefix: str, tool: str, address: str, max_length: int, *, force_hash: bool = False) -> str:
     """`prefix_tool` in characters every model API takes, cut to `max_length` with a hash of the address when needed.
 
-    `force_hash` is for two names that fall together only because characters were replaced.
+    `force_hash` is for two names that would be equal only because characters were replaced.
     """
     full = f"{prefix}_{tool}" if prefix else tool
     safe = _NOT_EXPOSABLE.sub("_", full)
@@ -55,16 +58,16 @@ def exposed_name(prefix: str, tool: str, address: str, max_length: int, *, force
 
 
 def was_altered(prefix: str, tool: str) -> bool:
-    """Whether the exposed form of this name differs from the plain `prefix_tool`."""
+    """Whether the exposed form of this name differs from plain `prefix_tool`."""
     return _NOT_EXPOSABLE.search(f"{prefix}_{tool}" if prefix else tool) is not None
 
 
 def spellings(source: str, tool: str) -> tuple[str, ...]:
-    """The other ways a caller may write one tool, besides its exposed name and its bare name."""
+    """The ways a caller may write a tool besides its exposed name and its bare name."""
     return (f"{source}.{tool}", f"{source}_{tool}", f"{source}__{tool}", f"{source}:{tool}")
 
 
 def names_source(name: str, source: str, prefix: str) -> bool:
-    """Whether a tool or prompt of this name would be this source's, however the caller writes it."""
+    """Whether a tool or prompt of this name would belong to this source, in any accepted spelling."""
     bare = without_own_prefix(name)
     return bare.startswith((f"{source}.", f"{source}_", f"{source}:", f"{prefix or source}_"))

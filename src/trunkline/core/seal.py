@@ -1,6 +1,6 @@
-"""Text that clients hand back to us unread: nobody else can have written it, and it is good for one purpose.
+"""Sealed text: opaque tokens that clients hand back to us, authenticated with an HMAC and bound to one purpose.
 
-The key lives as long as the process, so nothing sealed outlives what it names.
+The key lives as long as the process, so that no token outlives what it names. The payload is readable by anyone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ _KEY_BYTES: Final = 32
 
 
 class Sealer:
+    """Seals payloads and opens what it has sealed."""
+
     def __init__(self, key: bytes | None = None) -> None:
         self._key = secrets.token_bytes(_KEY_BYTES) if key is None else key
 
@@ -24,7 +26,7 @@ class Sealer:
         return base64.urlsafe_b64encode(self._tag(purpose, payload) + payload).decode().rstrip("=")
 
     def open(self, purpose: str, text: str) -> bytes | None:
-        """The payload, or None for anything that was not sealed here for this purpose."""
+        """Return the payload, or None if the text was not sealed by this object for this purpose."""
         try:
             sealed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):

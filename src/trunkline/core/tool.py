@@ -1,4 +1,4 @@
-"""What a source offers, as data: one tool, and the whole snapshot of a source."""
+"""What a source offers, as data: tools, prompts, resources, and the snapshot that holds all of them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ LISTS: Final[tuple[ListName, ...]] = ("tools", "prompts", "resources", "template
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool as its server defined it. `definition` is the server's own JSON object, byte for byte, but for hidden
-    characters, which are made visible before it enters the catalog.
+    """One tool as its server defines it.
 
-    `also` are other spellings that callers may use, such as the name under which an app registered it.
+    `definition` is the server's JSON object, byte for byte except for hidden characters, which are made visible before
+    it enters the catalog. `aliases` are other names that callers may use, such as the one an app registered.
     """
 
     source: str
     name: str
     definition: bytes
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -30,7 +30,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A prompt, a resource or a template of resources as its server defined it, byte for byte.
+    """A prompt, a resource or a resource template as its server defines it.
 
     `key` is what requests name it by: a prompt's name, a resource's URI, a template's URI template.
     """
@@ -42,7 +42,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What a server said of how long a list holds and for whom, and when (monotonic) it said so."""
+    """How long a list may be cached and whether it may be shared, as its server said at `since` (monotonic)."""
 
     ttl_ms: int = 0
     public: bool = False
@@ -51,7 +51,7 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything a source offers at one moment. Sources push whole snapshots; the catalog only ever replaces."""
+    """Everything a source offers at one moment. Sources publish whole snapshots; the catalog only replaces them."""
 
     tools: tuple[Tool, ...] = ()
     prompts: tuple[Item, ...] = ()

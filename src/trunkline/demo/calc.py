@@ -2,14 +2,153 @@
 
 from __future__ import annotations
 
+import ast
 import math
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
-from trunkline.demo.expression import FUNCTIONS, Number, evaluate
-from trunkline.demo.toolbox import Answer, Arguments, Refusal, Tool, toolbox
+from trunkline.demo.tools import text_and_data, tool
+from trunkline.mcpserver import Server, ToolError
+from trunkline.version import __version__
 
+server = Server(
+    "trunkline-demo-calc",
+    __version__,
+    "Exact arithmetic and unit conversion. Use it for every sum that matters.",
+    title="Calculator",
+)
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------
+
+Number = int | float
 _LONGEST: Final = 300
+_MOST_BITS: Final = 1000  # as large as a floating-point number can be, so that every result has one
+_FOREIGN: Final = re.compile(r"[^\w\s.+*/%^(),-]|_|0[box]", re.ASCII | re.IGNORECASE)
+_LEADING_ZEROS: Final = re.compile(r"(?<![\w.])0+(?=\d)")
+
+
+def _round(value: Number, digits: Number = 0) -> Number:
+    if not -300 <= digits <= 300:
+        raise ValueError("that many digits cannot be rounded to")
+    return round(value, int(digits))
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > _MOST_BITS:
+        raise OverflowError
+    return base**exponent
+
+
+_CONSTANTS: Final = {"pi": math.pi, "e": math.e, "tau": math.tau}
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    **{name: getattr(math, name) for name in ("acos", "asin", "atan", "cos", "hypot", "sin", "tan")},
+    **{name: getattr(math, name) for name in ("ceil", "exp", "floor", "log", "log10", "log2", "sqrt")},
+    "abs": abs,
+    "max": lambda *values: max(values),
+    "min": lambda *values: min(values),
+    "round": _round,
+}
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Number, Number], Number]]] = {
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.Div: lambda left, right: left / right,
+    ast.FloorDiv: lambda left, right: left // right,
+    ast.Mod: lambda left, right: left % right,
+    ast.Pow: _power,
+}
+
+
+def evaluate(expression: str) -> Number:
+    """The value of an expression such as `2 * (3 + 4) ^ 2`. Python parses it, and nothing of it is run as Python."""
+    if foreign := _FOREIGN.search(expression):
+        raise ToolError(f"`{foreign[0]}` was not expected there")
+    source = _LEADING_ZEROS.sub("", " ".join(expression.split()).replace("^", "**"))
+    try:
+        return _value(ast.parse(source, mode="eval").body)
+    except SyntaxError as error:
+        raise ToolError(_misplaced(source, error)) from None
+    except (MemoryError, RecursionError):
+        raise ToolError("The expression is nested too deeply") from None
+    except ZeroDivisionError:
+        raise ToolError("Division by zero") from None
+    except OverflowError:
+        raise ToolError("The result is too large") from None
+    except ValueError as error:
+        raise ToolError(f"This cannot be calculated: {error}") from None
+
+
+def _misplaced(source: str, error: SyntaxError) -> str:
+    if "never closed" in error.msg:
+        return "A closing parenthesis is missing"
+    if "nested" in error.msg:
+        return "The expression is nested too deeply"
+    rest = source[error.offset - 1 :] if error.offset else ""
+    found = re.match(r"\s*(\w+|\S)", rest)
+    return f"`{found[1]}` was not expected there" if found else "The expression ends too early"
+
+
+def _value(node: ast.expr) -> Number:
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return _finite(number)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _value(operand)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+            return _finite(_OPERATORS[type(sign)](_value(left), _value(right)))
+        case ast.Name(id=name) if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        case ast.Name(id=name) if name in _FUNCTIONS:
+            raise ToolError(f"`{name}` needs its arguments in parentheses")
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            return _call(name, [_value(argument) for argument in arguments])
+        case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
+            known = ", ".join(f"`{known}`" for known in (*_CONSTANTS, *sorted(_FUNCTIONS)))
+            raise ToolError(f"`{name}` is not known here; there are {known}")
+        case _:
+            raise ToolError(f"`{ast.unparse(node)}` is not arithmetic")
+
+
+def _call(name: str, values: list[Number]) -> Number:
+    try:
+        return _finite(_FUNCTIONS[name](*values))
+    except TypeError:
+        raise ToolError(f"`{name}` does not take {len(values)} arguments") from None
+
+
+def _finite(value: Any) -> Number:
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise OverflowError
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("the result is not a real number")
+    return value
+
+
+def _rounded(value: Number) -> Number:
+    """Without the dust of binary fractions: 0.1 + 0.2 is 0.3."""
+    if isinstance(value, int) or not math.isfinite(value):
+        return value
+    rounded = float(f"{value:.12g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+@tool(
+    server,
+    "Calculate",
+    {"expression": {"type": "string", "maxLength": _LONGEST, "description": "Such as (3 + 4) * 2 ^ 10"}},
+    result={"expression": {"type": "string"}, "value": {"type": "number"}},
+)
+def calculate(arguments: dict[str, str]) -> Any:
+    """The value of an arithmetic expression: + - * / // % ^, parentheses, pi, e, tau and the functions abs, acos, \
+asin, atan, ceil, cos, exp, floor, hypot, log, log10, log2, max, min, round, sin, sqrt, tan. Angles are in radians."""
+    value = _rounded(evaluate(arguments["expression"]))
+    return text_and_data(str(value), {"expression": arguments["expression"].strip(), "value": value})
+
+
+# -- units ------------------------------------------------------------------------------------------------------------
 
 
 class Unit(NamedTuple):
@@ -37,54 +176,21 @@ UNITS: Final[Mapping[str, Unit]] = {
 }
 
 
-def _calculate(arguments: Arguments) -> Answer:
-    value = _tidy(evaluate(arguments["expression"]))
-    return Answer(str(value), {"expression": arguments["expression"].strip(), "value": value})
-
-
-def _convert(arguments: Arguments) -> Answer:
-    source, target = UNITS[arguments["from"]], UNITS[arguments["to"]]
-    if source.quantity != target.quantity:
-        message = f"`{arguments['from']}` is a unit of {source.quantity} and `{arguments['to']}` one of"
-        raise Refusal(f"{message} {target.quantity}")
-    value = _tidy((arguments["value"] * source.size + source.zero - target.zero) / target.size)
-    text = f"{arguments['value']:g} {arguments['from']} = {value} {arguments['to']}"
-    return Answer(text, {"value": value, "unit": arguments["to"]})
-
-
-def _tidy(value: Number) -> Number:
-    """Without the dust of binary fractions: 0.1 + 0.2 is 0.3 to everyone who asks."""
-    if isinstance(value, int) or not math.isfinite(value):
-        return value
-    tidied = float(f"{value:.12g}")
-    return int(tidied) if tidied.is_integer() and abs(tidied) < 1e15 else tidied
-
-
-_UNIT = {"type": "string", "enum": list(UNITS)}
-
-CALC = toolbox(
-    "calc",
-    "Calculator",
-    "Exact arithmetic and unit conversion. Use it for every sum that matters.",
-    Tool(
-        "calculate",
-        "Calculate",
-        "The value of an arithmetic expression: + - * / // % ^, parentheses, pi, e, tau and the functions "
-        f"{', '.join(FUNCTIONS)}. Angles are in radians.",
-        _calculate,
-        {"expression": {"type": "string", "maxLength": _LONGEST, "description": "Such as (3 + 4) * 2 ^ 10"}},
-        result={"expression": {"type": "string"}, "value": {"type": "number"}},
-    ),
-    Tool(
-        "convert",
-        "Convert units",
-        "A value in another unit of length, mass, time, volume, speed, data or temperature.",
-        _convert,
-        {
-            "value": {"type": "number", "minimum": -1e100, "maximum": 1e100, "description": "How many"},
-            "from": {**_UNIT, "description": "The unit it is in"},
-            "to": {**_UNIT, "description": "The unit to convert it to"},
-        },
-        result={"value": {"type": "number"}, "unit": {"type": "string"}},
-    ),
+@tool(
+    server,
+    "Convert units",
+    {
+        "value": {"type": "number", "minimum": -1e100, "maximum": 1e100, "description": "How many"},
+        "from": {"type": "string", "enum": list(UNITS), "description": "The unit it is in"},
+        "to": {"type": "string", "enum": list(UNITS), "description": "The unit to convert it to"},
+    },
+    result={"value": {"type": "number"}, "unit": {"type": "string"}},
 )
+def convert(arguments: dict[str, Any]) -> Any:
+    """A value in another unit of length, mass, time, volume, speed, data or temperature."""
+    amount, unit, wanted = arguments["value"], arguments["from"], arguments["to"]
+    source, target = UNITS[unit], UNITS[wanted]
+    if source.quantity != target.quantity:
+        raise ToolError(f"`{unit}` is a unit of {source.quantity} and `{wanted}` one of {target.quantity}")
+    value = _rounded((amount * source.size + source.zero - target.zero) / target.size)
+    return text_and_data(f"{amount:g} {unit} = {value} {wanted}", {"value": value, "unit": wanted})

@@ -2,21 +2,73 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
+import asyncio
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
-from trunkline.demo.library import Library, Resource, Template
-from trunkline.demo.talk import Talk
-from trunkline.demo.toolbox import Answer, Arguments, Refusal, Tool, toolbox
+from trunkline.demo.features import INVALID_PARAMS, RESOURCE_NOT_FOUND, FeatureServer, MethodError, completion
+from trunkline.demo.tools import tool
+from trunkline.mcpserver import Context, ToolError
+from trunkline.version import __version__
 
-_LONGEST_DAYS = 3_660_000  # about ten thousand years, which is all the calendar there is
+Json = dict[str, Any]
+
+server = FeatureServer(
+    "trunkline-demo-clock",
+    __version__,
+    "Dates and times. Ask here instead of guessing what day it is.",
+    title="Clock",
+    capabilities={"resources": {}, "completions": {}},
+)
+
+# -- tools ------------------------------------------------------------------------------------------------------------
+
 _DATE = {"type": "string", "format": "date", "maxLength": 10, "description": "A date such as 2026-07-28"}
+_ZONE = {"type": "string", "default": "UTC", "maxLength": 64, "description": "An IANA time zone such as Europe/Berlin"}
+_SECONDS = {"type": "integer", "minimum": 1, "maximum": 10, "default": 3, "description": "How many"}
+_LONGEST_DAYS = 3_660_000  # about ten thousand years, which is all the calendar there is
+_DAYS = {
+    "type": "integer",
+    "minimum": -_LONGEST_DAYS,
+    "maximum": _LONGEST_DAYS,
+    "description": "Days to add; negative to go back",
+}
 
 
-def _now(arguments: Arguments) -> Answer:
-    return Answer(_time_in(arguments["timezone"]))
+@tool(server, "Current date and time", {"timezone": _ZONE})
+def now(arguments: Json) -> str:
+    """The current weekday, date and time in a time zone."""
+    return _time_in(arguments["timezone"])
+
+
+@tool(server, "Days between two dates", {"first": _DATE, "last": _DATE})
+def days_between(arguments: Json) -> str:
+    """How many days lie from one date to another; negative when the second is earlier."""
+    days = (_date(arguments, "last") - _date(arguments, "first")).days
+    return f"{days} day{'' if abs(days) == 1 else 's'}"  # never a bare number: some clients take that for data
+
+
+@tool(server, "Add days to a date", {"date": _DATE, "days": _DAYS})
+def add_days(arguments: Json) -> str:
+    """The date and weekday a number of days after a date, or before it when the number is negative."""
+    try:
+        found = _date(arguments, "date") + timedelta(days=arguments["days"])
+    except OverflowError:
+        raise ToolError("That day is beyond the years 1 to 9999") from None
+    return f"{found.isoformat()} ({found:%A})"
+
+
+@tool(server, "Count down", {"seconds": _SECONDS})
+async def count_down(arguments: Json, context: Context) -> str:
+    """Wait some seconds, with progress and a line in the log: to see whether a client shows them."""
+    seconds = int(arguments["seconds"])
+    context.log(f"Counting down from {seconds}", logger="demo")
+    for done in range(seconds):
+        context.progress(done, seconds, f"{seconds - done} left")
+        await asyncio.sleep(1)
+    context.progress(seconds, seconds, "done")
+    return f"{seconds} seconds are over"
 
 
 def _time_in(zone: str) -> str:
@@ -24,107 +76,56 @@ def _time_in(zone: str) -> str:
     return f"{now:%A}, {now.isoformat(sep=' ', timespec='seconds')}"
 
 
-def _zones() -> Iterable[str]:
-    return {"UTC", *available_timezones()}
-
-
-def _count_down(arguments: Arguments, talk: Talk) -> Answer:
-    seconds = arguments["seconds"]
-    talk.log("info", f"Counting down from {seconds}")
-    for done in range(seconds):
-        talk.progress(done, seconds, f"{seconds - done} left")
-        time.sleep(1)
-    talk.progress(seconds, seconds, "done")
-    return Answer(f"{seconds} seconds are over")
-
-
-def _days_between(arguments: Arguments) -> Answer:
-    days = (_date(arguments, "last") - _date(arguments, "first")).days
-    return Answer(f"{days} day{'' if abs(days) == 1 else 's'}")  # never a bare number: some clients take that for data
-
-
-def _add_days(arguments: Arguments) -> Answer:
-    try:
-        found = _date(arguments, "date") + timedelta(days=arguments["days"])
-    except OverflowError:
-        raise Refusal("That day is beyond the years 1 to 9999") from None
-    return Answer(f"{found.isoformat()} ({found:%A})")
-
-
 def _zone(name: str) -> tzinfo:
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (KeyError, OSError, ValueError):
-        raise Refusal(f"`{name}` is not a time zone known here; try `UTC` or `Europe/Berlin`") from None
+        raise ToolError(f"`{name}` is not a time zone known here; try `UTC` or `Europe/Berlin`") from None
 
 
-def _date(arguments: Arguments, name: str) -> date:
+def _date(arguments: Json, name: str) -> date:
     try:
         return date.fromisoformat(arguments[name])
     except ValueError:
-        raise Refusal(f"`{name}` must be a date such as 2026-07-28") from None
+        raise ToolError(f"`{name}` must be a date such as 2026-07-28") from None
 
 
-CLOCK = toolbox(
-    "clock",
-    "Clock",
-    "Dates and times. Ask here instead of guessing what day it is.",
-    Tool(
-        "now",
-        "Current date and time",
-        "The current weekday, date and time in a time zone.",
-        _now,
-        {
-            "timezone": {
-                "type": "string",
-                "default": "UTC",
-                "maxLength": 64,
-                "description": "An IANA time zone such as Europe/Berlin",
-            }
-        },
-    ),
-    Tool(
-        "days_between",
-        "Days between two dates",
-        "How many days lie from one date to another; negative when the second is earlier.",
-        _days_between,
-        {"first": _DATE, "last": _DATE},
-    ),
-    Tool(
-        "add_days",
-        "Add days to a date",
-        "The date and weekday a number of days after a date, or before it when the number is negative.",
-        _add_days,
-        {
-            "date": _DATE,
-            "days": {
-                "type": "integer",
-                "minimum": -_LONGEST_DAYS,
-                "maximum": _LONGEST_DAYS,
-                "description": "Days to add; negative to go back",
-            },
-        },
-    ),
-    Tool(
-        "count_down",
-        "Count down",
-        "Wait some seconds, with progress and a line in the log: to see whether a client shows them.",
-        _count_down,
-        {"seconds": {"type": "integer", "minimum": 1, "maximum": 10, "default": 3, "description": "How many"}},
-        talks=True,
-    ),
-)
+# -- resources: clock://now/ and a time zone --------------------------------------------------------------------------
 
-CLOCK_LIBRARY = Library(
-    resources=[Resource("clock://now/UTC", "Now", "The current date and time, in UTC.", lambda: _time_in("UTC"))],
-    templates=[
-        Template(
-            "clock://now/",
-            "timezone",
-            "Now in a time zone",
-            "The current date and time in an IANA time zone, such as Europe/Berlin.",
-            _time_in,
-            _zones,
-        )
-    ],
-)
+_PREFIX = "clock://now/"
+_TEMPLATE = _PREFIX + "{+timezone}"
+
+
+@server.method("resources/list")
+def list_resources(params: Json) -> Json:
+    described = {"name": "Now", "description": "The current date and time, in UTC.", "mimeType": "text/plain"}
+    return {"resources": [{"uri": f"{_PREFIX}UTC", **described}]}
+
+
+@server.method("resources/templates/list")
+def list_templates(params: Json) -> Json:
+    description = "The current date and time in an IANA time zone, such as Europe/Berlin."
+    described = {"name": "Now in a time zone", "description": description, "mimeType": "text/plain"}
+    return {"resourceTemplates": [{"uriTemplate": _TEMPLATE, **described}]}
+
+
+@server.method("resources/read")
+def read_resource(params: Json) -> Json:
+    uri = params.get("uri")
+    if not isinstance(uri, str) or not uri.startswith(_PREFIX):
+        raise MethodError(RESOURCE_NOT_FOUND, "Resource not found", {"uri": uri})
+    try:
+        text = _time_in(uri.removeprefix(_PREFIX))
+    except ToolError as error:
+        raise MethodError(RESOURCE_NOT_FOUND, str(error), {"uri": uri}) from None
+    return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}
+
+
+@server.method("completion/complete")
+def complete(params: Json) -> Json:
+    match params:
+        case {"ref": {"type": "ref/resource", "uri": str(uri)}, "argument": {"name": name}} if uri == _TEMPLATE:
+            zones = {"UTC", *available_timezones()} if name == "timezone" else ()
+            return completion(sorted(zones), params)
+        case _:
+            raise MethodError(INVALID_PARAMS, "There is no such template")

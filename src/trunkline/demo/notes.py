@@ -1,18 +1,31 @@
-"""The demo server `notes`: a few notes kept in memory, gone when the server ends."""
+"""The demo server `notes`: a few notes kept in memory, gone when the server ends.
+
+The handlers are async: they run on the event loop one after another, so the notes need no lock.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Any
 
-from trunkline.demo.toolbox import Answer, Arguments, Refusal, Tool, Toolbox, toolbox
+from trunkline.demo.tools import ADDS, DESTROYS, text_and_data, tool
+from trunkline.mcpserver import Server, ToolError
+from trunkline.version import __version__
 
+Json = dict[str, Any]
+
+server = Server(
+    "trunkline-demo-notes",
+    __version__,
+    "A scratch pad that every client of the gateway shares. It is kept in memory only.",
+    title="Notes",
+)
+_notes: dict[int, Json] = {}
+_ids = itertools.count(1)
 _MOST_NOTES = 1_000
-_LONGEST_NOTE = 4_000
-_ID = {"type": "integer", "minimum": 1, "maximum": 1_000_000_000, "description": "The number of a note"}
-_NOTE: dict[str, Any] = {
+_NOTE = {
     "type": "object",
     "properties": {"id": {"type": "integer"}, "text": {"type": "string"}, "created": {"type": "string"}},
     "required": ["id", "text", "created"],
@@ -20,82 +33,59 @@ _NOTE: dict[str, Any] = {
 _FOUND = {"notes": {"type": "array", "items": _NOTE}}
 
 
-class Note(TypedDict):
-    id: int
-    text: str
-    created: str
+@tool(
+    server,
+    "Add a note",
+    {"text": {"type": "string", "maxLength": 4_000, "description": "What to remember"}},
+    result={"id": {"type": "integer"}},
+    annotations=ADDS,
+)
+async def add(arguments: Json) -> Json:
+    """Keep a note, and get the number it is kept under."""
+    text = arguments["text"].strip()
+    if not text:
+        raise ToolError("The note is empty")
+    if len(_notes) >= _MOST_NOTES:
+        raise ToolError(f"There are {_MOST_NOTES:,} notes already; remove one first")
+    number = next(_ids)
+    _notes[number] = {"id": number, "text": text, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+    return text_and_data(f"Noted as number {number}", {"id": number})
 
 
-class Notes:
-    """The notes of one server, by number."""
-
-    def __init__(self) -> None:
-        self._notes: dict[int, Note] = {}
-        self._numbers = itertools.count(1)
-
-    def add(self, arguments: Arguments) -> Answer:
-        text = arguments["text"].strip()
-        if not text:
-            raise Refusal("The note is empty")
-        if len(self._notes) >= _MOST_NOTES:
-            raise Refusal(f"There are {_MOST_NOTES:,} notes already; remove one first")
-        note = Note(id=next(self._numbers), text=text, created=datetime.now(UTC).isoformat(timespec="seconds"))
-        self._notes[note["id"]] = note
-        return Answer(f"Noted as number {note['id']}", {"id": note["id"]})
-
-    def show_all(self, arguments: Arguments) -> Answer:
-        return _shown(self._notes.values(), "There are no notes yet")
-
-    def search(self, arguments: Arguments) -> Answer:
-        words = arguments["query"].casefold().split()
-        found = [note for note in self._notes.values() if all(word in note["text"].casefold() for word in words)]
-        return _shown(found, "No note has all of these words")
-
-    def remove(self, arguments: Arguments) -> Answer:
-        note = self._notes.pop(arguments["id"], None)
-        if note is None:
-            raise Refusal(f"There is no note number {arguments['id']}")
-        return Answer(f"Removed: {note['text']}")
+@tool(server, "List all notes", result=_FOUND)
+async def list_(arguments: Json) -> Json:
+    """Every note, the oldest first."""
+    return _shown(_notes.values(), "There are no notes yet")
 
 
-def _shown(notes: Iterable[Note], otherwise: str) -> Answer:
-    notes = list(notes)
-    text = "\n".join(f"{note['id']}. {note['text']}" for note in notes)
-    return Answer(text or otherwise, {"notes": notes})
+@tool(
+    server,
+    "Search the notes",
+    {"query": {"type": "string", "maxLength": 200, "description": "Words to look for"}},
+    result=_FOUND,
+)
+async def search(arguments: Json) -> Json:
+    """The notes that contain every word of a query, in any order and case."""
+    words = arguments["query"].casefold().split()
+    found = [note for note in _notes.values() if all(word in note["text"].casefold() for word in words)]
+    return _shown(found, "No note has all of these words")
 
 
-def notes_toolbox() -> Toolbox:
-    """A server with no notes yet."""
-    notes = Notes()
-    return toolbox(
-        "notes",
-        "Notes",
-        "A scratch pad that every client of the gateway shares. It is kept in memory only.",
-        Tool(
-            "add",
-            "Add a note",
-            "Keep a note, and get the number it is kept under.",
-            notes.add,
-            {"text": {"type": "string", "maxLength": _LONGEST_NOTE, "description": "What to remember"}},
-            result={"id": {"type": "integer"}},
-            read_only=False,
-        ),
-        Tool("list", "List all notes", "Every note, the oldest first.", notes.show_all, result=_FOUND),
-        Tool(
-            "search",
-            "Search the notes",
-            "The notes that contain every word of a query, in any order and case.",
-            notes.search,
-            {"query": {"type": "string", "maxLength": 200, "description": "Words to look for"}},
-            result=_FOUND,
-        ),
-        Tool(
-            "remove",
-            "Remove a note",
-            "Forget one note for good.",
-            notes.remove,
-            {"id": _ID},
-            read_only=False,
-            destructive=True,
-        ),
-    )
+@tool(
+    server,
+    "Remove a note",
+    {"id": {"type": "integer", "minimum": 1, "maximum": 1_000_000_000, "description": "The number of a note"}},
+    annotations=DESTROYS,
+)
+async def remove(arguments: Json) -> str:
+    """Forget one note for good."""
+    note = _notes.pop(arguments["id"], None)
+    if note is None:
+        raise ToolError(f"There is no note number {arguments['id']}")
+    return f"Removed: {note['text']}"
+
+
+def _shown(notes: Iterable[Json], otherwise: str) -> Json:
+    found = list(notes)
+    lines = "\n".join(f"{note['id']}. {note['text']}" for note in found)
+    return text_and_data(lines or otherwise, {"notes": found})

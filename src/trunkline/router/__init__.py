@@ -1,1 +1,1 @@
-"""One path for every call: names to sources, health, limits, deadlines."""
+"""Routes calls to sources: registry, catalog, admission, deadlines, result cache, subscriptions."""

@@ -1,42 +1,45 @@
-"""The names callers use, and the tools behind them. Sources replace their whole snapshot; the catalog is rebuilt.
+"""The catalog: the tools, prompts and resources of all sources by the names that callers use.
 
-Rebuilding a thousand tools takes a few milliseconds, so it waits until somebody looks: fifty servers that come up
-together cost one rebuild. Looking up and listing are then a dictionary access and a ready-made piece of bytes.
+Sources replace their whole snapshot, and the catalog is rebuilt when it is next used: a rebuild takes a few
+milliseconds for a thousand tools, and fifty servers that come up together cost one. A look-up is then one dictionary
+access, and a listing is ready as bytes.
+
+`CatalogViews` has the catalog of each caller: a source may offer other tools to one session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
+from trunkline.core.call import Caller
 from trunkline.core.errors import Problem
 from trunkline.core.names import without_own_prefix
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Item, Snapshot, Tool
+from trunkline.protocol.jsonrpc import encode, encode_members, members_of
+from trunkline.protocol.mcp.param_headers import BadAnnotation, HeaderParameter, header_parameters_of
 from trunkline.router.naming import PREFIXED, Names, Naming, give_names
 from trunkline.router.options import NameRules
-from trunkline.router.prompts import Prompts
 from trunkline.router.resources import Resources
-from trunkline.wire.jsonrpc import encode, encode_members, members_of
-from trunkline.wire.mcp.param_headers import BadAnnotation, Mirror, mirrors_of
 
-_HINT: Final = "call it by its address, or set `prefix` or `tools.rename` for `{}`"
+_TOOL_HINT: Final = "call it by its address, or set `prefix` or `tools.rename` for `{}`"
 
 
 @dataclass(slots=True)
-class Entry:
-    """One tool as callers see it.
+class ToolEntry:
+    """A tool with the name that callers see.
 
-    `params_head` is the start of `tools/call` parameters for the source: its own name for the tool, already encoded.
-    `mirrors` are the arguments that headers repeat, None for nearly every tool; `gives_links` says that its results may
-    hold URIs which have to be told from those of other servers.
+    `params_head` is the beginning of the parameters of `tools/call`: the source's own name for the tool, encoded.
+    `header_parameters` are arguments to be repeated in HTTP headers, None for nearly every tool. `rewrites_uris` is set
+    if its results may have URIs that clash with those of other servers.
     """
 
     tool: Tool
     exposed: str | None
     params_head: bytes
-    mirrors: tuple[Mirror, ...] | None = None
-    gives_links: bool = False
+    header_parameters: tuple[HeaderParameter, ...] | None = None
+    rewrites_uris: bool = False
 
     @property
     def source(self) -> str:
@@ -47,16 +50,18 @@ class Entry:
         return self.tool.name
 
     @property
-    def also(self) -> tuple[str, ...]:
-        return self.tool.also
+    def aliases(self) -> tuple[str, ...]:
+        return self.tool.aliases
 
     @property
-    def called(self) -> str:
-        """What to call it by: its exposed name, or its address where that name is another's."""
+    def public_name(self) -> str:
+        """The name to call it by: its exposed name, or its address if it has none."""
         return self.exposed or self.tool.address
 
 
 class Catalog:
+    """What all sources offer, by name."""
+
     def __init__(self, naming: str, max_name: int, on_change: Callable[[], None]) -> None:
         self._naming = naming
         self._max_name = max_name
@@ -64,18 +69,18 @@ class Catalog:
         self._rules: dict[str, NameRules] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self._hidden: set[str] = set()
-        self._entries: list[Entry] = []
-        self._names: Names[Entry] = Names({}, ())
+        self._entries: list[ToolEntry] = []
+        self._names: Names[ToolEntry] = Names({}, ())
         self._listing: bytes | None = None
         self._prompts: Prompts | None = None
         self._resources: Resources | None = None
         self._version = 0
         self._built_version = 0
 
-    # -- what sources say -----------------------------------------------------------------------------------------
+    # -- changing it ----------------------------------------------------------------------------------------------
 
     def add_source(self, source: str, rules: NameRules) -> None:
-        """A new source, or other rules for one that is there."""
+        """Add a source, or set the naming rules of one."""
         if self._rules.get(source) != rules:
             self._rules = {**self._rules, source: rules}
             if source in self._snapshots:
@@ -88,7 +93,7 @@ class Catalog:
         self._changed()
 
     def reorder(self, order: Iterable[str]) -> None:
-        """List the sources in this order; it also decides who keeps a name that two tools want."""
+        """Set the order of the sources in lists, which also decides which of two tools gets a name."""
         rules = {name: self._rules[name] for name in order if name in self._rules}
         rules |= {name: self._rules[name] for name in self._rules if name not in rules}
         if list(rules) != list(self._rules):
@@ -96,16 +101,16 @@ class Catalog:
             self._changed()
 
     def rename(self, naming: str, max_name: int) -> None:
-        """Make names another way from now on."""
+        """Set the style and maximum length of exposed names."""
         if (naming, max_name) != (self._naming, self._max_name):
             self._naming, self._max_name = naming, max_name
             self._changed()
 
     def replace(self, source: str, snapshot: Snapshot | None) -> None:
-        """What a source offers now; None while that is not known."""
+        """Set what a source offers; None if that is not known."""
         if self._snapshots.get(source) == snapshot:
             if snapshot is not None:
-                self._snapshots[source] = snapshot  # the same, and longer valid
+                self._snapshots[source] = snapshot  # equal, but with newer freshness
             return
         if snapshot is None:
             del self._snapshots[source]
@@ -114,7 +119,7 @@ class Catalog:
         self._changed()
 
     def hide(self, source: str, hidden: bool) -> None:
-        """Leave a source's tools out of the list; a call by name still finds them, to say what is wrong."""
+        """Set whether a source is left out of lists. Calls still find its tools, and get the reason it is down."""
         if (source in self._hidden) != hidden:
             (self._hidden.add if hidden else self._hidden.discard)(source)
             self._changed()
@@ -126,12 +131,12 @@ class Catalog:
 
     @property
     def version(self) -> int:
-        """Goes up with every change."""
+        """A number that increases with every change."""
         return self._version
 
     def overlaid(self, snapshots: Mapping[str, Snapshot]) -> Catalog:
-        """This catalog as it is now, with some sources offering something else."""
-        catalog = Catalog(self._naming, self._max_name, _nobody_cares)
+        """A copy of this catalog in which some sources offer something else."""
+        catalog = Catalog(self._naming, self._max_name, _ignore)
         catalog._rules = self._rules
         catalog._hidden = self._hidden
         catalog._snapshots = {**self._snapshots, **snapshots}
@@ -141,16 +146,16 @@ class Catalog:
     def snapshot(self, source: str) -> Snapshot | None:
         return self._snapshots.get(source)
 
-    # -- what callers ask -----------------------------------------------------------------------------------------
+    # -- looking things up ----------------------------------------------------------------------------------------
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> ToolEntry | None:
         if self._built_version != self._version:
             self._rebuild()
-        entry = self._names.table.get(name)  # on the path of every call
+        entry = self._names.table.get(name)  # every call comes here: not by way of `find`
         return entry if entry is not None else self._names.find(name)
 
     def addresses_of(self, bare_name: str) -> list[str]:
-        """Where tools of this name are, in the order of the list, for a caller who must choose."""
+        """The addresses of all tools of this name, for a caller that has to choose one."""
         return [
             tool.address
             for source, rules in self._rules.items()
@@ -160,7 +165,7 @@ class Catalog:
         ]
 
     def sources_that_may_have(self, name: str) -> list[str]:
-        """Sources whose naming fits, for a name that is not known (yet)."""
+        """The sources that an unknown name may belong to, judging by its prefix."""
         bare = without_own_prefix(name)
         return [
             source
@@ -170,19 +175,19 @@ class Catalog:
             or not rules.prefix
         ]
 
-    def entries(self, *, hidden: bool = False) -> list[Entry]:
-        """Every tool there is, in the order of the list, also those without a name of their own; `hidden` ones are
-        those of servers that are down."""
+    def entries(self, *, hidden: bool = False) -> list[ToolEntry]:
+        """All tools in the order of the list, also those without an exposed name; with `hidden` also those of servers
+        that are down."""
         if self._built_version != self._version:
             self._rebuild()
         return [entry for entry in self._entries if hidden or entry.tool.source not in self._hidden]
 
     @property
     def listing(self) -> bytes:
-        """`tools/list`'s array: every exposed definition, in the order of the file and of each server."""
+        """The array of `tools/list`: exposed definitions, in the order of the configuration and of each server."""
         if self._built_version != self._version:
             self._rebuild()
-        if self._listing is None:  # clients that search do without
+        if self._listing is None:  # built on demand: clients that search for tools never list them
             self._listing = b"[%b]" % b",".join(self._definitions(self._entries))
         return self._listing
 
@@ -206,7 +211,7 @@ class Catalog:
 
     @property
     def sources(self) -> Iterable[str]:
-        """All sources in the order of the file, whether they are shown or not."""
+        """All sources in the order of the configuration, also hidden ones."""
         return self._rules
 
     def is_hidden(self, source: str) -> bool:
@@ -215,48 +220,172 @@ class Catalog:
     # -- building -------------------------------------------------------------------------------------------------
 
     def _rebuild(self) -> None:
-        linked = self.resources.sources if self.resources.several else ()
-        entries = [entry for source in self._rules for entry in self._entries_of(source, gives_links=source in linked)]
-        self._names = give_names(self._naming_rules(), entries, self._shown_name, _HINT)
+        with_resources = self.resources.sources if self.resources.several else ()
+        entries = [
+            entry
+            for source in self._rules
+            for entry in self._entries_of(source, rewrites_uris=source in with_resources)
+        ]
+        self._names = give_names(self._naming_rules(), entries, self._shown_name, _TOOL_HINT)
         self._entries = entries
         self._listing = None
         self._built_version = self._version
 
-    def _entries_of(self, source: str, *, gives_links: bool) -> Iterable[Entry]:
+    def _entries_of(self, source: str, *, rewrites_uris: bool) -> Iterable[ToolEntry]:
         snapshot, rules = self._snapshots.get(source), self._rules[source]
         for tool in snapshot.tools if snapshot else ():
             if rules.shows(tool.name):
                 head = b'{"name":%b' % encode(tool.name)
-                yield Entry(tool, None, head, _mirrors(tool), gives_links)
+                yield ToolEntry(tool, None, head, _header_parameters(tool), rewrites_uris)
 
     def _naming_rules(self) -> Naming:
         return Naming(self._naming, self._max_name, self._rules)
 
-    def _shown_name(self, entry: Entry) -> str:
+    def _shown_name(self, entry: ToolEntry) -> str:
         return self._rules[entry.source].rename.get(entry.name, entry.name)
 
-    def _definitions(self, entries: list[Entry]) -> Iterable[bytes]:
+    def _definitions(self, entries: list[ToolEntry]) -> Iterable[bytes]:
         for entry in entries:
             listed = entry.tool.source not in self._hidden and entry.name not in self._rules[entry.source].unlisted
             if entry.exposed is not None and listed:
                 yield shown_definition(entry)
 
 
-def _nobody_cares() -> None:
-    """A view is made anew when what it is made from changes."""
+def _ignore() -> None:
+    """The `on_change` of an overlaid catalog, which is never changed but replaced."""
 
 
-def shown_definition(entry: Entry) -> bytes:
-    """The server's definition under the name that callers use; everything else byte for byte."""
-    tool, name = entry.tool, entry.called
+def shown_definition(entry: ToolEntry) -> bytes:
+    """The server's definition of a tool with the name that callers use; everything else byte for byte."""
+    tool, name = entry.tool, entry.public_name
     if tool.name == name:
         return tool.definition
     members = members_of(tool.definition, "tool")
     return encode_members({**members, "name": encode(name)})
 
 
-def _mirrors(tool: Tool) -> tuple[Mirror, ...] | None:
+def _header_parameters(tool: Tool) -> tuple[HeaderParameter, ...] | None:
     try:
-        return mirrors_of(tool.definition) or None
-    except BadAnnotation:  # lists of servers that are called over HTTP leave such a tool out
+        return header_parameters_of(tool.definition) or None
+    except BadAnnotation:  # tools of HTTP servers are checked when they are listed; for others it does not matter
         return None
+
+
+# -- prompts ----------------------------------------------------------------------------------------------------------
+
+_PROMPTS_HINT: Final = "get it by its address, or set `prefix` for `{}`"
+
+
+@dataclass(slots=True)
+class PromptEntry:
+    """A prompt with the name that callers see."""
+
+    item: Item
+    exposed: str | None = None
+
+    @property
+    def source(self) -> str:
+        return self.item.source
+
+    @property
+    def name(self) -> str:
+        return self.item.key
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return ()
+
+
+class Prompts:
+    """The prompts of one version of the catalog, named by the same rules as tools."""
+
+    def __init__(self, naming: Naming, snapshots: Mapping[str, Snapshot], hidden: Set[str]) -> None:
+        self._entries = [
+            PromptEntry(item) for source in naming.rules if source in snapshots for item in snapshots[source].prompts
+        ]
+        self._names = give_names(naming, self._entries, _own_name, _PROMPTS_HINT)
+        self.listing = b"[%b]" % b",".join(self._definitions(hidden))
+        """The array of `prompts/list`: exposed definitions, in the order of the configuration and of each server."""
+
+    @property
+    def collisions(self) -> tuple[Problem, ...]:
+        return self._names.collisions
+
+    def find(self, name: str) -> PromptEntry | None:
+        """Find a prompt by any accepted spelling, also one of a server that is down."""
+        return self._names.find(name)
+
+    def addresses_of(self, bare_name: str) -> list[str]:
+        """The addresses of all prompts of this name, for a caller that has to choose one."""
+        return [f"{entry.source}.{entry.name}" for entry in self._entries if entry.name == bare_name]
+
+    def _definitions(self, hidden: Set[str]) -> Iterable[bytes]:
+        for entry in self._entries:
+            if entry.exposed is not None and entry.source not in hidden:
+                yield _renamed(entry.item, entry.exposed)
+
+
+def _own_name(entry: PromptEntry) -> str:
+    return entry.name
+
+
+def _renamed(item: Item, exposed: str) -> bytes:
+    """The server's definition of a prompt with the exposed name; everything else byte for byte."""
+    if item.key == exposed:
+        return item.definition
+    return encode_members({**members_of(item.definition, "prompt"), "name": encode(exposed)})
+
+
+# -- views ------------------------------------------------------------------------------------------------------------
+
+
+class _View:
+    """What some sources offer to one session, and the catalog overlaid with that."""
+
+    __slots__ = ("base_version", "catalog", "snapshots")
+
+    def __init__(self) -> None:
+        self.snapshots: dict[str, Snapshot] = {}
+        self.catalog: Catalog | None = None
+        self.base_version = -1
+
+
+class CatalogViews:
+    """The catalog as each caller sees it: a server with a session per client may offer other tools to one of them."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._views: dict[str, _View] = {}
+
+    def of(self, caller: Caller) -> Catalog:
+        """The catalog as this caller sees it."""
+        if not self._views or caller.session is None:
+            return self._catalog
+        view = self._views.get(caller.session)
+        if view is None:
+            return self._catalog
+        if view.catalog is None or view.base_version != self._catalog.version:
+            view.base_version = self._catalog.version
+            view.catalog = self._catalog.overlaid(view.snapshots)
+        return view.catalog
+
+    def overlay(self, session: str, source: str, snapshot: Snapshot | None) -> None:
+        """Set what a source offers to a session; None if that is what it offers to everybody."""
+        view = self._views.setdefault(session, _View())
+        if snapshot is None or snapshot == self._catalog.snapshot(source):
+            view.snapshots.pop(source, None)
+        else:
+            view.snapshots[source] = snapshot
+        view.catalog = None
+        if not view.snapshots:
+            del self._views[session]
+
+    def forget(self, session: str) -> None:
+        self._views.pop(session, None)
+
+    def drop_source(self, source: str) -> bool:
+        """Drop what a source offered to single sessions. Returns whether there was anything."""
+        sessions = [session for session, view in self._views.items() if source in view.snapshots]
+        for session in sessions:
+            self.overlay(session, source, None)
+        return bool(sessions)

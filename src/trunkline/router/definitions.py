@@ -1,32 +1,38 @@
-"""What servers offered last time, on disk, so that a first `tools/list` need not wait for them to start.
+"""Definitions of tools, prompts and resources: stored on disk between runs, and watched for changes.
 
-Keyed by a hash of the source's configuration: a changed command line is another server, whose list is not that of the
-one before. What a source of this name said last is found all the same, however it was configured then: with a new token
-or another version it is still worth knowing what it describes otherwise.
+The store answers a first `tools/list` before servers have started. It is keyed by a hash of the source's configuration,
+since another command line is another server. `last` finds what a source of this name offered last under any
+configuration, to compare it with: a new token or version is no reason not to notice changes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final, cast
 
 import msgspec
 
-from trunkline.core.tool import Item, Snapshot, Tool
-from trunkline.wire.jsonrpc import BadMessage, members_of
+from trunkline.core.errors import DEFINITION_CHANGED, HIDDEN_CHARACTERS
+from trunkline.core.events import Events
+from trunkline.core.hidden_text import reveal
+from trunkline.core.tool import LISTS, Item, ListName, Snapshot, Tool
+from trunkline.protocol.jsonrpc import BadMessage, members_of
 
 _FORMAT: Final = 2
 _MOST_FILES: Final = 1000
-"""Every change of a command, an address or a token is one more; those that nobody used for longest go."""
+"""Each configuration of a source has a file; the least recently used ones are deleted."""
 _LONGEST_KEY: Final = 64
 
 _StoredList = list[tuple[str, msgspec.Raw]]
-"""Definitions by what requests name them by."""
+"""Keys and definitions."""
 
 
 class _Stored(msgspec.Struct):
@@ -42,12 +48,12 @@ class _Stored(msgspec.Struct):
 
 
 def fingerprint(source: str, section: object) -> str:
-    """The same for the same configuration. Secrets go into the hash and no further."""
+    """A hash of a source's configuration, secrets included."""
     return hashlib.sha256(repr((source, _plain(section))).encode()).hexdigest()[:32]
 
 
 def _plain(value: object) -> object:
-    """Sections and mappings as sorted pairs: `repr` of a section hides its secrets."""
+    """Convert sections and mappings to pairs, because `repr` of a section hides its secrets."""
     if is_dataclass(value):
         return [(item.name, _plain(getattr(value, item.name))) for item in fields(value)]
     if isinstance(value, Mapping):
@@ -56,16 +62,16 @@ def _plain(value: object) -> object:
     return value
 
 
-class Definitions:
-    """A folder of snapshots. Losing it costs waiting time, never correctness, so no failure here is an error."""
+class DefinitionStore:
+    """A folder of snapshots. Without it clients wait longer, but nothing goes wrong, so I/O errors are ignored."""
 
     def __init__(self, folder: Path, gateway: str = "") -> None:
-        """`gateway` tells apart the sources of one name that different configuration files have."""
+        """`gateway` distinguishes sources of the same name in different configuration files."""
         self._folder = folder
         self._gateway = gateway
 
     def last(self, source: str) -> Snapshot | None:
-        """What the source of this name offered when it was last heard of."""
+        """What a source of this name offered last, under any configuration."""
         try:
             key = self._last_file(source).read_text("ascii")
         except (OSError, ValueError):
@@ -146,3 +152,212 @@ def _items(source: str, stored: _StoredList) -> tuple[Item, ...]:
 
 def _stored(items: tuple[Item, ...]) -> _StoredList:
     return [(item.key, msgspec.Raw(item.definition)) for item in items]
+
+
+# -- changes ----------------------------------------------------------------------------------------------------------
+# Models do what descriptions say, so it is logged when a server changes them: since its last run, during this one, or for
+# a single client, where nobody else would see it.
+
+REPORT_INTERVAL_S: Final = 10.0
+"""Changes of one source are logged at most this often."""
+_MOST_NAMED: Final = 10
+_MAX_REMEMBERED: Final = 50_000
+"""Definitions remembered for one source, including those that are no longer listed."""
+_MAX_VARIANTS: Final = 4
+"""Changes logged for one definition in clients' own processes: some servers describe a tool differently to each client."""
+_MAX_HIDDEN_WARNINGS: Final = 10
+"""Warnings about hidden characters in clients' own processes that are kept for one source."""
+_FOR_A_CLIENT: Final = "in a client's own process"
+_HINT: Final = "review them with `trunkline tools --json`"
+_NOUNS: Final[dict[ListName, str]] = {
+    "tools": "tool",
+    "prompts": "prompt",
+    "resources": "resource",
+    "templates": "resource template",
+}
+_INSTRUCTIONS: Final = "its instructions"
+
+Label = str
+"""How a definition is named in messages, such as `` tool `add` ``; unique within a source."""
+
+
+class _History:
+    """What one source has offered. `changed` are all definitions that changed in this run, `unreported` those not logged yet."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[Label, bytes] = {}
+        self.listed: dict[ListName, frozenset[Label]] = {}
+        self.changed: dict[Label, None] = {}
+        self.unreported: dict[Label, None] = {}
+        self.timer: asyncio.TimerHandle | None = None
+        self.variants: dict[Label, set[bytes]] = {}
+        """Digests of what clients' own processes offered instead: each is logged once, for however many clients."""
+        self.hidden: dict[str, None] = {}
+        """Warnings about hidden characters in what those offered."""
+
+
+class DefinitionChanges:
+    """Compares what sources publish with what they offered before, and logs the differences."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._sources: dict[str, _History] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def begin(self, source: str, before: Snapshot | None) -> None:
+        """Start to track a source, or another one of its name; `before` is what it offered when it last ran."""
+        self.forget(source)
+        seen = self._sources[source] = _History()
+        if before is not None:
+            _remember(seen, before)
+
+    def published(self, source: str, snapshot: Snapshot) -> None:
+        seen = self._sources.setdefault(source, _History())
+        is_first = not seen.definitions
+        listed, changed = _remember(seen, snapshot)
+        if not is_first:
+            self._report_listed(source, listed)
+        self._changed(source, seen, changed)
+
+    def published_for_client(self, source: str, snapshot: Snapshot, known_warnings: Collection[str]) -> None:
+        """Compare what a client's own process of this source offers with what all clients are offered.
+
+        Only changed definitions are logged, not added and removed ones.
+        """
+        seen = self._sources.setdefault(source, _History())
+        self._changed(source, seen, [f"{label} {_FOR_A_CLIENT}" for label in _new_variants(seen, snapshot)])
+        for warning in snapshot.warnings:
+            message = f"{warning}, {_FOR_A_CLIENT}"
+            is_new = warning.startswith(f"{HIDDEN_CHARACTERS}:") and warning not in known_warnings
+            if is_new and message not in seen.hidden and len(seen.hidden) < _MAX_HIDDEN_WARNINGS:
+                seen.hidden[message] = None
+                self._events.note("warning", "source", message, source=source)
+
+    def _changed(self, source: str, seen: _History, changed: list[Label]) -> None:
+        if changed:
+            seen.changed.update(dict.fromkeys(changed))
+            seen.unreported.update(dict.fromkeys(changed))
+            if seen.timer is None:
+                self._report_changed(source, seen)
+
+    def warnings(self, source: str) -> tuple[str, ...]:
+        """Warnings for the status of a source."""
+        seen = self._sources.get(source)
+        if seen is None:
+            return ()
+        changed = f"{DEFINITION_CHANGED}: definitions changed: {_named(seen.changed)}; {_HINT}"
+        return (*((changed,) if seen.changed else ()), *seen.hidden)
+
+    def forget(self, source: str) -> None:
+        """Stop tracking a source. Logs what was held back: the next run will not find it changed."""
+        seen = self._sources.pop(source, None)
+        if seen is not None and seen.timer is not None:
+            seen.timer.cancel()
+            if seen.unreported:
+                self._log_changed(source, seen)
+
+    def close(self) -> None:
+        for source in list(self._sources):
+            self.forget(source)
+
+    def _log_changed(self, source: str, seen: _History) -> None:
+        message = f"Definitions of {source} changed: {_named(seen.unreported)}"
+        code = DEFINITION_CHANGED.id
+        self._events.note("warning", "definitions", message, source=source, code=code, hint=_HINT)
+        seen.unreported = {}
+
+    def _report_changed(self, source: str, seen: _History) -> None:
+        seen.timer = None
+        if seen.unreported:
+            self._log_changed(source, seen)
+            seen.timer = self._loop.call_later(REPORT_INTERVAL_S, self._report_changed, source, seen)
+
+    def _report_listed(self, source: str, listed: dict[str, list[Label]]) -> None:
+        parts = [f"{verb} {_named(labels)}" for verb, labels in listed.items() if labels]
+        if parts:
+            self._events.note("info", "definitions", f"{source} changed its lists: {'; '.join(parts)}", source=source)
+
+
+def _remember(seen: _History, snapshot: Snapshot) -> tuple[dict[str, list[Label]], list[Label]]:
+    """Store a snapshot; returns what was added and removed, and what changed.
+
+    An empty list is ignored, because it may not have been fetched yet.
+    """
+    listed: dict[str, list[Label]] = {"added": [], "removed": []}
+    changed: list[Label] = []
+    if len(seen.definitions) > _MAX_REMEMBERED:
+        seen.definitions.clear()
+    for name in LISTS:
+        definitions = dict(_labelled(snapshot, name))
+        if not definitions:
+            continue
+        changed += [label for label, raw in definitions.items() if _differs(seen.definitions.get(label), raw)]
+        labels = frozenset(definitions)
+        before = seen.listed.get(name, labels)
+        listed["added"] += [label for label in definitions if label not in before]
+        listed["removed"] += sorted(before - labels)
+        seen.listed[name] = labels
+        seen.definitions.update(definitions)
+    for label, text in _instructions(snapshot):
+        changed += [label] if seen.definitions.get(label, text) != text else []
+        seen.definitions[label] = text
+    return listed, changed
+
+
+def _new_variants(seen: _History, snapshot: Snapshot) -> list[Label]:
+    """Definitions that differ from what all clients are offered, and from what any client was offered before.
+
+    A definition that only single clients are offered is compared with the first of them.
+    """
+    found: list[Label] = []
+    offered = [pair for name in LISTS for pair in _labelled(snapshot, name)]
+    for label, definition in (*offered, *_instructions(snapshot)):
+        known = seen.definitions.get(label)
+        if known is not None and not _differs(known, definition):
+            continue
+        variants = seen.variants.get(label)
+        if variants is None:
+            if known is None and len(seen.variants) >= _MAX_REMEMBERED:
+                continue
+            variants = seen.variants[label] = set()
+        if len(variants) >= _MAX_VARIANTS or (digest := _digest(definition)) in variants:
+            continue
+        if known is not None or variants:
+            found.append(label)
+        variants.add(digest)
+    return found
+
+
+def _digest(definition: bytes) -> bytes:
+    with suppress(msgspec.MsgspecError, RecursionError, TypeError):  # then compare it as bytes
+        definition = msgspec.json.encode(_canonical(definition), order="deterministic")
+    return blake2b(definition, digest_size=16).digest()
+
+
+def _instructions(snapshot: Snapshot) -> Iterator[tuple[Label, bytes]]:
+    if snapshot.instructions:
+        yield _INSTRUCTIONS, snapshot.instructions.encode("utf-8", "surrogatepass")
+
+
+def _labelled(snapshot: Snapshot, name: ListName) -> Iterator[tuple[Label, bytes]]:
+    for item in getattr(snapshot, name):
+        key = item.name if isinstance(item, Tool) else item.key
+        yield f"{_NOUNS[name]} `{reveal(key)}`", item.definition
+
+
+def _differs(before: bytes | None, now: bytes) -> bool:
+    return before is not None and before != now and _canonical(before) != _canonical(now)
+
+
+def _canonical(definition: bytes) -> object:
+    """Decode a definition, so that the order of members and the escaping of strings do not matter."""
+    try:
+        return msgspec.json.decode(definition)
+    except (msgspec.MsgspecError, RecursionError):
+        return definition
+
+
+def _named(labels: Iterable[Label]) -> str:
+    names = list(labels)
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""How tools and prompts come by the names that callers see, and every other spelling under which they are found."""
+"""Gives tools and prompts the names that callers see, and builds the table of every spelling they are found by."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIXED: Final = "prefixed"
 
 
 class Named(Protocol):
-    """Something that a source offers under a name of its own. `exposed` stays None where another holds its name."""
+    """A tool or prompt with its source's own name for it. `exposed` stays None if another has its name."""
 
     exposed: str | None
 
@@ -25,7 +25,7 @@ class Named(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def also(self) -> tuple[str, ...]: ...
+    def aliases(self) -> tuple[str, ...]: ...
 
 
 N = TypeVar("N", bound=Named)
@@ -33,7 +33,7 @@ N = TypeVar("N", bound=Named)
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How names are made: with or without prefixes, how long, and the prefix of each source."""
+    """How exposed names are formed: the style, the maximum length, and the rules of each source."""
 
     style: str
     max_name: int
@@ -54,7 +54,7 @@ class Naming:
 
 
 class Names(Generic[N]):
-    """Entries by every spelling that is accepted, and who lost a name to whom."""
+    """Entries by every accepted spelling, and the name collisions."""
 
     __slots__ = ("collisions", "table")
 
@@ -68,9 +68,9 @@ class Names(Generic[N]):
 
 
 def give_names(naming: Naming, entries: list[N], shown: Callable[[N], str], hint: str) -> Names[N]:
-    """Give out exposed names: to what is configured in the order of the file, then to others in that of their arrival.
+    """Set the exposed name of each entry: first of configured sources, in order, then of apps as they arrived.
 
-    `shown` is what an entry would be called without a prefix; `hint` says how a source can get its name, `{}` for it.
+    `shown` gives the name of an entry without the prefix. `hint` is for collisions; `{}` stands for the source.
     """
     taken: dict[str, N] = {}
     collisions: list[Problem] = []
@@ -78,7 +78,7 @@ def give_names(naming: Naming, entries: list[N], shown: Callable[[N], str], hint
     for _, group in groupby(in_turn, naming.arrival):
         together = list(group)
         wanted = [naming.wanted(entry, shown(entry)) for entry in together]
-        # whoever was there before keeps the name that it has
+        # entries of earlier groups keep their names
         shared = {name for name, times in Counter(wanted).items() if times > 1 or name in taken}
         for entry, name in zip(together, wanted, strict=True):
             hashed = name in shared and naming.alters(entry, shown(entry))
@@ -92,13 +92,13 @@ def give_names(naming: Naming, entries: list[N], shown: Callable[[N], str], hint
 
 
 def _lookup_table(entries: list[N], taken: dict[str, N]) -> dict[str, N]:
-    """Every accepted spelling. Exposed names win, then addresses, then the other spellings, then unique bare names."""
+    """Exposed names win over addresses, those over the other spellings, and those over unambiguous bare names."""
     table: dict[str, N] = {}
     bare: dict[str, N | None] = {}
     for entry in entries:
         name = entry.name
         bare[name] = None if name in bare else entry
-        for spelling in (*reversed(spellings(entry.source, name)), *entry.also):
+        for spelling in (*reversed(spellings(entry.source, name)), *entry.aliases):
             table.setdefault(spelling, entry)
     for entry in entries:
         table[f"{entry.source}.{entry.name}"] = entry
@@ -114,7 +114,7 @@ def _collision(loser: Named, holder: Named, exposed: str, hint: str) -> Problem:
     return Problem(
         code=NAME_COLLISION,
         severity="warning",
-        message=f"`{losing}` wants the name `{exposed}`, which `{holding}` holds",
+        message=f"`{losing}` is not exposed as `{exposed}`: the name belongs to `{holding}`",
         hint=hint,
         source=loser.source,
         tool=loser.name,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from trunkline.core.call import Call
-from trunkline.core.unfinished import DEFAULT_BYTES
-from trunkline.wire.jsonrpc import Members
+from trunkline.core.unfinished_bytes import DEFAULT_BYTES
+from trunkline.protocol.jsonrpc import Members
 
 Redirect = Callable[[Call, str, Members], tuple[str, Members] | None]
 """Told of a call of a tool before anything else happens to it: which tool is really meant, and with what parameters.
@@ -50,21 +50,21 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRules:
-    """Which tools' results may be given again, and for how long. `vouched` ones need not say that they only read.
+    """Which tools' results may be given again, and for how long. `assume_read_only` ones need not say that they only read.
 
     `server_per_client` where clients may have a server each, which may remember different things.
     """
 
     tools: tuple[str, ...] = ()
-    vouched: tuple[str, ...] = ()
+    assume_read_only: tuple[str, ...] = ()
     ttl_s: float = 60.0
     server_per_client: bool = True
 
     def names(self, tool: str) -> bool:
         return _matches(tool, self.tools)
 
-    def vouches_for(self, tool: str) -> bool:
-        return _matches(tool, self.vouched)
+    def assumes_read_only(self, tool: str) -> bool:
+        return _matches(tool, self.assume_read_only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from trunkline.core.call import Cached, Call, Failure, Json, Result
 from trunkline.core.errors import CANCELLED, DEADLINE
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.gate import Gate
-from trunkline.router.hints import LARGEST_BYTES, lasting_hints, use_of, with_ttl
+from trunkline.protocol.jsonrpc import BadMessage, Members, encode_members, members_of
+from trunkline.protocol.mcp.versions import MODERN
+from trunkline.router.admission import Admission
 from trunkline.router.options import CacheRules
-from trunkline.router.roster import Roster
-from trunkline.wire.jsonrpc import Members, encode_members
-from trunkline.wire.mcp.versions import MODERN
+from trunkline.router.registry import SourceRegistry
 
 _OVERHEAD_BYTES: Final = 512
 """What keeping a result takes besides its bytes and those of its question."""
@@ -60,7 +63,7 @@ class _Kept(NamedTuple):
 class _Basis(NamedTuple):
     """What everything on a shelf rests on: when any of it changes, the shelf is cleared."""
 
-    gate: Gate
+    admission: Admission
     snapshot: Snapshot | None
     rules: CacheRules
     restarts: int
@@ -84,43 +87,43 @@ class _Shelf:
 
 
 class ResultCache:
-    def __init__(self, roster: Roster, limit_bytes: int, now: Callable[[], float]) -> None:
-        self._catalog = roster.catalog
-        self._events = roster.events
+    def __init__(self, registry: SourceRegistry, limit_bytes: int, now: Callable[[], float]) -> None:
+        self._catalog = registry.catalog
+        self._events = registry.events
         self._limit_bytes = limit_bytes
         self._now = now
         self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._kept_bytes = 0
         self._shelves: dict[str, _Shelf] = {}
-        roster.on_left.append(self._source_left)
-        roster.on_client_news.append(self._client_news)
+        registry.on_source_retired.append(self._source_left)
+        registry.on_client_list_changed.append(self._client_news)
 
     @property
     def kept_bytes(self) -> int:
         return self._kept_bytes
 
-    def answers(self, call: Call, tool: Tool, gate: Gate, rules: CacheRules, members: Members) -> bool:
+    def answers(self, call: Call, tool: Tool, admission: Admission, rules: CacheRules, members: Members) -> bool:
         """Whether this call is answered now. If not, the call is watched: its end may fill the cache or clear it."""
-        shelf = self._shelf_of(gate, rules)
+        shelf = self._shelf_of(admission, rules)
         use = use_of(tool, rules)
         if use == "write":
             shelf.writes += 1
             call.keeper = _Write(self, shelf)
             return False
-        barred = gate.draining or gate.health.state in _NO_ACCESS
+        barred = admission.draining or admission.health.state in _NO_ACCESS
         if use == "read" or barred or not members.keys() <= _PLAIN_CALL:
             return False
         return self._answered(call, shelf)
 
-    def _shelf_of(self, gate: Gate, rules: CacheRules) -> _Shelf:
-        snapshot = self._catalog.snapshot(gate.name)
-        shelf = self._shelves.get(gate.name)
+    def _shelf_of(self, admission: Admission, rules: CacheRules) -> _Shelf:
+        snapshot = self._catalog.snapshot(admission.name)
+        shelf = self._shelves.get(admission.name)
         if shelf is None:
-            basis = _Basis(gate, snapshot, rules, gate.health.restarts)
-            shelf = self._shelves[gate.name] = _Shelf(basis)
+            basis = _Basis(admission, snapshot, rules, admission.health.restarts)
+            shelf = self._shelves[admission.name] = _Shelf(basis)
             return shelf
-        restarts = gate.health.restarts if gate.health.state in _WELL else shelf.basis.restarts
-        basis = _Basis(gate, snapshot, rules, restarts)
+        restarts = admission.health.restarts if admission.health.state in _WELL else shelf.basis.restarts
+        basis = _Basis(admission, snapshot, rules, restarts)
         if basis != shelf.basis:
             self.clear(shelf)
             shelf.basis = basis
@@ -200,13 +203,13 @@ class ResultCache:
         """A server was told that nobody waits for a change any more, and may make it nevertheless."""
         shelf.settled_at = self._now() + min(_UNSETTLED_S, shelf.basis.rules.ttl_s)
 
-    def _source_left(self, gate: Gate) -> None:
+    def _source_left(self, admission: Admission) -> None:
         """A source was replaced or removed. Calls that may still change something keep its shelf until they end."""
-        shelf = self._shelves.get(gate.name)
+        shelf = self._shelves.get(admission.name)
         if shelf is not None:
             self.clear(shelf)
             if not shelf.writes:
-                del self._shelves[gate.name]
+                del self._shelves[admission.name]
 
     def _client_news(self, source: str, session: str) -> None:
         """One client's own server is another one now, or offers other tools."""
@@ -231,7 +234,7 @@ class _Read:
     def ended(self, call: Call) -> None:
         outcome = call.outcome
         # A result that took an answer of the client is for that answer alone.
-        if isinstance(outcome, Result) and not call.asked and self._shelf.generation == self._generation:
+        if isinstance(outcome, Result) and not call.asked_client and self._shelf.generation == self._generation:
             self._cache.keep(self._shelf, self._key, outcome.raw)
 
 
@@ -272,3 +275,73 @@ def _key_of(call: Call, basis: _Basis) -> _Key:
 
 def _for_everybody(key: _Key) -> _Key:
     return key._replace(principal=None, session=None)
+
+
+# What servers say of tools and results: whether they only read, and whether, how long and for whom they hold.
+#
+# Whatever cannot be read for sure counts as not said.
+
+LARGEST_BYTES: Final = 1024 * 1024
+_LONGEST_TTL_MS: Final = 2.0**53
+
+CacheUse = Literal["keep", "read", "write"]
+
+
+class _Annotations(msgspec.Struct, rename="camel"):
+    read_only_hint: bool = False
+
+
+class _Definition(msgspec.Struct):
+    annotations: _Annotations | None = None
+
+
+@lru_cache(maxsize=4096)
+def use_of(tool: Tool, rules: CacheRules) -> CacheUse:
+    """What a call of the tool means to the cache: its result is kept, it only reads, or it may change something."""
+    if rules.assumes_read_only(tool.name):
+        return "keep"
+    if not says_read_only(tool.definition):
+        return "write"
+    return "keep" if rules.names(tool.name) else "read"
+
+
+def says_read_only(definition: bytes) -> bool:
+    try:
+        annotations = msgspec.json.decode(definition, type=_Definition).annotations
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return annotations is not None and annotations.read_only_hint
+
+
+class ResultCacheHints(msgspec.Struct, rename="camel"):
+    is_error: bool = False
+    result_type: str = "complete"
+    ttl_ms: float | UnsetType = UNSET
+    cache_scope: str = "private"
+
+    @property
+    def own_ttl_ms(self) -> float | None:
+        return None if self.ttl_ms is UNSET else min(self.ttl_ms, _LONGEST_TTL_MS)
+
+    @property
+    def is_public(self) -> bool:
+        return self.cache_scope == "public"
+
+
+def lasting_hints(raw: Json) -> ResultCacheHints | None:
+    """What a result says of itself; None for one that may not be given a second time."""
+    if len(raw) > LARGEST_BYTES:
+        return None
+    try:
+        hints = msgspec.json.decode(raw, type=ResultCacheHints)
+        if hints.ttl_ms is not UNSET:
+            members_of(bytes(raw), "result")  # `with_ttl` will have to write it again
+    except (msgspec.MsgspecError, BadMessage, RecursionError):
+        return None
+    passing = hints.ttl_ms is not UNSET and hints.ttl_ms <= 0
+    return None if hints.is_error or hints.result_type != "complete" or passing else hints
+
+
+def with_ttl(raw: bytes, ttl_ms: int) -> bytes:
+    """The same result with another `ttlMs`."""
+    return encode_members({**members_of(raw, "result"), "ttlMs": b"%d" % ttl_ms})

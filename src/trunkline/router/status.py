@@ -9,8 +9,8 @@ import msgspec
 
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.tool import Snapshot
+from trunkline.router.admission import Admission
 from trunkline.router.catalog import Catalog
-from trunkline.router.gate import Gate
 from trunkline.router.router import Router
 
 
@@ -63,11 +63,11 @@ def server_statuses(router: Router) -> list[ServerStatus]:
         shown[entry.tool.source] = shown.get(entry.tool.source, 0) + 1
     return [
         replace(
-            _status(gate, catalog.snapshot(name), shown.get(name, 0), tuple(collisions.get(name, ()))),
-            warnings=(*router.roster.changes.warnings(name), *_warnings(catalog.snapshot(name))),
+            _status(admission, catalog.snapshot(name), shown.get(name, 0), tuple(collisions.get(name, ()))),
+            warnings=(*router.registry.changes.warnings(name), *_warnings(catalog.snapshot(name))),
             **offered_beside_tools(catalog, name),
         )
-        for name, gate in router.gates.items()
+        for name, admission in router.admissions.items()
         if name != RESERVED_SOURCE
     ]
 
@@ -84,11 +84,11 @@ def offered_beside_tools(catalog: Catalog, source: str) -> dict[str, int]:
     }
 
 
-def _status(gate: Gate, snapshot: Snapshot | None, tools: int, collisions: tuple[str, ...]) -> ServerStatus:
-    health = gate.health
+def _status(admission: Admission, snapshot: Snapshot | None, tools: int, collisions: tuple[str, ...]) -> ServerStatus:
+    health = admission.health
     return ServerStatus(
-        name=gate.name,
-        kind=gate.options.kind,
+        name=admission.name,
+        kind=admission.options.kind,
         state=health.state,
         reason=health.reason,
         hint=health.hint,
@@ -99,9 +99,9 @@ def _status(gate: Gate, snapshot: Snapshot | None, tools: int, collisions: tuple
         tools=tools,
         protocol_version=snapshot.protocol_version if snapshot else "",
         server=_own_name(snapshot.server_info) if snapshot else "",
-        in_flight=gate.in_flight,
-        queued=len(gate.queue),
-        origin=gate.options.origin,
+        in_flight=admission.in_flight,
+        queued=len(admission.queue),
+        origin=admission.options.origin,
         collisions=collisions,
     )
 

@@ -197,7 +197,7 @@ class Collection:
             builder = SegmentBuilder(self._vocabulary)
             terms = server_terms(part.server, part.server_text)
             for tool, shown, tags in part.entries:
-                builder.add(document_of(tool, shown, part.server_text, tags), terms, tool.also)
+                builder.add(document_of(tool, shown, part.server_text, tags), terms, tool.aliases)
                 yield
             segment = builder.finished()
             self._corpus.keep(self._vocabulary, part, segment)

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Raw
 
 from trunkline.core.tool import Tool
+from trunkline.protocol.jsonrpc import BadMessage, single_line
 from trunkline.search.schemas import parameters_of
-from trunkline.wire.jsonrpc import BadMessage, single_line
 
 SHORT: Final = 160
 """How many characters of a description are shown where many tools are listed."""

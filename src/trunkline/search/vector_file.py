@@ -18,7 +18,7 @@ from zlib import crc32
 
 import numpy.typing as npt
 
-from trunkline.config.state import make_private_folder, read_private, write_private
+from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 from trunkline.search.numerics import np
 from trunkline.search.vector_records import KEY_BYTES, RECORD
 

@@ -14,16 +14,15 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from trunkline.links.child_output import beginning
-from trunkline.links.http_client import HttpPool, Target
-from trunkline.links.http_reply import NoReply, Reply, ask
+from trunkline.protocol.http1 import request_head
+from trunkline.protocol.service import EXECUTE, BadAnswer, execute_body, read_executed
+from trunkline.runtime.child_io import beginning
+from trunkline.runtime.http_client import HttpPool, NoReply, Reply, Target, ask
 from trunkline.services.calls import ToolCall, ToolResult
 from trunkline.services.errors import ServiceNotFoundError, SessionTokenNotFoundError, ToolExecutionError
 from trunkline.services.registry import ProjectServerRecord, ProjectServerRegistry
 from trunkline.services.sanitize import sanitize_tool_args
 from trunkline.services.tokens import SessionTokenStore
-from trunkline.wire.http1 import request_head
-from trunkline.wire.service import EXECUTE, BadAnswer, execute_body, read_executed
 
 T = TypeVar("T")
 _Pools = dict[tuple[bool, str, int], HttpPool]

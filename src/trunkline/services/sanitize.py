@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from trunkline.core.traversal import climbs_out
+from trunkline.core.traversal import has_path_traversal
 from trunkline.services.errors import PathTraversalError
 
 
@@ -20,7 +20,7 @@ def sanitize_tool_args(args: Mapping[str, Any]) -> None:
     while todo:
         place, value = todo.pop()
         if isinstance(value, str):
-            if climbs_out(value):
+            if has_path_traversal(value):
                 raise PathTraversalError(place)
         else:
             todo.extend(_inner(place, value))
@@ -29,7 +29,7 @@ def sanitize_tool_args(args: Mapping[str, Any]) -> None:
 def _inner(place: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for name, item in cast(dict[str, Any], value).items():
-            if climbs_out(name):
+            if has_path_traversal(name):
                 raise PathTraversalError(f"a name in {place}")
             yield f"{place}.{name}", item
     elif isinstance(value, list | tuple):

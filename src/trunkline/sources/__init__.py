@@ -11,8 +11,8 @@ from trunkline.config.sources import SourceSection
 from trunkline.core.source import SourceKind
 
 KINDS: Final[dict[str, str]] = {
-    "mcp_stdio": "trunkline.sources.mcp_stdio:KIND",
-    "mcp_http": "trunkline.sources.mcp_http:KIND",
+    "mcp_stdio": "trunkline.sources.mcp.stdio:KIND",
+    "mcp_http": "trunkline.sources.mcp.http:KIND",
     "app": "trunkline.sources.app:KIND",
     "builtin": "trunkline.sources.builtin:KIND",
     "service": "trunkline.sources.service:KIND",

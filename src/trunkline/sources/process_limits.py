@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.links.supervisor_link import Limits
+from trunkline.runtime.supervisor_client import Limits
 from trunkline.sources.sections import ProcessLimits
 
 

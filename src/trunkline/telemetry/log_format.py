@@ -14,7 +14,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Final, Protocol
 
 from trunkline.core.errors import CODES
-from trunkline.core.events import Level, Note
+from trunkline.core.events import Level, LogEvent
 from trunkline.telemetry.safe_text import one_line
 
 NAME_LIMIT: Final = 128
@@ -82,7 +82,7 @@ class LineFormat(Protocol):
         """The same tail for a call that ran a command. Secrets are expected to be hidden in it already."""
         ...
 
-    def note(self, note: Note, /) -> str:
+    def note(self, note: LogEvent, /) -> str:
         """Everything after the stamp, for a line that is not about a call."""
         ...
 
@@ -120,7 +120,7 @@ class JsonFormat:
     def with_command(self, tail: str, command: str) -> str:
         return f'{tail[:-2]},"command":{_quoted(command[:TEXT_LIMIT])}}}\n'
 
-    def note(self, note: Note) -> str:
+    def note(self, note: LogEvent) -> str:
         fields = [("level", note.level), ("event", note.event), ("message", note.message), *note.fields]
         return f"{self._members(fields, TEXT_LIMIT)}}}\n"
 
@@ -167,7 +167,7 @@ class HumanFormat:
     def with_command(self, tail: str, command: str) -> str:
         return f"{tail[:-1]} command={self._word(command, TEXT_LIMIT)}\n"
 
-    def note(self, note: Note) -> str:
+    def note(self, note: LogEvent) -> str:
         message = one_line(self._redact(note.message), TEXT_LIMIT)
         return f"{note.level:<{_WIDEST_LEVEL}} {note.event}: {message}{self._pairs(note.fields, TEXT_LIMIT)}\n"
 

@@ -6,7 +6,7 @@ import os
 from time import time
 from typing import Final, Literal
 
-from trunkline.core.events import Events, Level, Note
+from trunkline.core.events import Events, Level, LogEvent
 from trunkline.core.source import Health
 from trunkline.telemetry.call_lines import CallLines, IdsOf
 from trunkline.telemetry.log_format import TEXT_LIMIT, HumanFormat, JsonFormat, LineFormat, Redact
@@ -65,17 +65,17 @@ class CallLog:
         if health.stderr_tail and level == "warning":
             # Redacted before it is cut: half a secret would not be recognised. The end is what explains a failure.
             fields.append(("stderr", self._redact(health.stderr_tail)[-TEXT_LIMIT:]))
-        self._noted(Note(level, "health", f"{source} is {health.state}{reason}", tuple(fields)))
+        self._noted(LogEvent(level, "health", f"{source} is {health.state}{reason}", tuple(fields)))
 
-    def _noted(self, note: Note) -> None:
+    def _noted(self, note: LogEvent) -> None:
         if self._logs(note.level):
             self._put(self._note_line(note))
 
-    def _note_line(self, note: Note) -> str:
+    def _note_line(self, note: LogEvent) -> str:
         return self._format.stamp(int(time() * 1000)) + self._format.note(note)
 
     def _loss_line(self, lines: int) -> str:
-        return self._note_line(Note("warning", "log_dropped", f"{lines} log lines could not be written"))
+        return self._note_line(LogEvent("warning", "log_dropped", f"{lines} log lines could not be written"))
 
     def _logs(self, level: Level) -> bool:
         return _RANK[level] >= self._lowest_rank

@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from trunkline.core.source import Level
-from trunkline.links.http_client import HttpPool, Target
-from trunkline.links.http_reply import NoReply, Reply, ask
+from trunkline.runtime.http_client import HttpPool, NoReply, Reply, Target, ask
 from trunkline.telemetry.otlp_json import Envelope, encode_span
 from trunkline.telemetry.span import Span
 from trunkline.version import __version__

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from trunkline.core.events import Note
+from trunkline.core.events import LogEvent
 from trunkline.core.source import Level
 from trunkline.telemetry.logs import LogFormat, choose_format
 from trunkline.telemetry.otlp_json import Envelope, encode_span
@@ -38,7 +38,7 @@ class ConsoleExporter:
 
     def take(self, span: Span) -> None:
         self._taken += 1
-        note = Note("info", "span", span.name, tuple(_fields(span).items()))
+        note = LogEvent("info", "span", span.name, tuple(_fields(span).items()))
         self._writer.put(self._format.stamp(span.start_ns // 1_000_000) + self._format.note(note))
 
     async def close(self) -> None:

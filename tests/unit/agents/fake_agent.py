@@ -8,32 +8,41 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trunkline.agents.events import (
+    AgentError,
+    AgentEvent,
+    AgentText,
+    FinalAnswer,
+    ModelRetry,
+    NativeToolUsed,
+    TokenUsage,
+    ToolsOffered,
+)
 from trunkline.agents.installed import Installed
-from trunkline.agents.plan import Asked, Plan, Wants
-from trunkline.agents.said import Answered, Complained, Offered, Retried, Said, Spent, Spoke, Used
+from trunkline.agents.providers.provider import HomeQuery, LaunchPlan, LaunchRequest
 
 PYTHON = Installed(program=sys.executable, version="1.2.3")
 ANSWER = 'import json; print(json.dumps({"answer": "Done."}))'
 
 
-class FakeReader:
-    def line(self, line: str, /) -> Iterator[Said]:
+class FakeOutputParser:
+    def line(self, line: str, /) -> Iterator[AgentEvent]:
         event: dict[str, Any] = json.loads(line)
         match event:
             case {"answer": text}:
-                yield Answered(text)
+                yield FinalAnswer(text)
             case {"offer": tools}:
-                yield Offered(tuple(tools))
+                yield ToolsOffered(tuple(tools))
             case {"used": tool, "ran": ran}:
-                yield Used(tool, ran)
+                yield NativeToolUsed(tool, ran)
             case {"spent": [first, second]}:
-                yield Spent(first, second)
+                yield TokenUsage(first, second)
             case {"complaint": text}:
-                yield Complained(text)
+                yield AgentError(text)
             case {"again": attempt, "why": reason}:
-                yield Retried(attempt, 10, reason)
+                yield ModelRetry(attempt, 10, reason)
             case {"say": text}:
-                yield Spoke(text)
+                yield AgentText(text)
             case _:
                 raise ValueError(line)
 
@@ -48,11 +57,11 @@ class FakeAgent:
     instructions = ("AGENTS.md",)
     result_chars = 1000
 
-    def __init__(self, script: str = ANSWER, wants: Wants | None = None, **plan_keys: Any) -> None:
+    def __init__(self, script: str = ANSWER, query: HomeQuery | None = None, **plan_keys: Any) -> None:
         self._script = script
-        self._wants = wants or Wants()
+        self._query = query or HomeQuery()
         self._plan_keys = plan_keys
-        self.asked: list[Asked] = []
+        self.requests: list[LaunchRequest] = []
 
     def tool_name(self, tool: str, /) -> str:
         return f"ours_{tool}"
@@ -60,12 +69,12 @@ class FakeAgent:
     def is_ours(self, tool: str, /) -> bool:
         return tool.startswith("ours_")
 
-    def wants(self, home: Path, environ: Mapping[str, str], /) -> Wants:
-        return self._wants
+    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
+        return self._query
 
-    def plan(self, asked: Asked, /) -> Plan:
-        self.asked.append(asked)
-        return Plan(argv=(asked.program, "-c", self._script), **self._plan_keys)
+    def plan(self, request: LaunchRequest, /) -> LaunchPlan:
+        self.requests.append(request)
+        return LaunchPlan(argv=(request.program, "-c", self._script), **self._plan_keys)
 
-    def reader(self) -> FakeReader:
-        return FakeReader()
+    def parser(self) -> FakeOutputParser:
+        return FakeOutputParser()

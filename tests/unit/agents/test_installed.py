@@ -12,9 +12,7 @@ from tests.support.cases import case
 from tests.support.child_trees import children_of
 from tests.unit.agents.fake_agent import FakeAgent
 
-from trunkline.agents.installed import Installed, find_installed
-from trunkline.agents.known_versions import KnownVersions
-from trunkline.agents.launchers import decides_alone
+from trunkline.agents.installed import Installed, VersionCache, find_installed, is_single_version
 from trunkline.core.errors import AGENT_NOT_FOUND, AGENT_SLOW, GatewayError
 
 
@@ -26,9 +24,9 @@ def put_program(folder: Path, script: str) -> dict[str, str]:
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-async def find(environ: dict[str, str], known: KnownVersions | None = None) -> Installed:
+async def find(environ: dict[str, str], known: VersionCache | None = None) -> Installed:
     async with children_of() as children:
-        return await find_installed(FakeAgent(), children, environ, known or KnownVersions())
+        return await find_installed(FakeAgent(), children, environ, known or VersionCache())
 
 
 async def test_its_version_is_what_it_prints(tmp_path: Path) -> None:
@@ -46,7 +44,7 @@ async def test_its_version_is_what_it_prints(tmp_path: Path) -> None:
         ):
             folder = tmp_path / str(number)
             found = await find_installed(
-                FakeAgent(), children, put_program(folder, f"echo '{printed}'"), KnownVersions()
+                FakeAgent(), children, put_program(folder, f"echo '{printed}'"), VersionCache()
             )
             assert found == Installed(program=str(folder / "fake-agent"), version=version), printed
 
@@ -76,11 +74,11 @@ def times_asked(folder: Path) -> int:
 async def test_it_is_asked_once_until_it_changes_also_by_the_next_run(tmp_path: Path) -> None:
     environ = put_package(tmp_path, "1.2.3")
     for _ in range(2):
-        assert (await find(environ, KnownVersions(tmp_path / "state"))).version == "1.2.3"
+        assert (await find(environ, VersionCache(tmp_path / "state"))).version == "1.2.3"
     assert times_asked(tmp_path) == 1
     put_package(tmp_path, "1.2.4")
     for _ in range(2):
-        assert (await find(environ, KnownVersions(tmp_path / "state"))).version == "1.2.4"
+        assert (await find(environ, VersionCache(tmp_path / "state"))).version == "1.2.4"
     assert times_asked(tmp_path) == 2
 
 
@@ -89,11 +87,11 @@ async def test_a_file_of_the_same_size_and_time_is_another_one(tmp_path: Path) -
     environ = put_package(tmp_path, "1.2.3")
     script = tmp_path / "lib" / "node_modules" / "fake" / "cli.sh"
     os.utime(script, ns=(1, 1))
-    assert (await find(environ, KnownVersions(tmp_path / "state"))).version == "1.2.3"
+    assert (await find(environ, VersionCache(tmp_path / "state"))).version == "1.2.3"
     script.rename(tmp_path / "old")
     put_package(tmp_path, "9.9.9")
     os.utime(script, ns=(1, 1))
-    assert (await find(environ, KnownVersions(tmp_path / "state"))).version == "9.9.9"
+    assert (await find(environ, VersionCache(tmp_path / "state"))).version == "9.9.9"
 
 
 @pytest.mark.law
@@ -102,12 +100,12 @@ async def test_a_launcher_that_may_start_another_version_is_asked_by_every_run(t
     """A script of nobody's, as those of version managers; what it says is read from elsewhere."""
     (tmp_path / "version").write_text("1.2.3")
     environ = put_program(tmp_path / place, f"cat {tmp_path}/version")
-    known = KnownVersions(tmp_path / "state")
+    known = VersionCache(tmp_path / "state")
     for _ in range(2):
         assert (await find(environ, known)).version == "1.2.3"
     assert times_asked(tmp_path / place) == 1
     (tmp_path / "version").write_text("1.2.4")
-    assert (await find(environ, KnownVersions(tmp_path / "state"))).version == "1.2.4"
+    assert (await find(environ, VersionCache(tmp_path / "state"))).version == "1.2.4"
 
 
 def native(folder: Path, name: str) -> Path:
@@ -138,7 +136,7 @@ def test_which_files_decide_alone_which_version_they_are(tmp_path: Path) -> None
         tmp_path / "other" / "bin" / "fake-agent": False,
         tmp_path / "nowhere": False,
     }.items():
-        assert (program, decides_alone(program, "fake-agent")) == (program, alone)
+        assert (program, is_single_version(program, "fake-agent")) == (program, alone)
 
 
 @pytest.mark.parametrize("written", [b"", b"[]", b"{", b'{"/x": ["", ""]}', b"\xff", b'{"\xff": ["", ""]}'])
@@ -147,7 +145,7 @@ async def test_what_is_remembered_may_be_anything(tmp_path: Path, written: bytes
     (tmp_path / "state").mkdir(mode=0o700)
     (tmp_path / "state" / "agent_versions.json").write_bytes(written)
     for _ in range(2):
-        assert (await find(environ, KnownVersions(tmp_path / "state"))).version == "1.2.3"
+        assert (await find(environ, VersionCache(tmp_path / "state"))).version == "1.2.3"
     assert times_asked(tmp_path) == 1
 
 
@@ -155,7 +153,7 @@ async def test_one_that_takes_too_long_is_not_said_to_be_missing(tmp_path: Path)
     environ = put_program(tmp_path, "sleep 1000")
     async with children_of() as children:
         with pytest.raises(GatewayError) as caught:
-            await find_installed(FakeAgent(), children, environ, KnownVersions(), limit_s=0.1)
+            await find_installed(FakeAgent(), children, environ, VersionCache(), limit_s=0.1)
     assert caught.value.problem.code is AGENT_SLOW
     assert "install" not in caught.value.problem.hint
 
@@ -167,7 +165,7 @@ async def test_one_that_does_not_say_its_version_is_not_there(tmp_path: Path) ->
     async with children_of() as children:
         for script in ("echo hello", "echo 1.2.3; exit 1", "echo 1.2.3 >&2"):
             with case(script=script), pytest.raises(GatewayError) as caught:
-                await find_installed(FakeAgent(), children, put_program(tmp_path, script), KnownVersions())
+                await find_installed(FakeAgent(), children, put_program(tmp_path, script), VersionCache())
             assert caught.value.problem.code is AGENT_NOT_FOUND, script
 
 

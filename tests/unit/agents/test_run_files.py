@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.agents.plan import Plan
-from trunkline.agents.run_files import entries, existing, read_texts, write_plan
+from trunkline.agents.providers.provider import LaunchPlan
+from trunkline.agents.runner import entries, existing, read_texts, write_plan
 
 
 def test_only_what_is_there_and_is_text_of_a_sane_size_is_read(tmp_path: Path) -> None:
@@ -41,9 +41,9 @@ def test_nothing_of_a_plan_goes_elsewhere(tmp_path: Path, name: str) -> None:
     run = tmp_path / "run"
     run.mkdir()
     for plan in (
-        Plan(argv=(), files={name: "x"}),
-        Plan(argv=(), folders=(name,)),
-        Plan(argv=(), links={name: tmp_path}),
+        LaunchPlan(argv=(), files={name: "x"}),
+        LaunchPlan(argv=(), folders=(name,)),
+        LaunchPlan(argv=(), links={name: tmp_path}),
     ):
         with pytest.raises(AssertionError):
             write_plan(plan, run)
@@ -57,5 +57,5 @@ def test_a_link_that_somebody_put_in_the_place_of_a_file_is_not_followed(tmp_pat
     run.mkdir()
     (run / "settings").symlink_to(other)
     with pytest.raises(OSError, match="exists"):
-        write_plan(Plan(argv=(), files={"settings": "x"}), run)
+        write_plan(LaunchPlan(argv=(), files={"settings": "x"}), run)
     assert not other.exists()

@@ -17,11 +17,11 @@ from tests.support.child_trees import MARK, new_mark, survivors
 from tests.support.stopping import StoppingLoop, running
 from tests.support.waiting import at_most, until
 from tests.unit.agents.fake_agent import ANSWER, PYTHON, FakeAgent
-from tests.unit.links.scripted_server import run_on
+from tests.unit.runtime.scripted_server import run_on
 
-from trunkline.agents.plan import Wants
-from trunkline.agents.runner import AgentResult, AgentRunner, Job
-from trunkline.agents.said import Offered, Said, Spoke
+from trunkline.agents.events import AgentEvent, AgentText, ToolsOffered
+from trunkline.agents.providers.provider import HomeQuery, RunSpec
+from trunkline.agents.runner import AgentResult, AgentRunner
 from trunkline.core.errors import (
     AGENT_FAILED,
     AGENT_SLOW,
@@ -34,8 +34,8 @@ from trunkline.core.errors import (
     Code,
     GatewayError,
 )
-from trunkline.doors.private import CutOff
-from trunkline.links.children import Children
+from trunkline.frontends.stdio.private_socket import CutOff
+from trunkline.runtime.children import Children
 
 PRINT = "import json, sys, time, os, signal\ndef out(**event): print(json.dumps(event), flush=True)\n"
 HANG = PRINT + "out(say='up')\ntime.sleep(1000)"
@@ -61,25 +61,25 @@ class Stage:
     runner: AgentRunner
     folder: Path
     mark: str
-    said: list[Said] = field(default_factory=list[Said])
-    on_said: Callable[[Said], None] | None = None
-    witness: Witness | None = None
+    said: list[AgentEvent] = field(default_factory=list[AgentEvent])
+    on_event: Callable[[AgentEvent], None] | None = None
+    connection: Witness | None = None
 
-    def heard(self, said: Said) -> None:
+    def heard(self, said: AgentEvent) -> None:
         self.said.append(said)
-        if self.on_said is not None:
-            self.on_said(said)
+        if self.on_event is not None:
+            self.on_event(said)
 
     async def run(self, agent: FakeAgent, *, listed: bool | None = True, **keys: Any) -> AgentResult:
-        witness = None if listed is None else self.witness or Witness(listed)
+        connection = None if listed is None else self.connection or Witness(listed)
         given = {"mode": "intercept", "prompt": "Do it", "model": "", "server": None, "timeout_s": at_most(30)}
-        job = Job(project=self.folder / "project", run=self.folder / "run", **(given | keys))
-        return await self.runner.run(agent, PYTHON, job, witness, self.heard)
+        spec = RunSpec(project=self.folder / "project", run=self.folder / "run", **(given | keys))
+        return await self.runner.run(agent, PYTHON, spec, connection, self.heard)
 
     async def begin(self, agent: FakeAgent, **keys: Any) -> asyncio.Future[AgentResult]:
         """One that certainly runs."""
         running = asyncio.ensure_future(self.run(agent, **keys))
-        await until(lambda: Spoke("up") in self.said, "the agent is up")
+        await until(lambda: AgentText("up") in self.said, "the agent is up")
         return running
 
 
@@ -108,7 +108,7 @@ async def test_its_answer_its_words_and_its_tokens_are_heard(tmp_path: Path) -> 
         result = await stage.run(FakeAgent(script))
     assert (result.output, result.status, result.problem) == ("Done.", 0, None)
     assert (result.input_tokens, result.output_tokens) == (5, 6)
-    assert Spoke("Hm") in stage.said
+    assert AgentText("Hm") in stage.said
 
 
 async def test_a_last_line_without_an_end_counts(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_one_that_loses_its_tools_in_a_call_has_failed_unless_it_got_them_
     tmp_path: Path, script: str, loss: CutOff, code: Code | None, warned: list[Code]
 ) -> None:
     async with stage_in(tmp_path) as stage:
-        stage.witness = Witness(cut_off=loss)
+        stage.connection = Witness(cut_off=loss)
         result = await stage.run(FakeAgent(PRINT + script))
     assert (result.problem.code if result.problem else None) is code
     assert [(warning.code, warning.severity) for warning in result.warnings] == [(one, "warning") for one in warned]
@@ -268,7 +268,7 @@ async def test_it_is_ended_as_soon_as_it_has_tools_of_its_own(tmp_path: Path) ->
         assert survivors(stage.mark) == []
     assert result.problem is not None
     assert (result.problem.code, result.status) == (NATIVE_TOOL, -15)
-    assert isinstance(stage.said[0], Offered)
+    assert isinstance(stage.said[0], ToolsOffered)
 
 
 # Its end --------------------------------------------------------------------------------------------------------------
@@ -293,16 +293,16 @@ async def test_a_timeout_ends_it_and_everything_it_started(tmp_path: Path) -> No
 def test_an_agent_that_asked_for_its_tools_while_we_were_stopped_was_in_time(tmp_path: Path) -> None:
     async def main() -> None:
         listing_s = at_most(2)
-        witness, gate = Witness(listed=False), tmp_path / "gate"
+        connection, gate = Witness(listed=False), tmp_path / "gate"
         asked, asks = os.pipe()
 
         def listed() -> None:
             os.read(asked, 1)
-            witness.listed = True
+            connection.listed = True
             gate.touch()
 
-        def stop(said: Said) -> None:
-            if said == Spoke("up"):
+        def stop(said: AgentEvent) -> None:
+            if said == AgentText("up"):
                 os.write(asks, b"!")
                 running().stop_for(listing_s + 0.5)
 
@@ -312,8 +312,8 @@ def test_an_agent_that_asked_for_its_tools_while_we_were_stopped_was_in_time(tmp
         running().add_reader(asked, listed)
         try:
             async with stage_in(tmp_path, listing_s=listing_s) as stage:
-                stage.on_said = stop
-                stage.witness = witness
+                stage.on_event = stop
+                stage.connection = connection
                 result = await stage.run(FakeAgent(script))
         finally:
             running().remove_reader(asked)
@@ -428,20 +428,20 @@ async def test_its_files_are_private_and_its_links_point_where_the_plan_says(tmp
 
 async def test_its_plan_knows_what_it_asked_for_of_the_users(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    wants = Wants(
+    query = HomeQuery(
         texts={"there": home / "there", "missing": home / "missing", "binary": home / "binary"},
-        answers={"one": ("-c", "print(1)"), "fails": ("-c", "raise SystemExit(1)")},
+        command_outputs={"one": ("-c", "print(1)"), "fails": ("-c", "raise SystemExit(1)")},
         links=(home / "there", home / "missing"),
         folders=(home, home / "missing", home / "there"),
     )
-    agent = FakeAgent(wants=wants)
+    agent = FakeAgent(query=query)
     async with stage_in(tmp_path) as stage:
         (home / "there").write_text("text")
         (home / "binary").write_bytes(b"\xff\xfe")
         os.mkfifo(home / "pipe")
         await stage.run(agent)
-    known = agent.asked[0].home
-    assert (known.texts, known.answers) == ({"there": "text"}, {"one": "1\n"})
+    known = agent.requests[0].home
+    assert (known.texts, known.command_outputs) == ({"there": "text"}, {"one": "1\n"})
     assert known.present == {home / "there"}
     assert known.entries == {home: ("binary", "pipe", "there")}
 
@@ -449,7 +449,7 @@ async def test_its_plan_knows_what_it_asked_for_of_the_users(tmp_path: Path) -> 
 async def test_what_it_is_asked_before_it_runs_is_part_of_its_time(tmp_path: Path) -> None:
     slow = dict.fromkeys(("one", "two"), ("-c", "import time; time.sleep(600)"))
     async with stage_in(tmp_path) as stage:
-        result = await stage.run(FakeAgent(HANG, Wants(answers=slow)), timeout_s=0.5)
+        result = await stage.run(FakeAgent(HANG, HomeQuery(command_outputs=slow)), timeout_s=0.5)
     assert result.problem is not None
     assert result.problem.code is STEP_TIMEOUT
 
@@ -458,7 +458,7 @@ async def test_one_that_takes_too_long_to_answer_is_not_started(tmp_path: Path) 
     slow = {"one": ("-c", "import time; time.sleep(600)")}
     async with stage_in(tmp_path, answer_s=0.2) as stage:
         with pytest.raises(GatewayError) as caught:
-            await stage.run(FakeAgent(wants=Wants(answers=slow)))
+            await stage.run(FakeAgent(query=HomeQuery(command_outputs=slow)))
     assert caught.value.problem.code is AGENT_SLOW
 
 

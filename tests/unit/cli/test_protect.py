@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.commands import trunkline
 
-from trunkline.links.protection.quarantine import FOLDER, Quarantine
+from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine
 
 
 def test_names_that_are_no_text_or_would_be_obeyed_are_listed_and_taken_back(tmp_path: Path) -> None:

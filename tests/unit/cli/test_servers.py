@@ -30,7 +30,7 @@ def test_what_is_not_well_is_told_in_full_with_what_to_do(capsys: pytest.Capture
     tail = "loading\nno such database\n"
     show_servers([status("git"), status("db", "down", reason=reason, hint="start it", stderrTail=tail)])
     err = capsys.readouterr().err
-    assert f"\ndb\n  down: {reason.strip()}\n  its last words on stderr: no such database\n  hint: start it\n" in err
+    assert f"\ndb\n  down: {reason.strip()}\n  its last output on stderr: no such database\n  hint: start it\n" in err
     assert "\ngit\n" not in err
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.support.config_files import load_text, settings_of
 
 from trunkline.cli.stdio import belongs_to, client_token
-from trunkline.links.http_client import Target
+from trunkline.runtime.http_client import Target
 
 
 def test_the_configured_token_wins_over_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

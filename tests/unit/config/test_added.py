@@ -9,7 +9,7 @@ import pytest
 from tests.support.config_files import KINDS
 
 from trunkline.config.added import keep_added, load_added, read_added
-from trunkline.config.listen import Listen
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import GatewayError
 
 FILE = "servers.json"
@@ -75,5 +75,5 @@ def test_a_file_that_is_not_used_is_told(tmp_path: Path) -> None:
 def test_a_server_with_a_reference_is_refused(url: str) -> None:
     """Nothing of the environment is for it, so it could never start."""
     with pytest.raises(GatewayError) as refused:
-        read_added(body("a", url=url), KINDS, Listen("127.0.0.1", 4747))
+        read_added(body("a", url=url), KINDS, BindAddress("127.0.0.1", 4747))
     assert "is not set" in refused.value.problem.message

@@ -8,8 +8,8 @@ import pytest
 from tests.support.config_files import codes, found, load_text, settings_of
 
 from trunkline.config.gateway import GatewaySettings, with_listen
-from trunkline.config.listen import Listen
-from trunkline.core.errors import GatewayError
+from trunkline.core.bind_address import BindAddress
+from trunkline.core.errors import UNKNOWN_KEY, GatewayError
 
 
 def test_every_key_can_be_set() -> None:
@@ -42,8 +42,8 @@ gateway:
     queue_per_source: 1
     sessions: 1
     session_idle: 1
-    lanes_per_source: 1
-    lane_idle: 1
+    sessions_per_source: 1
+    source_session_idle: 1
     call_seconds: 1
     cache_bytes: 1024
 """,
@@ -53,7 +53,7 @@ gateway:
     gateway = settings_of(loaded).gateway
     changed = {name for name in GatewaySettings.declared if getattr(gateway, name) != getattr(GatewaySettings(), name)}
     assert changed == set(GatewaySettings.declared)
-    assert gateway.listen == Listen("0.0.0.0", 80)
+    assert gateway.listen == BindAddress("0.0.0.0", 80)
     assert gateway.socket == Path("/home/me/gw.sock")
     assert gateway.search.tags == {"files": ("fs.*",)}
 
@@ -111,9 +111,9 @@ def test_the_repr_shows_no_token() -> None:
 
 
 def test_a_command_line_can_move_the_door() -> None:
-    assert with_listen(GatewaySettings(), host=None, port=0).listen == Listen("127.0.0.1", 0)
-    assert with_listen(GatewaySettings(), host="[::1]", port=None).listen == Listen("::1", 4747)
-    assert with_listen(GatewaySettings(token="t"), host="0.0.0.0", port=80).listen == Listen("0.0.0.0", 80)
+    assert with_listen(GatewaySettings(), host=None, port=0).listen == BindAddress("127.0.0.1", 0)
+    assert with_listen(GatewaySettings(), host="[::1]", port=None).listen == BindAddress("::1", 4747)
+    assert with_listen(GatewaySettings(token="t"), host="0.0.0.0", port=80).listen == BindAddress("0.0.0.0", 80)
     for host, port, code in (("0.0.0.0", None, "TL112"), ("", None, "TL104"), (None, 70000, "TL104")):
         with pytest.raises(GatewayError) as caught:
             with_listen(GatewaySettings(), host=host, port=port)
@@ -138,3 +138,18 @@ def test_a_command_line_can_move_the_door() -> None:
 )
 def test_where_traces_go_is_checked(telemetry: str, problems: list[str]) -> None:
     assert codes(load_text(f"gateway: {{telemetry: {telemetry}}}")) == problems
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("gateway: {limits: {lanes_per_source: 4}}", "sessions_per_source"),
+        ("gateway: {limits: {lane_idle: 4}}", "source_session_idle"),
+        ("gateway: {limits: {question_seconds: 4}}", "server_request_seconds"),
+        ("sources: {a: {kind: mcp_stdio, command: x, cache: {vouched: [b]}}}", "assume_read_only"),
+    ],
+)
+def test_a_key_with_an_old_name_is_told_the_new_one(text: str, name: str) -> None:
+    (problem,) = load_text(text).problems
+    assert problem.code is UNKNOWN_KEY
+    assert f"now called `{name}`" in problem.message

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.listen import Listen, ListenAddress, is_loopback
 from trunkline.config.report import Invalid
+from trunkline.config.shapes import ListenAddress
+from trunkline.core.bind_address import BindAddress, is_loopback
 
 
 def test_addresses_are_taken_apart_and_put_together() -> None:
     for text, listen in {
-        "127.0.0.1:4747": Listen("127.0.0.1", 4747),
-        "'[::1]:80'": Listen("::1", 80),
-        "localhost:0": Listen("localhost", 0),
-        "0.0.0.0:65535": Listen("0.0.0.0", 65535),
+        "127.0.0.1:4747": BindAddress("127.0.0.1", 4747),
+        "'[::1]:80'": BindAddress("::1", 80),
+        "localhost:0": BindAddress("localhost", 0),
+        "0.0.0.0:65535": BindAddress("0.0.0.0", 65535),
     }.items():
         assert ListenAddress().read(node_of(text), reader_for()) == listen
         assert str(listen) == text.strip("'")
@@ -41,20 +42,20 @@ def test_only_certain_addresses_are_loopback() -> None:
 
 
 def test_an_address_knows_who_reaches_it() -> None:
-    assert Listen("127.0.0.1", 80).reaches("localhost", 80)
-    assert Listen("0.0.0.0", 80).reaches("127.0.0.1", 80)
-    assert Listen("gw.local", 80).reaches("gw.local", 80)
-    assert not Listen("127.0.0.1", 80).reaches("127.0.0.1", 81)
-    assert not Listen("127.0.0.1", 80).reaches("10.0.0.1", 80)
-    assert not Listen("127.0.0.1", 0).reaches("127.0.0.1", 0)
+    assert BindAddress("127.0.0.1", 80).reaches("localhost", 80)
+    assert BindAddress("0.0.0.0", 80).reaches("127.0.0.1", 80)
+    assert BindAddress("gw.local", 80).reaches("gw.local", 80)
+    assert not BindAddress("127.0.0.1", 80).reaches("127.0.0.1", 81)
+    assert not BindAddress("127.0.0.1", 80).reaches("10.0.0.1", 80)
+    assert not BindAddress("127.0.0.1", 0).reaches("127.0.0.1", 0)
 
 
 def test_only_the_very_address_is_certain_to_be_ours() -> None:
-    assert Listen("127.0.0.1", 80).is_at("127.0.0.1", 80)
-    assert Listen("0.0.0.0", 80).is_at("127.0.0.1", 80)
-    assert Listen("::", 80).is_at("::1", 80)
-    assert Listen("GW.local", 80).is_at("gw.local", 80)
+    assert BindAddress("127.0.0.1", 80).is_at("127.0.0.1", 80)
+    assert BindAddress("0.0.0.0", 80).is_at("127.0.0.1", 80)
+    assert BindAddress("::", 80).is_at("::1", 80)
+    assert BindAddress("GW.local", 80).is_at("gw.local", 80)
     for host in ("localhost", "::1", "127.0.0.9", "10.0.0.1"):
-        assert not Listen("127.0.0.1", 80).is_at(host, 80)
-    assert not Listen("0.0.0.0", 80).is_at("127.0.0.9", 80)
-    assert not Listen("127.0.0.1", 0).is_at("127.0.0.1", 0)
+        assert not BindAddress("127.0.0.1", 80).is_at(host, 80)
+    assert not BindAddress("0.0.0.0", 80).is_at("127.0.0.9", 80)
+    assert not BindAddress("127.0.0.1", 0).is_at("127.0.0.1", 0)

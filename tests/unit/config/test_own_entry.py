@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.listen import Listen
 from trunkline.config.own_entry import is_own_entry
 from trunkline.config.tree import Table
+from trunkline.core.bind_address import BindAddress
 
-USUAL = Listen("127.0.0.1", 4747)
+USUAL = BindAddress("127.0.0.1", 4747)
 
 
-def is_own(text: str, listen: Listen = USUAL) -> bool:
+def is_own(text: str, listen: BindAddress = USUAL) -> bool:
     node = node_of(f"{{{text}}}")
     assert isinstance(node, Table)
     return is_own_entry(node, reader_for({"BIN": "/opt/bin"}), listen)
@@ -49,7 +49,7 @@ def test_urls_that_reach_this_program() -> None:
         "command: [npx, -y, mcp-remote, 'http://127.0.0.1:4747/mcp']",
     ):
         assert is_own(text), text
-    assert is_own("url: 'http://localhost/mcp'", Listen("0.0.0.0", 80))
+    assert is_own("url: 'http://localhost/mcp'", BindAddress("0.0.0.0", 80))
 
 
 def test_other_servers_are_left_alone() -> None:

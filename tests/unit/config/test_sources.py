@@ -31,7 +31,7 @@ sources:
       timeouts: {read_file: 0.5}
     sessions: shared
     guard: {path_traversal: true}
-    cache: {tools: [read_file], ttl: 5, vouched: ["list_*"]}
+    cache: {tools: [read_file], ttl: 5, assume_read_only: ["list_*"]}
 """
     )
     assert codes(loaded) == []
@@ -42,7 +42,7 @@ sources:
         allow=("read_*",), deny=("read_secret",), rename={"read_file": "read"}, timeouts={"read_file": 0.5}
     )
     assert read.guard == Guard(path_traversal=True)
-    assert read.cache == Cache(tools=("read_file",), ttl=5.0, vouched=("list_*",))
+    assert read.cache == Cache(tools=("read_file",), ttl=5.0, assume_read_only=("list_*",))
 
 
 def test_the_prefix_is_the_name_unless_another_or_none_is_given() -> None:
@@ -61,7 +61,7 @@ def test_wrong_values_are_refused() -> None:
         "tools: {timeouts: {a: 0}}",
         "tools: {allow: ['']}",
         "cache: {ttl: 0}",
-        "cache: {vouched: ['']}",
+        "cache: {assume_read_only: ['']}",
     ):
         assert codes(load_text(source(text))) == ["TL104"], text
 

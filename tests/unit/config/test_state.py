@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import load_text, settings_of
 
-from trunkline.config.state import gateway_folder, gateway_key, make_private_folder, read_private, write_private
+from trunkline.config.settings import gateway_folder
+from trunkline.runtime.state_files import gateway_key, make_private_folder, read_private, write_private
 
 
 def test_every_configuration_file_has_a_folder_of_its_own(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from trunkline.core.errors import CANCELLED, INTERNAL, Phase, Problem
 ONE, TWO = Result(b"1"), Result(b"2")
 
 
-class Wire:
+class Upstream:
     """A carrier that remembers what it was told to forget."""
 
     def __init__(self, phase: Phase = "sent") -> None:
@@ -41,8 +41,8 @@ def test_the_first_outcome_holds_and_the_rest_is_dropped() -> None:
 
 def test_finishing_does_not_bother_the_carrier() -> None:
     request, _ = watched()
-    wire = Wire()
-    request.carrier = wire
+    wire = Upstream()
+    request.upstream = wire
     request.finish(ONE)
     assert wire.abandoned == []
 
@@ -63,18 +63,18 @@ def test_an_end_that_ends_it_again_still_ends_it_once() -> None:
 def test_what_no_carrier_has_was_not_executed() -> None:
     request, _ = watched()
     assert (request.phase, request.executed) == ("queued", "no")
-    request.carrier = Wire("queued")
+    request.upstream = Upstream("queued")
     assert (request.phase, request.executed) == ("queued", "no")
-    request.carrier = Wire("sent")
+    request.upstream = Upstream("sent")
     assert (request.phase, request.executed) == ("sent", "unknown")
-    request.carrier = Wire("partial")
+    request.upstream = Upstream("partial")
     assert (request.phase, request.executed) == ("partial", "unknown")
 
 
-def cancelled(wire: Wire | None) -> Problem:
+def cancelled(wire: Upstream | None) -> Problem:
     call = Call("tools/call", b"{}", lambda _: None, caller=Caller(), reply=lambda _: None)
     call.source, call.tool = "s", "t"
-    call.carrier = wire
+    call.upstream = wire
     assert call.cancel("why not")
     assert not call.cancel("again")
     assert isinstance(call.outcome, Failure)
@@ -82,7 +82,7 @@ def cancelled(wire: Wire | None) -> Problem:
 
 
 def test_a_cancelled_call_says_whether_it_may_have_run() -> None:
-    waiting, sent = cancelled(None), cancelled(Wire())
+    waiting, sent = cancelled(None), cancelled(Upstream())
     assert (waiting.code, waiting.phase, waiting.executed) == (CANCELLED, "queued", "no")
     assert (sent.code, sent.phase, sent.executed) == (CANCELLED, "sent", "unknown")
     assert (sent.source, sent.tool) == ("s", "t")
@@ -91,8 +91,8 @@ def test_a_cancelled_call_says_whether_it_may_have_run() -> None:
 
 def test_cancelling_what_is_over_changes_nothing() -> None:
     call = Call("tools/call", b"{}", lambda _: None, caller=Caller(), reply=lambda _: None)
-    wire = Wire()
-    call.carrier = wire
+    wire = Upstream()
+    call.upstream = wire
     failure = Failure(Problem(code=INTERNAL, message="x"))
     call.finish(failure)
     assert not call.cancel("too late")

@@ -9,15 +9,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from tests.support.waiting import at_most
 
-from trunkline.demo.calc import CALC
-from trunkline.demo.http_server import LARGEST_BYTES, HttpServer
-from trunkline.demo.rpc import RpcServer
+from trunkline.demo.calc import server
+from trunkline.demo.clock import server as clock
+from trunkline.demo.http_server import LARGEST_BYTES, serving_http
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -25,8 +27,8 @@ JSON = {"Content-Type": "application/json", "Accept": "application/json, text/ev
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    with HttpServer(RpcServer(CALC)) as server:
-        yield urlsplit(server.url).port or 0
+    with serving_http(server) as url:
+        yield urlsplit(url).port or 0
 
 
 @pytest.fixture
@@ -75,6 +77,46 @@ def test_there_is_nothing_but_post(wire: http.client.HTTPConnection, method: str
 def test_bad_json_is_an_answer_too(wire: http.client.HTTPConnection) -> None:
     status, body = send(wire, b"{nope")
     assert (status, json.loads(body)["error"]["code"]) == (200, -32700)
+
+
+def test_what_several_clients_send_at_once_is_answered_apart(port: int) -> None:
+    """Nothing tells clients apart, so they may use the same ids."""
+    with ThreadPoolExecutor(8) as clients:
+        answers = clients.map(partial(calculate, port), range(40))
+        assert [answer["result"]["structuredContent"]["value"] for answer in answers] == [n + 1 for n in range(40)]
+
+
+def calculate(port: int, number: int) -> Any:
+    params = {"name": "calculate", "arguments": {"expression": f"{number} + 1"}}
+    wire = http.client.HTTPConnection("127.0.0.1", port, timeout=at_most(30))
+    status, body = send(
+        wire, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    )
+    wire.close()
+    assert status == 200
+    return json.loads(body)
+
+
+def test_messages_over_several_lines_and_several_messages_at_once_are_answered(
+    wire: http.client.HTTPConnection,
+) -> None:
+    status, body = send(
+        wire, b'[{"jsonrpc":"2.0","id":1,"method":"ping"},\r\n{"jsonrpc":"2.0","id":2,"method":"nope"}]\n'
+    )
+    assert status == 200
+    assert [(one["id"], one.get("error", {}).get("code")) for one in json.loads(body)] == [(1, None), (2, -32601)]
+
+
+def test_other_features_are_there_and_progress_is_left_out() -> None:
+    read = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "clock://now/UTC"}}
+    params = {"name": "count_down", "arguments": {"seconds": 1}, "_meta": {"progressToken": 1}}
+    count = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+    with serving_http(clock) as url:
+        wire = http.client.HTTPConnection("127.0.0.1", urlsplit(url).port, timeout=at_most(30))
+        answers = [json.loads(send(wire, json.dumps(message).encode())[1]) for message in (read, count)]
+        wire.close()
+    assert answers[0]["result"]["contents"][0]["uri"] == "clock://now/UTC"
+    assert answers[1]["result"]["content"][0]["text"] == "1 seconds are over"
 
 
 # What is refused ------------------------------------------------------------------------------------------------------
@@ -126,6 +168,10 @@ def test_a_body_without_a_sound_length_ends_the_connection(port: int, head: str,
     assert reply.split()[1] == status
 
 
+def test_an_empty_body_is_refused(wire: http.client.HTTPConnection) -> None:
+    assert send(wire, b"")[0] == 400
+
+
 def test_half_a_request_and_noise_do_no_harm(port: int, wire: http.client.HTTPConnection) -> None:
     for noise in (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nhalf", b"\0\0\0\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", port), timeout=at_most(30)) as raw:
@@ -137,9 +183,9 @@ def test_half_a_request_and_noise_do_no_harm(port: int, wire: http.client.HTTPCo
 
 
 def test_it_ends_with_its_block_even_while_a_client_stays_connected() -> None:
-    with HttpServer(RpcServer(CALC)) as server:
-        assert server.url.startswith("http://127.0.0.1:"), "only this machine is listened to"
-        port = urlsplit(server.url).port or 0
+    with serving_http(server) as url:
+        assert url.startswith("http://127.0.0.1:"), "only this machine is listened to"
+        port = urlsplit(url).port or 0
         wire = http.client.HTTPConnection("127.0.0.1", port, timeout=at_most(30))
         assert send(wire)[0] == 200
     with pytest.raises(ConnectionRefusedError):

@@ -1,63 +1,72 @@
 from __future__ import annotations
 
-import pytest
+from importlib import reload
+from typing import Any
 
-from trunkline.demo.notes import notes_toolbox
-from trunkline.demo.toolbox import Answer, Refusal, Toolbox
+import pytest
+from tests.support.mcp_dialogue import Dialogue, talking_to
+
+import trunkline.demo.notes
+from trunkline.mcpserver import Server
 
 
 @pytest.fixture
-def notes() -> Toolbox:
-    return notes_toolbox()
+def server() -> Server:
+    """One without notes."""
+    return reload(trunkline.demo.notes).server
 
 
-def ask(notes: Toolbox, tool: str, **arguments: object) -> Answer:
-    return notes.tools[tool].call(arguments)
+async def text(notes: Dialogue, tool: str, **arguments: Any) -> str:
+    return (await notes.call(tool, arguments))["content"][0]["text"]
 
 
-def test_a_note_is_kept_until_it_is_removed(notes: Toolbox) -> None:
-    assert ask(notes, "add", text="  buy milk ").data == {"id": 1}
-    assert ask(notes, "add", text="call Ada").data == {"id": 2}
-    assert ask(notes, "list").text == "1. buy milk\n2. call Ada"
-    assert ask(notes, "remove", id=1).text == "Removed: buy milk"
-    assert [note["text"] for note in (ask(notes, "list").data or {})["notes"]] == ["call Ada"]
+async def data(notes: Dialogue, tool: str, **arguments: Any) -> Any:
+    return (await notes.call(tool, arguments))["structuredContent"]
 
 
-def test_a_number_is_not_given_twice(notes: Toolbox) -> None:
-    ask(notes, "add", text="a")
-    ask(notes, "remove", id=1)
-    assert ask(notes, "add", text="b").data == {"id": 2}
+async def test_a_note_is_kept_until_it_is_removed(server: Server) -> None:
+    async with talking_to(server) as notes:
+        assert await data(notes, "add", text="  buy milk ") == {"id": 1}
+        assert await data(notes, "add", text="call Ada") == {"id": 2}
+        assert await text(notes, "list") == "1. buy milk\n2. call Ada"
+        assert await text(notes, "remove", id=1) == "Removed: buy milk"
+        assert [note["text"] for note in (await data(notes, "list"))["notes"]] == ["call Ada"]
 
 
-def test_a_search_wants_every_word_in_any_case(notes: Toolbox) -> None:
-    for note in ("Buy oat milk", "milk the cow", "oats"):
-        ask(notes, "add", text=note)
-    assert ask(notes, "search", query="MILK oat").text == "1. Buy oat milk"
-    assert ask(notes, "search", query="tea").data == {"notes": []}
+async def test_a_number_is_not_given_twice(server: Server) -> None:
+    async with talking_to(server) as notes:
+        await notes.call("add", {"text": "a"})
+        await notes.call("remove", {"id": 1})
+        assert await data(notes, "add", text="b") == {"id": 2}
 
 
-def test_no_notes_is_said_in_words_and_data(notes: Toolbox) -> None:
-    assert ask(notes, "list") == Answer("There are no notes yet", {"notes": []})
+async def test_a_search_wants_every_word_in_any_case(server: Server) -> None:
+    async with talking_to(server) as notes:
+        for note in ("Buy oat milk", "milk the cow", "oats"):
+            await notes.call("add", {"text": note})
+        assert await text(notes, "search", query="MILK oat") == "1. Buy oat milk"
+        assert await data(notes, "search", query="tea") == {"notes": []}
 
 
-def test_empty_unknown_and_too_many_notes_are_refused(notes: Toolbox) -> None:
-    with pytest.raises(Refusal, match="empty"):
-        ask(notes, "add", text=" \n")
-    with pytest.raises(Refusal, match="number 7"):
-        ask(notes, "remove", id=7)
-    for number in range(1000):
-        ask(notes, "add", text=str(number))
-    with pytest.raises(Refusal, match="1,000"):
-        ask(notes, "add", text="one more")
+async def test_no_notes_is_said_in_words_and_data(server: Server) -> None:
+    async with talking_to(server) as notes:
+        assert await text(notes, "list") == "There are no notes yet"
+        assert await data(notes, "list") == {"notes": []}
 
 
-def test_two_servers_share_nothing() -> None:
-    first, second = notes_toolbox(), notes_toolbox()
-    ask(first, "add", text="mine")
-    assert ask(second, "list").data == {"notes": []}
+async def test_empty_unknown_and_too_many_notes_are_refused(server: Server) -> None:
+    async with talking_to(server) as notes:
+        assert "empty" in await text(notes, "add", text=" \n")
+        assert "number 7" in await text(notes, "remove", id=7)
+        assert "`id` must be between 1 and" in await text(notes, "remove", id=0)
+        for number in range(1000):
+            notes.request("tools/call", {"name": "add", "arguments": {"text": str(number)}}, number=number)
+        assert "1,000" in await text(notes, "add", text="one more")
 
 
-def test_only_what_changes_nothing_is_called_read_only(notes: Toolbox) -> None:
-    read_only = {name for name, tool in notes.tools.items() if tool.definition["annotations"]["readOnlyHint"]}
-    assert read_only == {"list", "search"}
-    assert notes.tools["remove"].definition["annotations"]["destructiveHint"]
+async def test_only_what_changes_nothing_is_called_read_only(server: Server) -> None:
+    async with talking_to(server) as notes:
+        tools = (await notes.ask("tools/list"))["result"]["tools"]
+        annotations = {tool["name"]: tool["annotations"] for tool in tools}
+        assert {name for name, hints in annotations.items() if hints["readOnlyHint"]} == {"list", "search"}
+        assert [annotations[name]["destructiveHint"] for name in ("add", "remove")] == [False, True]

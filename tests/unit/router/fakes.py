@@ -12,13 +12,12 @@ import msgspec
 from trunkline.core.call import Call, Caller, Failure, Json, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
-from trunkline.core.source import Health, Sink, State
+from trunkline.core.source import Health, ResourceWatch, Sink, State, TaskWatch
 from trunkline.core.tool import Item, Snapshot, Tool
-from trunkline.core.watch import TaskWatch, Watch
-from trunkline.router.definitions import Definitions
+from trunkline.router.definitions import DefinitionStore
 from trunkline.router.options import NameRules, RouterOptions, SourceOptions
-from trunkline.router.roster import SourceSink
-from trunkline.router.router import Notice, Router
+from trunkline.router.registry import SourceSink
+from trunkline.router.router import OnNotification, Router
 
 OK = Result(b'{"content":[]}')
 
@@ -29,7 +28,7 @@ class FakeSource:
     def __init__(self) -> None:
         self.held: list[Call] = []
         self.forgotten: list[str] = []
-        self.watches: list[Watch] = []
+        self.watches: list[ResourceWatch] = []
         self.task_watches: list[TaskWatch] = []
         self.told: list[tuple[Caller, str, bytes]] = []
         self.refreshed = 0
@@ -44,7 +43,7 @@ class FakeSource:
     def forget(self, session: str) -> None:
         self.forgotten.append(session)
 
-    def watch(self, watch: Watch) -> None:
+    def watch_resource(self, watch: ResourceWatch) -> None:
         """Kept; a test settles it."""
         self.watches.append(watch)
 
@@ -52,7 +51,7 @@ class FakeSource:
         """Kept; a test settles it."""
         self.task_watches.append(watch)
 
-    def tell(self, caller: Caller, method: str, params: Json) -> None:
+    def notify(self, caller: Caller, method: str, params: Json) -> None:
         self.told.append((caller, method, bytes(params)))
 
     def refresh(self) -> None:
@@ -103,7 +102,7 @@ class Desk:
             "queue_per_source": 2,
         }
         self.events = Events()
-        self.router = Router(RouterOptions(**{**defaults, **options}), self.events, Definitions(folder))
+        self.router = Router(RouterOptions(**{**defaults, **options}), self.events, DefinitionStore(folder))
         self.sources: dict[str, FakeSource] = {}
         self.sinks: dict[str, SourceSink] = {}
         self.replies: list[Call] = []
@@ -118,7 +117,7 @@ class Desk:
             "fingerprint": name,
         }
         source = self.sources[name] = FakeSource()
-        self.sinks[name] = self.router.roster.add(name, source, SourceOptions(**{**defaults, **options}))
+        self.sinks[name] = self.router.registry.add(name, source, SourceOptions(**{**defaults, **options}))
         if tools:
             self.publish(name, *tools)
         if state is not None:
@@ -149,7 +148,7 @@ class Desk:
         members: dict[str, Any] | None = None,
         *,
         caller: Caller | None = None,
-        notice: Notice | None = None,
+        on_notification: OnNotification | None = None,
         reply: Callable[[Call], None] | None = None,
     ) -> Call:
         raw = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (members or {}).items()}
@@ -160,8 +159,8 @@ class Desk:
             raw,
             reply or self.replies.append,
             meta=meta,
-            notice=notice,
-            progress=notice is not None,
+            on_notification=on_notification,
+            progress=on_notification is not None,
         )
 
 

@@ -43,7 +43,7 @@ async def test_large_calls_of_all_servers_are_refused_once_they_hold_too_much_an
         call.finish(OK)
     assert crowd.router.large_call_bytes == 0
     assert len(other.held) == 21
-    crowd.router.roster.close()
+    crowd.router.registry.close()
 
 
 async def test_one_alone_is_never_too_large(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ async def test_one_alone_is_never_too_large(tmp_path: Path) -> None:
     assert crowd.enter("s_t", 17).done
     alone.finish(OK)
     assert not crowd.enter("s_t", 300).done
-    crowd.router.roster.close()
+    crowd.router.registry.close()
 
 
 async def test_calls_for_a_server_that_has_not_said_yet_what_it_offers_count_too(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ async def test_calls_for_a_server_that_has_not_said_yet_what_it_offers_count_too
         call.finish(OK)
     assert source.held == calls[:4]
     assert crowd.router.large_call_bytes == 0
-    crowd.router.roster.close()
+    crowd.router.registry.close()

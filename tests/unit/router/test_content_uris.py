@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.router.content_uris import map_error_uri, map_uris
+from trunkline.router.result_rewriting import map_error_uri, map_uris
 
 LINK = {"type": "resource_link", "uri": "x://1", "name": "n"}
 EMBEDDED = {"type": "resource", "resource": {"uri": "x://1", "text": "t"}}

@@ -8,7 +8,8 @@ from tests.unit.router.fakes import Desk, problem_of
 from tests.unit.router.virtual_clock import ClockLoop, run_with_clock
 
 from trunkline.core.errors import DEADLINE
-from trunkline.core.question import ROOTS, Question
+from trunkline.core.server_request import ServerRequest
+from trunkline.protocol.mcp.methods import ROOTS
 
 
 def test_the_clock_rests_while_the_client_thinks_and_then_starts_anew(
@@ -19,14 +20,14 @@ def test_the_clock_rests_while_the_client_thinks_and_then_starts_anew(
         desk.add("s", "t", timeout_s=60.0)
         call = desk.call("s_t")
         await asyncio.sleep(59)
-        question = Question("s", ROOTS, b"{}", lambda ending, raw: None, (call,))
+        server_request = ServerRequest("s", ROOTS, b"{}", lambda ending, raw: None, (call,))
         await asyncio.sleep(300)
-        question.answer(b"{}")
+        server_request.answer(b"{}")
         await asyncio.sleep(59)
         assert not call.done
         await asyncio.sleep(2)
         assert problem_of(call).code is DEADLINE
-        desk.router.roster.close()
+        desk.router.registry.close()
 
     run_with_clock(monkeypatch, main())
 
@@ -40,7 +41,7 @@ def test_the_longest_time_of_a_call_does_not_count_what_its_client_took(
         call = desk.call("s_t")
         for _ in range(2):
             await asyncio.sleep(20)
-            both = [Question("s", ROOTS, b"{}", lambda ending, raw: None, (call,)) for _ in range(2)]
+            both = [ServerRequest("s", ROOTS, b"{}", lambda ending, raw: None, (call,)) for _ in range(2)]
             await asyncio.sleep(300)
             both[0].answer(b"{}")
             await asyncio.sleep(300)
@@ -49,7 +50,7 @@ def test_the_longest_time_of_a_call_does_not_count_what_its_client_took(
         assert not call.done
         await asyncio.sleep(65)
         assert problem_of(call).code is DEADLINE
-        desk.router.roster.close()
+        desk.router.registry.close()
 
     run_with_clock(monkeypatch, main())
 
@@ -69,6 +70,6 @@ def test_after_a_stop_a_call_has_a_moment_in_which_its_answer_can_be_read(
         assert not call.done
         await asyncio.sleep(1)
         assert problem_of(call).code is DEADLINE
-        desk.router.roster.close()
+        desk.router.registry.close()
 
     run_with_clock(monkeypatch, main())

@@ -10,7 +10,7 @@ import pytest
 from tests.support.fault.tools import FANCY
 
 from trunkline.core.tool import Item, Snapshot, Tool
-from trunkline.router.definitions import Definitions, fingerprint
+from trunkline.router.definitions import DefinitionStore, fingerprint
 from trunkline.sources.sections import McpHttpSection, McpStdioSection
 
 SNAPSHOT = Snapshot(
@@ -26,13 +26,13 @@ SNAPSHOT = Snapshot(
 
 
 def test_what_was_saved_comes_back_byte_for_byte(tmp_path: Path) -> None:
-    definitions = Definitions(tmp_path / "deep" / "folder")
+    definitions = DefinitionStore(tmp_path / "deep" / "folder")
     assert definitions.save("s", "key", SNAPSHOT)
     assert definitions.load("s", "key") == SNAPSHOT
 
 
 def test_tools_come_back_under_the_name_the_source_has_now(tmp_path: Path) -> None:
-    definitions = Definitions(tmp_path)
+    definitions = DefinitionStore(tmp_path)
     definitions.save("s", "key", SNAPSHOT)
     loaded = definitions.load("renamed", "key")
     assert loaded is not None
@@ -40,7 +40,7 @@ def test_tools_come_back_under_the_name_the_source_has_now(tmp_path: Path) -> No
 
 
 def test_a_later_snapshot_replaces_the_earlier_and_leaves_no_scratch_file(tmp_path: Path) -> None:
-    definitions = Definitions(tmp_path)
+    definitions = DefinitionStore(tmp_path)
     definitions.save("s", "key", SNAPSHOT)
     later = replace(SNAPSHOT, tools=())
     assert definitions.save("s", "key", later)
@@ -50,15 +50,15 @@ def test_a_later_snapshot_replaces_the_earlier_and_leaves_no_scratch_file(tmp_pa
 
 @pytest.mark.law
 def test_only_the_user_may_read_what_is_kept(tmp_path: Path) -> None:
-    definitions = Definitions(tmp_path / "d")
+    definitions = DefinitionStore(tmp_path / "d")
     definitions.save("s", "key", SNAPSHOT)
     assert stat.S_IMODE((tmp_path / "d").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "d" / "key.json").stat().st_mode) == 0o600
 
 
 def test_nothing_is_known_of_a_key_that_was_never_saved(tmp_path: Path) -> None:
-    assert Definitions(tmp_path).load("s", "key") is None
-    assert Definitions(tmp_path / "missing").load("s", "key") is None
+    assert DefinitionStore(tmp_path).load("s", "key") is None
+    assert DefinitionStore(tmp_path / "missing").load("s", "key") is None
 
 
 GOOD = {
@@ -76,7 +76,7 @@ GOOD = {
 
 def test_the_sample_file_of_the_next_test_is_good_before_it_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "key.json").write_bytes(msgspec.json.encode(GOOD))
-    assert Definitions(tmp_path).load("s", "key") is not None
+    assert DefinitionStore(tmp_path).load("s", "key") is not None
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_the_sample_file_of_the_next_test_is_good_before_it_is_damaged(tmp_path:
 )
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key.json").write_bytes(content)
-    assert Definitions(tmp_path).load("s", "key") is None
+    assert DefinitionStore(tmp_path).load("s", "key") is None
 
 
 def test_a_folder_that_cannot_be_written_is_reported_and_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    assert Definitions(tmp_path / "file").save("s", "key", SNAPSHOT) is False
-    assert Definitions(tmp_path / "file").load("s", "key") is None
+    assert DefinitionStore(tmp_path / "file").save("s", "key", SNAPSHOT) is False
+    assert DefinitionStore(tmp_path / "file").load("s", "key") is None
 
 
 # Fingerprints --------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_a_fingerprint_tells_nothing_of_what_went_into_it() -> None:
 
 def test_what_nobody_used_for_longest_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trunkline.router.definitions._MOST_FILES", 10)
-    definitions = Definitions(tmp_path)
+    definitions = DefinitionStore(tmp_path)
     for number in range(10):
         definitions.save("s", f"key{number}", SNAPSHOT)
         os.utime(tmp_path / f"key{number}.json", (number, number))

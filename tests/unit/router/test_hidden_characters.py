@@ -12,9 +12,9 @@ from tests.unit.router.fakes import Desk, whole_offer
 from trunkline.core.call import Caller
 from trunkline.core.hidden_text import reveal
 from trunkline.core.tool import Item, Snapshot, Tool
-from trunkline.router.hidden_characters import reveal_json, revealed
+from trunkline.router.aggregation import joined_instructions
+from trunkline.router.sanitizing import reveal_json, reveal_snapshot
 from trunkline.router.status import server_statuses
-from trunkline.router.summary import joined_instructions
 
 POISON = "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
 
@@ -53,7 +53,7 @@ def test_what_is_revealed_means_the_same_in_every_encoding(value: object, ascii_
 
 def test_an_offer_without_any_stays_what_it_is() -> None:
     snapshot = whole_offer("s", tools=["a"], prompts=["p"], resources=["test://x"], warnings=("careful",))
-    shown = revealed(snapshot)
+    shown = reveal_snapshot(snapshot)
     assert shown == snapshot
     assert shown.tools is snapshot.tools
 
@@ -72,7 +72,7 @@ async def test_models_are_shown_what_a_description_hides_and_calls_still_reach_t
     listing = desk.router.catalog.listing.decode()
     assert POISON not in listing and "Adds<U+E006F><U+E0062><U+E0065><U+E0079>" in listing
     assert [tool["name"] for tool in json.loads(listing)] == ["s_od_d", "s_b"]
-    assert joined_instructions(desk.router.roster, Caller()).startswith("Be nice<U+E006F>")
+    assert joined_instructions(desk.router.registry, Caller()).startswith("Be nice<U+E006F>")
     desk.call("s_od_d")
     assert json.loads(bytes(source.held[0].params))["name"] == "od\u200bd"
     (status,) = server_statuses(desk.router)
@@ -107,7 +107,7 @@ async def test_what_one_clients_own_server_says_is_revealed_too(tmp_path: Path) 
 async def test_what_an_older_version_kept_on_disk_is_revealed_as_well(tmp_path: Path) -> None:
     first = Desk(tmp_path)
     snapshot = Snapshot(tools=(Tool("s", "a", definition("a", title=POISON)),))
-    assert first.router.roster._definitions.save("s", "s", snapshot)
+    assert first.router.registry._definitions.save("s", "s", snapshot)
     desk = Desk(tmp_path)
     desk.add("s", state=None)
     assert "<U+E006F>" in desk.router.catalog.listing.decode()

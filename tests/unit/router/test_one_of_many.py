@@ -10,9 +10,9 @@ from tests.unit.router.fakes import OK, Desk, FakeSource, offer, problem_of
 
 from trunkline.core.call import Caller, Failure, Outcome, Result
 from trunkline.core.errors import INTERNAL
-from trunkline.core.events import Note
+from trunkline.core.events import LogEvent
 from trunkline.core.source import Health
-from trunkline.router.tasks import TaskPlace
+from trunkline.router.task_ids import TaskLocation
 
 
 async def test_a_waiter_for_lists_that_fails_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ async def test_a_waiter_for_lists_that_fails_does_not_keep_the_others_waiting(tm
     for then in (broken, lambda: listed.append("second"), broken, lambda: listed.append("fourth")):
         desk.router.when_listed(then)
     watched: list[Outcome] = []
-    desk.router.watch(Caller(), "x://1", lambda params: None, watched.append)
+    desk.router.subscribe(Caller(), "x://1", lambda params: None, watched.append)
     call = desk.call("s_t")
     desk.offer("s", tools=["t"], resources=["x://1"])
     assert listed == ["second", "fourth"]
@@ -37,7 +37,7 @@ async def test_a_call_that_waits_and_fails_is_answered_and_the_others_are_routed
     desk = Desk(tmp_path)
     source = desk.add("s", state="starting")
     bad, good = desk.call("s_t"), desk.call("s_t")
-    desk.router._waiting.calls[bad] = broken
+    desk.router._pending_calls.calls[bad] = broken
     desk.publish("s", "t")
     desk.health("s", "ready")
     assert source.held == [good]
@@ -81,7 +81,7 @@ async def test_a_watch_that_cannot_begin_is_answered_and_the_others_begin(tmp_pa
     desk = Desk(tmp_path)
     source = desk.add("s", state="starting")
     settled: list[list[Outcome]] = [[], []]
-    bad, _ = (desk.router.watch(Caller(), "x://1", lambda params: None, each.append) for each in settled)
+    bad, _ = (desk.router.subscribe(Caller(), "x://1", lambda params: None, each.append) for each in settled)
     bad.begin = broken
     desk.offer("s", resources=["x://1"])
     assert len(source.watches) == 1
@@ -99,8 +99,8 @@ async def test_a_client_that_fails_costs_no_other_client_its_news(tmp_path: Path
     settled: list[Outcome] = []
     news: list[object] = []
     on_settled, on_updated = (broken, news.append) if fails == "its answer" else (settled.append, broken)
-    desk.router.watch(Caller(), "x://1", on_updated, on_settled)
-    desk.router.watch(Caller(), "x://1", news.append, settled.append)
+    desk.router.subscribe(Caller(), "x://1", on_updated, on_settled)
+    desk.router.subscribe(Caller(), "x://1", news.append, settled.append)
     for watch in source.watches:  # as whoever hears of it for both of them does
         watch.settle(Result(b"{}"))
         watch.on_updated(b"{}")
@@ -112,10 +112,10 @@ async def test_a_watch_that_fails_to_move_leaves_none_behind(tmp_path: Path) -> 
     told = bugs_told()
     desk = Desk(tmp_path)
     desk.offer("s", resources=["x://1"])
-    bad, _ = (desk.router.watch(Caller(), "x://1", lambda params: None, lambda outcome: None) for _ in range(2))
+    bad, _ = (desk.router.subscribe(Caller(), "x://1", lambda params: None, lambda outcome: None) for _ in range(2))
     bad.begin = broken
     successor = FakeSource()
-    desk.router.roster.replace("s", successor, desk.router.gates["s"].options).health(Health(state="ready"))
+    desk.router.registry.replace("s", successor, desk.router.admissions["s"].options).health(Health(state="ready"))
     assert [watch.uri for watch in successor.watches] == ["x://1"]
     assert len(told) == 1
 
@@ -126,24 +126,24 @@ async def test_tasks_of_one_client_that_fail_cost_no_other_client_its_news(tmp_p
     source = desk.add("s", "t")
     heard: list[object] = []
     callers = [Caller(session=name) for name in "ab"]
-    for caller, on_told in zip(callers, (broken, lambda *said: heard.append(said)), strict=True):
-        shown = desk.router.tasks.shown(caller, TaskPlace("s", "1"))
-        desk.router.watch_tasks(caller, [shown], on_told, lambda ids, honoured: None)
+    for caller, on_updated in zip(callers, (broken, lambda *said: heard.append(said)), strict=True):
+        shown = desk.router.task_ids.public_id(caller, TaskLocation("s", "1"))
+        desk.router.subscribe_tasks(caller, [shown], on_updated, lambda ids, honoured: None)
     for watch in source.task_watches:
-        watch.on_told("1", b'{"taskId":"1"}')
+        watch.on_updated("1", b'{"taskId":"1"}')
     assert len(heard) == len(told) == 1
 
 
 async def test_whoever_listens_to_the_roster_and_fails_stops_nobody_who_listens_too(tmp_path: Path) -> None:
     told = bugs_told()
     desk = Desk(tmp_path)
-    roster = desk.router.roster
+    registry = desk.router.registry
     heard: list[str] = []
     for listeners, name in (
-        (roster.on_news, "news"),
-        (roster.on_list_changed, "list"),
-        (roster.on_left, "left"),
-        (roster.on_client_news, "client"),
+        (registry.on_source_changed, "news"),
+        (registry.on_list_changed, "list"),
+        (registry.on_source_retired, "left"),
+        (registry.on_client_list_changed, "client"),
     ):
         listeners.insert(0, broken)
         listeners.append(lambda *_, name=name: heard.append(name))
@@ -151,9 +151,9 @@ async def test_whoever_listens_to_the_roster_and_fails_stops_nobody_who_listens_
     desk.sinks["s"].publish_for("session", offer("s", "t", "u"))
     sources = [desk.add(name, "t") for name in "ab"]
     sources[0].forget = broken
-    roster.forget("session")
+    registry.forget("session")
     assert sources[1].forgotten == ["session"]
-    roster.remove("a")
+    registry.remove("a")
     assert set(heard) == {"news", "list", "left", "client"}
     assert told
 
@@ -161,7 +161,7 @@ async def test_whoever_listens_to_the_roster_and_fails_stops_nobody_who_listens_
 async def test_whoever_listens_to_events_and_fails_steers_nothing(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     events = desk.events
-    notes: list[Note] = []
+    notes: list[LogEvent] = []
     counted: list[str] = []
     for listeners in (events.call_done, events.health, events.removed, events.counted, events.noted):
         listeners.insert(0, broken)
@@ -172,7 +172,7 @@ async def test_whoever_listens_to_events_and_fails_steers_nothing(tmp_path: Path
     assert desk.replies == desk.ended == [call]
     events.count("x")
     events.note("info", "x", "something")
-    desk.router.roster.remove("s")
+    desk.router.registry.remove("s")
     assert counted == ["x"]
     assert [note.event for note in notes if note.event == "x"] == ["x"]
     assert any(note.event == "internal" and "a bug" in note.message for note in notes)

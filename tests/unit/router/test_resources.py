@@ -8,7 +8,7 @@ from tests.unit.router.test_prompts import catalog_of
 
 from trunkline.core.tool import Snapshot
 from trunkline.router.catalog import Catalog
-from trunkline.router.resources import Place, address
+from trunkline.router.resources import ResourceLocation, resource_address
 
 
 def uris(catalog: Catalog) -> list[str]:
@@ -61,7 +61,7 @@ def test_a_uri_that_looks_like_an_address_of_ours_is_listed_as_one(inner: str) -
     catalog = catalog_of(a=whole_offer("a", resources=["test://x"]), b=whole_offer("b", resources=[inner]))
     assert uris(catalog) == ["test://x", f"trunkline://b/{inner}"]
     assert catalog.resources.by_address(f"trunkline://b/{inner}") == ("b", inner)
-    assert address(Place("b", inner)) == f"trunkline://b/{inner}"
+    assert resource_address(ResourceLocation("b", inner)) == f"trunkline://b/{inner}"
 
 
 def test_resources_of_a_server_that_is_away_keep_their_uris_and_are_not_listed() -> None:

@@ -20,11 +20,12 @@ from trunkline.core.errors import (
     SOURCE_LOST,
     Problem,
 )
-from trunkline.core.question import ROOTS, Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.hints import LARGEST_BYTES
+from trunkline.protocol.mcp.methods import ROOTS
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
+from trunkline.router.result_cache import LARGEST_BYTES
 
 ALL = CacheRules(tools=("*",))
 ALICE, BOB = Caller("alice"), Caller("bob")
@@ -116,15 +117,15 @@ async def test_the_second_equal_call_is_answered_without_the_server(tmp_path: Pa
     [
         ({"readOnlyHint": True}, CacheRules(tools=("th*",)), True),
         ({"readOnlyHint": True}, CacheRules(tools=("other", "s_thing")), False),
-        ({"readOnlyHint": True}, CacheRules(vouched=("other",)), False),
+        ({"readOnlyHint": True}, CacheRules(assume_read_only=("other",)), False),
         ({"readOnlyHint": False}, ALL, False),
         ({"readOnlyHint": "true"}, ALL, False),
         ({"readOnlyHint": None}, ALL, False),
         ({"idempotentHint": True}, ALL, False),
         ("readOnlyHint", ALL, False),
         (None, ALL, False),
-        (None, CacheRules(vouched=("thing",)), True),
-        ({"readOnlyHint": False}, CacheRules(vouched=("th?ng",)), True),
+        (None, CacheRules(assume_read_only=("thing",)), True),
+        ({"readOnlyHint": False}, CacheRules(assume_read_only=("th?ng",)), True),
     ],
 )
 async def test_a_tool_is_named_and_says_that_it_only_reads_or_is_vouched_for(
@@ -160,7 +161,7 @@ async def test_what_took_an_answer_of_the_client_is_not_given_again(tmp_path: Pa
 
     def ask(call: Call) -> None:
         server.asked.append(call)
-        Question("s", ROOTS, b"{}", lambda ending, raw: call.finish(OK) and None, (call,)).answer(b"{}")
+        ServerRequest("s", ROOTS, b"{}", lambda ending, raw: call.finish(OK) and None, (call,)).answer(b"{}")
 
     server.source.on_submit = ask
     for _ in range(2):
@@ -172,7 +173,7 @@ async def test_patterns_mean_the_servers_own_names(tmp_path: Path) -> None:
     server = Server(tmp_path, None)
     options = {"timeout_s": 1.0, "grace_s": 1.0, "cache": CacheRules(tools=("read",))}
     rules = NameRules(prefix="files", rename={"read": "get"})
-    server.desk.router.roster.update("s", SourceOptions(rules=rules, **options))
+    server.desk.router.registry.update("s", SourceOptions(rules=rules, **options))
     server.call("files_get")
     assert server.is_kept("s.read")
 
@@ -427,7 +428,7 @@ async def test_a_call_that_may_change_something_drops_what_is_kept_for_everybody
 
 
 async def test_a_call_that_only_reads_drops_nothing_whether_it_is_kept_or_not(tmp_path: Path) -> None:
-    server = Server(tmp_path, CacheRules(tools=("read",), vouched=("write",)))
+    server = Server(tmp_path, CacheRules(tools=("read",), assume_read_only=("write",)))
     server.call()
     server.call("s_look")
     server.call("s_write")
@@ -521,7 +522,7 @@ async def test_a_read_under_way_while_the_tools_change_is_not_kept(tmp_path: Pat
 async def test_other_rules_void_what_was_kept_under_the_old(tmp_path: Path) -> None:
     server = Server(tmp_path)
     options = {"rules": NameRules(prefix="s"), "timeout_s": 60.0, "grace_s": 60.0}
-    update = server.desk.router.roster.update
+    update = server.desk.router.registry.update
     server.call()
     update("s", SourceOptions(**options, cache=CacheRules(tools=("*",))))
     assert server.is_kept()
@@ -534,10 +535,10 @@ async def test_other_rules_void_what_was_kept_under_the_old(tmp_path: Path) -> N
 async def test_a_source_that_was_replaced_starts_with_nothing_kept(tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.call()
-    roster, options = server.desk.router.roster, server.desk.router.gates["s"].options
+    registry, options = server.desk.router.registry, server.desk.router.admissions["s"].options
     late = server.call("s_look", caller=BOB)
     successor = FakeSource()
-    sink = roster.replace("s", successor, options)
+    sink = registry.replace("s", successor, options)
     assert server.is_kept()
     sink.publish(Snapshot(tools=TOOLS, protocol_version=LEGACY))
     sink.health(Health(state="ready"))
@@ -552,8 +553,8 @@ async def test_a_change_under_way_on_a_source_that_was_replaced_still_counts(tmp
     change = server.call("s_write")
     successor = FakeSource()
     successor.on_submit = server.answer
-    options = server.desk.router.gates["s"].options
-    sink = server.desk.router.roster.replace("s", successor, options)
+    options = server.desk.router.admissions["s"].options
+    sink = server.desk.router.registry.replace("s", successor, options)
     sink.publish(Snapshot(tools=TOOLS, protocol_version=LEGACY))
     sink.health(Health(state="ready"))
     assert not server.is_kept()
@@ -568,7 +569,7 @@ async def test_a_source_that_was_removed_takes_what_was_kept_with_it(tmp_path: P
     server.call()
     server.hold()
     late = server.call("s_look")
-    server.desk.router.roster.remove("s")
+    server.desk.router.registry.remove("s")
     late.finish(OK)
     assert server.desk.router.cache.kept_bytes == 0
     assert not server.is_kept()
@@ -612,7 +613,7 @@ async def test_what_is_kept_is_given_while_the_server_is_down_and_not_once_it_is
     sink.health(Health(state="ready", restarts=1))
     assert not server.is_kept()
     assert server.is_kept()
-    server.desk.router.roster.close()
+    server.desk.router.registry.close()
 
 
 async def test_a_server_that_asks_for_a_login_or_a_draining_gateway_gives_nothing(tmp_path: Path) -> None:
@@ -624,7 +625,7 @@ async def test_a_server_that_asks_for_a_login_or_a_draining_gateway_gives_nothin
     assert server.is_kept()
     server.desk.router.drain()
     assert problem_of(server.call()).code is DRAINING
-    server.desk.router.roster.close()
+    server.desk.router.registry.close()
 
 
 async def test_a_kept_result_needs_no_place_in_flight_or_in_the_queue(tmp_path: Path) -> None:

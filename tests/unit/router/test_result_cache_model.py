@@ -18,7 +18,7 @@ from trunkline.core.errors import SOURCE_LOST, Problem
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
-from trunkline.router.roster import SourceSink
+from trunkline.router.registry import SourceSink
 
 PLAYS = 100
 TTL_S = 10.0
@@ -132,15 +132,15 @@ class Play:
     def replace(self) -> None:
         """Another server takes over; what is in flight ends on the old one, writes included."""
         source = FakeSource()
-        options = self.desk.router.gates["s"].options
-        self.sink = self.desk.router.roster.replace("s", source, options)
+        options = self.desk.router.admissions["s"].options
+        self.sink = self.desk.router.registry.replace("s", source, options)
         self.version += 1
         self.settle(source)
 
     def adjust(self) -> None:
         rules = CacheRules(tools=("*",), ttl_s=self.random.choice((TTL_S, TTL_S / 2)))
         options = SourceOptions(rules=NameRules(prefix="s"), timeout_s=60.0, grace_s=60.0, cache=rules)
-        self.desk.router.roster.update("s", options)
+        self.desk.router.registry.update("s", options)
 
     # What holds
 
@@ -158,7 +158,7 @@ class Play:
         for call in list(self.running):
             call.finish(LOST)
         self.check_size()
-        self.desk.router.roster.close()
+        self.desk.router.registry.close()
         return self.hits
 
 

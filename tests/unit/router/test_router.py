@@ -24,7 +24,7 @@ from trunkline.core.errors import (
     UNKNOWN_TOOL,
     Phase,
 )
-from trunkline.core.events import Note
+from trunkline.core.events import LogEvent
 from trunkline.router.catalog import Catalog
 from trunkline.router.options import NameRules
 from trunkline.router.router import tool_params
@@ -46,7 +46,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Scene], N
         async def main() -> None:
             await scene(desk)
             for made in desks:
-                made.router.roster.close()
+                made.router.registry.close()
 
         run_with_clock(monkeypatch, main())
 
@@ -69,7 +69,7 @@ class Wire:
 
 def sends(call: Call) -> Wire:
     wire = Wire()
-    call.carrier = wire
+    call.upstream = wire
     return wire
 
 
@@ -126,7 +126,7 @@ def test_an_unknown_tool_is_refused_at_once(play: Callable[[Scene], None]) -> No
 def test_a_reply_that_fails_is_noted_and_hurts_nobody_else(play: Callable[[Scene], None]) -> None:
     async def scene(desk: Callable[..., Desk]) -> None:
         here = desk()
-        notes: list[Note] = []
+        notes: list[LogEvent] = []
         here.events.noted.append(notes.append)
         source = here.add("s", "t")
 
@@ -356,14 +356,14 @@ def test_progress_extends_a_call_but_not_past_its_absolute_end(play: Callable[[S
         here = desk(call_s=100.0)
         here.add("s", "t", timeout_s=10.0)
         seen: list[tuple[str, Any]] = []
-        call = here.call("s_t", notice=lambda method, params: seen.append((method, params)))
+        call = here.call("s_t", on_notification=lambda method, params: seen.append((method, params)))
         sends(call)
         assert call.wants_progress
-        assert call.on_notice is not None
+        assert call.on_notification is not None
         for step in range(11):
             await asyncio.sleep(9)
             assert not call.done, f"ended after {step}"
-            call.noticed("notifications/progress", b"{}")
+            call.notify("notifications/progress", b"{}")
         assert len(seen) == 11
         await asyncio.sleep(0.9)
         assert not call.done
@@ -377,11 +377,11 @@ def test_a_call_whose_progress_stops_ends_one_timeout_later(play: Callable[[Scen
     async def scene(desk: Callable[..., Desk]) -> None:
         here = desk()
         here.add("s", "t", timeout_s=10.0)
-        call = here.call("s_t", notice=lambda method, params: None)
+        call = here.call("s_t", on_notification=lambda method, params: None)
         sends(call)
-        assert call.on_notice is not None
+        assert call.on_notification is not None
         await asyncio.sleep(8)
-        call.noticed("notifications/progress", b"{}")
+        call.notify("notifications/progress", b"{}")
         await asyncio.sleep(9)
         assert not call.done
         await asyncio.sleep(2)
@@ -511,8 +511,8 @@ def test_changes_are_told_and_a_collision_is_noted_once(play: Callable[[Scene], 
     async def scene(desk: Callable[..., Desk]) -> None:
         here = desk()
         changes: list[int] = []
-        notes: list[Note] = []
-        here.router.roster.on_list_changed.append(lambda: changes.append(1))
+        notes: list[LogEvent] = []
+        here.router.registry.on_list_changed.append(lambda: changes.append(1))
         here.events.noted.append(notes.append)
         here.add("a_b", "c")
         here.add("a", "b_c")
@@ -529,7 +529,7 @@ def test_changes_are_told_and_a_collision_is_noted_once(play: Callable[[Scene], 
 def test_a_prompt_and_a_resource_that_lose_their_names_are_noted_too(play: Callable[[Scene], None]) -> None:
     async def scene(desk: Callable[..., Desk]) -> None:
         here = desk()
-        notes: list[Note] = []
+        notes: list[LogEvent] = []
         here.events.noted.append(notes.append)
         for source, prompt in (("a_b", "c"), ("a", "b_c")):
             here.add(source)
@@ -547,7 +547,7 @@ def test_a_state_dir_that_cannot_be_written_is_noted_and_nothing_else(
 
     async def scene(desk: Callable[..., Desk]) -> None:
         here = Desk(tmp_path / "file")
-        notes: list[Note] = []
+        notes: list[LogEvent] = []
         here.events.noted.append(notes.append)
         here.add("s", "t")
         assert [note.event for note in notes] == ["cache"]
@@ -560,7 +560,7 @@ def test_forgetting_a_session_reaches_every_source(play: Callable[[Scene], None]
     async def scene(desk: Callable[..., Desk]) -> None:
         here = desk()
         sources = [here.add("a", "t"), here.add("b", "t", state="down")]
-        here.router.roster.forget("session")
+        here.router.registry.forget("session")
         assert [source.forgotten for source in sources] == [["session"], ["session"]]
 
     play(scene)

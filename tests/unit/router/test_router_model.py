@@ -48,8 +48,12 @@ class Play:
             self.held.append(call)
 
     def call(self) -> None:
-        notice = (lambda method, params: None) if self.random.random() < 0.3 else None
-        self.calls.append(self.desk.call(self.random.choice(NAMES), {"arguments": {}}, reply=self.reply, notice=notice))
+        on_notification = (lambda method, params: None) if self.random.random() < 0.3 else None
+        self.calls.append(
+            self.desk.call(
+                self.random.choice(NAMES), {"arguments": {}}, reply=self.reply, on_notification=on_notification
+            )
+        )
 
     def reply(self, call: Call) -> None:
         self.replied.append(call)
@@ -73,8 +77,8 @@ class Play:
 
     def progress(self) -> None:
         for call in self.held:
-            if call.on_notice is not None and self.random.random() < 0.5:
-                call.noticed("notifications/progress", b"{}")
+            if call.on_notification is not None and self.random.random() < 0.5:
+                call.notify("notifications/progress", b"{}")
 
     def health(self) -> None:
         self.desk.health(self.random.choice("abc"), self.random.choice(STATES), "the play")
@@ -94,16 +98,18 @@ class Play:
         answered = set(map(id, self.replied))
         for call in self.calls:
             assert call.done == (id(call) in answered)
-        for name, gate in self.desk.router.gates.items():
+        for name, admission in self.desk.router.admissions.items():
             in_flight = [call for call in self.calls if call.admitted and call.source == name]
             assert all(not call.done for call in in_flight)
-            assert gate.in_flight == len(in_flight) <= MAX_IN_FLIGHT
-            assert len(gate.queue) <= MAX_QUEUE
-            assert all(not call.done and not call.admitted for call in gate.queue)
-            refusing = gate.draining or gate.health.state in ("down", "disabled", "auth_required")
-            assert not (refusing and gate.queue), f"{name} lets calls wait for nothing"
-            opened = gate.health.state in ("ready", "degraded") and not gate.draining
-            assert not (opened and gate.queue and gate.in_flight < MAX_IN_FLIGHT), f"{name} has room and a queue"
+            assert admission.in_flight == len(in_flight) <= MAX_IN_FLIGHT
+            assert len(admission.queue) <= MAX_QUEUE
+            assert all(not call.done and not call.admitted for call in admission.queue)
+            refusing = admission.draining or admission.health.state in ("down", "disabled", "auth_required")
+            assert not (refusing and admission.queue), f"{name} lets calls wait for nothing"
+            opened = admission.health.state in ("ready", "degraded") and not admission.draining
+            assert not (opened and admission.queue and admission.in_flight < MAX_IN_FLIGHT), (
+                f"{name} has room and a queue"
+            )
         held = set(map(id, self.held))
         for call in self.calls:
             assert call.done or id(call) in held or not call.admitted
@@ -123,7 +129,7 @@ class Play:
         assert all(call.done for call in self.calls), "a call has no answer although every deadline is past"
         assert len(self.desk.ended) == len(self.calls)
         assert self.desk.router.in_flight == 0
-        self.desk.router.roster.close()
+        self.desk.router.registry.close()
 
 
 @pytest.mark.law

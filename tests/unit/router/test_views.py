@@ -6,9 +6,8 @@ import pytest
 
 from trunkline.core.call import Caller
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.catalog import Catalog
+from trunkline.router.catalog import Catalog, CatalogViews
 from trunkline.router.options import NameRules
-from trunkline.router.views import Views
 
 ANNA, BEN, NOBODY = Caller(session="anna"), Caller(session="ben"), Caller()
 
@@ -17,15 +16,15 @@ def offers(source: str, *names: str) -> Snapshot:
     return Snapshot(tools=tuple(Tool(source, name, json.dumps({"name": name}).encode()) for name in names))
 
 
-def views_of(**tools: list[str]) -> tuple[Catalog, Views]:
+def views_of(**tools: list[str]) -> tuple[Catalog, CatalogViews]:
     catalog = Catalog("prefixed", 48, lambda: None)
     for source, names in tools.items():
         catalog.add_source(source, NameRules(prefix=source))
         catalog.replace(source, offers(source, *names))
-    return catalog, Views(catalog)
+    return catalog, CatalogViews(catalog)
 
 
-def seen(views: Views, caller: Caller) -> list[str]:
+def seen(views: CatalogViews, caller: Caller) -> list[str]:
     return [definition["name"] for definition in json.loads(views.of(caller).listing)]
 
 

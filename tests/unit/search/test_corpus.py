@@ -118,7 +118,7 @@ def test_of_namesakes_the_one_that_clients_call_so_comes_first() -> None:
 
 def test_other_spellings_of_a_tool_name_it_too() -> None:
     tool, shown, tags = entry("s", "plain")
-    collection = collection_of(entry("s", "x"), (replace(tool, also=("my.spelling",)), shown, tags))
+    collection = collection_of(entry("s", "x"), (replace(tool, aliases=("my.spelling",)), shown, tags))
     assert collection.search("my.spelling", None)[0].named
 
 

@@ -31,11 +31,11 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.tool import Tool
-from trunkline.doors.relay.attach import check_target
-from trunkline.links.http_client import HttpPool, Target
-from trunkline.links.mcp.handshake import Session, shake_hands
-from trunkline.links.mcp.listing import fetch_tools
-from trunkline.wire.jsonrpc import encode
+from trunkline.frontends.relay.attach import check_target
+from trunkline.protocol.jsonrpc import encode
+from trunkline.runtime.http_client import HttpPool, Target
+from trunkline.sources.mcp.handshake import Session, shake_hands
+from trunkline.sources.mcp.listing import fetch_tools
 
 _CONNECT_S: Final = 5.0
 _ANSWER_S: Final = 15.0
@@ -107,7 +107,7 @@ class AttachedDesk:
 
         request = Request("tools/call", params, done)
         request.wants_progress = True
-        request.on_notice = lambda _method, params: progress(progress_line(params))
+        request.on_notification = lambda _method, params: progress(progress_line(params))
         self._session.lane.send(request)
         try:
             await self._watch(answered)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from trunkline.app import Gateway
 from trunkline.cli.ask.desk import Budget, Progress, Status
 from trunkline.cli.ask.matches import Match, Why
 from trunkline.cli.ask.readings import input_schema, progress_line
@@ -19,17 +18,18 @@ from trunkline.cli.terminal import complain, plain
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Caller, Outcome
 from trunkline.core.errors import DEFINITION_CHANGED
-from trunkline.core.events import Events, Note
+from trunkline.core.events import Events, LogEvent
 from trunkline.core.names import split_address, without_own_prefix
 from trunkline.core.tool import Tool
-from trunkline.discovery.answers import reasons
-from trunkline.discovery.budget import budget
-from trunkline.discovery.finder import Found
-from trunkline.router.catalog import PREFIXED, Entry, shown_definition
+from trunkline.gateway.composition import GatewayRuntime
+from trunkline.protocol.jsonrpc import members_of, text_member
+from trunkline.router.catalog import PREFIXED, ToolEntry, shown_definition
 from trunkline.router.status import server_statuses, status_json
-from trunkline.router.why import why_tool
+from trunkline.router.tool_diagnosis import diagnose_tool
+from trunkline.search.answers import reasons
+from trunkline.search.budget import budget
+from trunkline.search.finder import Found
 from trunkline.telemetry.redact import Redactor
-from trunkline.wire.jsonrpc import members_of, text_member
 
 _CALLER: Final = Caller(client="trunkline-cli")
 _LOOK_EVERY_S: Final = 0.05
@@ -42,7 +42,7 @@ _WELL: Final = ("ready", "degraded")
 class EmbeddedDesk:
     """`settings` are those of the whole file; the gateway may have begun with a part of its servers."""
 
-    def __init__(self, gateway: Gateway, settings: Settings, progress: Progress) -> None:
+    def __init__(self, gateway: GatewayRuntime, settings: Settings, progress: Progress) -> None:
         self._gateway = gateway
         self._settings = settings
         self._progress = progress
@@ -81,7 +81,7 @@ class EmbeddedDesk:
     async def why(self, name: str) -> Mapping[str, Any]:
         await self._settled()
         await self._found(name)
-        return why_tool(self._gateway.router, name)
+        return diagnose_tool(self._gateway.router, name)
 
     async def call(self, name: str, arguments: bytes, progress: Progress) -> Outcome:
         await self._found(name)
@@ -93,7 +93,12 @@ class EmbeddedDesk:
 
         members = {"arguments": msgspec.Raw(arguments)}
         call = self._gateway.router.call_tool(
-            _CALLER, name, members, reply, notice=lambda _, params: progress(progress_line(params)), progress=True
+            _CALLER,
+            name,
+            members,
+            reply,
+            on_notification=lambda _, params: progress(progress_line(params)),
+            progress=True,
         )
         try:
             return await answered
@@ -108,7 +113,7 @@ class EmbeddedDesk:
 
     # -- waiting for servers --------------------------------------------------------------------------------------
 
-    async def _found(self, name: str) -> Entry | None:
+    async def _found(self, name: str) -> ToolEntry | None:
         """The tool, as soon as it is known. The servers that were left out are started if they alone can have it."""
         catalog = self._gateway.router.catalog
         if catalog.find(name) is None:
@@ -118,10 +123,14 @@ class EmbeddedDesk:
         return catalog.find(name)
 
     def _begin_with_the_rest(self, name: str) -> bool:
-        gates = self._gateway.router.roster.servers()
-        left_out = self._settings.sources.keys() - gates.keys()
+        admissions = self._gateway.router.registry.servers()
+        left_out = self._settings.sources.keys() - admissions.keys()
         may_be_elsewhere = split_address(without_own_prefix(name)) is None
-        if not left_out or not may_be_elsewhere or any(gate.health.state not in _WELL for gate in gates.values()):
+        if (
+            not left_out
+            or not may_be_elsewhere
+            or any(admission.health.state not in _WELL for admission in admissions.values())
+        ):
             return False
         self._gateway.adopt(self._settings)
         return True
@@ -136,8 +145,8 @@ class EmbeddedDesk:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     def _starting(self) -> list[str]:
-        gates = self._gateway.router.roster.servers()
-        return [name for name, gate in gates.items() if gate.health.state == "starting"]
+        admissions = self._gateway.router.registry.servers()
+        return [name for name, admission in admissions.items() if admission.health.state == "starting"]
 
 
 @asynccontextmanager
@@ -145,9 +154,9 @@ async def embedded_desk(settings: Settings, progress: Progress, only: str) -> As
     needed = narrowed(settings, only)
     progress(f"starting {_number(len(needed.sources))} of {plain(str(settings.path))} for the moment")
     events = Events()
-    changes: list[Note] = []
+    changes: list[LogEvent] = []
     events.noted.append(lambda note: changes.append(note) if _is_change(note) else None)
-    gateway = Gateway(needed, events, redact=Redactor(settings.secrets(), settings.names()))
+    gateway = GatewayRuntime(needed, events, redact=Redactor(settings.secrets(), settings.names()))
     gateway.start()
     desk = EmbeddedDesk(gateway, settings, progress)
     try:
@@ -158,18 +167,18 @@ async def embedded_desk(settings: Settings, progress: Progress, only: str) -> As
             _tell(changes)
 
 
-def _is_change(note: Note) -> bool:
+def _is_change(note: LogEvent) -> bool:
     return ("code", DEFINITION_CHANGED.id) in note.fields
 
 
-def _tell(changes: Sequence[Note]) -> None:
+def _tell(changes: Sequence[LogEvent]) -> None:
     """From now on the new definitions are the known ones: nobody else would tell."""
     for note in changes:
         complain(f"{DEFINITION_CHANGED}: {note.message}", str(dict(note.fields)["hint"]), kind="warning")
 
 
-def _as_shown(entry: Entry) -> Tool:
-    return Tool("", entry.called, shown_definition(entry))
+def _as_shown(entry: ToolEntry) -> Tool:
+    return Tool("", entry.public_name, shown_definition(entry))
 
 
 def narrowed(settings: Settings, tool: str) -> Settings:

@@ -9,10 +9,10 @@ from typing import Final
 from trunkline.cli.ask.readings import problem_in_error
 from trunkline.core.call import Json, Outcome, RemoteError
 from trunkline.core.errors import UNKNOWN_METHOD, UNSUPPORTED_VERSION, Problem
-from trunkline.links.http_client import Exchange, HttpPool
-from trunkline.links.mcp.http_lane import HttpLane
-from trunkline.links.overdue import Within
-from trunkline.wire.http1 import request_head
+from trunkline.protocol.http1 import request_head
+from trunkline.runtime.deadlines import Within
+from trunkline.runtime.http_client import Exchange, HttpPool
+from trunkline.sources.mcp.http_lane import HttpLane
 
 _PART_OF_A_HANDSHAKE: Final = (UNSUPPORTED_VERSION, UNKNOWN_METHOD)
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from trunkline.core.tool import Tool
-from trunkline.wire.jsonrpc import encode, encode_members
+from trunkline.protocol.jsonrpc import encode, encode_members
 
 
 class Word(msgspec.Struct):

@@ -10,8 +10,8 @@ import msgspec
 from trunkline.core.call import Json
 from trunkline.core.errors import CODES, Problem
 from trunkline.core.tool import Tool
+from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.search.facts import facts_of
-from trunkline.wire.jsonrpc import BadMessage, members_of
 
 
 def progress_line(params: Json) -> str:

@@ -18,8 +18,7 @@ from trunkline.cli.ask.waiting import Waiting, sign_of_life
 from trunkline.cli.ask.whom import Here, There, whom_to_ask
 from trunkline.cli.terminal import complain
 from trunkline.core.errors import GatewayError
-from trunkline.links.heeded import heeded
-from trunkline.serve.loop import run
+from trunkline.runtime.own_process import heeded, run_event_loop
 
 T = TypeVar("T")
 INTERRUPTED: Final = 130
@@ -46,7 +45,7 @@ def ask(
     waiting = Waiting(what)
     try:
         whom = whom_to_ask(config, url)
-        status = run(lambda: _until_interrupted(_answer(question, show, whom, waiting, only), waiting))
+        status = run_event_loop(lambda: _until_interrupted(_answer(question, show, whom, waiting, only), waiting))
     except GatewayError as error:
         status = report(error)
     except asyncio.CancelledError:

@@ -22,12 +22,12 @@ from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
 from trunkline.cli.terminal import complain
 from trunkline.config.found import ConfigFile, find_config
 from trunkline.config.gateway import STATE_DIR
-from trunkline.config.listen import is_loopback
 from trunkline.config.settings import Settings
-from trunkline.config.state import gateway_key, gateways_folder
+from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import CONFIG_UNREADABLE, GatewayError, Problem
-from trunkline.links.running import Running, all_running, find_running
-from trunkline.serve.operator_token import read_operator_token
+from trunkline.gateway.operator_token import read_operator_token
+from trunkline.runtime.gateway_records import Running, all_running, find_running
+from trunkline.runtime.state_files import gateway_key, gateways_folder
 
 OPERATOR_VARIABLE: Final = "TRUNKLINE_OPERATOR_TOKEN"
 _HTTP_PORT: Final = 80

@@ -1,4 +1,4 @@
-"""A server to add, and the keys that describe it in each kind of file.
+"""A server to add, and how each program's file describes one: where its servers stand, and by which keys.
 
 References to the environment are given in our own form, `${NAME}`, and written as the file's program writes them.
 """
@@ -6,12 +6,11 @@ References to the environment are given in our own form, `${NAME}`, and written 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from trunkline.config.edit.entry_text import Plain
-from trunkline.config.edit.text_edit import CannotEdit
+from trunkline.config.edit.yaml_edit import CannotEdit, Plain
 
 Body = dict[str, Plain]
 _TYPES: Final = {"": "http", "sse": "sse", "streamable": "streamable-http"}
@@ -151,3 +150,27 @@ def _with_references(server: NewServer, spelling: str, *, kept: Collection[str] 
 
 def _without_empty(body: Mapping[str, Plain | None]) -> Body:
     return {key: value for key, value in body.items() if value is not None and value not in ("", {}, [])}
+
+
+class ServerGroup(NamedTuple):
+    """A group of servers in a file: the keys that lead to it, and how an entry of it is written."""
+
+    path: tuple[str, ...]
+    body: Callable[[NewServer], Body]
+
+    @property
+    def shown(self) -> str:
+        return ".".join(self.path)
+
+
+OWN_GROUPS: Final = (ServerGroup(("mcpServers",), as_client), ServerGroup(("sources",), as_source))
+"""Of our own files; a new server goes to the first."""
+
+GROUPS_BY_DIALECT: Final = {
+    "mcp_servers": (ServerGroup(("mcpServers",), as_client_with_type),),
+    "gemini": (ServerGroup(("mcpServers",), as_gemini),),
+    "vscode": (ServerGroup(("servers",), as_vscode), ServerGroup(("mcp", "servers"), as_vscode)),
+    "opencode": (ServerGroup(("mcp",), as_opencode), ServerGroup(("mcp", "servers"), as_opencode)),
+    "codex": (ServerGroup(("mcp_servers",), as_codex),),
+}
+"""By the names of `dialects`; a file has its servers in the last of these groups that is there, else in the first."""

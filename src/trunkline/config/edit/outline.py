@@ -1,21 +1,22 @@
-"""Where the groups and keys of a file stand in its text, for edits that change one entry and leave every other byte.
+"""Places in the text of a file: its lines, where its groups of keys stand, and splices that replace text at a place.
 
-The tree that the loader reads has what a file means; this has its places, aliases and brackets included. It is made
-of text that has been read without a syntax error, so it checks nothing.
+The loader's tree says what a file means; an outline has the places of its keys and values, with aliases and brackets as
+they are written. The text has been read without a syntax error before, so nothing is checked here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from json import loads
 from typing import Any, Final, Literal, NamedTuple
 
 Form = Literal["block", "flow", "other"]
 """A group written by indentation, a group in braces, or anything that is no group."""
 
 
-class Value:
-    """A value from its first character to behind its last one. Only groups have members."""
+class Outline:
+    """Where a value stands, from its first character to behind its last one. Only groups have members."""
 
     __slots__ = ("end", "form", "members", "start")
 
@@ -23,99 +24,184 @@ class Value:
         self.start = start
         self.end = end
         self.form: Form = form
-        self.members: list[Member] = []
+        self.members: list[OutlineKey] = []
 
-    def get(self, key: str) -> Member | None:
+    def get(self, key: str) -> OutlineKey | None:
         return next((member for member in self.members if member.key == key), None)
 
+    def follow(self, path: Iterable[str]) -> OutlineKey | None:
+        """What a path of keys leads to."""
+        group, member = self, None
+        for key in path:
+            member = group.get(key)
+            if member is None:
+                return None
+            group = member.value
+        return member
 
-class Member(NamedTuple):
+
+class OutlineKey(NamedTuple):
     """A key of a group; `start` is where the key begins, and `key_end` where it ends."""
 
     key: str
     start: int
     key_end: int
-    value: Value
+    value: Outline
 
     @property
     def end(self) -> int:
         return max(self.key_end, self.value.end)
 
 
-def outline_yaml(text: str) -> Value:
+class _Token(NamedTuple):
+    """A list or group that begins (`[`, `{`) or ends (`]`), or a key or value (``).
+
+    The end of what is written by indentation has no place: it ends with the last value in it.
+    """
+
+    kind: Literal["[", "{", "]", ""]
+    start: int
+    end: int
+    key: str = ""
+    form: Form = "other"
+
+
+def outline_yaml(text: str) -> Outline:
     """The outline of a YAML document; without any content it is an empty value at the end."""
-    import yaml
-
-    pyyaml: Any = yaml
-    events = pyyaml.parse(text, Loader=getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader))
-    for event in events:
-        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent, yaml.ScalarEvent)):
-            return _yaml_value(event, events, text)
-    return Value(len(text), len(text))
+    return _outline(_yaml_tokens(text), text)
 
 
-def _yaml_value(event: Any, events: Iterator[Any], text: str) -> Value:
-    import yaml
-
-    start, end = event.start_mark.index, event.end_mark.index
-    if isinstance(event, yaml.MappingStartEvent):
-        return _yaml_group(event, events, text)
-    if isinstance(event, yaml.SequenceStartEvent):
-        item = next(events)
-        while not isinstance(item, yaml.SequenceEndEvent):
-            end = _yaml_value(item, events, text).end
-            item = next(events)
-        return Value(start, item.end_mark.index if event.flow_style else end)
-    # a block text takes the blank lines after it along
-    return Value(start, start + len(text[start:end].rstrip()))
-
-
-def _yaml_group(event: Any, events: Iterator[Any], text: str) -> Value:
-    import yaml
-
-    group = Value(event.start_mark.index, event.end_mark.index, "flow" if event.flow_style else "block")
-    key = next(events)
-    while not isinstance(key, yaml.MappingEndEvent):
-        where = _yaml_value(key, events, text)
-        value = _yaml_value(next(events), events, text)
-        group.members.append(Member(str(getattr(key, "value", "")), where.start, where.end, value))
-        group.end = group.members[-1].end
-        key = next(events)
-    if group.form == "flow":
-        group.end = key.end_mark.index
-    return group
-
-
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|//[^\n\r]*|/\*.*?\*/|[^\s{}\[\],:"/]+', re.DOTALL)
-
-
-def outline_json(text: str) -> Value:
+def outline_json(text: str) -> Outline:
     """The outline of a JSON document, with comments and final commas where a program allows them."""
-    tokens = (match for match in _TOKEN.finditer(text) if not match.group().startswith(("//", "/*")))
+    return _outline(_json_tokens(text), text)
+
+
+def _outline(tokens: Iterator[_Token], text: str) -> Outline:
     first = next(tokens, None)
-    return Value(len(text), len(text)) if first is None else _json_value(first, tokens)
+    return Outline(len(text), len(text)) if first is None else _value(first, tokens)
 
 
-def _json_value(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> Value:
-    value = Value(token.start(), token.end(), "flow" if token.group() == "{" else "other")
-    if token.group() not in "{[":
+def _value(token: _Token, tokens: Iterator[_Token]) -> Outline:
+    value = Outline(token.start, token.end, token.form)
+    if not token.kind:
         return value
     for inner in tokens:
-        if inner.group() in "}]":
-            value.end = inner.end()
-            return value
-        if inner.group() == ",":
-            continue
-        if value.form == "flow":
-            next(tokens)  # the colon
-            member = _json_value(next(tokens), tokens)
-            value.members.append(Member(_json_text(inner.group()), inner.start(), inner.end(), member))
-        else:
-            _json_value(inner, tokens)
+        if inner.kind == "]":
+            value.end = max(value.end, inner.end)
+            break
+        key = _value(inner, tokens)
+        value.end = key.end
+        if token.kind == "{":
+            value.members.append(OutlineKey(inner.key, key.start, key.end, _value(next(tokens), tokens)))
+            value.end = value.members[-1].end
     return value
 
 
-def _json_text(written: str) -> str:
-    from json import loads
+def _yaml_tokens(text: str) -> Iterator[_Token]:
+    import yaml
 
-    return loads(written)
+    pyyaml: Any = yaml
+    in_brackets: list[bool] = []
+    for event in pyyaml.parse(text, Loader=getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)):
+        start, end = event.start_mark.index, event.end_mark.index
+        if isinstance(event, yaml.MappingStartEvent):
+            in_brackets.append(bool(event.flow_style))
+            yield _Token("{", start, end, form="flow" if event.flow_style else "block")
+        elif isinstance(event, yaml.SequenceStartEvent):
+            in_brackets.append(bool(event.flow_style))
+            yield _Token("[", start, end)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            yield _Token("]", start, end if in_brackets.pop() else 0)
+        elif isinstance(event, yaml.NodeEvent):
+            # a block text takes the blank lines after it along
+            yield _Token("", start, start + len(text[start:end].rstrip()), str(getattr(event, "value", "")))
+
+
+_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|//[^\n\r]*|/\*.*?\*/|[^\s{}\[\],:"/]+', re.DOTALL)
+
+
+def _json_tokens(text: str) -> Iterator[_Token]:
+    for match in _JSON_TOKEN.finditer(text):
+        written, (start, end) = match.group(), match.span()
+        if written == "{":
+            yield _Token("{", start, end, form="flow")
+        elif written == "[":
+            yield _Token("[", start, end)
+        elif written in "]}":
+            yield _Token("]", start, end)
+        elif not written.startswith(("//", "/*")):
+            yield _Token("", start, end, loads(written) if written.startswith('"') else "")
+
+
+# Lines and splices ---------------------------------------------------------------------------------------------------
+
+
+class Splice(NamedTuple):
+    """The text from `start` to `end` is replaced by `new`."""
+
+    start: int
+    end: int
+    new: str
+
+
+def apply_splices(text: str, splices: Iterable[Splice]) -> str:
+    """The text after all splices. Their offsets are those of the text before, and they do not overlap."""
+    parts: list[str] = []
+    done = 0
+    for splice in sorted(splices, key=lambda splice: splice.start):  # two at one place stay in their order
+        parts += [text[done : splice.start], splice.new]
+        done = splice.end
+    return "".join([*parts, text[done:]])
+
+
+_INDENT: Final = re.compile(r"[ \t]*")
+
+
+def newline_of(text: str) -> str:
+    """The line break the text uses."""
+    first = text.find("\n")
+    return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
+
+
+def line_start(text: str, offset: int) -> int:
+    """Where the line of this offset begins."""
+    return text.rfind("\n", 0, offset) + 1
+
+
+def line_end(text: str, offset: int) -> int:
+    """Behind the line break of this offset's line, or the end of the text."""
+    return text.find("\n", offset) + 1 or len(text)
+
+
+def lines_from(text: str, offset: int) -> Iterable[tuple[int, str]]:
+    """End and text of each line from the one that begins at `offset`."""
+    while offset < len(text):
+        end = line_end(text, offset)
+        yield end, text[offset:end]
+        offset = end
+
+
+def behind_blank_lines(text: str, offset: int) -> int:
+    """Where the blank lines that begin at `offset` end."""
+    for end, line in lines_from(text, offset):
+        if line.strip():
+            break
+        offset = end
+    return offset
+
+
+def indent_of(text: str, offset: int) -> str:
+    """What the line of this offset begins with."""
+    indent = _INDENT.match(text, line_start(text, offset))
+    return "" if indent is None else indent.group()
+
+
+def begins_its_line(text: str, offset: int) -> bool:
+    return not text[line_start(text, offset) : offset].strip(" \t")
+
+
+def blank_lines_above(text: str, start: int) -> int:
+    """Where the blank lines right above the line at `start` begin."""
+    while start and not text[(above := line_start(text, start - 1)) : start].strip():
+        start = above
+    return start

@@ -1,16 +1,14 @@
-"""Adding a server to the text of a configuration file, and removing one: every other byte stays as it is.
+"""Adds a server to the text of a configuration file, or removes one: every other byte stays as it is.
 
-The change is made at the places where the entry stands or belongs, and then checked by reading the file as it would
-be. What cannot be changed with certainty is refused, with what to write by hand.
+The change is made at the place where the entry stands or belongs, and then checked by reading the new text. What cannot
+be changed with certainty is refused, with what to write by hand.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final, Literal, NamedTuple
 
-from trunkline.config.edit.block import append_block, insert_block, remove_block, replace_block
-from trunkline.config.edit.check import (
+from trunkline.config.edit.config_text import (
     ConfigText,
     check_no_new_errors,
     check_only_change,
@@ -18,21 +16,10 @@ from trunkline.config.edit.check import (
     check_reads_as_meant,
     problems_of_entry,
 )
-from trunkline.config.edit.entry_text import Flow, block_lines, toml_lines
-from trunkline.config.edit.flow import insert_flow, new_json, remove_flow, replace_flow
-from trunkline.config.edit.new_server import Body, NewServer
-from trunkline.config.edit.outline import Value, outline_json, outline_yaml
-from trunkline.config.edit.places import (
-    Found,
-    Place,
-    find_server,
-    follow,
-    places_in,
-    source_name,
-    syntax_of,
-)
-from trunkline.config.edit.text_edit import CannotEdit, Edit, apply
-from trunkline.config.edit.toml import append_toml, outline_toml, remove_toml, replace_toml
+from trunkline.config.edit.new_server import GROUPS_BY_DIALECT, OWN_GROUPS, Body, NewServer, ServerGroup
+from trunkline.config.edit.outline import Outline, OutlineKey, Splice, apply_splices
+from trunkline.config.edit.toml_edit import TomlText
+from trunkline.config.edit.yaml_edit import CannotEdit, YamlText
 from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
 from trunkline.config.suggest import hint_for
@@ -48,10 +35,10 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
-from trunkline.core.names import RESERVED_SOURCE, is_source_name
+from trunkline.core.names import RESERVED_SOURCE, is_source_name, slug
 
 Action = Literal["added", "replaced", "removed"]
-_EMPTY: Final = re.compile(r"(?:\{[ \t]*\}|null|~)?\Z")
+_JSON: Final = (".json", ".jsonc")
 
 
 class Edited(NamedTuple):
@@ -70,54 +57,99 @@ class Edited(NamedTuple):
     settings: Settings | None
 
 
+class _Servers:
+    """The servers of a file, and where they stand in its text."""
+
+    def __init__(self, file: ConfigText) -> None:
+        file.tree()  # an outline is only made of text without syntax errors
+        suffix = file.path.suffix.lower()
+        self._file = file
+        self.editor = TomlText(file.text) if suffix == ".toml" else YamlText(file.text, json=suffix in _JSON)
+        self.dialect = file.dialect()
+        self.groups = _groups_in(self.editor.root, self.dialect)
+
+    def names(self) -> list[str]:
+        """As they are written, those included that stand behind an alias."""
+        return [name for group in self.groups for name in self._file.keys(group.path)]
+
+    def find(self, name: str) -> tuple[ServerGroup, OutlineKey] | None:
+        """The server of this name: as it is written, else as the name it goes by."""
+        parents = ((group, self.editor.root.follow(group.path)) for group in self.groups)
+        found = [(group, key) for group, parent in parents if parent is not None for key in parent.value.members]
+        exact = (one for one in found if one[1].key == name)
+        renamed = (one for one in found if _source_name(one[1].key) == name)
+        return next(exact, None) or next(renamed, None)
+
+    def line_of(self, key: OutlineKey) -> int:
+        return place_of(self._file.text, key.start).line
+
+
+def _groups_in(root: Outline, dialect: str | None) -> tuple[ServerGroup, ...]:
+    """The groups that may hold servers in a file of this client, or of our own; a new server goes to the first."""
+    if dialect is None:
+        return OWN_GROUPS
+    first, *others = GROUPS_BY_DIALECT[dialect]
+    for deeper in others:
+        # one level deeper: settings of VS Code, and the second version of OpenCode's file
+        key = root.follow(deeper.path)
+        if key is not None and key.value.get("type") is None:
+            return (deeper,)
+    return (first,)
+
+
+def _source_name(key: str) -> str:
+    """The name an entry's source goes by."""
+    return key if is_source_name(key) else slug(key)
+
+
 def server_names(file: ConfigText) -> list[str]:
     """The servers of the file, as they are written there. Raises GatewayError where it cannot be read."""
-    return [name for place in places_in(_outline(file), file.dialect()).places for name in file.keys(place.path)]
+    return _Servers(file).names()
 
 
 def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> Edited:
     """Add a server; with `force`, one of the same name is replaced. Raises GatewayError where that cannot be done."""
     _check_server(server)
-    root = _outline(file)
-    existing = find_server(root, file.dialect(), server.name)
+    servers = _Servers(file)
+    existing = servers.find(server.name)
     if existing is not None and not force:
-        line = place_of(file.text, existing.member.start).line
-        message = f"`{existing.member.key}` is there already, on line {line}"
+        message = f"`{existing[1].key}` already exists, on line {servers.line_of(existing[1])}"
         raise _refusal(file, message, "use another name, or replace it with `--force`", code=DUPLICATE_KEY)
-    if existing is None and server.name in server_names(file):
+    if existing is None and server.name in servers.names():
         raise _out_of_reach(file, server.name)
-    place = places_in(root, file.dialect()).for_new if existing is None else existing.place
+    group = servers.groups[0] if existing is None else existing[0]
     body: Body = {}
     try:
-        body = place.body(server)
-        if file.dialect() is not None:
-            check_reads_as_meant(file, place.path, body, server)
+        body = group.body(server)
+        if servers.dialect is not None:
+            check_reads_as_meant(file, group.path, body, server)
         if existing is None:
-            edits = _adding(file, root, place, server.name, body)
-            return _checked(file, edits, place, server.name, body, "added")
-        edits = _replacing(file, root, existing, body)
-        return _checked(file, edits, place, existing.member.key, body, "replaced")
+            splices = servers.editor.add(group.path, server.name, body)
+            return _checked(file, splices, group, server.name, body, "added")
+        splices = servers.editor.replace(group.path, existing[1], body)
+        return _checked(file, splices, group, existing[1].key, body, "replaced")
     except CannotEdit as error:
-        hint = _by_hand(file, place, server.name, body) if body else ""
+        hint = _by_hand(servers, group, server.name, body) if body else ""
         raise _refusal(file, f"Cannot be changed safely: {error}", hint) from None
 
 
 def remove_server(file: ConfigText, name: str) -> Edited:
     """Remove a server. Raises GatewayError where there is none of this name, or it cannot be done."""
-    root = _outline(file)
-    found = find_server(root, file.dialect(), name)
+    servers = _Servers(file)
+    found = servers.find(name)
     if found is None:
-        names = server_names(file)
+        names = servers.names()
         if name in names:
             raise _out_of_reach(file, name)
         hint = hint_for(name, names, "servers") if names else "the file has no servers"
         raise _refusal(file, f"Unknown server `{name}`", hint, code=UNKNOWN_TOOL)
-    line = place_of(file.text, found.member.start).line
+    group, member = found
+    line = servers.line_of(member)
     try:
-        edits = _removing(file, root, found)
-        return _checked(file, edits, found.place, found.member.key, None, "removed")._replace(line=line)
+        splices = servers.editor.remove(group.path, member)
+        return _checked(file, splices, group, member.key, None, "removed")._replace(line=line)
     except CannotEdit as error:
-        hint = f"take `{found.member.key}` on line {line} out by hand"
+        hint = f"remove `{member.key}`, on line {line}, by hand"
         raise _refusal(file, f"Cannot be changed safely: {error}", hint) from None
 
 
@@ -132,84 +164,35 @@ def _check_server(server: NewServer) -> None:
         raise GatewayError(Problem(code=BAD_VALUE, message="The server's description is not valid Unicode"))
 
 
-def _outline(file: ConfigText) -> Value:
-    file.tree()
-    syntax = syntax_of(file.path)
-    return {"yaml": outline_yaml, "json": outline_json, "toml": outline_toml}[syntax](file.text)
-
-
-def _adding(file: ConfigText, root: Value, place: Place, name: str, body: Body) -> list[Edit]:
-    syntax, text = syntax_of(file.path), file.text
-    if syntax == "toml":
-        return append_toml(text, place.path[0], name, body)
-    holder = follow(root, place.path)
-    is_json = syntax == "json"
-    if holder is None and root.form == "flow":
-        return insert_flow(text, root, root, place.path[0], {name: body}, json=is_json)
-    if holder is None:
-        return _first_server(text, root, place.path[0], name, body, is_json=is_json)
-    written = text[holder.value.start : holder.value.end]
-    if holder.value.form == "block" or (root.form == "block" and _EMPTY.match(written)):
-        return insert_block(text, root, holder, name, body)
-    if holder.value.form == "flow":
-        return insert_flow(text, root, holder.value, name, body, json=is_json)
-    if written == "null" and len(place.path) == 1:
-        return replace_flow(text, root, root, holder, {name: body}, json=is_json)
-    raise CannotEdit(f"`{place.shown}` is not a group of keys that stands here")
-
-
-def _first_server(text: str, root: Value, key: str, name: str, body: Body, *, is_json: bool) -> list[Edit]:
-    if root.form == "other" and root.start != root.end:
-        raise CannotEdit("the file is not a group of keys")
-    if is_json:
-        return [Edit(0, len(text), new_json(key, {name: body}))]
-    return append_block(text, root, key, {name: body})
-
-
-def _replacing(file: ConfigText, root: Value, found: Found, body: Body) -> list[Edit]:
-    syntax = syntax_of(file.path)
-    if syntax == "toml":
-        return replace_toml(file.text, found.place.path[0], found.member.key, body)
-    group = _group_of(root, found)
-    if group.form == "flow":
-        return replace_flow(file.text, root, group, found.member, body, json=syntax == "json")
-    return replace_block(file.text, root, found.member, body)
-
-
-def _removing(file: ConfigText, root: Value, found: Found) -> list[Edit]:
-    if syntax_of(file.path) == "toml":
-        return remove_toml(file.text, found.place.path[0], found.member.key)
-    group = _group_of(root, found)
-    remove = remove_flow if group.form == "flow" else remove_block
-    return remove(file.text, group, found.member)
-
-
-def _group_of(root: Value, found: Found) -> Value:
-    holder = follow(root, found.place.path)
-    assert holder is not None
-    return holder.value
-
-
-def _checked(file: ConfigText, edits: list[Edit], place: Place, key: str, body: Body | None, action: Action) -> Edited:
+def _checked(
+    file: ConfigText, splices: list[Splice], group: ServerGroup, key: str, body: Body | None, action: Action
+) -> Edited:
     """The edited text, once it is certain that it differs by this entry and nothing else."""
-    new = file.with_text(apply(file.text, edits))
+    new = file.with_text(apply_splices(file.text, splices))
     try:
-        check_only_change(file, new, (*place.path, key), body)
+        check_only_change(file, new, (*group.path, key), body)
     except GatewayError as error:
-        raise CannotEdit(f"the file would not load any more: {error.problem.message}") from None
+        raise CannotEdit(f"the file would no longer load: {error.problem.message}") from None
     before, after = file.load(), new.load()
-    found = find_server(_outline(new), new.dialect(), key)
     own: list[FileProblem] = []
     line = 0
+    servers = _Servers(new)
+    found = servers.find(key)
     if body is not None and found is not None:
-        own = problems_of_entry(after, new.text, found.member.start, found.member.end)
-        line = place_of(new.text, found.member.start).line
-        check_other_servers(before, after, {source_name(key)})
+        line = servers.line_of(found[1])
+        own = problems_of_entry(after, new.text, found[1].start, found[1].end)
+        check_other_servers(before, after, {_source_name(key)})
     check_no_new_errors(before, after, own)
     if any(problem.code is OWN_ENTRY_SKIPPED for problem in own):
-        message = "This is Trunkline itself: behind itself it would call itself for ever"
+        message = "This server is Trunkline itself; a gateway behind itself would call itself without end"
         raise GatewayError(Problem(code=NOT_EDITED, message=message))
-    return Edited(action, new.text, place.shown, line, tuple(own), after.text, after.settings)
+    return Edited(action, new.text, group.shown, line, tuple(own), after.text, after.settings)
+
+
+def _by_hand(servers: _Servers, group: ServerGroup, name: str, body: Body) -> str:
+    """What to write, for a person to copy."""
+    shown = "\n".join(f"  {line}" for line in servers.editor.entry(group.path, name, body))
+    return f"add this by hand under `{group.shown}`:\n{shown}"
 
 
 def _refusal(file: ConfigText, message: str, hint: str, *, code: Code = NOT_EDITED) -> GatewayError:
@@ -217,18 +200,6 @@ def _refusal(file: ConfigText, message: str, hint: str, *, code: Code = NOT_EDIT
 
 
 def _out_of_reach(file: ConfigText, name: str) -> GatewayError:
-    """The server is there, but not as an entry with a place of its own: behind an alias, or in one line of TOML."""
-    return _refusal(file, f"`{name}` is there, but in a form that cannot be changed safely", "change it by hand")
-
-
-def _by_hand(file: ConfigText, place: Place, name: str, body: Body) -> str:
-    """What to write, for a person to copy."""
-    syntax = syntax_of(file.path)
-    if syntax == "toml":
-        lines = toml_lines(f"{place.path[0]}.{name}", body)
-    elif syntax == "json":
-        lines = Flow(json=True, unit="  ").member(name, body, "").split("\n")
-    else:
-        lines = block_lines(name, body, "", "  ")
-    shown = "\n".join(f"  {line}" for line in lines)
-    return f"add this by hand under `{place.shown}`:\n{shown}"
+    """The server exists, but not as an entry of its own: behind an alias, or as an inline table of TOML."""
+    message = f"`{name}` exists, but is written in a form that cannot be changed safely"
+    return _refusal(file, message, "change it by hand")

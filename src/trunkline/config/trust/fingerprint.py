@@ -30,7 +30,7 @@ HARMLESS: Final[frozenset[Way]] = frozenset(
         *(("gateway", name) for name in ("context_tokens", "disclosure", "log", "search", "start_wait")),
         *(
             ("gateway", "limits", f"{name}")
-            for name in ("call_seconds", "lane_idle", "question_seconds", "session_idle")
+            for name in ("call_seconds", "source_session_idle", "server_request_seconds", "session_idle")
         ),
         *(("sources", _ANY, name) for name in _TIMES),
         ("sources", _ANY, "tools", "timeouts"),

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from trunkline.config.listen import is_loopback
 from trunkline.config.secret_names import is_secret_name
 from trunkline.config.secret_values import CREDENTIAL, is_path_for_certain, secrets_in_urls
 from trunkline.config.secrets import ONLY_REFERENCES
 from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.config.trust.fingerprint import Way, covered
 from trunkline.config.trust.own_programs import ABSENT, LEADS_TO, OwnFile
+from trunkline.core.bind_address import is_loopback
 
 Verb = Literal["start", "reach", "weaken", "set"]
 _HIDDEN: Final = "********"

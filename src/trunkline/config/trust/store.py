@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from trunkline.config.found import PLUGINS, home_of, is_there
 from trunkline.config.gateway import STATE_DIR
-from trunkline.config.state import make_private_folder, read_private, write_private
+from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 
 _NAME: Final = "trusted.json"
 _DAMAGED: Final = "trusted.json.damaged"

@@ -118,7 +118,7 @@ CALLS: Final = {
         "In the middle of a call the server asked the client for something it cannot do without, and did not get it.",
         (
             "the client's user refused to let a model answer, or the client cannot ask one",
-            "the client gave no answer within `gateway.limits.question_seconds`",
+            "the client gave no answer within `gateway.limits.server_request_seconds`",
         ),
         ("call the tool again, and answer what it asks", "use a tool or a client that needs no such answer"),
     ),

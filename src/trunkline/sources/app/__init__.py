@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trunkline.core.source import Source, SourceKind
-from trunkline.links.parts import Parts
+from trunkline.runtime.source_context import Parts
 from trunkline.sources.app.section import AppSection
 
 

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Final
 
 from trunkline.core.errors import APP_REFUSED
-from trunkline.links.descriptors import most_connections
-from trunkline.links.overdue import Deadline
+from trunkline.protocol.app_messages import is_browser
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.own_process import most_connections
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.link import AppLink
-from trunkline.wire.dialin import is_browser
 
 _MOST_WAITING: Final = 256
 _REGISTER_S: Final = 10.0

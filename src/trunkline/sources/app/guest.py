@@ -20,14 +20,14 @@ from trunkline.core.errors import (
     Code,
     Problem,
 )
-from trunkline.core.source import Health, Sink, ToolsOnly
+from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
+from trunkline.protocol.app_messages import Register, refused
+from trunkline.protocol.jsonrpc import encode
 from trunkline.sources.app.allowance import Allowance
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.link import AppLink
 from trunkline.sources.app.offer import Offer, make_offer
-from trunkline.wire.dialin import Register, refused
-from trunkline.wire.jsonrpc import encode
 
 _GONE: Final = "the app disconnected"
 _TAKEN_OVER: Final = "another connection of the same app took its place"
@@ -42,7 +42,7 @@ class _Params(msgspec.Struct):
 _decode_params: Final = msgspec.json.Decoder(_Params).decode
 
 
-class Guest(ToolsOnly):
+class Guest(ToolsOnlySource):
     """`link` is its connection, None while it has none. `rate` 0 is no limit."""
 
     def __init__(self, name: str, complaints: Complaints, *, queue: int, rate: int) -> None:

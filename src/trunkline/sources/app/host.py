@@ -13,19 +13,19 @@ from typing import Final
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import APP_REFUSED, SOURCE_LOST, UNKNOWN_TOOL, GatewayError, Problem
 from trunkline.core.names import slug
-from trunkline.core.source import Health, Sink, ToolsOnly
+from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
-from trunkline.core.unfinished import UnfinishedBytes
-from trunkline.links.backoff import Backoff
-from trunkline.links.descriptors import most_connections
-from trunkline.links.listener import Listener
-from trunkline.links.overdue import Deadline
+from trunkline.core.unfinished_bytes import UnfinishedBytes
+from trunkline.protocol.app_messages import BadRegister, Register, refused, registered
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.listener import Listener
+from trunkline.runtime.own_process import most_connections
+from trunkline.runtime.server_lifecycle import Backoff
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.doorway import Doorway
 from trunkline.sources.app.guest import Guest
 from trunkline.sources.app.link import AppLink
 from trunkline.sources.app.section import AppSection
-from trunkline.wire.dialin import BadRegister, Register, refused, registered
 
 _ABSENT_S: Final = 600.0
 """How long an app that left is still known by name."""
@@ -37,7 +37,7 @@ _CLOSE_S: Final = 5.0
 _NOT_LISTENING: Final = "the gateway does not listen for apps any more"
 
 
-class AppHost(ToolsOnly):
+class AppHost(ToolsOnlySource):
     def __init__(self, name: str, section: AppSection, limit_bytes: int, unfinished: UnfinishedBytes) -> None:
         self._name = name
         self._section = section
@@ -174,7 +174,7 @@ class AppHost(ToolsOnly):
         """Where this app reports to; None where the name is another server's, or reads like it."""
         for absent in [absent for absent in self._absent if absent != name and absent.casefold() == name.casefold()]:
             self._dismiss(absent)
-        return self._sink.host(name, guest, partial(self._evicted, guest))
+        return self._sink.add_app(name, guest, partial(self._evicted, guest))
 
     def _evicted(self, guest: Guest, host_leaves: bool) -> None:
         """The app is hung up on, so that it dials again: at our successor, or here to hear who has its name now."""
@@ -242,7 +242,7 @@ class AppHost(ToolsOnly):
         if timer is not None:
             timer.cancel()
         del self._guests[name]
-        self._sink.dismiss(name)
+        self._sink.remove_app(name)
 
 
 def server_name(app_name: str) -> str:

@@ -16,10 +16,8 @@ from typing import Final, Protocol, cast
 
 from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, Request, Result
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, Code, Phase, Problem
-from trunkline.core.unfinished import UnfinishedBytes
-from trunkline.links.turns import Turns
-from trunkline.sources.app.complaints import Complaints
-from trunkline.wire.dialin import (
+from trunkline.core.unfinished_bytes import UnfinishedBytes
+from trunkline.protocol.app_messages import (
     BadLine,
     BadRegister,
     Incoming,
@@ -31,7 +29,9 @@ from trunkline.wire.dialin import (
     read_line,
     readable_id,
 )
-from trunkline.wire.lines import LineFramer, LineTooLong
+from trunkline.protocol.framing import LineFramer, LineTooLong
+from trunkline.runtime.fair_reading import Turns
+from trunkline.sources.app.complaints import Complaints
 
 _correlation_ids: Final = itertools.count(1)
 """For all apps of this process: an answer that comes after its app has dialled again can be nobody else's."""
@@ -107,7 +107,7 @@ class AppLink(asyncio.Protocol):
     def send(self, call: Call, tool_json: bytes, parameters: Json) -> None:
         correlation_id = next(_correlation_ids)
         call.upstream_id = correlation_id
-        call.carrier = self
+        call.upstream = self
         self.pending[correlation_id] = call
         self.write(invocation(correlation_id, tool_json, parameters))
 
@@ -243,7 +243,7 @@ class AppLink(asyncio.Protocol):
             step = 0
             if message.progress is None:
                 self._steps[correlation_id] = step = self._steps.get(correlation_id, 0) + 1
-            call.noticed(PROGRESS, message.as_mcp(step))
+            call.notify(PROGRESS, message.as_mcp(step))
 
     def _broken(self, line: bytes, wrong: BadLine) -> None:
         """A banner costs nothing; a broken answer fails the call whose id it shows."""

@@ -15,9 +15,9 @@ from msgspec import Raw
 
 from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
+from trunkline.protocol.app_messages import folded_members
+from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line
 from trunkline.sources.app.schema_case import is_capitalised, with_small_keywords
-from trunkline.wire.dialin import folded_members
-from trunkline.wire.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line
 
 _MOST_TOOLS: Final = 1000
 _MOST_WARNINGS: Final = 20
@@ -93,8 +93,8 @@ def _read_tool(server: str, app_name: str, raw: Raw, number: int) -> tuple[Tool,
     name = _without_app_name(registered, app_name)
     if not name:
         raise _Unusable(f"of `{registered}` nothing is left without the app's name")
-    also = () if name == registered else (registered,)
-    return Tool(server, name, _definition(name, members), also), registered
+    aliases = () if name == registered else (registered,)
+    return Tool(server, name, _definition(name, members), aliases), registered
 
 
 def _without_app_name(registered: str, app_name: str) -> str:

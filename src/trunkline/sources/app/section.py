@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from trunkline.config.gateway import needs_token
-from trunkline.config.listen import Listen, ListenAddress
 from trunkline.config.reader import Reader
 from trunkline.config.section import Places, key
-from trunkline.config.shapes import Integer, JsonSchema, Seconds, Shape, Text
+from trunkline.config.shapes import Integer, JsonSchema, ListenAddress, Seconds, Shape, Text
 from trunkline.config.sources import ONE_DAY_S, SourceSection
 from trunkline.config.tree import Node
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import TOKEN_REQUIRED
 
 _LONGEST_TOKEN: Final = 1024
@@ -25,19 +25,19 @@ def _wrong_with_token(token: str) -> str | None:
     return None if fits else f"A token is one line of at most {_LONGEST_TOKEN} characters"
 
 
-class PortOrSocket(Shape[Listen | Path]):
+class PortOrSocket(Shape[BindAddress | Path]):
     """`host:port`, or anything with a slash: the path of a Unix socket, from the file's folder."""
 
     _port: Final = ListenAddress()
 
-    def read(self, node: Node, reader: Reader) -> Listen | Path:
+    def read(self, node: Node, reader: Reader) -> BindAddress | Path:
         text = Text(may_be_empty=False).read(node, reader)
         return reader.path(text) if "/" in text else self._port.read(node, reader)
 
     def schema(self) -> JsonSchema:
         return {"type": "string", "minLength": 1}
 
-    def example(self, value: Listen | Path) -> Any:
+    def example(self, value: BindAddress | Path) -> Any:
         return str(value)
 
 
@@ -46,9 +46,9 @@ class AppSection(SourceSection):
 
     kind: ClassVar[str] = "app"
 
-    listen: Listen | Path = key(
+    listen: BindAddress | Path = key(
         PortOrSocket(),
-        default=Listen("127.0.0.1", 5100),
+        default=BindAddress("127.0.0.1", 5100),
         doc="`host:port` for apps to dial, or the path of a Unix socket (with a `/` in it)",
     )
     token: str = key(
@@ -66,5 +66,5 @@ class AppSection(SourceSection):
     @classmethod
     def check(cls, values: Mapping[str, Any], places: Places) -> None:
         listen, token = values.get("listen"), values.get("token")
-        if isinstance(listen, Listen) and token is not None and needs_token(listen, token):
+        if isinstance(listen, BindAddress) and token is not None and needs_token(listen, token):
             places.reader.error(TOKEN_REQUIRED, places.of("listen"), _TOKEN_MESSAGE, _TOKEN_HINT)

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Final
 
 from trunkline.core.source import Source, SourceKind
-from trunkline.links.parts import Parts
+from trunkline.runtime.source_context import Parts
 from trunkline.sources.builtin.section import BASH, BuiltinSection
 
 TOOLS: Final[dict[str, str]] = {
@@ -21,8 +21,8 @@ TOOLS: Final[dict[str, str]] = {
 
 
 def build(name: str, section: BuiltinSection, parts: Parts) -> Source:
-    from trunkline.links.protection.places import protected_below
     from trunkline.sources.builtin.own_places import OwnPlaces
+    from trunkline.sources.builtin.protection.places import protected_below
     from trunkline.sources.builtin.root import Root
     from trunkline.sources.builtin.source import BuiltinSource
     from trunkline.sources.builtin.tool import Builtin, Workplace

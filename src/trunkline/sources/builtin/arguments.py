@@ -14,8 +14,8 @@ from msgspec import Raw
 
 from trunkline.config.suggest import listed, nearest
 from trunkline.core.call import Json
+from trunkline.protocol.jsonrpc import encode
 from trunkline.sources.builtin.tool import ToolFault
-from trunkline.wire.jsonrpc import encode
 
 Kind = Literal["string", "integer", "number", "boolean"]
 _SHOWN: Final = 100

@@ -9,9 +9,9 @@ from time import monotonic
 from typing import Any, Final
 
 from trunkline.core.errors import SOURCE_LOST, GatewayError, Problem
-from trunkline.links.commands import PROCESS_LIMIT, Command, Commands, Ended, path_of
-from trunkline.links.environment import child_environment
-from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.runtime.child_io import HeadAndTail
+from trunkline.runtime.children import child_environment
+from trunkline.runtime.commands import PROCESS_LIMIT, Command, Commands, Ended, path_of
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
 from trunkline.sources.builtin.command_text import text_of
 from trunkline.sources.builtin.place_guard import GuardedCommand, PlaceGuard

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from trunkline.core.text_size import first_units, last_units, units
-from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.runtime.child_io import HeadAndTail
+from trunkline.sources.builtin.text_size import first_units, last_units, units
 
 MOST_CHARACTERS: Final = 30_000
 MOST_LINES: Final = 1_800

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from trunkline.core.text_size import units
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
 from trunkline.sources.builtin.file_kinds import HEAD_BYTES, kind_of, size_in_words
 from trunkline.sources.builtin.file_place import FilePlace, file_place
@@ -13,6 +12,7 @@ from trunkline.sources.builtin.line_slice import numbered
 from trunkline.sources.builtin.matching import Matches, find, lines_at, why_absent
 from trunkline.sources.builtin.reading import PATH
 from trunkline.sources.builtin.root import Root, shown
+from trunkline.sources.builtin.text_size import units
 from trunkline.sources.builtin.text_style import TextStyle, with_newlines
 from trunkline.sources.builtin.tool import Job, ToolFault, Workplace, cut_line, text
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
+from trunkline.sources.builtin.file_search import MOST_NAMES, OFFSET, FileSearchTool, in_words, limit_of
+from trunkline.sources.builtin.glob_patterns import path_filter
 from trunkline.sources.builtin.root import shown
-from trunkline.sources.builtin.searching import MOST_NAMES, OFFSET, Searching, in_words, limit_of
-from trunkline.sources.builtin.tool import Job, ToolFault, Workplace, text
+from trunkline.sources.builtin.tool import Job, ToolFault, text
 
 _DOC: Final = f"""Finds files by their names and returns their paths, relative to the root folder, the one changed last first.
 
@@ -18,7 +19,7 @@ _DOC: Final = f"""Finds files by their names and returns their paths, relative t
 - To search inside files, use Grep. Several searches can run in parallel."""  # noqa: E501
 
 
-class Glob:
+class Glob(FileSearchTool):
     parameters = (
         Parameter(
             name="pattern",
@@ -36,17 +37,14 @@ class Glob:
     )
     definition = definition("Glob", _DOC, parameters, Hints(title="Find files", reads_only=True, idempotent=True))
 
-    def __init__(self, place: Workplace) -> None:
-        self._searching = Searching(place)
-
     async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
         written: str = arguments["pattern"]
-        pattern = self._searching.below_root(written)
+        pattern = self.below_root(written)
         if ".." in pattern.split("/"):
             raise ToolFault(f"{shown(written)} has a `..` in it: give the folder to search as `directory`")
-        start = await self._searching.start("." if pattern != written else arguments["directory"], job)
+        start = await self.start("." if pattern != written else arguments["directory"], job)
         limit = min(arguments["limit"] or MOST_NAMES, MOST_NAMES)
-        request = {"tool": "Glob", "globs": [pattern], "limit": limit, "offset": arguments["offset"]}
-        found = await self._searching.run(start, request, job)
+        request = {"tool": "Glob", "limit": limit, "offset": arguments["offset"]}
+        found = await self.search(start, path_filter([pattern]), request, job)
         none = f"No file fits {shown(written)} in {shown(start.folder or '.')} (ignored files are not looked at)"
         return text(in_words(found, offset=arguments["offset"], one="file", many="files", none=none))

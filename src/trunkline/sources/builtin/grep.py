@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from trunkline.config.suggest import nearest
-from trunkline.links.search.globs import split_globs
-from trunkline.links.search.types import TYPES
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
+from trunkline.sources.builtin.file_search import MOST_NAMES, OFFSET, FileSearchTool, SearchStart, in_words, limit_of
+from trunkline.sources.builtin.glob_patterns import path_filter, split_patterns
 from trunkline.sources.builtin.root import shown
-from trunkline.sources.builtin.searching import MOST_NAMES, OFFSET, Searching, Start, in_words, limit_of
-from trunkline.sources.builtin.tool import MOST_LINES, Job, ToolFault, Workplace, text
+from trunkline.sources.builtin.tool import MOST_LINES, Job, ToolFault, text
 
 _FILES, _CONTENT, _COUNT = "files_with_matches", "content", "count"
 _MOST_LINES: Final = MOST_LINES - 50  # room for what is said below them
@@ -25,7 +24,7 @@ _DOC: Final = f"""Searches inside files for a regular expression (ripgrep's kind
 - Files that `.gitignore` (or `.ignore`) leaves out, `.git` and binary files are not searched; other hidden files are. Long lines are cut. When there is more than fits, the last line says with which `offset` to go on."""  # noqa: E501
 
 
-class Grep:
+class Grep(FileSearchTool):
     parameters = (
         Parameter(name="pattern", doc="The regular expression to search for", required=True, also=("regex", "query")),
         Parameter(
@@ -81,41 +80,39 @@ class Grep:
     )
     definition = definition("Grep", _DOC, parameters, Hints(title="Search files", reads_only=True, idempotent=True))
 
-    def __init__(self, place: Workplace) -> None:
-        self._searching = Searching(place)
-
     async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
-        _check_type(arguments["type"])
-        start = await self._searching.start(arguments["path"], job, file_too=True)
-        found = await self._searching.run(start, self._request(arguments), job)
+        start = await self.start(arguments["path"], job, file_too=True)
+        globs = [self.below_root(glob) for glob in split_patterns(arguments["glob"] or "")]
+        found = await self.search(start, path_filter(globs), _request(arguments), job)
+        if "types" in found:
+            raise _no_such_type(arguments["type"], found["types"])
         one, many = ("line", "lines") if arguments["output_mode"] == _CONTENT else ("file", "files")
         none = _nothing(arguments, start)
         return text(in_words(found, offset=arguments["offset"], one=one, many=many, none=none))
 
-    def _request(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        around: int = arguments["context_lines"]
-        before, after = arguments["lines_before"], arguments["lines_after"]
-        most = _MOST_LINES if arguments["output_mode"] == _CONTENT else MOST_NAMES
-        return {
-            "tool": "Grep",
-            **{name: arguments[name] for name in ("pattern", "output_mode", "ignore_case", "multiline", "offset")},
-            "line_numbers": arguments["line_numbers"],
-            "globs": [self._searching.below_root(glob) for glob in split_globs(arguments["glob"] or "")],
-            "type": arguments["type"] or "",
-            "before": min(around if before is None else before, _MOST_CONTEXT),
-            "after": min(around if after is None else after, _MOST_CONTEXT),
-            "limit": min(arguments["limit"] or most, most),
-        }
+
+def _request(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    around: int = arguments["context_lines"]
+    before, after = arguments["lines_before"], arguments["lines_after"]
+    most = _MOST_LINES if arguments["output_mode"] == _CONTENT else MOST_NAMES
+    return {
+        "tool": "Grep",
+        **{name: arguments[name] for name in ("pattern", "output_mode", "ignore_case", "multiline", "offset")},
+        "line_numbers": arguments["line_numbers"],
+        "type": arguments["type"] or "",
+        "before": min(around if before is None else before, _MOST_CONTEXT),
+        "after": min(around if after is None else after, _MOST_CONTEXT),
+        "limit": min(arguments["limit"] or most, most),
+    }
 
 
-def _check_type(name: str | None) -> None:
-    if name and name not in TYPES:
-        guess = nearest(name, TYPES)
-        meant = f": did you mean `{guess}`?" if guess else f" (there are {', '.join(TYPES)})"
-        raise ToolFault(f"There is no type {shown(name)}{meant}. Any other files can be named with `glob`")
+def _no_such_type(name: str, known: Sequence[str]) -> ToolFault:
+    guess = nearest(name, known)
+    meant = f": did you mean `{guess}`?" if guess else f" (there are {', '.join(known)})"
+    return ToolFault(f"There is no type {shown(name)}{meant}. Any other files can be named with `glob`")
 
 
-def _nothing(arguments: Mapping[str, Any], start: Start) -> str:
+def _nothing(arguments: Mapping[str, Any], start: SearchStart) -> str:
     where = shown(start.file or start.folder or ".")
     narrowed = [f"`{name}` {shown(arguments[name])}" for name in ("glob", "type") if arguments[name]]
     among = f" among files of {' and '.join(narrowed)}" if narrowed else ""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from trunkline.core.text_size import units
+from trunkline.sources.builtin.text_size import units
 from trunkline.sources.builtin.tool import LONGEST_LINE
 
 _BLOCK_BYTES: Final = 262_144

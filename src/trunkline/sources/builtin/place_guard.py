@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 
 from trunkline.core.errors import PLACE_UNDONE, PLACES_NOT_COMPARED
 from trunkline.core.source import Level
-from trunkline.links.protection.places import ProtectedPlaces
-from trunkline.links.protection.undoing import Undone
-from trunkline.links.protection.watch import Mounts, Outcome, PlaceWatch, WatchedCommand
+from trunkline.sources.builtin.protection.places import ProtectedPlaces
+from trunkline.sources.builtin.protection.undoing import Undone
+from trunkline.sources.builtin.protection.watch import Mounts, Outcome, PlaceWatch, WatchedCommand
 from trunkline.sources.builtin.root import shown
 from trunkline.sources.builtin.threads import Threads
 from trunkline.sources.builtin.tool import ToolFault

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.config.suggest import nearest
-from trunkline.links.beneath import Beneath, Escape, OfTheGateway, OfTheKernel, lies_in, refuse_kernel_files
-from trunkline.links.commands import path_of
-from trunkline.links.protection.places import GIT_FILES, HEAD, HOOKS, ProtectedPlaces, wrong_to_write
-from trunkline.links.search.page import printable
+from trunkline.runtime.commands import path_of
+from trunkline.runtime.rooted_files import Beneath, Escape, OfTheGateway, OfTheKernel, lies_in, refuse_kernel_files
 from trunkline.sources.builtin.own_places import OwnPlaces
+from trunkline.sources.builtin.protection.places import GIT_FILES, HEAD, HOOKS, ProtectedPlaces, wrong_to_write
+from trunkline.sources.builtin.text_size import printable
 from trunkline.sources.builtin.tool import ToolFault
 
 if TYPE_CHECKING:

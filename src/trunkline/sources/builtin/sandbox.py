@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.config.sandbox import OF_THE_KERNEL, SCRATCH, SandboxSettings
-from trunkline.links.protection.tree import PACKAGES
-from trunkline.links.unix_socket import LISTENING
+from trunkline.runtime.listener import LISTENING
+from trunkline.sources.builtin.protection.tree import PACKAGES
 from trunkline.sources.builtin.socket_filter import socket_filter
 
 PRIVATE_TMP: Final = "/tmp"
@@ -208,7 +208,7 @@ class Sandbox:
 
         Where there is no such file, nothing can be put into its folder. Where there was not even that from the start,
         nothing is made for it: the folder belongs to others as well, who may be at work in it. What a command makes
-        there is found when it has ended (`trunkline.links.protection`).
+        there is found when it has ended (`trunkline.sources.builtin.protection`).
         """
         for folder, name in places:
             path = os.path.join(folder, name)  # noqa: PTH118

@@ -11,8 +11,8 @@ from typing import Final
 
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
-from trunkline.links.commands import Command, Commands, Ended
-from trunkline.links.start_problem import start_failed
+from trunkline.runtime.children import start_failed
+from trunkline.runtime.commands import Command, Commands, Ended
 from trunkline.sources.builtin.command_text import text_of
 from trunkline.sources.builtin.no_sandbox import INSTALL, NOT_INSTALLED, no_sandbox
 from trunkline.sources.builtin.programs import find_program

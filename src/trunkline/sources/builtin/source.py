@@ -11,22 +11,22 @@ from typing import Final
 
 from trunkline.core.call import SENT, Call, Failure, Request, Result
 from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST, Code, GatewayError, Phase, Problem
-from trunkline.core.source import Health, Sink, ToolsOnly
+from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.links.overdue import Within
+from trunkline.protocol.jsonrpc import encode
+from trunkline.runtime.deadlines import Within
 from trunkline.sources.builtin.arguments import read_arguments
 from trunkline.sources.builtin.root import Root, RootMissing
 from trunkline.sources.builtin.threads import Threads
 from trunkline.sources.builtin.tool import Builtin, Equipped, Job, Note, ToolFault, fault
 from trunkline.version import __version__
-from trunkline.wire.jsonrpc import encode
 
 _LOOK_S: Final = 5.0
 """How often somebody looks whether the root folder is there, and how long that may take."""
 _STOP_S: Final = 10.0
 
 
-class BuiltinSource(ToolsOnly):
+class BuiltinSource(ToolsOnlySource):
     def __init__(self, name: str, root: Root, tools: Mapping[str, Builtin]) -> None:
         self._name = name
         self._root = root
@@ -113,7 +113,7 @@ class BuiltinSource(ToolsOnly):
         task = asyncio.get_running_loop().create_task(self._carry(call, tool, job), name=f"{self._name}.{call.tool}")
         self._jobs[call] = job, task
         task.add_done_callback(lambda _: self._ended(call))
-        call.carrier = self
+        call.upstream = self
 
     async def _carry(self, call: Call, tool: Builtin, job: Job) -> None:
         try:

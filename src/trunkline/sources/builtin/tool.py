@@ -9,11 +9,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from trunkline.core.call import PROGRESS, Call
-from trunkline.wire.jsonrpc import encode
+from trunkline.protocol.jsonrpc import encode
 
 if TYPE_CHECKING:
     from trunkline.config.sandbox import SandboxSettings
-    from trunkline.links.parts import Parts
+    from trunkline.runtime.source_context import Parts
     from trunkline.sources.builtin.arguments import Parameter
     from trunkline.sources.builtin.root import Root
     from trunkline.sources.builtin.threads import Threads
@@ -95,7 +95,7 @@ class Job:
         """Tell the caller, where it asked for that, how far this is. Only from the event loop."""
         if self._call.wants_progress and not self._call.done:
             self._steps += 1
-            self._call.noticed(PROGRESS, encode({"progress": self._steps, "message": sayable(text)}))
+            self._call.notify(PROGRESS, encode({"progress": self._steps, "message": sayable(text)}))
 
     async def in_thread(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """What may block (every touch of the file system) runs beside the event loop."""

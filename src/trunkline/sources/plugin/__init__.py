@@ -8,15 +8,15 @@ from trunkline.core.source import Source, SourceKind
 from trunkline.sources.plugin.section import PluginSection
 
 if TYPE_CHECKING:
-    from trunkline.links.parts import Parts
+    from trunkline.runtime.source_context import Parts
 
 
 def build(name: str, section: PluginSection, parts: Parts) -> Source:
-    from trunkline.links.environment import child_environment
-    from trunkline.links.plugin.source import PluginSource
-    from trunkline.links.plugin.start import Launch
+    from trunkline.protocol.jsonrpc import encode
+    from trunkline.runtime.children import child_environment
+    from trunkline.sources.plugin.source import PluginSource
+    from trunkline.sources.plugin.start import Launch
     from trunkline.sources.process_limits import limits_of
-    from trunkline.wire.jsonrpc import encode
 
     inherit = cast(tuple[str, ...] | Literal["all"], section.inherit_env)
     launch = Launch(

@@ -8,7 +8,7 @@ from trunkline.core.source import Source, SourceKind
 from trunkline.sources.service.section import ServiceSection
 
 if TYPE_CHECKING:
-    from trunkline.links.parts import Parts
+    from trunkline.runtime.source_context import Parts
 
 
 def build(name: str, section: ServiceSection, parts: Parts) -> Source:

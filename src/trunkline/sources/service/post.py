@@ -14,10 +14,10 @@ from trunkline.core.errors import (
     Code,
     Problem,
 )
-from trunkline.links.child_output import beginning, harmless
-from trunkline.links.http_client import Exchange
-from trunkline.wire.plain_result import error_result, result_of
-from trunkline.wire.service import BadAnswer, read_executed
+from trunkline.protocol.mcp.tool_results import error_result, result_of
+from trunkline.protocol.service import BadAnswer, read_executed
+from trunkline.runtime.child_io import beginning, harmless
+from trunkline.runtime.http_client import Exchange
 
 _KEPT_BYTES: Final = 16 * 1024
 _SHOWN_CHARACTERS: Final = 2 * 1024

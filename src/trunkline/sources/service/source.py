@@ -23,19 +23,17 @@ from trunkline.core.errors import (
     Phase,
     Problem,
 )
-from trunkline.core.source import Health, Sink, ToolsOnly
+from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.links.backoff import Backoff
-from trunkline.links.http_client import HttpPool, Target
-from trunkline.links.http_reply import NoReply, Reply, ask
-from trunkline.links.parts import Parts
-from trunkline.links.vitals import Vitals
+from trunkline.protocol.http1 import request_head
+from trunkline.protocol.jsonrpc import encode, members_of
+from trunkline.protocol.service import EXECUTE, TOOLS, BadAnswer, execute_body, read_tools, usable_tools
+from trunkline.runtime.http_client import HttpPool, NoReply, Reply, Target, ask
+from trunkline.runtime.server_lifecycle import Backoff, HealthTracker
+from trunkline.runtime.source_context import Parts
 from trunkline.sources.service.post import Post, said_in
 from trunkline.sources.service.section import DeclaredTool, ServiceSection
 from trunkline.sources.service.tokens import Tokens
-from trunkline.wire.http1 import request_head
-from trunkline.wire.jsonrpc import encode, members_of
-from trunkline.wire.service import EXECUTE, TOOLS, BadAnswer, execute_body, read_tools, usable_tools
 
 ASK_EVERY_S: Final = 30.0
 _ASK_S: Final = 10.0
@@ -49,7 +47,7 @@ _NO_ARGUMENTS: Final = b"{}"
 _TOOLS_CALL: Final = "tools/call"
 
 
-class ServiceSource(ToolsOnly):
+class ServiceSource(ToolsOnlySource):
     def __init__(self, name: str, section: ServiceSection, parts: Parts, *, ask_every_s: float = ASK_EVERY_S) -> None:
         self.name = name
         endpoint = section.endpoint.rstrip("/")
@@ -68,14 +66,14 @@ class ServiceSource(ToolsOnly):
         self._doubt = asyncio.Event()
         self._failed_asks = 0
         self._backoff = Backoff()
-        self._vitals = Vitals(name, self._health_changed)
+        self._health_tracker = HealthTracker(name, self._health_changed)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
         token = self._tokens.of(call.caller)
         if self._pool is None:
-            call.finish(Failure(self._vitals.refusal(call.tool)))
+            call.finish(Failure(self._health_tracker.refusal(call.tool)))
         elif call.method != _TOOLS_CALL:
             call.finish(Failure(self._problem(UNKNOWN_METHOD, "a service has tools and nothing else")))
         elif token is None:
@@ -83,7 +81,7 @@ class ServiceSource(ToolsOnly):
         else:
             post = Post(call, self._request(call, token), token, self._redact, self._over)
             self._posts[call] = post
-            call.carrier = self
+            call.upstream = self
             self._pool.send(post)
 
     def _request(self, call: Call, token: str) -> bytes:
@@ -178,11 +176,11 @@ class ServiceSource(ToolsOnly):
     def _was_silent(self, fault: NoReply) -> bool:
         """One that cannot be reached is down. One that is slow may just be busy, and is so only after a while."""
         self._failed_asks += 1
-        is_up = self._vitals.health.state in ("ready", "degraded")
+        is_up = self._health_tracker.health.state in ("ready", "degraded")
         if is_up and fault.sent and self._failed_asks < _FAILED_ASKS:
-            self._vitals.ailing(f"it did not list its tools: {fault}")
+            self._health_tracker.ailing(f"it did not list its tools: {fault}")
             return True
-        self._vitals.failed(self._problem(SOURCE_LOST if fault.sent else SOURCE_START_FAILED, str(fault)))
+        self._health_tracker.failed(self._problem(SOURCE_LOST if fault.sent else SOURCE_START_FAILED, str(fault)))
         return False
 
     def _was_told(self, reply: Reply, token: str | None) -> bool:
@@ -200,12 +198,12 @@ class ServiceSource(ToolsOnly):
             trouble = f"`GET {TOOLS}` was answered with HTTP {reply.status}, and no tools are declared"
         if not trouble:
             self._publish_declared_at_least()
-            self._vitals.well()
+            self._health_tracker.well()
         elif self._published is not None:
-            self._vitals.ailing(trouble)
+            self._health_tracker.ailing(trouble)
         else:
             hint = "name its tools under `declare`"
-            self._vitals.failed(self._problem(SOURCE_PROTOCOL, trouble, hint))
+            self._health_tracker.failed(self._problem(SOURCE_PROTOCOL, trouble, hint))
             return False
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trunkline.core.call import Caller
-from trunkline.links.session_tokens import SessionTokens
+from trunkline.runtime.source_context import SessionTokens
 from trunkline.sources.service.section import EVERYBODY
 
 

@@ -11,9 +11,9 @@ import pytest
 from tests.support.trust import trust
 
 from trunkline.cli.ask.whom import Here, There, whom_to_ask
-from trunkline.config.state import gateway_key, gateways_folder
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, GatewayError
-from trunkline.links.running import Running, announce_running
+from trunkline.runtime.gateway_records import Running, announce_running
+from trunkline.runtime.state_files import gateway_key, gateways_folder
 
 URL = "http://127.0.0.1:4791/mcp"
 

@@ -228,6 +228,13 @@ def test_a_table_can_be_taken_back(text: str) -> None:
     assert back.strip() == text.strip()
 
 
+def test_a_line_of_a_text_is_no_header() -> None:
+    text = '[tui]\nnote = """\n[mcp_servers.a]\n"""\n\n[mcp_servers.b]\ncommand = "cat"\n'
+    after = added(text, NewServer(name="a", command=("tac",)), name="config.toml")
+    assert after == text + '\n[mcp_servers.a]\ncommand = "tac"\n'
+    assert removed(after, "a", name="config.toml") == text + "\n"
+
+
 def test_servers_without_a_header_of_their_own_are_left_alone() -> None:
     text = '[mcp_servers]\na = { command = "cat" }\n'
     with pytest.raises(GatewayError, match="TL115"):

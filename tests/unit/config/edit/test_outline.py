@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.config.edit.outline import Value, outline_json, outline_yaml
+from trunkline.config.edit.outline import Outline, outline_json, outline_yaml
 
 YAML = """\
 # top
@@ -22,7 +22,7 @@ m: n
 """
 
 
-def cut(text: str, value: Value) -> dict[str, str]:
+def cut(text: str, value: Outline) -> dict[str, str]:
     """The text of every member's value, by the path of its keys."""
     found: dict[str, str] = {}
     for member in value.members:

@@ -74,7 +74,7 @@ async def test_a_web_page_cannot_register_an_app(tmp_path: Path, greeting: bytes
         browser.say(greeting, b"Host: 127.0.0.1\r", b"\r", register)
         await browser.ended()
         await until(lambda: any("HTTP" in note for note in stage.notes), "it is logged")
-        assert "Evil" not in stage.router.gates
+        assert "Evil" not in stage.router.admissions
         assert stage.names == []
 
 

@@ -12,7 +12,7 @@ from tests.support.app_peer_stage import HOST, AppStage, app_stage, ended, probl
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
-from trunkline.config.listen import Listen
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL
 from trunkline.sources.app import host, link
 from trunkline.sources.app.host import server_name
@@ -35,8 +35,8 @@ async def test_a_source_says_where_it_listens_and_how_many_are_there(tmp_path: P
 async def test_an_app_is_a_server_of_its_own_and_its_tools_have_its_name(tmp_path: Path) -> None:
     async with app_stage(tmp_path) as stage, stage.app(APP, CLICK, "plain") as app:
         assert stage.names == ["WatchTower_Click", "WatchTower_plain"]
-        gate = stage.router.gates[APP]
-        assert (gate.health.state, gate.options.kind) == ("ready", "app")
+        admission = stage.router.admissions[APP]
+        assert (admission.health.state, admission.options.kind) == ("ready", "app")
         for name in ("WatchTower_Click", "WatchTower.Click", CLICK, "WatchTower__Click", "Click"):
             assert value(await stage.call(name, {"by": name}))["structuredContent"] == {"by": name}
         assert {message["tool"] for message in app.invoked} == {CLICK}
@@ -73,7 +73,7 @@ async def test_correlation_ids_never_come_again(tmp_path: Path) -> None:
 async def test_registering_again_replaces_the_tools(tmp_path: Path) -> None:
     async with app_stage(tmp_path) as stage, stage.app(APP, "one", "two", echo=False) as app:
         told = []
-        stage.router.roster.on_list_changed.append(lambda: told.append(1))
+        stage.router.registry.on_list_changed.append(lambda: told.append(1))
         assert (await app.register(APP, ["two", "three"]))["tools"] == 2
         assert stage.names == ["WatchTower_two", "WatchTower_three"]
         assert told
@@ -121,7 +121,7 @@ async def test_an_app_that_stays_away_is_forgotten(tmp_path: Path, monkeypatch: 
     async with app_stage(tmp_path) as stage:
         async with stage.app(APP, CLICK):
             pass
-        await until(lambda: APP not in stage.router.gates, "it is forgotten")
+        await until(lambda: APP not in stage.router.admissions, "it is forgotten")
         assert problem(await stage.call(CLICK)).code is UNKNOWN_TOOL
         async with stage.app(APP, CLICK):
             assert stage.names == ["WatchTower_Click"]
@@ -134,8 +134,8 @@ async def test_of_many_that_are_away_the_first_are_forgotten(tmp_path: Path, mon
             async with stage.app(name):
                 pass
             await stage.becomes(name, "down")
-        assert set(stage.router.gates) >= {"B", "C"}
-        assert "A" not in stage.router.gates
+        assert set(stage.router.admissions) >= {"B", "C"}
+        assert "A" not in stage.router.admissions
 
 
 # Names ----------------------------------------------------------------------------------------------------------------
@@ -199,8 +199,8 @@ async def test_a_configured_server_ousts_an_app_of_its_name_once_its_calls_have_
         call = stage.begin("Paint.echo")
         invocation = await app.hear()
         (section,) = stage.settings.sources.values()
-        others = {name: section.replace(listen=Listen("127.0.0.1", free_port())) for name in ("Paint", "Idle")}
-        stage.gateway.fleet.apply({HOST: section, **others})
+        others = {name: section.replace(listen=BindAddress("127.0.0.1", free_port())) for name in ("Paint", "Idle")}
+        stage.gateway.reconciler.apply({HOST: section, **others})
         assert (await idle.hear())["message"] == "the name `Idle` is another server's now"
         await idle.ended()
         await until(lambda: "0 apps connected" in stage.health().reason, "nobody counts as connected")
@@ -209,7 +209,7 @@ async def test_a_configured_server_ousts_an_app_of_its_name_once_its_calls_have_
         await app.ended()
         async with await AppPeer.dial(stage.port) as again:
             assert "taken by another server" in (await again.register("Paint"))["message"]
-        stage.gateway.fleet.apply({HOST: section})
+        stage.gateway.reconciler.apply({HOST: section})
         async with stage.app("Paint"):
             assert value(await stage.call("Paint.echo", {"a": 2}))["structuredContent"] == {"a": 2}
 
@@ -221,7 +221,7 @@ async def test_an_app_that_left_does_not_keep_its_name_from_another_spelling(tmp
         await stage.becomes("paint", "down")
         async with stage.app("Paint"):
             assert stage.names == ["Paint_echo"]
-            assert "paint" not in stage.router.gates
+            assert "paint" not in stage.router.admissions
 
 
 @pytest.mark.slow
@@ -244,7 +244,7 @@ async def test_an_app_that_registers_without_end_fills_neither_memory_nor_log(
             return ("A", "unread_messages_dropped") in stage.counts
 
         await until(is_told_no_more, "it is told no more", 60)
-        assert stage.router.gates["A"].source.link._transport.get_write_buffer_size() < 4 * 1024 * 1024
+        assert stage.router.admissions["A"].source.link._transport.get_write_buffer_size() < 4 * 1024 * 1024
         assert len([note for note in stage.notes if "TL211" in note]) < 10
 
 
@@ -286,7 +286,7 @@ async def test_results_of_an_app_are_kept_until_it_dials_again_and_no_longer_tha
                 for _ in range(3):
                     assert value(await stage.call(f"{APP}.look", {"a": 1}))["structuredContent"] == {"a": 1}
                 assert len(app.invoked) == 1
-        await until(lambda: APP not in stage.router.gates, "it is forgotten")
+        await until(lambda: APP not in stage.router.admissions, "it is forgotten")
         assert stage.router.cache.kept_bytes == 0
 
 
@@ -301,7 +301,7 @@ async def test_with_a_token_nobody_registers_without_it(tmp_path: Path) -> None:
                 word = await app.register(APP, **shown)
                 assert word["message"] == "its `token` is missing or wrong"
                 await app.ended()
-        assert APP not in stage.router.gates
+        assert APP not in stage.router.admissions
         async with stage.app(APP, token="s3cret"):
             assert stage.names == ["WatchTower_echo"]
         assert not any("s3cret" in note for note in stage.notes)
@@ -314,7 +314,7 @@ async def test_with_a_token_anything_else_first_is_the_end(tmp_path: Path) -> No
         app.ask_to_register(APP, token="s3cret")
         await app.ended()
         await stage.counted("dials_dropped")
-        assert APP not in stage.router.gates
+        assert APP not in stage.router.admissions
 
 
 # Listening ------------------------------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ async def test_a_reload_that_moves_the_port_lets_calls_in_flight_end(tmp_path: P
         invocation = await app.hear()
         (section,) = stage.settings.sources.values()
         moved = section.replace(queue=section.queue + 1)
-        stage.gateway.fleet.apply({HOST: moved})
+        stage.gateway.reconciler.apply({HOST: moved})
         app.answer(invocation, "done")
         assert value(await ended(call))["content"][0]["text"] == "done"
         await app.ended()
@@ -372,7 +372,7 @@ async def test_a_reload_leaves_apps_without_calls_alone_for_a_moment_only(tmp_pa
         call = stage.begin(f"{APP}.echo")
         invocation = await busy.hear()
         (section,) = stage.settings.sources.values()
-        stage.gateway.fleet.apply({HOST: section.replace(queue=section.queue + 1)})
+        stage.gateway.reconciler.apply({HOST: section.replace(queue=section.queue + 1)})
         assert await idle.hear_line() == b"", "it is not refused: it should dial again at once"
         await until(lambda: stage.health().state == "ready" and "0 apps" in stage.health().reason, "it listens again")
         async with stage.app("Idle"), stage.app("New"):

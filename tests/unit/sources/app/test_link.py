@@ -139,12 +139,12 @@ async def test_a_cancelled_call_is_told_to_the_app(tmp_path: Path) -> None:
 async def test_progress_reaches_whoever_asked_for_it(tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
 
-    def notice(method: str, params: Json) -> None:
+    def on_notification(method: str, params: Json) -> None:
         assert method == "notifications/progress"
         told.append(json.loads(bytes(params)))
 
     async with app_stage(tmp_path) as stage, stage.app("A", echo=False) as app:
-        call = stage.begin(TOOL, notice=notice)
+        call = stage.begin(TOOL, on_notification=on_notification)
         number = (await app.hear())["correlationId"]
         app.send({"type": "toolProgress", "correlationId": number, "progress": 1, "total": 3, "message": "one"})
         app.send({"type": "toolProgress", "correlationId": number, "data": {"rows": 2}})

@@ -25,7 +25,7 @@ def only(made: Offer) -> dict[str, Any]:
 def test_the_apps_own_name_is_taken_off_and_stays_a_spelling() -> None:
     made = offer({"name": "Watch Tower:Click", "description": "Clicks", "inputSchema": {"type": "object"}})
     (tool,) = made.tools
-    assert (tool.source, tool.name, tool.also) == ("Watch_Tower", "Click", ("Watch Tower:Click",))
+    assert (tool.source, tool.name, tool.aliases) == ("Watch_Tower", "Click", ("Watch Tower:Click",))
     assert json.loads(tool.definition) == {
         "name": "Click",
         "description": "Clicks",
@@ -41,7 +41,7 @@ def test_the_apps_own_name_is_taken_off_and_stays_a_spelling() -> None:
 def test_only_the_apps_own_name_is_taken_off(registered: str, name: str) -> None:
     made = offer({"name": registered})
     assert [tool.name for tool in made.tools] == [name]
-    assert made.tools[0].also == (() if registered == name else (registered,))
+    assert made.tools[0].aliases == (() if registered == name else (registered,))
     assert json.loads(made.wire_names[name]) == registered
 
 

@@ -9,8 +9,8 @@ import pytest
 from tests.support.gateway import write_config
 
 from trunkline.config.found import ConfigFile
-from trunkline.config.listen import Listen
 from trunkline.config.load import Loaded, load_config
+from trunkline.core.bind_address import BindAddress
 from trunkline.sources import section_kinds
 from trunkline.sources.app.section import AppSection
 
@@ -30,7 +30,7 @@ def section(folder: Path, **keys: Any) -> AppSection:
 
 def test_nothing_needs_to_be_written(tmp_path: Path) -> None:
     plain = section(tmp_path)
-    assert plain.listen == Listen("127.0.0.1", 5100)
+    assert plain.listen == BindAddress("127.0.0.1", 5100)
     assert (plain.token, plain.queue, plain.rate, plain.timeout, plain.grace) == ("", 256, 0, 30.0, 0.0)
     assert plain.prefix == "desktop"
 
@@ -38,7 +38,7 @@ def test_nothing_needs_to_be_written(tmp_path: Path) -> None:
 def test_a_slash_makes_it_a_socket_beside_the_file(tmp_path: Path) -> None:
     assert section(tmp_path, listen="./apps.sock").listen == tmp_path / "apps.sock"
     assert section(tmp_path, listen="/run/apps.sock").listen == Path("/run/apps.sock")
-    assert section(tmp_path, listen="[::1]:5100").listen == Listen("::1", 5100)
+    assert section(tmp_path, listen="[::1]:5100").listen == BindAddress("::1", 5100)
 
 
 def test_beyond_this_machine_a_token_is_needed(tmp_path: Path) -> None:

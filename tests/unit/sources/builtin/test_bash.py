@@ -19,11 +19,10 @@ from tests.support.waiting import at_most, until
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller, Failure, Json
 from trunkline.core.errors import SOURCE_LOST, Problem
-from trunkline.links.children import Children
-from trunkline.links.commands import Command, Commands, Ended
-from trunkline.links.head_and_tail import HeadAndTail
-from trunkline.links.parts import Parts
-from trunkline.links.start_queue import StartQueue
+from trunkline.runtime.child_io import HeadAndTail
+from trunkline.runtime.children import Children
+from trunkline.runtime.commands import Command, Commands, Ended
+from trunkline.runtime.source_context import Parts, StartQueue
 from trunkline.sources.builtin import bash as module
 from trunkline.sources.builtin.bash import Bash
 from trunkline.sources.builtin.root import Root
@@ -51,8 +50,8 @@ class Shell:
             children=Children(),  # not used: commands have a supervisor of their own
             environ=environ,
             message_bytes=1 << 24,
-            lanes_per_source=1,
-            lane_idle_s=1.0,
+            sessions_per_source=1,
+            session_idle_s=1.0,
             starts=StartQueue(),
             redact=str,
         )
@@ -64,7 +63,7 @@ class Shell:
         params = json.dumps({"name": "Bash", "arguments": {"command": command, **arguments}}).encode()
         call = Call("tools/call", params, lambda _: None, caller=Caller(), reply=lambda _: None)
         call.tool, call.timeout, call.started_at = "Bash", deadline_s, monotonic()
-        call.wants_progress, call.on_notice = True, self._noticed
+        call.wants_progress, call.on_notification = True, self._noticed
         self.source.submit(call)
         return call
 

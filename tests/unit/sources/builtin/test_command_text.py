@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from trunkline.core.text_size import units
-from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.runtime.child_io import HeadAndTail
 from trunkline.sources.builtin.command_text import MOST_CHARACTERS, MOST_LINES, text_of
+from trunkline.sources.builtin.text_size import units
 
 
 def text(data: bytes, *, head_bytes: int = 64 << 10, tail_bytes: int = 256 << 10) -> str:

@@ -8,9 +8,9 @@ import pytest
 from tests.support.builtin_tools import Workbench
 from tests.support.waiting import at_most
 
-from trunkline.links.protection.places import ProtectedPlaces
 from trunkline.sources.builtin import file_place as module
 from trunkline.sources.builtin.file_place import file_place
+from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.tool import ToolFault
 
 

@@ -1,20 +1,27 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
-from tests.support.searching import ENGINES, SearchBench, lasting
+from tests.support.searching import SearchBench, lasting
+from tests.support.users import an_ordinary_user
 
+from trunkline.runtime.rooted_files import Beneath
+from trunkline.sources.builtin.file_search import find_ripgrep
 from trunkline.sources.builtin.globbing import Glob
+from trunkline.sources.builtin.ripgrep import Ripgrep
+from trunkline.sources.builtin.root_files import RootFiles
 from trunkline.sources.builtin.tool import ToolFault
 
 
-@pytest.fixture(params=ENGINES)
-def bench(tmp_path: Path, request: pytest.FixtureRequest) -> SearchBench:
-    return SearchBench(tmp_path, request.param)
+@pytest.fixture
+def bench(tmp_path: Path) -> SearchBench:
+    return SearchBench(tmp_path)
 
 
 def aged(bench: Workbench, *names: str) -> None:
@@ -64,6 +71,54 @@ async def test_rules_above_the_folder_hold_in_it(bench: Workbench) -> None:
     bench.write("sub/deep/.gitignore", "!keep.log\n")
     expected = ["sub/b.py", "sub/deep/keep.log"]
     assert await names(bench, pattern="*.{py,log}", directory="sub") == expected
+
+
+@lasting
+async def test_rules_of_git_from_above_do_not_hold_in_another_repository_that_is_asked_for(bench: Workbench) -> None:
+    aged(bench, "a.log", "a.tmp", "vendored/b.log", "vendored/b.tmp", "vendored/deep/c.log")
+    bench.write(".gitignore", "*.log\n")
+    bench.write(".ignore", "*.tmp\n")
+    bench.write("vendored/.git", "gitdir: elsewhere\n")
+    expected = ["vendored/b.log", "vendored/deep/c.log"]
+    assert await names(bench, pattern="*.{log,tmp}", directory="vendored") == expected
+    assert await names(bench, pattern="*.{log,tmp}", directory="vendored/deep") == expected[1:]
+
+
+@lasting
+async def test_an_ignored_folder_that_is_asked_for_is_searched_by_the_other_rules(bench: Workbench) -> None:
+    aged(bench, "node_modules/lib/index.js", "node_modules/lib/x.log")
+    bench.write(".gitignore", "node_modules/\n*.log\n")
+    for folder in ("node_modules", "node_modules/lib"):
+        assert await names(bench, pattern="*", directory=folder) == ["node_modules/lib/index.js"]
+
+
+async def test_a_folder_that_cannot_be_read_is_skipped(bench: Workbench) -> None:
+    aged(bench, "a", "closed/b")
+    request = {"ripgrep": find_ripgrep(), "folder": "", "names": [], "whole_disk": False}
+    bench.folder.chmod(0o755)
+    (bench.folder / "closed").chmod(0)
+    try:
+        with Beneath(str(bench.folder)) as beneath, contextlib.chdir(bench.folder), an_ordinary_user():
+            assert Ripgrep(request, RootFiles(beneath)).files() == ["a"]
+    finally:
+        (bench.folder / "closed").chmod(0o700)
+
+
+@pytest.mark.needs("git")
+async def test_what_git_leaves_out_is_left_out(bench: Workbench) -> None:
+    folders = ("", "a/", "a/b/", "c/")
+    aged(bench, *(f"{folder}{name}" for folder in folders for name in ("x", "x.o", "y.log", "z")))
+    aged(bench, "build/out", "a/build/out", "c/build", "é.txt", "a b.txt", "a/b/!odd", "#hash", "[x]", "trail ")
+    bench.write(".gitignore", "*.o\n!x.o\n/build\na/**/z\n# c\n\\#hash\nc/*\n!c/x\n\\[x\\]\n\na b.*\n")
+    bench.write("a/.gitignore", "build/\n/x\n!/b/\n*.log\n!b/y.log\n\\!odd\n")
+    git = ["git", "-c", "core.excludesFile=/dev/null", "-c", "core.quotePath=false"]
+    subprocess.run([*git, "init", "-q"], cwd=bench.folder, check=True)
+    bench.write(".git/info/exclude", "trail\\ \n")
+    listing = [*git, "ls-files", "-z", "--others", "--exclude-standard"]
+    listed = subprocess.run(listing, cwd=bench.folder, check=True, capture_output=True)
+    assert sorted(await names(bench, pattern="*")) == sorted(
+        os.fsdecode(name) for name in listed.stdout.split(b"\0") if name
+    )
 
 
 @pytest.mark.law

@@ -2,21 +2,22 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
-from tests.support.pairs import IN_FULL
-from tests.support.searching import ENGINES, SearchBench, lasting, needs_ripgrep
+from tests.support.searching import SearchBench, lasting
 
-from trunkline.core.text_size import units
+from trunkline.core.errors import PART_MISSING, GatewayError
 from trunkline.sources.builtin.grep import Grep
+from trunkline.sources.builtin.text_size import units
 from trunkline.sources.builtin.tool import ToolFault
 
 
-@pytest.fixture(params=ENGINES)
-def bench(tmp_path: Path, request: pytest.FixtureRequest) -> SearchBench:
-    return SearchBench(tmp_path, request.param)
+@pytest.fixture
+def bench(tmp_path: Path) -> SearchBench:
+    return SearchBench(tmp_path)
 
 
 async def lines(bench: Workbench, **arguments: object) -> list[str]:
@@ -199,6 +200,8 @@ async def test_a_pattern_that_is_none_is_refused_with_its_place(bench: Workbench
         ({"path": "../x"}, "outside the root"),
         ({"type": "pyton"}, "did you mean `python`"),
         ({"type": "zzzzzz"}, "can be named with `glob`"),
+        ({"type": "p\0y"}, "can be named with `glob`"),
+        ({"type": "pyton", "path": "a"}, "did you mean `python`"),
         ({"glob": "[a"}, "never closed"),
         ({"output_mode": "json"}, "must be one of"),
         ({"unknown": 1}, "Unknown argument `unknown`"),
@@ -218,66 +221,39 @@ def test_the_definition_says_that_it_only_reads() -> None:
     assert properties["output_mode"]["enum"] == ["files_with_matches", "content", "count"]
 
 
-# -- both engines on one corpus ----------------------------------------------------------------------------------------
-
-PATTERNS = [
-    "class", r"\bdef \w+\(", r"^\s*return\b", "(?i)TODO|fixme", "a(?i)B|C", r"\d{2,}", r"[[:upper:]]{2}",
-    r"\p{Lu}\p{Ll}+", r"\PL", r"[\p{L}_]+$", "(?x: c l a s s )", "(?:)", "x{0}",
-    r"(?<word>\w+)ing", r"\x{e9}|\u{fc}", r"\<is\>", r"\.$", "^$", "^", "x*", r"[^a-z\s]{2}", "é+", r"(?s:a.b)",
-    r"foo(?=bar)", r"(?<!\w)foo", r"(\w)\1", r"[\[\]]", r"\t", r"a|b|", r"(?-i:A)", "interface{}", r"\Aone",
-]  # fmt: skip
-CORPUS = {
-    "code.py": "class A:\n    def run(self):\n        return 12\n\n\ndef other():\n\treturn None  # TODO aB ac\n",
-    "words.txt": "One is running.\nfoobar foo xfoo\nbook [x] AB\n\nend\nÉtude é ü Übung\nabc\naxb\ninterface{}\n",
-    "crlf.txt": "one.\r\n\r\nend\r\n  return\r\n",
-    "no_end": "one\nlast line ends",
-    "empty": "",
-    "blank": "\n\n\n",
-}
-
-
-ABOUT_LETTERS = ["class", "(?i)TODO|fixme", "a(?i)B|C", r"[[:upper:]]{2}", r"\p{Lu}\p{Ll}+", "(?-i:A)", "é+", r"(\w)\1"]
-ABOUT_LINES = [
-    "^",
-    "^$",
-    r"\.$",
-    r"^\s*return\b",
-    r"[\p{L}_]+$",
-    r"[^a-z\s]{2}",
-    r"(?s:a.b)",
-    r"\Aone",
-    "(?:)",
-    "x*",
-    "a|b|",
-]
-
-
-@pytest.mark.slow
-@needs_ripgrep
+@lasting
 @pytest.mark.parametrize(
-    ("options", "touched"),
+    ("pattern", "expected"),
     [
-        ({"output_mode": "content", "context_lines": 1}, PATTERNS),
-        ({"output_mode": "count", "ignore_case": True}, ABOUT_LETTERS),
-        ({"output_mode": "content", "multiline": True}, ABOUT_LINES),
+        (r"(?i)straße|ÄRGER", ["a:1:Straße", "a:2:ärger"]),
+        (r"(?<=foo)bar", ["a:3:foobar"]),
+        (r"^(\w)\1$", ["a:4:ee"]),
+        (r"\p{Cyrillic}", ["a:5:ж"]),
+        (r"[[:digit:]&&[^0]]", ["a:6:7"]),
     ],
-    ids=["lines", "letters of any case", "over lines"],
 )
-async def test_both_engines_find_the_same(tmp_path: Path, options: dict[str, object], touched: list[str]) -> None:
-    patterns = PATTERNS if IN_FULL else touched
-    found: dict[str, list[str]] = {}
-    for engine in ("ripgrep", "own"):
-        bench = SearchBench(tmp_path, engine)
-        for name, text in CORPUS.items():
-            bench.write(name, text)
-        async with bench.lasting():
-            found[engine] = [await _text_or_fault(bench, pattern=pattern, **options) for pattern in patterns]
-    for pattern, own, ripgrep in zip(patterns, found["own"], found["ripgrep"], strict=True):
-        assert own == ripgrep, pattern
+async def test_patterns_are_those_of_ripgrep_with_pcre2(bench: Workbench, pattern: str, expected: list[str]) -> None:
+    bench.write("a", "Straße\närger\nfoobar\nee\nж\n7\n0\n")
+    assert await lines(bench, pattern=pattern, output_mode="content") == expected
 
 
-async def _text_or_fault(bench: Workbench, **arguments: object) -> str:
-    try:
-        return await bench.text(Grep, **arguments)
-    except ToolFault as fault:
-        return str(fault).split("\n")[0]
+async def test_all_types_of_ripgrep_are_known(bench: Workbench) -> None:
+    bench.write("a.adoc", "x\n")
+    bench.write("b", "x\n")
+    assert await lines(bench, pattern="x", type="asciidoc") == ["a.adoc"]
+
+
+# -- where there is no ripgrep -----------------------------------------------------------------------------------------
+
+
+async def test_without_ripgrep_searches_are_refused_with_a_code_and_the_server_says_so(bench: SearchBench) -> None:
+    async with bench.lasting():
+        with pytest.raises(GatewayError) as raised:
+            await bench.text(partial(Grep, find=lambda: None), pattern="x")
+        note = await Grep(bench.place, find=lambda: None).prepare()
+        well = await Grep(bench.place).prepare()
+    assert raised.value.problem.code is PART_MISSING
+    assert raised.value.problem.hint
+    assert note is not None
+    assert not note.usable
+    assert well is None

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.builtin_tools import Workbench
 
-from trunkline.links.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.editing import Edit
+from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.reading import Read
 from trunkline.sources.builtin.tool import ToolFault
 from trunkline.sources.builtin.writing import Write

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.builtin_tools import Workbench
 
-from trunkline.core.text_size import units
 from trunkline.sources.builtin.reading import PICTURE_BYTES, Read
+from trunkline.sources.builtin.text_size import units
 from trunkline.sources.builtin.tool import ToolFault
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=")

@@ -14,7 +14,7 @@ from tests.support.waiting import PATIENCE_S, until
 
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError
-from trunkline.links.commands import Commands
+from trunkline.runtime.commands import Commands
 from trunkline.sources.builtin import sandbox_choice as module
 from trunkline.sources.builtin.sandbox_choice import SandboxChoice
 from trunkline.sources.builtin.tool import ToolFault

@@ -49,7 +49,7 @@ class Stage:
         params = json.dumps({"name": tool, "arguments": arguments}).encode()
         call = Call("tools/call", params, lambda _: None, caller=Caller(session="s1"), reply=lambda _: None)
         call.tool = tool
-        call.on_notice, call.wants_progress = notice, notice is not None
+        call.on_notification, call.wants_progress = notice, notice is not None
         self.source.submit(call)
         return call
 

@@ -13,7 +13,6 @@ from tests.support.gateway import write_config
 from tests.support.services import TOKEN, ServiceProcess
 from tests.support.waiting import at_most, until
 
-from trunkline.app import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Result
@@ -27,6 +26,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.events import Events
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.router.status import ServerStatus, server_statuses
 from trunkline.sources import section_kinds
 from trunkline.sources.service import source as source_module
@@ -48,7 +48,7 @@ def service(running: ServiceProcess) -> ServiceProcess:
 class Scene:
     """A gateway without doors and one service."""
 
-    def __init__(self, gateway: Gateway, name: str) -> None:
+    def __init__(self, gateway: GatewayRuntime, name: str) -> None:
         self.gateway = gateway
         self.name = name
 
@@ -83,7 +83,7 @@ async def scene(service: ServiceProcess, **keys: Any) -> AsyncIterator[Scene]:
         ConfigFile.named(write_config(folder, service.entry(**keys))), environ={}, kinds=section_kinds()
     )
     assert loaded.settings is not None, loaded.problems
-    gateway = Gateway(loaded.settings, Events())
+    gateway = GatewayRuntime(loaded.settings, Events())
     gateway.start()
     try:
         yield Scene(gateway, service.name)
@@ -168,7 +168,7 @@ async def test_the_token_of_a_session_goes_with_the_session(service: ServiceProc
     async with scene(service, tokens={}) as stage:
         await stage.state("ready")
         stage.gateway.session_tokens.put("s", TOKEN)
-        stage.gateway.router.roster.forget("s")
+        stage.gateway.router.registry.forget("s")
         assert code(await stage.call("echo", text="x", session="s")) is NO_SESSION_TOKEN
 
 

@@ -1,0 +1,1 @@
+"""Probing an agent before it is trusted: one start against a model of ours shows which tools it offers."""

@@ -1,0 +1,408 @@
+"""Claude Code: how it is started so that its tools are ours, or ours beside its own. docs/agents/claude.md says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from trunkline.agents.events import (
+    AgentError,
+    AgentEvent,
+    AgentText,
+    FinalAnswer,
+    ModelRetry,
+    NativeToolUsed,
+    TokenUsage,
+    ToolsOffered,
+)
+from trunkline.agents.loose_json import count, listed, mapping, object_of, text
+from trunkline.agents.providers.arguments import is_headless
+from trunkline.agents.providers.isolation import safe_environment
+from trunkline.agents.providers.provider import SERVER, HomeQuery, HomeSnapshot, LaunchPlan, LaunchRequest
+from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
+
+_PREFIX: Final = f"mcp__{SERVER}__"
+_MCP_FILE: Final = "mcp.json"
+_SETTINGS_FILE: Final = "settings.json"
+_TOLD_FILE: Final = "told.md"
+_ADDED: Final = "--append-system-prompt"
+_ADDED_FILE: Final = "--append-system-prompt-file"
+_CONFIG: Final = "claude"
+_TEMPORARY: Final = "tmp"
+_CONNECT_MS: Final = "60000"
+_STATE: Final = ".claude.json"
+_OLD_STATE: Final = ".config.json"
+_OWN_PLACES: Final = (
+    *("CLAUDE.md", "agents", "commands", "hooks", "keybindings.json", "output-styles", "rules", "skills"),
+    *("themes", "workflows"),
+)
+"""What in the user's folder of Claude Code makes it the user's own, and is only read."""
+_SESSIONS: Final = "projects"
+_LOGIN_SETTINGS: Final = (
+    *("apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "gcpAuthRefresh", "env", "forceLoginMethod"),
+    *("forceLoginOrgUUID", "model", "proxyAuthHelper"),
+)
+"""Of the user's settings, those by which it comes to its model. The others may bring hooks, servers and plugins."""
+_APPROVALS: Final = ("enableAllProjectMcpServers", "enabledMcpjsonServers", "disabledMcpjsonServers")
+"""Which servers of a repository the user lets in. Claude Code would move them from its state into the repository."""
+_TRUST: Final = ("hasTrustDialogAccepted", "hasCompletedProjectOnboarding")
+_OUTER_SESSION: Final = (
+    *("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_EXECPATH"),
+    *("CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"),
+)
+"""Set by a Claude Code, or an editor, that we ourselves were started from; the last one brings the editor's tools."""
+
+_REAL_MODEL: Final = (
+    *("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_ANTHROPIC_AWS", "CLAUDE_CODE_USE_BEDROCK"),
+    *("CLAUDE_CODE_USE_FOUNDRY", "CLAUDE_CODE_USE_MANTLE", "CLAUDE_CODE_USE_VERTEX", "HTTPS_PROXY", "HTTP_PROXY"),
+    *("http_proxy", "https_proxy"),
+)
+"""The ways to a real model, which a trial must not go."""
+
+
+class Claude:
+    name = "claude"
+    program = "claude"
+    install = "npm install -g @anthropic-ai/claude-code"
+    verified = frozenset({"2.1.197"})
+    instructions = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
+    result_chars = 50_000
+
+    def is_ours(self, tool: str, /) -> bool:
+        return tool.startswith(_PREFIX)
+
+    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
+        config, state = _places(home, environ)
+        texts = {"settings": config / _SETTINGS_FILE, "old_state": config / _OLD_STATE, "state": state}
+        return HomeQuery(texts=texts, links=tuple(config / name for name in (*_OWN_PLACES, _SESSIONS)))
+
+    def plan(self, request: LaunchRequest, /) -> LaunchPlan:
+        if request.mode == "native":
+            return LaunchPlan(argv=_argv(request, ()), unset=_OUTER_SESSION, stdin=request.prompt or "")
+        env = _environment(request)
+        config, _ = _places(request.home.folder, request.home.environ)
+        files = {_MCP_FILE: _servers(request), f"{_CONFIG}/{_STATE}": _state(request)}
+        if told := _told(request):
+            files[_TOLD_FILE] = told
+        links: dict[str, Path] = {}
+        if request.mode == "intercept":
+            files[_SETTINGS_FILE] = _login_settings(request, env)
+        else:
+            files |= _own_settings(request, env)
+            links |= {
+                f"{_CONFIG}/{name}": config / name for name in _OWN_PLACES if config / name in request.home.present
+            }
+        if request.prompt is None and config / _SESSIONS in request.home.present:
+            links[f"{_CONFIG}/{_SESSIONS}"] = config / _SESSIONS
+        return LaunchPlan(
+            argv=_argv(request, _options(request)),
+            env=env,
+            unset=(*_OUTER_SESSION, *_REAL_MODEL) if request.model_url else _OUTER_SESSION,
+            files=files,
+            folders=(_TEMPORARY,),
+            links=links,
+            stdin=_prompt(request),
+        )
+
+    def parser(self) -> ClaudeOutputParser:
+        return ClaudeOutputParser(self.is_ours)
+
+
+PROVIDER: Final = Claude()
+
+
+def _places(home: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
+    """The user's folder of Claude Code, and the file beside it that it keeps its state in."""
+    own = environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(own), Path(own) / _STATE) if own else (home / ".claude", home / _STATE)
+
+
+# The command line -----------------------------------------------------------------------------------------------------
+
+
+def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
+    """What the user gave comes first, so that ours counts where both say something."""
+    given, end, rest = _split(request.args)
+    if _ours(request):
+        given, _ = _without_addition(given)
+    headless = () if request.prompt is None else ("-p", "--output-format", "stream-json", "--verbose")
+    return (request.program, *given, *headless, *options, *_wishes(request), *end, *rest)
+
+
+def _split(args: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """After `--` nothing is an option any more."""
+    if "--" not in args:
+        return args, (), ()
+    place = args.index("--")
+    return args[:place], ("--",), args[place + 1 :]
+
+
+def _options(request: LaunchRequest) -> tuple[str, ...]:
+    ours = ("--mcp-config", str(request.run / _MCP_FILE), "--allowedTools", f"mcp__{SERVER}")
+    kept = () if request.prompt is None else ("--no-session-persistence",)
+    if request.mode == "additive":
+        return (*ours, *kept)
+    isolated = ("--strict-mcp-config", "--tools", "", "--setting-sources", "", "--no-chrome")
+    commands = ("--disable-slash-commands",) if _unattended(request) else ()
+    return (*ours, *isolated, *commands, "--settings", str(request.run / _SETTINGS_FILE), *kept)
+
+
+def _unattended(request: LaunchRequest) -> bool:
+    """A person at the keyboard keeps Claude Code's own commands: `/clear`, `/model`, `/login`. The option that takes
+    commands away takes them all; those of the repository and of the user are out by the sources of settings."""
+    return request.prompt is not None or is_headless("claude", request.args)
+
+
+def _wishes(request: LaunchRequest) -> tuple[str, ...]:
+    model = ("--model", request.model) if request.model else ()
+    told = (_ADDED_FILE, str(request.run / _TOLD_FILE)) if _told(request) else ()
+    return (*model, *told)
+
+
+def _told(request: LaunchRequest) -> str:
+    """What is added to the system prompt, where we have something to add: in a file, as an argument may not be long."""
+    if not (ours := _ours(request)):
+        return ""
+    given, _, _ = _split(request.args)
+    _, theirs = _without_addition(given)
+    return "\n\n".join(filter(None, [theirs, ours]))
+
+
+def _ours(request: LaunchRequest) -> str:
+    return "\n\n".join(filter(None, [request.mitigation, request.instructions]))
+
+
+def _without_addition(args: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """The user's arguments without an addition of their own to the system prompt, and that: Claude Code takes only one.
+    Raises GatewayError for one in a file, which is not read here."""
+    kept: list[str] = []
+    added = ""
+    words = iter(args)
+    for word in words:
+        if word == _ADDED_FILE or word.startswith(f"{_ADDED_FILE}="):
+            raise GatewayError(_two_additions())
+        if word == _ADDED:
+            added = next(words, "")
+        elif word.startswith(f"{_ADDED}="):
+            added = word.partition("=")[2]
+        else:
+            kept.append(word)
+    return tuple(kept), added
+
+
+def _two_additions() -> Problem:
+    return Problem(
+        code=AGENT_FAILED,
+        message=f"`{_ADDED_FILE}` cannot be used together with what Trunkline adds to the system prompt",
+        where="claude",
+        hint=f"use `{_ADDED}`, or turn the project's instructions off with `--no-instructions`",
+    )
+
+
+def _prompt(request: LaunchRequest) -> str:
+    """A text that begins with a slash would be taken for a command. An isolated one has none: it would say so without
+    asking its model, and report success."""
+    prompt = request.prompt or ""
+    return f"\n{prompt}" if request.mode == "intercept" and prompt.startswith("/") else prompt
+
+
+# The environment ------------------------------------------------------------------------------------------------------
+
+
+def _environment(request: LaunchRequest) -> dict[str, str]:
+    """It waits for our server before its first turn, and finds a folder of this run's where its own would be, with the
+    user's login all the same."""
+    assert request.server is not None
+    environ = request.home.environ
+    config, _ = _places(request.home.folder, environ)
+    login = environ.get("CLAUDE_SECURESTORAGE_CONFIG_DIR", environ.get("CLAUDE_CONFIG_DIR", ""))
+    env = {
+        "CLAUDE_CODE_TMPDIR": str(request.run / _TEMPORARY),
+        "CLAUDE_CONFIG_DIR": str(request.run / _CONFIG),
+        "CLAUDE_SECURESTORAGE_CONFIG_DIR": login,
+        "DISABLE_AUTOUPDATER": "1",
+        "MCP_CONNECTION_NONBLOCKING": "0",
+        "MCP_CONNECT_TIMEOUT_MS": _CONNECT_MS,
+        "MCP_TIMEOUT": _CONNECT_MS,
+    }
+    if request.mode == "intercept":
+        env |= {
+            "CLAUDE_CODE_AUTO_CONNECT_IDE": "false",
+            "CLAUDE_CODE_DISABLE_AGENT_VIEW": "1",
+            "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
+            "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+            "CLAUDE_CODE_DISABLE_BUNDLED_SKILLS": "1",
+            "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
+            "CLAUDE_CODE_DISABLE_CRON": "1",
+            "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
+            "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL": "1",
+            "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
+            "MCP_TOOL_TIMEOUT": str(_call_ms(request)),
+            "TMPDIR": str(request.run / _TEMPORARY),
+            "XDG_CACHE_HOME": str(request.run / "cache"),
+        } | safe_environment(environ)
+    else:
+        env |= {"CLAUDE_CODE_PLUGIN_CACHE_DIR": environ.get("CLAUDE_CODE_PLUGIN_CACHE_DIR", str(config / "plugins"))}
+    if request.model_url:
+        own = str(request.run / _CONFIG)
+        env |= {
+            "ANTHROPIC_BASE_URL": request.model_url,
+            "ANTHROPIC_API_KEY": "trial",
+            "CLAUDE_SECURESTORAGE_CONFIG_DIR": own,
+        }
+    return env
+
+
+def _call_ms(request: LaunchRequest) -> int:
+    """Longer than our own deadline, which says more about what went wrong."""
+    assert request.server is not None
+    return int(request.server.call_s * 1000) + 10_000
+
+
+# The files ------------------------------------------------------------------------------------------------------------
+
+
+def _servers(request: LaunchRequest) -> str:
+    assert request.server is not None
+    entry = {
+        "type": "stdio",
+        "command": request.server.command,
+        "args": request.server.args,
+        "alwaysLoad": True,
+        "timeout": _call_ms(request),
+    }
+    return _json({"mcpServers": {SERVER: entry}})
+
+
+def _state(request: LaunchRequest) -> str:
+    """A copy of the user's, as it writes there at every start. An isolated one has no servers in it."""
+    state = dict(_user_state(request.home))
+    projects = mapping(state.get("projects")).items()
+    if request.mode == "intercept":
+        state.pop("mcpServers", None)
+        state["projects"] = {path: _only(_TRUST, mapping(project)) for path, project in projects}
+    else:
+        state["projects"] = {path: _without(_APPROVALS, mapping(project)) for path, project in projects}
+    return _json(state)
+
+
+def _user_state(home: HomeSnapshot) -> Mapping[str, Any]:
+    return object_of(home.texts.get("old_state") or home.texts.get("state", ""))
+
+
+def _login_settings(request: LaunchRequest, env: Mapping[str, str]) -> str:
+    """Its `env` would count more than its environment, so what we set is taken out of it. A trial needs no login."""
+    text = "" if request.model_url else request.home.texts.get("settings", "")
+    settings = _only(_LOGIN_SETTINGS, object_of(text))
+    if "env" in settings:
+        settings["env"] = _without(tuple(env), mapping(settings["env"]))
+    return _json(settings | {"disableAllHooks": True, "disableDeepLinkRegistration": "disable"})
+
+
+def _own_settings(request: LaunchRequest, env: Mapping[str, str]) -> dict[str, str]:
+    """The user's as they are, with the approvals that the state holds for this project, and without what we set."""
+    projects = mapping(_user_state(request.home).get("projects"))
+    approvals = _only(_APPROVALS, mapping(projects.get(str(request.project))))
+    text = request.home.texts.get("settings", "")
+    settings = object_of(text)
+    changes = {name: value for name, value in approvals.items() if value and name not in settings}
+    if (own := mapping(settings.get("env"))).keys() & env.keys():
+        changes["env"] = _without(tuple(env), own)
+    if changes:
+        text = _json({**settings, **changes})
+    return {f"{_CONFIG}/{_SETTINGS_FILE}": text} if text else {}
+
+
+def _only(names: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in names if name in values}
+
+
+def _without(names: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+# What Claude Code prints in its format `stream-json`: one event per line, from its first words to its result.
+
+_REFUSALS: Final = ("<tool_use_error>Error: No such tool available", "Claude requested permissions to use")
+"""How it begins to say that a call was not carried out. Anything else counts as carried out, a failure too; what a tool
+printed before it failed may hold any words."""
+
+
+class ClaudeOutputParser:
+    """`is_ours` tells our tools from its own."""
+
+    def __init__(self, is_ours: Callable[[str], bool]) -> None:
+        self._is_ours = is_ours
+        self._own_calls: dict[str, str] = {}
+        self._spent: dict[str, TokenUsage] = {}
+
+    def line(self, line: str, /) -> Iterator[AgentEvent]:
+        event = object_of(line)
+        match event.get("type"):
+            case "system" if event.get("subtype") == "init":
+                yield ToolsOffered(tuple(map(text, listed(event.get("tools")))))
+            case "system" if event.get("subtype") == "api_retry":
+                yield ModelRetry(count(event.get("attempt")), count(event.get("max_retries")), _reason(event))
+            case "assistant":
+                yield from self._assistant(mapping(event.get("message")))
+            case "user":
+                yield from self._results(mapping(event.get("message")))
+            case "result":
+                yield from _result(event)
+            case _:
+                return
+
+    def _assistant(self, message: Mapping[str, Any]) -> Iterator[AgentEvent]:
+        for block in map(mapping, listed(message.get("content"))):
+            if block.get("type") == "text" and (words := text(block.get("text"))):
+                yield AgentText(words)
+            elif block.get("type") == "tool_use" and not self._is_ours(name := text(block.get("name"))):
+                self._own_calls[text(block.get("id"))] = name
+        self._spent[text(message.get("id"))] = _tokens(message)
+        spent = self._spent.values()
+        yield TokenUsage(sum(one.input_tokens for one in spent), sum(one.output_tokens for one in spent))
+
+    def _results(self, message: Mapping[str, Any]) -> Iterator[AgentEvent]:
+        for block in map(mapping, listed(message.get("content"))):
+            if block.get("type") == "tool_result":
+                name = self._own_calls.pop(text(block.get("tool_use_id")), None)
+                if name is not None:
+                    yield NativeToolUsed(name, ran=not _refused(block))
+
+
+def _reason(retry: Mapping[str, Any]) -> str:
+    """Without a status there was no answer at all, and it says no more than `unknown`."""
+    if not (status := count(retry.get("error_status"))):
+        return "no answer"
+    return " ".join((f"status {status}", text(retry.get("error")))).strip()
+
+
+def _refused(block: Mapping[str, Any]) -> bool:
+    content = block.get("content")
+    words = text(content) or " ".join(text(mapping(part).get("text")) for part in listed(content))
+    return block.get("is_error") is True and words.startswith(_REFUSALS)
+
+
+def _result(event: Mapping[str, Any]) -> Iterator[AgentEvent]:
+    """Its last event. A refused request to the model, too, has the subtype `success`, and its message as result."""
+    if event.get("usage"):
+        yield _tokens(event)
+    if event.get("is_error") is True or event.get("subtype") != "success":
+        reasons = [text(reason) for reason in listed(event.get("errors"))]
+        yield AgentError("; ".join(filter(None, [text(event.get("result")), *reasons])) or text(event.get("subtype")))
+    else:
+        yield FinalAnswer(text(event.get("result")))
+
+
+def _tokens(owner: Mapping[str, Any]) -> TokenUsage:
+    """What was read from a cache, or put into one, was input as well."""
+    usage = mapping(owner.get("usage"))
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return TokenUsage(sum(count(usage.get(name)) for name in names), count(usage.get("output_tokens")))

@@ -1,0 +1,312 @@
+"""Gemini CLI: how it is started so that its tools are ours, or ours beside its own. docs/agents/gemini.md says why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from trunkline.agents.events import AgentError, AgentEvent, AgentText, FinalAnswer, NativeToolUsed, TokenUsage
+from trunkline.agents.loose_json import count, mapping, object_of, text
+from trunkline.agents.providers.isolation import (
+    GIT_VARIABLES,
+    PROXY_VARIABLES,
+    WORK_FOLDER,
+    WORK_FOLDER_FILES,
+    WORK_SUBFOLDERS,
+    json_text,
+    merged,
+    picked,
+    project_notice,
+    read_config,
+    user_text,
+)
+from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest
+from trunkline.config.env_file import parse_env_file
+
+_RESULT_CHARACTERS: Final = 50_000
+_PREFIX: Final = f"mcp_{SERVER}_"
+_OWN: Final = ".gemini"
+_SETTINGS: Final = "settings.json"
+_MEMORY: Final = "GEMINI.md"
+_IMPORT: Final = re.compile(r"(?<!\S)@")
+_POLICY: Final = "policy.toml"
+_HOME: Final = "home"
+_TMP: Final = "tmp"
+_LOGIN: Final = ("gemini-credentials.json", "google_accounts.json", "installation_id", "oauth_creds.json")
+"""Of the user's folder, what a login consists of. Gemini writes a renewed one in place, so through a link as well."""
+_BESIDE: Final = (".agents", ".env")
+_OUTER_SESSION: Final = (
+    *("GEMINI_CLI_ACTIVITY_LOG_TARGET", "GEMINI_CLI_IDE_AUTH_TOKEN", "GEMINI_CLI_IDE_PID"),
+    *("GEMINI_CLI_IDE_SERVER_PORT", "GEMINI_CLI_IDE_SERVER_STDIO_ARGS", "GEMINI_CLI_IDE_SERVER_STDIO_COMMAND"),
+    *("GEMINI_CLI_IDE_WORKSPACE_PATH", "GEMINI_CLI_TRUSTED_FOLDERS_PATH", "GEMINI_RESTRICTED_MODE"),
+    *("GEMINI_SYSTEM_MD", "GEMINI_WRITE_SYSTEM_MD"),
+)
+"""What would connect an isolated one with an editor, or have it look at other places than this run's."""
+_OTHER_MODELS: Final = ("GOOGLE_API_KEY", "GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI", *PROXY_VARIABLES)
+_TRIAL_MODEL: Final = "gemini-2.5-pro"
+"""Not the default, `auto`: there another model is asked first which model to ask."""
+_RULES: Final = f"""\
+[[rule]]
+mcpName = "{SERVER}"
+toolName = "*"
+decision = "allow"
+priority = 999
+
+[[rule]]
+toolName = "*"
+decision = "deny"
+priority = 998
+"""
+
+
+class Gemini:
+    name = "gemini"
+    program = "gemini"
+    install = "npm install -g @google/gemini-cli"
+    verified = frozenset({"0.61.0"})
+    instructions = (_MEMORY, "AGENTS.md")
+    result_chars = _RESULT_CHARACTERS
+
+    def is_ours(self, tool: str, /) -> bool:
+        return tool.startswith(_PREFIX)
+
+    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
+        place = _home(home, environ)
+        own = place / _OWN
+        return HomeQuery(
+            texts={"settings": own / _SETTINGS, "variables": own / ".env", "home_variables": place / ".env"},
+            links=tuple(own / name for name in (*_LOGIN, _SETTINGS)) + tuple(place / name for name in _BESIDE),
+            folders=(own,),
+        )
+
+    def plan(self, request: LaunchRequest, /) -> LaunchPlan:
+        match request.mode:
+            case "intercept":
+                return _isolated(request)
+            case "additive":
+                return _additive(request)
+            case "native":
+                return LaunchPlan(
+                    argv=_argv(request, ()), env=_environment(request), folders=(_TMP,), stdin=_told(request)
+                )
+
+    def parser(self) -> GeminiOutputParser:
+        return GeminiOutputParser(self.is_ours)
+
+
+PROVIDER: Final = Gemini()
+
+
+def _isolated(request: LaunchRequest) -> LaunchPlan:
+    """It is started in a folder of the run's: a trusted project's `.env` and settings would count, and in one that is
+    not trusted it starts no server. Links lead to the user's login."""
+    home = request.home
+    own = _home(home.folder, home.environ) / _OWN
+    policy = str(request.run / _POLICY)
+    options = ("--allowed-mcp-server-names", SERVER, "-e", "none", "--admin-policy", policy, "--policy", policy)
+    variables = home.texts.get("variables", home.texts.get("home_variables", ""))
+    return LaunchPlan(
+        argv=_argv(request, options),
+        env=_environment(request) | {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_SANDBOX": "false"},
+        unset=_OUTER_SESSION + GIT_VARIABLES + (_OTHER_MODELS if request.model_url else ()),
+        files={
+            **WORK_FOLDER_FILES,
+            _POLICY: _RULES,
+            f"{WORK_FOLDER}/{_OWN}/.env": "" if request.model_url else variables,
+            f"{WORK_FOLDER}/{_MEMORY}": _without_imports(project_notice(request)),
+            f"{_HOME}/{_OWN}/{_SETTINGS}": isolated_settings(request, own / _SETTINGS),
+        },
+        folders=(WORK_FOLDER, *WORK_SUBFOLDERS, _TMP),
+        links={
+            f"{_HOME}/{_OWN}/{name}": own / name
+            for name in _LOGIN
+            if own / name in home.present and not request.model_url
+        },
+        cwd=WORK_FOLDER,
+        stdin=_no_command(request.prompt or ""),
+    )
+
+
+def _additive(request: LaunchRequest) -> LaunchPlan:
+    """All that is the user's is there, by links; but for the settings, into a copy of which our server is put."""
+    place = _home(request.home.folder, request.home.environ)
+    own = place / _OWN
+    names = [name for name in request.home.entries.get(own, ()) if name != _SETTINGS]
+    links = {f"{_HOME}/{_OWN}/{name}": own / name for name in names}
+    links |= {f"{_HOME}/{name}": place / name for name in _BESIDE if place / name in request.home.present}
+    return LaunchPlan(
+        argv=_argv(request, () if request.prompt is None else ("--skip-trust",)),
+        env=_environment(request),
+        files={f"{_HOME}/{_OWN}/{_SETTINGS}": additive_settings(request, own / _SETTINGS)},
+        folders=(_TMP,),
+        links=links,
+        stdin=_told(request),
+    )
+
+
+def _without_imports(text: str) -> str:
+    """For `@path`, Gemini would put in that file of the folder it is started in, where the user's variables are."""
+    return _IMPORT.sub(r"\\@", text)
+
+
+def _home(home: Path, environ: Mapping[str, str]) -> Path:
+    """The folder that Gemini takes for the user's home."""
+    return Path(environ.get("GEMINI_CLI_HOME") or home)
+
+
+def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
+    """What the user gave comes first: some of our options take every word that follows."""
+    place = request.args.index("--") if "--" in request.args else len(request.args)
+    headless = () if request.prompt is None else ("-o", "stream-json")
+    model = request.model or (_TRIAL_MODEL if request.model_url else "")
+    return (
+        *(request.program, *request.args[:place], *options, *headless),
+        *((f"--model={model}",) if model else ()),
+        *request.args[place:],
+    )
+
+
+def _environment(request: LaunchRequest) -> dict[str, str]:
+    """Without a second process between us and it, which would keep signals to itself. When something goes wrong it puts
+    the whole conversation into the folder for temporary files."""
+    env = {"GEMINI_CLI_NO_RELAUNCH": "true", "TMPDIR": str(request.run / _TMP)}
+    if request.mode != "native":
+        env["GEMINI_CLI_HOME"] = str(request.run / _HOME)
+    if request.model_url:
+        env |= {"GOOGLE_GEMINI_BASE_URL": request.model_url, "GEMINI_API_KEY": "trial"}
+    return env
+
+
+def _told(request: LaunchRequest) -> str:
+    prompt = request.prompt or ""
+    return f"{request.mitigation}\n\n{prompt}" if request.mitigation and prompt else prompt
+
+
+def _no_command(prompt: str) -> str:
+    """A prompt that begins with a slash would be taken for a command."""
+    return f"\n{prompt}" if prompt.startswith("/") else prompt
+
+
+# The settings that Gemini CLI is run with: what of the user's is kept, and our server in them.
+
+_WRAPPING: Final = 1000
+"""What Gemini puts around a result counts as well."""
+_THRESHOLD: Final = _RESULT_CHARACTERS + _WRAPPING
+_KEPT: Final = (
+    *(("security", "auth"), ("model", "name"), ("modelConfigs",), ("billing",), ("privacy",), ("ui", "theme")),
+    *(("advanced", "dnsResolutionOrder"), ("general", "maxAttempts"), ("general", "retryFetchErrors")),
+)
+"""By which the user comes to the model. All else may bring tools, servers, hooks and programs."""
+_QUIET: Final = {"general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False}}
+_ISOLATED: Final = {
+    "context": {"includeDirectoryTree": False, "loadMemoryFromIncludeDirectories": False},
+    "experimental": {"enableAgents": False},
+    "hooksConfig": {"enabled": False},
+    "ide": {"enabled": False},
+    "security": {"folderTrust": {"enabled": True}},
+    "skills": {"enabled": False},
+    "tools": {"sandbox": False, "truncateToolOutputThreshold": _THRESHOLD},
+}
+_OTHER_LOGINS: Final = ("GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI")
+_TRIAL: Final = {
+    "privacy": {"usageStatisticsEnabled": False},
+    "security": {"auth": {"selectedType": "gemini-api-key"}},
+}
+
+
+def isolated_settings(request: LaunchRequest, place: Path) -> str:
+    """`place` is where the user's own are, of which a trial knows nothing."""
+    known = _TRIAL if request.model_url else merged(_login(request), picked(_own(request, place), _KEPT))
+    settings = merged(known, merged(_QUIET, _ISOLATED))
+    return json_text(settings | {"mcpServers": {SERVER: _server(request)}})
+
+
+def additive_settings(request: LaunchRequest, place: Path) -> str:
+    """The user's, which are at `place`, with our server, which no list of theirs may leave out."""
+    own = _own(request, place)
+    settings = merged(merged(_login(request), own), merged(_QUIET, {"mcpServers": {SERVER: _server(request)}}))
+    _with_ours(settings, "mcp", "allowed", SERVER)
+    _with_ours(settings, "tools", "core", f"mcp_{SERVER}_*")
+    threshold = mapping(settings.get("tools")).get("truncateToolOutputThreshold")
+    if not isinstance(threshold, int) or threshold < _THRESHOLD:
+        settings = merged(settings, {"tools": {"truncateToolOutputThreshold": _THRESHOLD}})
+    return json_text(settings)
+
+
+def _own(request: LaunchRequest, place: Path) -> dict[str, Any]:
+    return read_config(user_text(request.home, "settings", place), str(place))
+
+
+def _login(request: LaunchRequest) -> dict[str, Any]:
+    """A key is a choice for somebody who made no other: with an address of the model beside it, Gemini sees none."""
+    texts = request.home.texts
+    written = parse_env_file(texts.get("variables", texts.get("home_variables", "")))
+    variables = written | dict(request.home.environ)
+    if not variables.get("GEMINI_API_KEY") or "true" in (variables.get(name) for name in _OTHER_LOGINS):
+        return {}
+    return {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+
+
+def _with_ours(settings: dict[str, Any], section: str, key: str, name: str) -> None:
+    names = mapping(settings.get(section)).get(key)
+    if isinstance(names, list):
+        settings[section] = {**settings[section], key: [*names, name]}
+
+
+def _server(request: LaunchRequest) -> dict[str, Any]:
+    """Its timeout is longer than our own, which says more about what went wrong."""
+    assert request.server is not None
+    return {
+        "command": request.server.command,
+        "args": list(request.server.args),
+        "timeout": int(request.server.call_s * 1000) + 10_000,
+        "trust": True,
+    }
+
+
+# What Gemini CLI prints in its format `stream-json`: one event per line, from its first words to its result.
+
+_REFUSALS: Final = ("tool_not_registered", "policy_violation", "invalid_tool_params")
+"""Errors of a call that was not carried out. Any other counts as carried out."""
+
+
+class GeminiOutputParser:
+    """`is_ours` tells our tools from its own. What the model said since its last call is its answer."""
+
+    def __init__(self, is_ours: Callable[[str], bool]) -> None:
+        self._is_ours = is_ours
+        self._own_calls: dict[str, str] = {}
+        self._words: list[str] = []
+
+    def line(self, line: str, /) -> Iterator[AgentEvent]:
+        event = object_of(line)
+        match event.get("type"):
+            case "message" if event.get("role") == "assistant" and (words := text(event.get("content"))):
+                self._words.append(words)
+                yield AgentText(words)
+            case "tool_use":
+                self._words.clear()
+                if not self._is_ours(name := text(event.get("tool_name"))):
+                    self._own_calls[text(event.get("tool_id"))] = name
+            case "tool_result" if (own := self._own_calls.pop(text(event.get("tool_id")), None)) is not None:
+                yield NativeToolUsed(own, ran=not _refused(event))
+            case "error" if event.get("severity") == "error":
+                yield AgentError(text(event.get("message")))
+            case "result":
+                yield from self._result(event)
+            case _:
+                return
+
+    def _result(self, event: Mapping[str, Any]) -> Iterator[AgentEvent]:
+        stats = mapping(event.get("stats"))
+        yield TokenUsage(count(stats.get("input_tokens")), count(stats.get("output_tokens")))
+        if event.get("status") == "success":
+            yield FinalAnswer("".join(self._words))
+        else:
+            yield AgentError(text(mapping(event.get("error")).get("message")) or "it ended with an error")
+
+
+def _refused(event: Mapping[str, Any]) -> bool:
+    return event.get("status") == "error" and text(mapping(event.get("error")).get("type")) in _REFUSALS

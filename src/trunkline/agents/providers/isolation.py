@@ -1,0 +1,158 @@
+"""The user's own configuration of an agent as plain values. It is JSON that may have comments and last commas."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final, cast
+
+from trunkline.agents.providers.provider import HomeSnapshot, LaunchRequest
+from trunkline.config.json_text import read_json
+from trunkline.config.report import Invalid, Report
+from trunkline.config.tree import Items, Node, PassedOver, Scalar, Table
+from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
+
+# An empty folder to start an agent in, for those that would run what they find in the project: programs named in its
+# configuration, plugins, variables. Their tools work in the project all the same, because they are ours.
+
+WORK_FOLDER: Final = "work"
+WORK_SUBFOLDERS: Final = (f"{WORK_FOLDER}/.git/objects", f"{WORK_FOLDER}/.git/refs")
+WORK_FOLDER_FILES: Final = {f"{WORK_FOLDER}/.git/HEAD": "ref: refs/heads/main\n"}
+"""As little as makes it a repository: agents look for configuration in the folders above, up to where one begins."""
+
+GIT_VARIABLES: Final = (
+    *("GIT_CEILING_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_DIR"),
+    *("GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_WORK_TREE"),
+)
+"""Variables by which git, which an agent may ask, takes another repository for this one. They are set in every hook of
+git. What is above this folder, in that for temporary files, anybody may have put there."""
+
+PROXY_VARIABLES: Final = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "http_proxy", "https_proxy")
+"""Variables that lead elsewhere what is meant for the model of a trial, which is on this machine."""
+
+
+def project_notice(request: LaunchRequest) -> str:
+    """What the agent has to be told, as it sees another folder than the one that its tools work in."""
+    place = (
+        f"The project you work on is the folder {request.project}. Your tools work there: relative paths are relative to"
+        " it, and absolute paths have to lie in it. The folder that you were started in is empty and of no use.\n"
+    )
+    return "\n\n".join(filter(None, [request.mitigation, place, request.instructions]))
+
+
+# What an isolated agent finds in its environment that is started in a project: nothing there may make it run programs
+# that the project brings.
+
+_NO_REPOSITORY: Final = "/dev/null"
+
+
+def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """To be set on top of the user's environment.
+
+    Agents ask git about the project, and a repository can name programs that git then runs: monitors, filters. For a
+    relative folder of PATH, the project's own is taken.
+    """
+    given, kept = environ.get("PATH", ""), absolute_path(environ)
+    return {"GIT_DIR": _NO_REPOSITORY} | ({} if kept == given else {"PATH": kept})
+
+
+def absolute_path(environ: Mapping[str, str]) -> str:
+    """PATH without its relative folders, of which an empty one is the folder one is in."""
+    return ":".join(folder for folder in environ.get("PATH", "").split(":") if folder.startswith("/"))
+
+
+_NO_INTEGER: Final = re.compile(r"[.eE]|[0-9]{300}")
+_HINT: Final = "mend the file, or move it away: without it the agent might ask another model than yours"
+
+
+def user_text(home: HomeSnapshot, name: str, place: Path) -> str:
+    """What the user's file says; nothing where there is none. Raises GatewayError for one that cannot be read."""
+    text = home.texts.get(name)
+    if text is None and place in home.present:
+        raise _unusable(str(place), "it cannot be opened, is no text, or is too large")
+    return text or ""
+
+
+def read_config(text: str, where: str) -> dict[str, Any]:
+    """The object in this text, an empty one where it is blank. Raises GatewayError where there is none."""
+    if not text.strip():
+        return {}
+    report = Report(where)
+    try:
+        value = _plain(read_json(text, report, relaxed=True))
+    except Invalid:
+        value = None
+    except RecursionError:
+        raise _unusable(where, "it is nested too deeply") from None
+    for problem in report.in_file_order():
+        raise _unusable(problem.where, problem.message)
+    if not isinstance(value, dict):
+        raise _unusable(where, "it holds no object")
+    return cast("dict[str, Any]", value)
+
+
+def _unusable(where: str, why: str) -> GatewayError:
+    message = f"the agent's configuration of yours, `{where}`, cannot be used: {why}"
+    return GatewayError(Problem(code=AGENT_FAILED, message=message, where=where, hint=_HINT))
+
+
+def _plain(node: Node) -> object:
+    match node:
+        case Table():
+            return {entry.key.text: _plain(entry.value) for entry in node.entries}
+        case Items():
+            return [_plain(item) for item in node.items]
+        case PassedOver():
+            return node.value
+        case Scalar():
+            return _scalar(node)
+
+
+def _scalar(node: Scalar) -> object:
+    match node.kind:
+        case "null":
+            return None
+        case "boolean":
+            return node.text == "true"
+        case "number":
+            return _number(node.text)
+        case _:
+            return node.text
+
+
+def _number(text: str) -> int | float | None:
+    if not _NO_INTEGER.search(text):
+        return int(text)
+    number = float(text)
+    return number if isfinite(number) else None  # there is no way to write it
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` counts more; objects in both are merged in their turn."""
+    result = dict(base)
+    for key, value in over.items():
+        mine = result.get(key)
+        both = isinstance(mine, dict) and isinstance(value, dict)
+        result[key] = merged(cast("dict[str, Any]", mine), cast("dict[str, Any]", value)) if both else value
+    return result
+
+
+def picked(values: Mapping[str, Any], paths: tuple[tuple[str, ...], ...]) -> dict[str, Any]:
+    """Only what is at these places, where there is anything."""
+    result: dict[str, Any] = {}
+    for path in paths:
+        found: Any = values
+        for key in path:
+            found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
+        for key in reversed(path):
+            found = {key: found} if found is not None else None
+        result = merged(result, found or {})
+    return result
+
+
+def json_text(value: object) -> str:
+    """In ASCII alone: a text may hold halves of characters, which cannot be written in any other way."""
+    return json.dumps(value, separators=(",", ":"))

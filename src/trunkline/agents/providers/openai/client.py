@@ -1,0 +1,392 @@
+"""Asks the model for one turn: sends the request, reads the answer within its deadlines, and asks again where that
+makes sense."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from trunkline.agents.events import AgentEvent, ModelRetry, OptionDropped, TokenUsage
+from trunkline.agents.providers.openai.request import (
+    ChatEndpoint,
+    ChatLimits,
+    KnownDialects,
+    Message,
+    ModelTurn,
+    RequestDialect,
+    ToolDefinition,
+    body_of,
+    head_of,
+    request_bytes,
+    target_of,
+)
+from trunkline.agents.providers.openai.response import (
+    AnswerTooLarge,
+    ChatResponseParser,
+    MalformedAnswer,
+    ModelServerError,
+    error_text,
+)
+from trunkline.config.secret_values import secrets_in
+from trunkline.core.errors import MODEL_REFUSED, MODEL_STREAM, Code, GatewayError, Problem
+from trunkline.runtime.child_io import beginning, harmless
+from trunkline.runtime.deadlines import Within
+from trunkline.runtime.http_client import Exchange, HttpPool
+from trunkline.telemetry.redact import Redactor
+
+_KEPT_BYTES: Final = 16 * 1024
+_SHOWN_CHARACTERS: Final = 1000
+_REFUSAL_S: Final = 30.0
+_GOODBYE_S: Final = 1.0
+"""After the last event of a stream only its end is missing: waited for, so that the connection can be used again."""
+_CUT: Final = "Most often something between us and the server cuts long answers: a proxy, or a timeout"
+_ANOTHER: Final = "Check that `base_url` is that of a chat completions API, most often it ends with `/v1`"
+
+
+class ChatClient:
+    """Talks to one endpoint over connections of its own, until it is closed. `on_event` hears when it asks again, and
+    `dialects` keeps what was learned from refusals."""
+
+    def __init__(
+        self,
+        endpoint: ChatEndpoint,
+        limits: ChatLimits,
+        on_event: Callable[[AgentEvent], None],
+        dialects: KnownDialects,
+    ) -> None:
+        self._endpoint = endpoint
+        self._on_event = on_event
+        self._limits = limits
+        self._target = target_of(endpoint.base_url)
+        self._place = self._target.place
+        self._dialects = dialects
+        self._model = endpoint.base_url, endpoint.model
+        self._head = head_of(endpoint, self._target)
+        given = {"url": endpoint.base_url, "api_key": endpoint.api_key, **endpoint.headers}
+        self._redact = Redactor(secrets_in("", given, from_outside=True))
+        self.spent = TokenUsage(0, 0)
+        """By all turns, also by those that broke off, as far as their server said."""
+        self._pool = HttpPool(self._target, connect_timeout_s=limits.connect_s, limit_bytes=limits.turn_bytes)
+
+    async def close(self) -> None:
+        await self._pool.close()
+        await asyncio.sleep(0)  # connections are told of their end in the loop's next turn
+
+    async def turn(self, number: int, messages: Sequence[Message], definitions: Sequence[ToolDefinition]) -> ModelTurn:
+        """Raises GatewayError when there is none, also after the tries that make sense."""
+        tries = Retries(self._limits)
+        while True:
+            dialect = self._dialects.get(self._model, RequestDialect())
+            body = body_of(self._endpoint, messages, definitions, dialect)
+            try:
+                return await self._once(request_bytes(self._target, self._head, body), number)
+            except FailedAttempt as failure:
+                other = dialect.after(failure.status, str(failure))
+                delay_s = self._delay_s(tries, failure) if other == dialect else 0.0
+                self._learn(dialect, other)
+            await asyncio.sleep(delay_s)
+
+    def _learn(self, dialect: RequestDialect, other: RequestDialect) -> None:
+        self._dialects[self._model] = other
+        if dialect.temperature and not other.temperature and self._endpoint.temperature is not None:
+            self._on_event(OptionDropped("the server refuses `temperature`, so it is not sent any more"))
+
+    def _delay_s(self, tries: Retries, failure: FailedAttempt) -> float:
+        delay_s = tries.after(failure)
+        self._on_event(ModelRetry(tries.made, MAX_ATTEMPTS - 1, str(failure)))
+        return delay_s
+
+    async def _once(self, out: bytes, number: int) -> ModelTurn:
+        incoming = StreamedResponse(out)
+        self._pool.send(incoming)
+        try:
+            if await self._status(incoming) != 200:
+                raise await self._refusal(incoming)
+            return await self._read(incoming, number)
+        finally:
+            if not incoming.over:
+                incoming.abort()
+
+    async def _status(self, incoming: StreamedResponse) -> int:
+        limits = self._limits
+        try:
+            return await incoming.head(limits.connect_s + limits.first_byte_s)
+        except ConnectionFailed as lost:
+            raise unreachable(self._place, str(lost), again=not lost.final) from None
+        except TimeoutError:
+            reason = f"no answer within {limits.first_byte_s:g} seconds"
+            raise unreachable(self._place, reason, again=False) from None
+
+    async def _refusal(self, incoming: StreamedResponse) -> FailedAttempt:
+        """Of what a server says instead of a turn, the beginning is enough; the status alone, if need be."""
+        body = b""
+        try:
+            async with Within(_REFUSAL_S):
+                while len(body) < _KEPT_BYTES and (piece := await incoming.piece(_REFUSAL_S)):
+                    body += piece
+        except (ConnectionFailed, TimeoutError):
+            pass
+        said = self._shown(_message_in(body))
+        return refused(self._place, incoming.status, said, incoming.headers, lasting=NO_QUOTA in body)
+
+    async def _read(self, incoming: StreamedResponse, number: int) -> ModelTurn:
+        reader = ChatResponseParser(self._limits.event_bytes)
+        try:
+            turn = await self._whole(reader, incoming, number)
+        except BaseException:
+            if any(reader.tokens):
+                self._spend(*reader.tokens)
+            raise
+        self._spend(*reader.tokens)
+        return turn
+
+    def _spend(self, input_tokens: int, output_tokens: int) -> None:
+        self.spent = TokenUsage(self.spent.input_tokens + input_tokens, self.spent.output_tokens + output_tokens)
+        self._on_event(self.spent)
+
+    async def _whole(self, reader: ChatResponseParser, incoming: StreamedResponse, number: int) -> ModelTurn:
+        try:
+            await self._fill(reader, incoming)
+        except ModelServerError as error:
+            raise self._failed_inside(error) from None
+        except AnswerTooLarge as error:
+            raise broken_off(self._place, str(error), again=False) from None
+        except MalformedAnswer as error:
+            raise broken_off(self._place, str(error), _ANOTHER) from None
+        except TimeoutError:
+            self._need_whole(reader, f"nothing more came within {self._limits.idle_s:g} seconds")
+        except ConnectionFailed as lost:
+            self._need_whole(reader, str(lost), again=not lost.final)
+        if not reader.begun:
+            raise broken_off(self._place, "the answer is not one of chat completions", _ANOTHER)
+        self._need_whole(reader, "it ended before it was complete")
+        return reader.turn(number)
+
+    def _need_whole(self, reader: ChatResponseParser, reason: str, *, again: bool = True) -> None:
+        """Of a turn that has said how it ends, nothing is missing that matters."""
+        if not reader.is_complete:
+            raise broken_off(self._place, f"the answer broke off: {reason}", _CUT, again=again)
+
+    async def _fill(self, reader: ChatResponseParser, incoming: StreamedResponse) -> None:
+        idle_s = self._limits.idle_s
+        while not reader.done and (piece := await incoming.piece(idle_s)):
+            reader.feed(piece)
+            idle_s = min(idle_s, self._limits.trailer_s) if reader.is_complete else idle_s
+        if not reader.done:
+            reader.end()
+            return
+        try:
+            async with Within(_GOODBYE_S):
+                while await incoming.piece(_GOODBYE_S):
+                    pass
+        except (ConnectionFailed, TimeoutError):
+            return  # the turn is whole without it
+
+    def _failed_inside(self, error: ModelServerError) -> FailedAttempt:
+        said = self._shown(str(error))
+        if 400 <= error.status < 500 and error.status not in TRANSIENT_STATUSES:
+            return refused(self._place, error.status, said, {})
+        return broken_off(self._place, f"the server failed in the middle of its answer: {said}")
+
+    def _shown(self, said: str) -> str:
+        """What a server said, for people. Some repeat what they were sent, so it is cut after secrets were hidden."""
+        return harmless(said, self._redact).strip()[:_SHOWN_CHARACTERS]
+
+
+def _message_in(body: bytes) -> str:
+    text = beginning(body, _KEPT_BYTES)
+    try:
+        return error_text(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+# One answer on its way in over HTTP, for whoever waits for its pieces in a task.
+
+
+class ConnectionFailed(Exception):
+    """The connection failed, or the answer is no HTTP that we take."""
+
+    def __init__(self, reason: str, *, final: bool) -> None:
+        super().__init__(reason)
+        self.final = final
+        """Asking again would end the same way."""
+
+
+class StreamedResponse(Exchange):
+    __slots__ = ("_ended", "_fault", "_pieces", "_wake", "headers", "status")
+
+    def __init__(self, out: bytes) -> None:
+        super().__init__(out)
+        self.status = 0
+        """0 until the head is there."""
+        self.headers: Mapping[bytes, bytes] = {}
+        self._pieces: deque[bytes] = deque()
+        self._ended = False
+        self._fault: ConnectionFailed | None = None
+        self._wake = asyncio.Event()
+
+    async def head(self, timeout_s: float) -> int:
+        """The status, once it is there. Raises Lost and TimeoutError."""
+        async with Within(timeout_s):
+            while not self.status:
+                self._raise_fault()
+                await self._news()
+        return self.status
+
+    async def piece(self, timeout_s: float) -> bytes:
+        """What came next; nothing at the end. Raises Lost and TimeoutError."""
+        async with Within(timeout_s):
+            while not self._pieces:
+                if self._ended:
+                    return b""
+                self._raise_fault()
+                await self._news()
+        return self._pieces.popleft()
+
+    async def _news(self) -> None:
+        self._wake.clear()
+        await self._wake.wait()
+
+    def _raise_fault(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+    # -- the pool -------------------------------------------------------------------------------------------------
+
+    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
+        self.status, self.headers = status, headers
+        self._wake.set()
+
+    def on_body(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._wake.set()
+
+    def on_end(self) -> None:
+        self._ended = True
+        self._wake.set()
+
+    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+        self._fault = ConnectionFailed(reason, final=too_large or malformed)
+        self._wake.set()
+
+
+# What is asked again when it failed, after how long, and when it is enough.
+
+MAX_ATTEMPTS: Final = 5
+MAX_BROKEN_OFF: Final = 2
+"""How often a turn is asked for again whose answer had begun: that one may have been paid for."""
+TRANSIENT_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+"""Statuses that say nothing against the request."""
+NO_QUOTA: Final = b"insufficient_quota"
+"""OpenAI answers 429 for that too, and it does not pass."""
+_KEY: Final = "Check the key; the step names it in its `options`, as `api_key` or `api_key_env`"
+_HINTS: Final = {
+    400: "Check `model` and the other `options` of the step",
+    401: _KEY,
+    403: _KEY,
+    404: "Check `base_url`, most often it ends with `/v1`, and `model`",
+    429: "Wait, or raise the limits of this key at its provider",
+}
+_ADDRESS: Final = "Check `base_url`, and that its server runs"
+
+
+class FailedAttempt(Exception):
+    """Why a try gave no turn. `problem` is what is said when there are no more tries."""
+
+    def __init__(self, problem: Problem, again: bool, *, begun: bool = False, status: int = 0) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+        self.again = again
+        self.begun = begun
+        """The answer had begun."""
+        self.status = status
+        """Of a server that refused."""
+        self.wait_s: float | None = None
+        """What the server asks for."""
+
+
+def unreachable(place: str, reason: str, *, again: bool = True) -> FailedAttempt:
+    return FailedAttempt(_problem(MODEL_REFUSED, f"Model at {place}: {reason}", _ADDRESS), again)
+
+
+def broken_off(place: str, reason: str, hint: str = "", *, again: bool = True) -> FailedAttempt:
+    return FailedAttempt(_problem(MODEL_STREAM, f"Model at {place}: {reason}", hint), again, begun=True)
+
+
+def refused(
+    place: str, status: int, said: str, headers: Mapping[bytes, bytes], *, lasting: bool = False
+) -> FailedAttempt:
+    """The server answered, but with no turn. `lasting` is what a status cannot say: this will not pass."""
+    text = f"Model at {place} answered HTTP {status}"
+    if 300 <= status < 400:
+        text += ", and redirects are not followed"
+    problem = _problem(MODEL_REFUSED, f"{text}: {said}" if said else text, _HINTS.get(status, ""))
+    again = status in TRANSIENT_STATUSES and not lasting
+    failure = FailedAttempt(problem, again, status=status)
+    failure.wait_s = retry_after(headers, time.time()) if again else None
+    return failure
+
+
+def _problem(code: Code, message: str, hint: str) -> Problem:
+    return Problem(code=code, message=message, hint=hint)
+
+
+def retry_after(headers: Mapping[bytes, bytes], now: float) -> float | None:
+    """The seconds of `Retry-After` and its kin, which hold a number or a date. None where they say nothing."""
+    milliseconds = _number(headers.get(b"retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get(b"retry-after")
+    seconds = _number(value)
+    return seconds if seconds is not None or value is None else _until(value, now)
+
+
+def _number(value: bytes | None) -> float | None:
+    try:
+        number = float(value or b"")
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None
+
+
+def _until(value: bytes, now: float) -> float | None:
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
+
+
+class Retries:
+    """The tries of one turn. `made` counts those that came to nothing."""
+
+    def __init__(self, limits: ChatLimits) -> None:
+        self._limits = limits
+        self.made = 0
+        self._broken = 0
+        self._waited_s = 0.0
+
+    def after(self, failure: FailedAttempt) -> float:
+        """How long to wait before the next try. Raises GatewayError where there is none."""
+        self.made += 1
+        self._broken += failure.begun
+        limits = self._limits
+        delay_s = self._delay_s(failure)
+        spent = self._waited_s + delay_s > limits.all_retries_s or (failure.wait_s or 0) > limits.longest_retry_s
+        if not failure.again or self.made >= MAX_ATTEMPTS or self._broken > MAX_BROKEN_OFF or spent:
+            raise GatewayError(failure.problem) from None
+        self._waited_s += delay_s
+        return delay_s
+
+    def _delay_s(self, failure: FailedAttempt) -> float:
+        """Doubled each time, and never twice the same: others may have failed at the same moment. Not sooner than the
+        server asked for."""
+        steps = self._limits.first_retry_s * 2 ** (self.made - 1)
+        return max(min(steps, self._limits.longest_retry_s) * random.uniform(0.5, 1.0), failure.wait_s or 0.0)

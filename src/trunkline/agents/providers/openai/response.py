@@ -1,0 +1,353 @@
+"""Reads the bytes of an answer: a stream of events, or one JSON text from a server that does not stream."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, cast
+
+from trunkline.agents.loose_json import entries, mapping, text
+from trunkline.agents.providers.openai.reasoning import (
+    CALL_MEMBERS,
+    LIMIT_CHARACTERS,
+    MESSAGE_MEMBERS,
+    Json,
+    Reasoning,
+    ReasoningTooLong,
+)
+from trunkline.agents.providers.openai.request import ModelToolCall, ModelTurn
+from trunkline.agents.providers.openai.tool_arguments import ObjectScanner, json_object, sendable
+from trunkline.protocol.framing import Pieces
+from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
+
+_DONE: Final = b"[DONE]"
+_WHITESPACE: Final = b" \t\r\n\xef\xbb\xbf"
+_STATUS: Final = re.compile(r"[1-5][0-9]{2}")
+_ERROR: Final = "error"
+"""How an event is called, an object, or the way that a turn ends."""
+_GAVE_UP: Final = frozenset({_ERROR, "abort", "insufficient_system_resource"})
+"""How a turn ends that its server did not finish."""
+
+
+class MalformedAnswer(Exception):
+    """The bytes are no answer of a model; asking again may give one."""
+
+
+class AnswerTooLarge(Exception):
+    """The answer has a part that is larger than we take; another would be too."""
+
+
+class ModelServerError(Exception):
+    """The server said inside the answer that it failed. `status` is the HTTP status it meant, 0 where it gave none."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ChatResponseParser:
+    """Bytes in, a turn out. Which of the two shapes it is shows in the first byte: headers are wrong too often."""
+
+    def __init__(self, event_bytes: int) -> None:
+        self._pieces = TurnAssembler()
+        self._events: SseParser | None = None
+        self._whole: Pieces | None = None
+        self._event_bytes = event_bytes
+        self.done = False
+        """The server has said that this is all."""
+
+    def feed(self, data: bytes) -> None:
+        if self._events is None and self._whole is None:
+            data = data.lstrip(_WHITESPACE)
+            if not data:
+                return
+            if data.startswith((b"{", b"[")):
+                self._whole = Pieces()
+            else:
+                self._events = SseParser(self._event_bytes)
+        if self._whole is not None:
+            self._whole.append(data)
+        elif self._events is not None and not self.done:
+            self._read(self._events, data)
+
+    def _read(self, events: SseParser, data: bytes) -> None:
+        try:
+            for event in events.feed(data):
+                self._event(event)
+        except SseTooLarge as error:
+            raise AnswerTooLarge(str(error)) from None
+
+    def end(self) -> None:
+        """Nothing more comes: what is pending is read as it is."""
+        if self._whole is not None:
+            self._chunk(self._whole.take())
+            self.done = True
+        elif self._events is not None and not self.done:
+            self._read(self._events, b"\n\n")
+
+    @property
+    def is_complete(self) -> bool:
+        return self._pieces.begun and (self.done or bool(self._pieces.finish_reason))
+
+    @property
+    def begun(self) -> bool:
+        return self._pieces.begun
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        return self._pieces.tokens
+
+    def turn(self, number: int) -> ModelTurn:
+        return self._pieces.turn(number)
+
+    def _event(self, event: SseEvent) -> None:
+        """Some servers forget the blank line between events, and give several texts as the lines of one."""
+        if event.event == _ERROR:
+            raise _failure(_json(event.data) or {"message": event.data.decode(errors="replace")})
+        lines = event.data.split(b"\n")
+        if len(lines) > 1 and _json(event.data) is None:
+            for line in lines:
+                self._chunk(line)
+        else:
+            self._chunk(event.data)
+
+    def _chunk(self, data: bytes) -> None:
+        data = data.strip()
+        if data == _DONE:
+            self.done = True
+        elif data:
+            chunk = _json(data)
+            if chunk is None:
+                raise MalformedAnswer("a piece of the answer is not a JSON object")
+            _refuse_error(chunk)
+            try:
+                self._pieces.add(chunk)
+            except ReasoningTooLong:
+                raise AnswerTooLarge(f"its thoughts have more than {LIMIT_CHARACTERS:,} characters") from None
+            if self._pieces.finish_reason in _GAVE_UP:
+                raise ModelServerError("the server gave up in the middle of the answer", 0)
+
+
+def _json(data: bytes) -> Json | None:
+    """msgspec is too strict here: servers cut texts between the halves of a surrogate pair."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Json", value) if isinstance(value, dict) else None
+
+
+def _refuse_error(chunk: Json) -> None:
+    """An error is a member of its own, or of a choice, or, at older vLLM, the whole chunk."""
+    if chunk.get("error") or chunk.get("object") == _ERROR:
+        raise _failure(chunk)
+    for choice in entries(chunk.get("choices")):
+        if choice.get("error"):
+            raise _failure(choice)
+
+
+def _failure(chunk: Json) -> ModelServerError:
+    status = mapping(chunk.get("error") or chunk).get("code")
+    if isinstance(status, str) and _STATUS.fullmatch(status):  # LiteLLM's way
+        status = int(status)
+    return ModelServerError(error_text(chunk), status if isinstance(status, int) else 0)
+
+
+def error_text(value: object) -> str:
+    """The message in what a server answers instead of a turn, and what stood behind it where it only passes that on."""
+    if found := entries(value):  # Google's way
+        return error_text(found[0])
+    answer = mapping(value)
+    error = answer.get("error")
+    passed_on = _passed_on(mapping(mapping(error).get("metadata")) or mapping(answer.get("metadata")))
+    for place in (mapping(error).get("message"), error, answer.get("message"), answer.get("detail")):
+        if text(place):
+            return text(place) + passed_on
+    return json.dumps(value) if value else ""
+
+
+def _passed_on(metadata: Json) -> str:
+    """What OpenRouter got from the provider that it asked: JSON or its text, or just words."""
+    raw = metadata.get("raw")
+    inner = mapping(raw) or mapping(_json(text(raw).encode(errors="replace")))
+    said = error_text(inner) if inner else text(raw)
+    provider = text(metadata.get("provider_name"))
+    return ": ".join(("", *filter(None, (provider, said)))) if said else ""
+
+
+# Puts a turn together from the pieces it is streamed in, whatever make of server cut it up.
+#
+# Servers disagree on everything here: whether a call has an id, an index, a name in each piece or in the first, and
+# whether arguments are text. What is missing, null or empty is therefore treated alike, and a piece belongs to: the call
+# of its id; else that of its index; else the last one. It begins another call where it names one while the call it would
+# continue is complete.
+
+
+class _Call:
+    __slots__ = ("_arguments", "_end", "id", "index", "name", "of_function", "thoughts")
+
+    def __init__(self, call_id: str, index: int | None) -> None:
+        self.id = call_id
+        self.index = index
+        self.name = ""
+        self.thoughts = Reasoning(CALL_MEMBERS)
+        self.of_function = Reasoning(CALL_MEMBERS)
+        self._arguments: list[str] = []
+        self._end = ObjectScanner()
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self._arguments)
+
+    @property
+    def has_arguments(self) -> bool:
+        return any(self._arguments)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing can follow: its arguments are a whole object."""
+        return self._end.reached(self._arguments)
+
+    def add(self, piece: Json) -> None:
+        function = mapping(piece.get("function"))
+        self.name = self.name or text(function.get("name"))
+        self.thoughts.add(piece)
+        self.of_function.add(function)
+        arguments = function.get("arguments")
+        if isinstance(arguments, str):
+            self._arguments.append(arguments)
+        elif arguments is not None:  # a value instead of its text, never in pieces
+            self._arguments = [json.dumps(arguments, ensure_ascii=False)]
+            self._end = ObjectScanner()
+
+
+class TurnAssembler:
+    """One turn, while it arrives. `turn` makes up ids for calls that have none: `number` tells turns apart there."""
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: list[_Call] = []
+        self._by_id: dict[str, _Call] = {}
+        self._latest: dict[int | None, _Call] = {}
+        """By index; of all calls under None."""
+        self._reasoning = Reasoning(MESSAGE_MEMBERS)
+        self._usage: Json = {}
+        self.finish_reason = ""
+        self.begun = False
+        """Whether anything came that belongs to an answer."""
+
+    def add(self, chunk: Json) -> None:
+        """A chunk of a stream, or a whole answer of a server that does not stream."""
+        self._usage = mapping(chunk.get("usage")) or self._usage
+        for choice in entries(chunk.get("choices")):
+            if not choice.get("index"):
+                self._add_choice(choice)
+
+    def _add_choice(self, choice: Json) -> None:
+        self.begun = True
+        self._usage = mapping(choice.get("usage")) or self._usage  # Kimi's place for it
+        self.finish_reason = text(choice.get("finish_reason")) or self.finish_reason
+        delta = mapping(choice.get("delta")) or self._whole(choice)
+        self._said += _texts(delta.get("content"))
+        self._refusal += _texts(delta.get("refusal"))
+        self._reasoning.add(delta)
+        pieces = entries(delta.get("tool_calls"))
+        if legacy := mapping(delta.get("function_call")):
+            pieces.append({"index": 0, "function": legacy})
+        touched: set[_Call] = set()
+        for piece in pieces:
+            call = self._call_of(piece, touched)
+            call.add(piece)
+            touched.add(call)
+
+    def _whole(self, choice: Json) -> Json:
+        """The message of a server that does not stream. Some that do say all of it once more at the end."""
+        streamed = self._calls or any(self._said) or any(self._refusal)
+        message = mapping(choice.get("message"))
+        if streamed or not message:
+            return {}
+        self._reasoning = Reasoning(MESSAGE_MEMBERS)
+        return message
+
+    def _call_of(self, piece: Json, touched: set[_Call]) -> _Call:
+        """`touched` are the calls of the same chunk: of two entries with a name, neither continues the other."""
+        call_id, index = text(piece.get("id")), _index(piece)
+        function = mapping(piece.get("function"))
+        name = text(function.get("name"))
+        call = self._known(call_id, index, name)
+        if call is None or (not call_id and name and (call in touched or _begins_another(call, function))):
+            call = _Call(call_id, index)
+            self._calls.append(call)
+            self._latest[index] = self._latest[None] = call
+        call.id = call.id or call_id
+        if call_id:
+            self._by_id[call_id] = call
+        return call
+
+    def _known(self, call_id: str, index: int | None, name: str) -> _Call | None:
+        """The call that a piece continues, if any: the latest that fits."""
+        call = self._by_id.get(call_id)
+        if call is not None:
+            reused = name and index is not None and index != call.index and call.is_complete
+            return None if reused else call
+        call = self._latest.get(index)
+        if call is None or not call_id:
+            return call
+        begun = name and call.name and (name != call.name or call.has_arguments)
+        return None if call.id or begun else call
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Those of the request and of the answer, as far as the server has said."""
+        return _count(self._usage, "prompt_tokens"), _count(self._usage, "completion_tokens")
+
+    def turn(self, number: int) -> ModelTurn:
+        said = "".join(self._said) or "".join(self._refusal)
+        input_tokens, output_tokens = self.tokens
+        return ModelTurn(
+            text=sendable(said),
+            calls=tuple(self._finished(call, number, place) for place, call in enumerate(self._calls)),
+            finish_reason=self.finish_reason,
+            extra=self._reasoning.whole(),
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
+
+    def _finished(self, call: _Call, number: int, place: int) -> ModelToolCall:
+        """A made-up id has nine letters and digits: what the strictest server takes. A call whose id another has got
+        since needs one too."""
+        own = call.id if self._by_id.get(call.id) is call else ""
+        written = sendable(call.arguments)
+        return ModelToolCall(
+            id=sendable(own) or f"tl{number % 1000:03d}{place % 10000:04d}",
+            name=sendable(call.name),
+            arguments=json_object(written) or written,
+            extra=call.thoughts.whole(),
+            function_extra=call.of_function.whole(),
+        )
+
+
+def _index(piece: Json) -> int | None:
+    index = piece.get("index")
+    return index if isinstance(index, int) and not isinstance(index, bool) else None
+
+
+def _begins_another(call: _Call, function: Json) -> bool:
+    """Whether a piece with a name and no id cannot belong to this call. Some servers repeat the name in a last piece
+    without arguments: that one can."""
+    if call.name not in ("", function.get("name")):
+        return True
+    return function.get("arguments") not in (None, "") and call.is_complete
+
+
+def _texts(content: object) -> list[str]:
+    """Text, or the texts among parts of several kinds."""
+    if isinstance(content, str):
+        return [content]
+    return [text(part.get("text")) for part in entries(content) if part.get("type", "text") == "text"]
+
+
+def _count(usage: Json, name: str) -> int:
+    value = usage.get(name)
+    return value if isinstance(value, int) and value > 0 else 0

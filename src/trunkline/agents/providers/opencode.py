@@ -1,0 +1,312 @@
+"""OpenCode: how it is started so that its tools are ours, or ours beside its own. docs/agents/opencode.md says why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from trunkline.agents.events import (
+    AgentError,
+    AgentEvent,
+    AgentText,
+    FinalAnswer,
+    ModelLooping,
+    NativeToolUsed,
+    TokenUsage,
+)
+from trunkline.agents.loose_json import count, mapping, object_of, text
+from trunkline.agents.providers.isolation import (
+    GIT_VARIABLES,
+    PROXY_VARIABLES,
+    WORK_FOLDER,
+    WORK_FOLDER_FILES,
+    WORK_SUBFOLDERS,
+    json_text,
+    merged,
+    picked,
+    project_notice,
+    read_config,
+    user_text,
+)
+from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest
+
+_RESULT_CHARACTERS: Final = 50_000
+_CONFIG_FILES: Final = ("config.json", "opencode.json", "opencode.jsonc")
+"""In the order in which OpenCode reads them: the last one counts most."""
+_PREFIX: Final = f"{SERVER}_"
+_CONFIG: Final = "config"
+_OWN: Final = f"{_CONFIG}/opencode"
+_PACKAGES: Final = ("package.json", "package-lock.json")
+_COPIED: Final = (*_CONFIG_FILES, *_PACKAGES)
+"""Files of the user's that OpenCode may write to by itself, at any start."""
+_TMP: Final = "tmp"
+_ELSEWHERE: Final = ("OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR", "OPENCODE_TUI_CONFIG")
+_TOOLS_IN_A_TOOL: Final = ("OPENCODE_EXPERIMENTAL", "OPENCODE_EXPERIMENTAL_CODE_MODE")
+"""With one of these set, tools of servers are not offered, but one tool of its own that runs programs which call them:
+denied here as all of its own are, so that there would be none at all."""
+_NOTHING_TO_INSTALL: Final = json_text({"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}})
+"""Where the folder of its configuration has packages, it looks here whether one is missing."""
+
+
+class OpenCode:
+    name = "opencode"
+    program = "opencode"
+    install = "npm install -g opencode-ai"
+    verified = frozenset({"1.18.33"})
+    instructions = ("AGENTS.md", "CLAUDE.md")
+    result_chars = _RESULT_CHARACTERS
+
+    def is_ours(self, tool: str, /) -> bool:
+        return tool.startswith(_PREFIX)
+
+    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
+        config = _config_home(home, environ)
+        copied = {name: config / "opencode" / name for name in _COPIED}
+        places = _places(home, environ)
+        return HomeQuery(texts=copied | places, links=tuple(places.values()), folders=(config, config / "opencode"))
+
+    def plan(self, request: LaunchRequest, /) -> LaunchPlan:
+        match request.mode:
+            case "intercept":
+                return _isolated(request)
+            case "additive":
+                return _additive(request)
+            case "native":
+                return LaunchPlan(argv=_argv(request), env=_quiet(request), folders=(_TMP,), stdin=_told(request))
+
+    def parser(self) -> OpenCodeOutputParser:
+        return OpenCodeOutputParser(self.is_ours)
+
+
+PROVIDER: Final = OpenCode()
+
+
+def _isolated(request: LaunchRequest) -> LaunchPlan:
+    """It is started in a folder of the run's: plugins of a project are run whatever it is told. Its home and the folder
+    of its configuration are empty ones, but login and history are where they always are."""
+    places = _places(request.home.folder, request.home.environ)
+    env = {
+        "OPENCODE_DISABLE_CLAUDE_CODE": "1",
+        "OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
+        "OPENCODE_PERMISSION": json_text(_OURS_ONLY),
+        "OPENCODE_PURE": "1",
+        "OPENCODE_TEST_HOME": str(request.run / "home"),
+        "XDG_CONFIG_HOME": str(request.run / _CONFIG),
+    }
+    return LaunchPlan(
+        argv=_argv(request),
+        env=_quiet(request) | env | _trial_environment(request),
+        unset=_ELSEWHERE + _TOOLS_IN_A_TOOL + GIT_VARIABLES + (PROXY_VARIABLES if request.model_url else ()),
+        files={
+            **WORK_FOLDER_FILES,
+            f"{_OWN}/opencode.json": isolated_config(request, places),
+            f"{_OWN}/package-lock.json": _NOTHING_TO_INSTALL,
+            f"{_OWN}/AGENTS.md": project_notice(request),
+        },
+        folders=(WORK_FOLDER, *WORK_SUBFOLDERS, f"{_OWN}/node_modules", "home", _TMP),
+        cwd=WORK_FOLDER,
+        stdin=request.prompt or "",
+    )
+
+
+def _additive(request: LaunchRequest) -> LaunchPlan:
+    """All that is the user's is there, by links; but for the files that OpenCode writes to, of which these are copies.
+    Programs that it starts look into the same folder for their own configuration."""
+    config = _config_home(request.home.folder, request.home.environ)
+    own = config / "opencode"
+    beside = [name for name in request.home.entries.get(config, ()) if name != "opencode"]
+    mine = [name for name in request.home.entries.get(own, ()) if name not in _COPIED]
+    texts = {name: text for name in _COPIED if (text := user_text(request.home, name, own / name))}
+    return LaunchPlan(
+        argv=_argv(request),
+        env=_quiet(request)
+        | {"OPENCODE_CONFIG_CONTENT": additive_content(request), "XDG_CONFIG_HOME": str(request.run / _CONFIG)},
+        files={f"{_OWN}/{name}": with_places(text, own) for name, text in texts.items()},
+        folders=(_OWN, _TMP),
+        links={f"{_CONFIG}/{name}": config / name for name in beside} | {f"{_OWN}/{name}": own / name for name in mine},
+        stdin=_told(request),
+    )
+
+
+def _config_home(home: Path, environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+
+
+def _places(home: Path, environ: Mapping[str, str]) -> dict[str, Path]:
+    """Where the user's configuration is, in the order in which it counts more."""
+    own = _config_home(home, environ) / "opencode"
+    named = environ.get("OPENCODE_CONFIG")
+    return {name: own / name for name in _CONFIG_FILES} | ({"named": Path(named)} if named else {})
+
+
+def _argv(request: LaunchRequest) -> tuple[str, ...]:
+    place = request.args.index("--") if "--" in request.args else len(request.args)
+    headless = () if request.prompt is None else ("run", "--format", "json")
+    model = _TRIAL_MODEL if request.model_url else request.model
+    given = (*request.args[:place], *((f"--model={model}",) if model else ()), *request.args[place:])
+    return (request.program, *headless, *given)
+
+
+def _quiet(request: LaunchRequest) -> dict[str, str]:
+    """At every start it unpacks a library into the folder for temporary files, and leaves it there."""
+    return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "TMPDIR": str(request.run / _TMP)}
+
+
+def _trial_environment(request: LaunchRequest) -> dict[str, str]:
+    """A trial is no part of the user's history."""
+    if not request.model_url:
+        return {}
+    folders = {name: str(request.run / name.lower()) for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")}
+    return {**folders, "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+
+
+def _told(request: LaunchRequest) -> str:
+    prompt = request.prompt or ""
+    return f"{request.mitigation}\n\n{prompt}" if request.mitigation and prompt else prompt
+
+
+# The configuration that OpenCode is run with: what of the user's is kept, and our server in it.
+
+_OUTPUT: Final = {"max_lines": _RESULT_CHARACTERS + 1, "max_bytes": 4 * _RESULT_CHARACTERS}
+_KEPT: Final = (("provider",), ("model",), ("small_model",), ("enabled_providers",), ("disabled_providers",))
+"""By which the user comes to the model. All else may bring tools, servers, plugins and programs."""
+_INLINE: Final = "OPENCODE_CONFIG_CONTENT"
+_SCHEMA: Final = {"$schema": "https://opencode.ai/config.json"}
+_QUIET: Final = {"autoupdate": False, "share": "disabled"}
+_OURS_ONLY: Final = {"*": "deny", f"{SERVER}_*": "allow"}
+"""The later one counts."""
+_TRIAL: Final = "trial"
+_TRIAL_MODEL: Final = f"{_TRIAL}/{_TRIAL}"
+_REFERENCE: Final = re.compile(r"\{file:(?![~/])([^}]+)\}")
+
+
+def isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
+    """`places` are where the user's configuration was read from, by name."""
+    config = _trial(request) if request.model_url else _kept(request, places)
+    isolated = {
+        "tools": {"*": False, f"{SERVER}_*": True},
+        "permission": _OURS_ONLY,
+        "snapshot": False,
+        "formatter": False,
+        "lsp": False,
+    }
+    return json_text(_SCHEMA | config | _QUIET | isolated | _ours(request))
+
+
+def additive_content(request: LaunchRequest) -> str:
+    """What is put on top of the user's own configuration, whatever that is."""
+    return json_text(merged(_SCHEMA | _inline(request), _QUIET | _ours(request)))
+
+
+def with_places(text: str, folder: Path) -> str:
+    """References to files are relative to the file they stand in, of which this is a copy elsewhere."""
+    return _REFERENCE.sub(lambda match: f"{{file:{folder / match[1]}}}", text)
+
+
+def _kept(request: LaunchRequest, places: Mapping[str, Path]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, place in places.items():
+        text = with_places(user_text(request.home, name, place), place.parent)
+        kept = merged(kept, picked(read_config(text, str(place)), _KEPT))
+    return merged(kept, picked(_inline(request), _KEPT))
+
+
+def _inline(request: LaunchRequest) -> dict[str, Any]:
+    return read_config(request.home.environ.get(_INLINE, ""), _INLINE)
+
+
+def _ours(request: LaunchRequest) -> dict[str, Any]:
+    """The timeout is longer than our own, which says more about what went wrong."""
+    assert request.server is not None
+    server = {
+        "type": "local",
+        "command": [request.server.command, *request.server.args],
+        "enabled": True,
+        "timeout": int(request.server.call_s * 1000) + 10_000,
+    }
+    return {"mcp": {SERVER: server}, "tool_output": _OUTPUT}
+
+
+def _trial(request: LaunchRequest) -> dict[str, Any]:
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{request.model_url}/v1", "apiKey": _TRIAL},
+        "models": {_TRIAL: {"tool_call": True}},
+    }
+    return {"model": _TRIAL_MODEL, "provider": {_TRIAL: provider}}
+
+
+# What `opencode run` prints in its format `json`: one event per line, each with the part of a message it is about.
+
+_REFUSALS: Final = (
+    "Model tried to call unavailable tool",
+    "The user has specified a rule which prevents you from using this specific tool call",
+    "The user rejected permission to use this specific tool call",
+)
+"""How it begins to say that a call was not carried out. Any other error counts as carried out."""
+_NO_TOOL: Final = "invalid"
+"""Called in place of a tool that there is not, or whose arguments are wrong: it only says so."""
+_MORE_TO_COME: Final = "tool-calls"
+_MOST_EMPTY: Final = 3
+"""Steps in a row that end with calls and have none."""
+
+
+class OpenCodeOutputParser:
+    """`is_ours` tells our tools from its own. What the model said in its last step is its answer."""
+
+    def __init__(self, is_ours: Callable[[str], bool]) -> None:
+        self._is_ours = is_ours
+        self._words: list[str] = []
+        self._spent = TokenUsage(0, 0)
+        self._called = False
+        self._empty_steps = 0
+
+    def line(self, line: str, /) -> Iterator[AgentEvent]:
+        event = object_of(line)
+        part = mapping(event.get("part"))
+        match event.get("type"):
+            case "step_start":
+                self._words.clear()
+                self._called = False
+            case "text" if words := text(part.get("text")):
+                self._words.append(words)
+                yield AgentText(words)
+            case "tool_use":
+                self._called = True
+                if not self._is_ours(name := text(part.get("tool"))):
+                    yield NativeToolUsed(name, ran=name != _NO_TOOL and not _refused(mapping(part.get("state"))))
+            case "step_finish":
+                yield from self._finished(part)
+            case "error":
+                yield AgentError(_reason(mapping(event.get("error"))))
+            case _:
+                return
+
+    def _finished(self, part: Mapping[str, Any]) -> Iterator[AgentEvent]:
+        tokens = mapping(part.get("tokens"))
+        cache = mapping(tokens.get("cache"))
+        self._spent = TokenUsage(
+            self._spent.input_tokens
+            + sum(count(value) for value in (tokens.get("input"), cache.get("read"), cache.get("write"))),
+            self._spent.output_tokens + sum(count(value) for value in (tokens.get("output"), tokens.get("reasoning"))),
+        )
+        yield self._spent
+        if part.get("reason") != _MORE_TO_COME:
+            yield FinalAnswer("\n".join(self._words))
+            return
+        self._empty_steps = 0 if self._called else self._empty_steps + 1
+        if self._empty_steps == _MOST_EMPTY:
+            yield ModelLooping()
+
+
+def _refused(state: Mapping[str, Any]) -> bool:
+    return state.get("status") == "error" and text(state.get("error")).startswith(_REFUSALS)
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    message = text(mapping(error.get("data")).get("message")) or text(error.get("message"))
+    return message or text(error.get("name")) or "it reported an error"

@@ -1,0 +1,246 @@
+"""Runs agent steps: their tools are made ready, the agent runs with them, and everything made for it is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from trunkline.agents.events import AgentEvent, AgentText, ModelRetry, OptionDropped, TokenUsage
+from trunkline.agents.installed import Installed, VersionCache, find_installed
+from trunkline.agents.probe.probe import probe_agent
+from trunkline.agents.probe.results import Isolation, ProbeResult, ProbeStore, check_isolation
+from trunkline.agents.providers import PROVIDERS, instruction_files, provider_of
+from trunkline.agents.providers.openai.request import KnownDialects
+from trunkline.agents.providers.provider import Provider, RunSpec, ToolServer
+from trunkline.agents.runner import AgentRunner
+from trunkline.agents.runs.instructions import project_instructions
+from trunkline.agents.runs.model_step import run_model
+from trunkline.agents.runs.run_events import AgentReady, EmitEvent, ModelRetried, ModelSpoke
+from trunkline.agents.runs.run_telemetry import RunTelemetry, ToolCallEvents
+from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage
+from trunkline.agents.runs.step_gateway import AgentSocket, StepGateway
+from trunkline.agents.runs.step_settings import settings_of_step
+from trunkline.config.settings import Settings
+from trunkline.config.sources import SourceSection
+from trunkline.core.errors import OPTION_LEFT_OUT, STEP_TIMEOUT, GatewayError, Problem
+from trunkline.runtime.children import Children
+from trunkline.runtime.temporary_folders import RunFolder
+from trunkline.sources.builtin.protection.started_files import started_files
+
+
+class AgentStepRunner:
+    """Runs the agent steps of the workflow in the file `workflow`. `plugins` are those whose operations steps may expose."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        plugins: Mapping[str, SourceSection],
+        telemetry: RunTelemetry,
+        emit: EmitEvent,
+        usage: StepUsage,
+        *,
+        children: Children,
+        environ: Mapping[str, str],
+        home: Path,
+        workflow: Path,
+    ) -> None:
+        self._settings = settings
+        self._protected = (str(workflow.absolute()), *started_files(settings))
+        self._plugins = plugins
+        self._telemetry = telemetry
+        self._emit = emit
+        self._usage = usage
+        self._dialects: KnownDialects = {}
+        self._environ = environ
+        state_dir = settings.gateway.state_dir
+        self._programs = ProgramStepRunner(children, home=home, environ=environ, state_dir=state_dir)
+
+    async def run(self, task: AgentTask) -> StepResult:
+        """Run a step. Cancelling this ends the agent, and everything that was started for it."""
+        watch = ToolCallEvents(task.name, self._emit)
+        try:
+            return await self._run(task, watch)
+        except GatewayError as error:
+            for detail in error.details:
+                self._telemetry.warn(task.name, detail)
+            return StepResult(problem=error.problem)
+
+    async def _run(self, task: AgentTask, watch: ToolCallEvents) -> StepResult:
+        async with AsyncExitStack() as stack:
+            instructions = self._instructions(task)
+            if task.state.provider not in PROVIDERS:
+                gateway = await self._gateway(task, watch, stack)
+                self._ready(task, gateway, "")
+                on_event = partial(self._on_event, task)
+                return await run_model(task, gateway, on_event, instructions, self._dialects)
+            folder = self._programs.folder(task)
+            stack.callback(folder.remove)
+            gateway = await self._gateway(task, watch, stack, private=(str(folder.path),))
+            return await self._programs.run(
+                task,
+                folder.path,
+                gateway,
+                lambda event: self._on_event(task, event),
+                instructions=instructions,
+                warn=lambda problem: self._telemetry.warn(task.name, problem),
+                ready=lambda version: self._ready(task, gateway, version),
+            )
+
+    async def _gateway(
+        self, task: AgentTask, watch: ToolCallEvents, stack: AsyncExitStack, private: tuple[str, ...] = ()
+    ) -> StepGateway | None:
+        """The step's tools, all of them up; None where the agent keeps its own alone. `stack` closes them."""
+        if task.state.proxy is None:
+            return None
+        wanted = settings_of_step(self._settings, task.state.proxy, self._plugins, task.folder)
+        events = self._telemetry.events_of(task.name)
+        gateway = StepGateway(
+            wanted,
+            events,
+            caller=task.caller,
+            environ=self._environ,
+            redact=self._telemetry.redact,
+            private=private,
+            protected=self._protected,
+        )
+        stack.push_async_callback(gateway.close)
+        tracer = self._telemetry.tracer
+        if tracer is not None and task.span is not None:
+            tracer.attach(gateway.router)
+            tracer.calls_of(task.caller.principal, task.span)
+            stack.callback(tracer.calls_of, task.caller.principal, None)
+        self._telemetry.follow(task.name, gateway.router, gateway.command_of)
+        watch.attach(events, gateway.router, gateway.command_of)
+        try:
+            async with task.in_time():
+                await gateway.start()
+        except GatewayError as error:
+            raise GatewayError(_with_starting(error.problem, gateway.starting()), error.details) from None
+        return gateway
+
+    def _instructions(self, task: AgentTask) -> str:
+        """The project's instructions for an agent that does not read them itself."""
+        if task.mode != "intercept" or not task.state.options.instructions:
+            return ""
+        names = instruction_files(task.state.provider)
+        redact, warn = self._telemetry.redact, partial(self._telemetry.warn, task.name)
+        return project_instructions(task.folder, names, self._settings, redact, warn)
+
+    def _ready(self, task: AgentTask, gateway: StepGateway | None, version: str) -> None:
+        tools = () if gateway is None else gateway.tools()
+        provider = task.state.provider
+        self._emit(AgentReady(step=task.name, provider=provider, version=version, model=task.model, tools=tools))
+
+    def _on_event(self, task: AgentTask, event: AgentEvent) -> None:
+        if isinstance(event, AgentText) and event.text.strip():
+            self._emit(ModelSpoke(step=task.name, text=event.text))
+        elif isinstance(event, OptionDropped):
+            self._telemetry.warn(task.name, Problem(code=OPTION_LEFT_OUT, message=event.message))
+        elif isinstance(event, TokenUsage):
+            self._usage.set_tokens(event)
+        elif isinstance(event, ModelRetry):
+            self._emit(ModelRetried(step=task.name, attempt=event.attempt, most=event.most, reason=event.reason))
+
+
+def _with_starting(problem: Problem, starting: tuple[str, ...]) -> Problem:
+    """The problem of a step that timed out before its tools were up, with what it waited for."""
+    if problem.code is not STEP_TIMEOUT or not starting:
+        return problem
+    waited_for = ", ".join(f"`{name}`" for name in starting)
+    return replace(problem, message=f"{problem.message}; still starting: {waited_for}")
+
+
+Warn = Callable[[Problem], None]
+Ready = Callable[[str], None]
+"""Called with the version of the agent when it is about to be started."""
+
+
+class ProgramStepRunner:
+    """Runs steps whose agent is a program, with the `home` and `environ` of the user."""
+
+    def __init__(self, children: Children, *, home: Path, environ: Mapping[str, str], state_dir: Path) -> None:
+        self._children = children
+        self._environ = environ
+        self._runner = AgentRunner(children, home=home, environ=environ)
+        self._probe_store = ProbeStore(state_dir)
+        self._versions = VersionCache(state_dir)
+
+    def folder(self, task: AgentTask) -> RunFolder:
+        """The private folder of one run: the socket to its gateway, and below it the agent's files."""
+        return RunFolder(self._children, task.name)
+
+    async def run(
+        self,
+        task: AgentTask,
+        folder: Path,
+        gateway: StepGateway | None,
+        on_event: Callable[[AgentEvent], None],
+        *,
+        instructions: str,
+        warn: Warn,
+        ready: Ready,
+    ) -> StepResult:
+        provider = provider_of(task.state.provider)
+        async with AsyncExitStack() as stack:
+            async with task.in_time():
+                installed = await find_installed(provider, self._children, self._environ, self._versions)
+                spec, socket = await self._run_spec(task, provider, _part(folder, "a"), gateway, stack)
+                isolation = await self._isolation(task, provider, installed, folder, gateway)
+            for warning in isolation.warnings:
+                warn(warning)
+            ready(installed.version)
+            spec = replace(spec, mitigation=isolation.mitigation, instructions=instructions, timeout_s=task.left_s)
+            result = await self._runner.run(provider, installed, spec, socket, on_event)
+        for warning in result.warnings:
+            warn(warning)
+        timed_out = result.problem is not None and result.problem.code is STEP_TIMEOUT
+        return StepResult(
+            output=result.output,
+            # the agent only had what was left of the step's time, and the file names the whole
+            problem=task.timeout_problem(result.unreachable) if timed_out else result.problem,
+        )
+
+    async def _run_spec(
+        self, task: AgentTask, provider: Provider, part: Path, gateway: StepGateway | None, stack: AsyncExitStack
+    ) -> tuple[RunSpec, AgentSocket | None]:
+        """What the agent is to do, and the socket to its tools; None where it keeps its own alone."""
+        socket: AgentSocket | None = None
+        server: ToolServer | None = None
+        if gateway is not None:
+            socket = AgentSocket(gateway, part, result_chars=provider.result_chars)
+            stack.push_async_callback(socket.close)
+            server = await socket.open()
+        spec = RunSpec(
+            mode=task.mode,
+            prompt=task.prompt,
+            model=task.model,
+            project=task.folder,
+            run=_part(part, "run"),
+            server=server,
+            timeout_s=task.left_s,
+        )
+        return spec, socket
+
+    async def _isolation(
+        self,
+        task: AgentTask,
+        provider: Provider,
+        installed: Installed,
+        folder: Path,
+        gateway: StepGateway | None,
+    ) -> Isolation:
+        async def probe() -> ProbeResult:
+            async with AsyncExitStack() as stack:
+                spec, _ = await self._run_spec(task, provider, _part(folder, "t"), gateway, stack)
+                return await probe_agent(self._runner, provider, installed, spec)
+
+        return await check_isolation(provider, installed, task.mode, self._probe_store, probe, model=task.model)
+
+
+def _part(folder: Path, name: str) -> Path:
+    part = folder / name
+    part.mkdir(mode=0o700)
+    return part

@@ -1,0 +1,361 @@
+"""A workflow file checked as a whole: by itself, against the configuration, and against its plugins and agents."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from trunkline.agents.installed import VersionCache, find_installed
+from trunkline.agents.probe.results import DOUBTED
+from trunkline.agents.providers import provider_of
+from trunkline.agents.runs.plugins import PLUGIN, PluginProbe, Plugins, plugin_sections, probe_plugins
+from trunkline.agents.runs.step_settings import (
+    WITHOUT_SOURCE,
+    enforce_default_protection,
+    known_operations,
+    obstacle_of,
+)
+from trunkline.agents.workflow.document import Workflow
+from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow
+from trunkline.agents.workflow.proxy import ProxyUse, source_name
+from trunkline.config.found import find_config, find_plugins
+from trunkline.config.gateway import GatewaySettings
+from trunkline.config.load import Loaded, load_config, look_at_config
+from trunkline.config.render import render
+from trunkline.config.report import FileProblem
+from trunkline.config.settings import Settings
+from trunkline.config.sources import SourceSection, ToolSelection
+from trunkline.config.suggest import hint_for
+from trunkline.config.tree import Scalar
+from trunkline.config.trust.verdict import Verdict
+from trunkline.core.errors import (
+    PLUGIN_NOT_CHECKED,
+    PROXY_PROVIDER,
+    PROXY_UNKNOWN_OPERATION,
+    PROXY_UNKNOWN_PLUGIN,
+    PROXY_UNKNOWN_SOURCE,
+    SOURCE_NOT_USABLE,
+    GatewayError,
+)
+from trunkline.router.options import NameRules
+from trunkline.runtime.children import Children
+from trunkline.sources import section_kinds
+from trunkline.sources.list_limits import is_about_cut
+from trunkline.telemetry.redact import Redactor
+
+PluginStart = Literal["none", "trusted", "all"]
+"""Which plugins may be started for a moment: none, those of files that count, or all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedWorkflow:
+    """Everything that was read, and everything that is wrong with it. `configured` is our own file, None where there is
+    none: a workflow can do without. `unchecked` are plugins that were not asked for their operations."""
+
+    loaded: LoadedWorkflow
+    configured: Loaded | None
+    plugins: Plugins
+    unchecked: tuple[str, ...] = ()
+
+    @property
+    def problems(self) -> tuple[FileProblem, ...]:
+        """Those of the workflow first; a file that was read twice is wrong once."""
+        others = () if self.configured is None else self.configured.problems
+        return tuple(dict.fromkeys((*self.loaded.problems, *others, *self.plugins.problems)))
+
+    @property
+    def failed(self) -> bool:
+        return any(problem.severity == "error" for problem in self.problems)
+
+    @property
+    def workflow(self) -> Workflow | None:
+        """None as soon as any problem is an error."""
+        return None if self.failed else self.loaded.workflow
+
+    @property
+    def settings(self) -> Settings | None:
+        return None if self.configured is None else self.configured.settings
+
+    @property
+    def untrusted(self) -> tuple[Verdict, ...]:
+        """The files that were found by looking and do not count."""
+        found = () if self.configured is None else self.configured.verdicts
+        beside = () if self.plugins.verdict is None else (self.plugins.verdict,)
+        verdicts = {verdict.path: verdict for verdict in (*found, *beside)}
+        return tuple(verdict for verdict in verdicts.values() if not verdict.counts)
+
+    def untrusted_plugins(self) -> dict[str, Verdict]:
+        """The plugins by name that come from such a file, with the verdict on it."""
+        found: dict[str, Verdict] = {}
+        for name in self.plugins.sections:
+            verdict = self.plugins.verdict
+            if name not in self.plugins.of_file:
+                verdict = None if self.configured is None else self.configured.verdict_on(name)
+            if verdict is not None and not verdict.counts:
+                found[name] = verdict
+        return found
+
+    def shown(self) -> str:
+        """The problems as people read them, each with its line."""
+        texts = dict(self.plugins.texts)
+        if self.configured is not None:
+            texts |= self.configured.others
+            own = {problem.file for problem in self.configured.problems} - texts.keys()
+            texts |= dict.fromkeys(own, self.configured.text)
+        return render(self.problems, self.loaded.text, texts).rstrip("\n")
+
+
+def read_files(
+    workflow: Path,
+    config: Path | None,
+    *,
+    cwd: Path,
+    home: Path,
+    environ: Mapping[str, str],
+    only_look: bool = False,
+) -> CheckedWorkflow:
+    """A workflow and all that belongs to it, as far as files tell. Waits for a file that is a pipe, so it is not to be
+    called in a loop. With `only_look` files that are not trusted are read too, for whoever starts nothing of them."""
+    loaded = load_workflow(workflow, environ=environ)
+    ours = find_config(config, cwd, home, workflow=workflow)
+    load = look_at_config if only_look else load_config
+    configured = None if ours is None else load(ours, environ=environ, kinds=section_kinds())
+    if configured is not None and configured.settings is not None:
+        configured = replace(configured, settings=enforce_default_protection(configured.settings, workflow))
+    settings = None if configured is None else configured.settings
+    if configured is not None and configured.untrusted and not only_look:
+        return CheckedWorkflow(loaded=loaded, configured=configured, plugins=Plugins())  # the rest has to wait for that
+    file = find_plugins(workflow, cwd, home)
+    plugins = plugin_sections(settings, file, environ=environ, only_look=only_look)
+    if plugins.verdict is not None and not plugins.verdict.counts and not _needs_plugins_file(loaded, settings):
+        plugins = plugin_sections(settings, None, environ=environ)
+    return CheckedWorkflow(loaded=loaded, configured=configured, plugins=plugins)
+
+
+def _needs_plugins_file(loaded: LoadedWorkflow, settings: Settings | None) -> bool:
+    """Whether any tools come from AWF's file, or could: a name of a configuration that was named, or is the user's own,
+    is never taken by it."""
+    ours = settings.sources.keys() if settings is not None and settings.origin != "found" else ()
+    named = {source_name(name.text) for use in loaded.uses for name in (*use.plugins, *use.sources)}
+    return not named <= {*ours}
+
+
+async def check_started(
+    read: CheckedWorkflow, *, environ: Mapping[str, str], start: PluginStart = "trusted"
+) -> CheckedWorkflow:
+    """The same with what the outside says. Plugins that the workflow exposes are started for a moment, of files that
+    count or of all, but none where anything is wrong already; nothing of them is left on return."""
+    settings, plugins = read.settings, read.plugins
+    # where a file cannot be used it is not known which plugins there are
+    known = plugins if not plugins.failed and (read.configured is None or settings is not None) else None
+    said = settings or Settings(Path(), GatewaySettings(), {})
+    asked = plugins.added_to(said)
+    redact = Redactor(asked.secrets(environ), asked.names())
+    kept_back = PluginStartPolicy(
+        all_of_them=start == "none", untrusted={} if start == "all" else read.untrusted_plugins(), failed=read.failed
+    )
+    unchecked = await check_environment(read.loaded, known, environ=environ, redact=redact, kept_back=kept_back)
+    return replace(read, unchecked=unchecked)
+
+
+# What only the outside can say of a workflow: whether its plugins have the operations it exposes, and whether the
+# installed agents are known to keep to our tools.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginStartPolicy:
+    """Which plugins are not started to be asked: all, those of files that are not trusted, by name, and every one
+    where the files have errors (`failed` for those besides the workflow)."""
+
+    all_of_them: bool = False
+    untrusted: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
+    failed: bool = False
+
+
+async def check_environment(
+    loaded: LoadedWorkflow,
+    plugins: Plugins | None,
+    *,
+    environ: Mapping[str, str],
+    redact: Callable[[str], str] = str,
+    kept_back: PluginStartPolicy,
+) -> tuple[str, ...]:
+    """Put into the workflow's report what its file alone does not tell. Whatever is started for that has ended when
+    this returns, with the plugins that were not asked. `plugins` are None where it is not known which there are."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_check_providers(loaded, environ))
+        if plugins is None:
+            return ()
+        _check_plugins(loaded, plugins)
+        _check_sources(loaded, plugins)
+        wanted = _wanted(loaded, plugins)
+        left = _not_asked(loaded, plugins, wanted, kept_back)
+        asked = {name: section for name, section in wanted.items() if name not in left}
+        if asked:
+            group.create_task(_check_operations(loaded, plugins, asked, environ, redact))
+    return left
+
+
+# -- plugins ----------------------------------------------------------------------------------------------------------
+
+
+def _wanted(loaded: LoadedWorkflow, plugins: Plugins) -> dict[str, SourceSection]:
+    """The plugins that can be asked, of those that the workflow exposes."""
+    named = {plugin.text: plugins.find(plugin.text) for use in loaded.uses for plugin in use.plugins}
+    return {source_name(name): found for name, found in named.items() if found is not None and not obstacle_of(found)}
+
+
+def _not_asked(
+    loaded: LoadedWorkflow, plugins: Plugins, wanted: Mapping[str, SourceSection], kept_back: PluginStartPolicy
+) -> tuple[str, ...]:
+    """Those of the plugins that are not started, each with a word where the workflow names it."""
+    if kept_back.all_of_them:
+        return tuple(wanted)
+    failed = kept_back.failed or loaded.report.failed
+    left = tuple(name for name in wanted if failed or name in kept_back.untrusted)
+    for use in loaded.uses:
+        with loaded.report.of_step(use.step):
+            for plugin in _each_once(use):
+                name = source_name(plugin.text)
+                if name in left and plugins.find(plugin.text) is not None:
+                    _not_started(loaded, plugin, None if failed else kept_back.untrusted[name])
+    return left
+
+
+def _not_started(loaded: LoadedWorkflow, plugin: Scalar, verdict: Verdict | None) -> None:
+    """`verdict` is that on the file it comes from; None where it is because of errors."""
+    message = f"The operations of the plugin `{plugin.text}` are not checked: "
+    if verdict is None:
+        message, hint = f"{message}it is not started while there are errors", "solve those first"
+    else:
+        message += f"{verdict.path} is not trusted, so it is not started"
+        hint = f"`trunkline trust {shlex.quote(str(verdict.path))}`, or start it nevertheless with `--start-plugins`"
+    loaded.report.warn(PLUGIN_NOT_CHECKED, plugin.span, message, hint)
+
+
+def _check_plugins(loaded: LoadedWorkflow, plugins: Plugins) -> None:
+    for use in loaded.uses:
+        with loaded.report.of_step(use.step):
+            for plugin in _each_once(use):
+                section = plugins.find(plugin.text)
+                if section is None:
+                    _unknown_plugin(loaded, plugin, plugins)
+                elif obstacle := obstacle_of(section):
+                    _not_checked(loaded, plugin, obstacle)
+
+
+def _check_sources(loaded: LoadedWorkflow, plugins: Plugins) -> None:
+    """Those that a step names: each is there, and can be started as far as files tell. None is started for that."""
+    for use in loaded.uses:
+        with loaded.report.of_step(use.step):
+            for source in use.sources:
+                section = plugins.sources.get(source.text)
+                if section is None:
+                    hint = hint_for(source.text, plugins.sources, "sources") or "declare it in the configuration file"
+                    message = f"There is no source `{source.text}`"
+                    loaded.report.error(PROXY_UNKNOWN_SOURCE, source.span, message, hint)
+                elif obstacle := obstacle_of(section):
+                    message = f"The source `{source.text}` cannot be started: {obstacle}"
+                    loaded.report.error(SOURCE_NOT_USABLE, source.span, message, WITHOUT_SOURCE)
+
+
+def _each_once(use: ProxyUse) -> list[Scalar]:
+    """Its plugins, each where it is named first."""
+    first: dict[str, Scalar] = {}
+    for plugin in use.plugins:
+        first.setdefault(plugin.text, plugin)
+    return list(first.values())
+
+
+def _unknown_plugin(loaded: LoadedWorkflow, plugin: Scalar, plugins: Plugins) -> None:
+    renamed = plugins.renamed.get(plugin.text)
+    if renamed:
+        message = f"`{plugin.text}` is `{renamed}` here: its own name cannot be that of a source"
+        loaded.report.error(PROXY_UNKNOWN_PLUGIN, plugin.span, message, f"write `{renamed}`, or rename the plugin")
+        return
+    kind = plugins.other_kinds.get(plugin.text)
+    message = f"`{plugin.text}` is a source of the kind `{kind}`, not a {PLUGIN}" if kind else ""
+    hint = hint_for(plugin.text, plugins.sections, "plugins") or "declare it in `.awf/plugins.yaml` or under `sources`"
+    loaded.report.error(PROXY_UNKNOWN_PLUGIN, plugin.span, message or f"There is no plugin `{plugin.text}`", hint)
+
+
+def _not_checked(loaded: LoadedWorkflow, plugin: Scalar, why: str, hint: str = "") -> None:
+    message = f"The plugin `{plugin.text}` cannot be asked what it has: {why}"
+    loaded.report.error(PLUGIN_NOT_CHECKED, plugin.span, message, hint)
+
+
+async def _check_operations(
+    loaded: LoadedWorkflow,
+    plugins: Plugins,
+    wanted: Mapping[str, SourceSection],
+    environ: Mapping[str, str],
+    redact: Callable[[str], str],
+) -> None:
+    probed = await probe_plugins(wanted, loaded.path, environ=environ, redact=redact)
+    for use in loaded.uses:
+        with loaded.report.of_step(use.step):
+            for plugin in _each_once(use):
+                found = _probed(plugin, plugins, probed)
+                if found is not None and found.trouble:
+                    _not_checked(loaded, plugin, found.trouble, found.hint)
+            for exposed in use.exposed:
+                found = _probed(exposed.plugin, plugins, probed)
+                if found is not None and not found.trouble:
+                    selection = plugins.sections[source_name(exposed.plugin.text)].tools
+                    _check_operation(loaded, exposed.operation, exposed.plugin.text, found, selection)
+
+
+def _probed(plugin: Scalar, plugins: Plugins, probed: Mapping[str, PluginProbe]) -> PluginProbe | None:
+    return None if plugins.find(plugin.text) is None else probed.get(source_name(plugin.text))
+
+
+def _check_operation(
+    loaded: LoadedWorkflow, operation: Scalar, plugin: str, found: PluginProbe, selection: ToolSelection
+) -> None:
+    name = operation.text
+    if name in found.operations:
+        if not NameRules(prefix="", allow=selection.allow, deny=selection.deny).shows(name):
+            message = f"`{name}` of the plugin `{plugin}` is denied by the configuration (`tools.allow`, `tools.deny`)"
+            loaded.report.error(PROXY_UNKNOWN_OPERATION, operation.span, message)
+        return
+    why = "; ".join(warning for warning in found.warnings if f"`{name}`" in warning or is_about_cut(warning))
+    message = f"The plugin `{plugin}` has no operation `{name}`{f' to offer: {why}' if why else ''}"
+    loaded.report.error(PROXY_UNKNOWN_OPERATION, operation.span, message, known_operations(name, found.operations))
+
+
+# -- providers --------------------------------------------------------------------------------------------------------
+
+
+async def _check_providers(loaded: LoadedWorkflow, environ: Mapping[str, str]) -> None:
+    """A warning where the agent may have tools of its own beside ours; a step that leaves it those is not told."""
+    intercepting = [(use, use.provider) for use in loaded.uses if use.intercepts and use.provider is not None]
+    doubted = [(use, provider) for use, provider in intercepting if provider.text in DOUBTED]
+    if not doubted:
+        return
+    children = Children()
+    try:
+        doubts = {name: await _doubt(name, children, environ) for name in {provider.text for _, provider in doubted}}
+    finally:
+        await children.close()
+    for use, provider in doubted:
+        if doubt := doubts[provider.text]:
+            with loaded.report.of_step(use.step):
+                loaded.report.warn(PROXY_PROVIDER, provider.span, doubt)
+
+
+async def _doubt(name: str, children: Children, environ: Mapping[str, str]) -> str:
+    """Why the agent on this machine may keep tools of its own; empty where its version is verified."""
+    provider = provider_of(name)
+    verified = ", ".join(sorted(provider.verified)) or "none yet"
+    try:
+        version = (await find_installed(provider, children, environ, VersionCache())).version
+    except GatewayError as error:
+        why = error.problem.message
+        return f"Isolation of {name} is verified for {verified}; which version is here is not known: {why}"
+    if version in provider.verified:
+        return ""
+    return f"Isolation of {name} is not verified for the installed version {version}, only for {verified}"

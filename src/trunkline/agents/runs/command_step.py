@@ -1,0 +1,270 @@
+"""Runs command steps: in their folder, their sandbox and their timeout, leaving nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from trunkline.agents.runs.step import StepResult, TemplateValues
+from trunkline.agents.workflow.document import CommandState
+from trunkline.config.found import plugins_file
+from trunkline.config.protect import most_protected
+from trunkline.config.settings import Settings
+from trunkline.config.trust.store import TrustStore
+from trunkline.core.errors import CODES, COMMAND_FAILED, PART_MISSING, STEP_TIMEOUT, GatewayError, Problem
+from trunkline.core.source import Level
+from trunkline.runtime.child_io import HeadAndTail, end
+from trunkline.runtime.children import child_environment
+from trunkline.runtime.commands import Command, Commands, Ended
+from trunkline.sources.builtin.no_sandbox import no_sandbox
+from trunkline.sources.builtin.place_guard import PlaceGuard
+from trunkline.sources.builtin.programs import find_program
+from trunkline.sources.builtin.protection.git_environment import as_variables, overridden, read_list
+from trunkline.sources.builtin.protection.git_folders import HiddenKeys, repository_above
+from trunkline.sources.builtin.protection.places import ProtectedPlaces, protected_below
+from trunkline.sources.builtin.protection.started_files import roots_of, started_files
+from trunkline.sources.builtin.protection.tree import Tree
+from trunkline.sources.builtin.sandbox import Sandbox
+from trunkline.sources.builtin.sandbox_choice import SandboxChoice
+from trunkline.sources.builtin.section import BuiltinSection
+from trunkline.sources.builtin.tool import ToolFault
+
+_SHELL: Final = "/bin/sh"
+_GIT: Final = "GIT_CONFIG"
+_QUOTED: Final = 500
+"""The characters of output that a message about a failure shows."""
+
+
+class CommandStepRunner:
+    """Runs the commands of a workflow, with the user's environment except our own tokens. `workflow` is its file; `warn`
+    gets the steps that should have a sandbox and have none."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        settings: Settings,
+        warn: Callable[[str, Problem], None],
+        workflow: Path = Path("workflow.yaml"),
+    ) -> None:
+        self._commands = Commands()
+        self._environ = child_environment(environ, extra={}, inherit="all")
+        self._places = CommandSandboxes(self._environ, self._commands, settings, warn, [str(workflow.absolute())])
+
+    async def run(self, state: CommandState, values: TemplateValues, folder: Path) -> StepResult:
+        path = self._environ.get("PATH", os.defpath)
+        shell = _SHELL if state.shell == "sh" else find_program(state.shell, path, str(folder))
+        if shell is None:
+            return StepResult(problem=_failed(state, f"There is no `{state.shell}` in PATH", "install it, or use `sh`"))
+        argv = [shell, "-c", state.command.render(values.inputs, values.outputs)]
+        try:
+            ended = await self._places.run(state, argv, folder, lambda command: _with_own(command, state, values))
+        except GatewayError as error:
+            return StepResult(problem=_failed(state, error.problem.message, error.problem.hint))
+        output = output_text(ended.output)
+        return StepResult(output=output, problem=_problem(state, ended, output), exit_code=_exit_code(ended))
+
+    async def close(self) -> None:
+        await self._commands.close()
+        await self._places.close()
+
+
+def _with_own(command: Command, state: CommandState, values: TemplateValues) -> Command:
+    """Add the step's variables and input. The variables that keep git from the repository's programs stay."""
+    own = {name: values.of(value) for name, value in state.env.items()}
+    kept = {name: value for name, value in command.env.items() if name.startswith(_GIT)}
+    stdin = values.of(state.stdin).encode("utf-8", "surrogateescape")
+    return replace(command, env={**command.env, **own, **kept}, stdin=stdin)
+
+
+def output_text(output: HeadAndTail) -> str:
+    """The output without its final newlines, with a line in place of what did not fit."""
+    if output.dropped_bytes:
+        head, tail = output.head.decode("utf-8", "ignore"), output.tail.decode("utf-8", "ignore")
+        return f"{head}\n[… {output.dropped_bytes:,} bytes left out …]\n{tail}".rstrip("\n")
+    return (output.head + output.tail).decode("utf-8", "replace").rstrip("\n")
+
+
+def _exit_code(ended: Ended) -> int | None:
+    if ended.how != "exited":
+        return None
+    return ended.code if ended.code >= 0 else 128 - ended.code
+
+
+def _problem(state: CommandState, ended: Ended, output: str) -> Problem | None:
+    match ended.how:
+        case "exited" if ended.code == 0:
+            return None
+        case "exited":
+            how = f"status {ended.code}" if ended.code > 0 else signal.Signals(-ended.code).name
+            return _failed(state, f"The command of step `{state.name}` ended with {how}{_quoted(output)}")
+        case "timed_out":
+            message = f"Step `{state.name}` took longer than {state.timeout_s:g} s and was ended"
+            return Problem(code=STEP_TIMEOUT, message=message, where=state.name, hint="raise the step's `timeout`")
+        case "too_many_processes":
+            return _failed(state, f"The command of step `{state.name}` had too many processes and was ended")
+        case "lost":
+            return _failed(state, f"The command of step `{state.name}` was lost: its supervisor was killed")
+
+
+def _quoted(output: str) -> str:
+    """The end of the output, where the reason of a failure most often is."""
+    words = end(output.strip(), _QUOTED)
+    return f": {words}" if words else " and wrote nothing"
+
+
+def _failed(state: CommandState, message: str, hint: str = "") -> Problem:
+    return Problem(code=COMMAND_FAILED, message=message, where=state.name, hint=hint)
+
+
+T = TypeVar("T")
+
+_MOST_FOLDERS: Final = 5_000
+"""The folders searched for repositories below a step's folder, the upper ones first."""
+_GIT_CONFIG_S: Final = 10.0
+_LIST_GIT_CONFIG: Final = (
+    'for scope in --system --global; do "$0" config "$scope" --includes --list -z; done 2>/dev/null'
+)
+"""Neither scope is the repository's. Which of the user's files count may depend on the folder."""
+
+
+class CommandSandboxes:
+    """Runs commands in the sandboxes that steps ask for, and keeps git from programs that only a repository names.
+
+    `environ` is what every command gets; `protected` are files that none in a sandbox may change, besides the protected
+    places. `warn` gets steps that should have a sandbox and have none, and what was undone.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        commands: Commands,
+        settings: Settings,
+        warn: Callable[[str, Problem], None],
+        protected: Sequence[str] = (),
+    ) -> None:
+        self._environ = environ
+        self._commands = commands
+        self._settings = settings
+        self._trusted = TrustStore(environ)
+        self._hidden = [str(settings.gateway.state_dir), str(self._trusted.folder)]
+        if settings.gateway.socket is not None:
+            self._hidden.append(str(settings.gateway.socket))
+        self._fixed = (str(settings.path.absolute()), str(plugins_file(settings.path)))
+        self._protected = (*self._fixed, *started_files(settings), *protected)
+        self._warn = warn
+        self._sandboxes: dict[tuple[str, str, str], SandboxChoice] = {}  # by step, folder and mode
+        self._guards: dict[tuple[str, str], PlaceGuard] = {}  # by step and folder
+        self._trees: dict[str, Tree] = {}
+
+    async def run(
+        self, state: CommandState, argv: Sequence[str], folder: Path, finished: Callable[[Command], Command]
+    ) -> Ended:
+        """Run a step's command, to which `finished` adds the step's own settings.
+
+        Raises GatewayError where it needs a sandbox and there is none, or cannot be started.
+        """
+        git = await self._git_variables(folder)
+        env = {**self._environ, **git}
+        sandbox = await self._sandbox_of(state, str(folder))
+        if sandbox is None:
+            command = Command(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
+            return await self._commands.run(finished(command))
+        guarded = await _or_failure(self._guard(state, str(folder)).begin())
+        try:
+            mounts = guarded.mounts
+            argv = await asyncio.to_thread(
+                partial(sandbox.wrap, argv, str(folder), read_only=mounts.read_only, pinned=mounts.pinned)
+            )
+            env = {**sandbox.environment(), **git}
+            command = Command(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
+            return await self._commands.run(finished(command), on_launch=guarded.launched)
+        finally:
+            await guarded.end()
+
+    async def close(self) -> None:
+        """Close guards and sandboxes, once no command runs any more."""
+        for guard in self._guards.values():
+            await guard.close()
+        for choice in self._sandboxes.values():
+            await choice.close()
+
+    async def _sandbox_of(self, state: CommandState, folder: str) -> Sandbox | None:
+        key = state.name, folder, state.sandbox.mode
+        if key not in self._sandboxes:
+            self._trusted.keep_below([Path(folder)])
+            whose = f"Step `{state.name}`"
+            self._sandboxes[key] = SandboxChoice(
+                state.sandbox,
+                folder,
+                self._environ,
+                self._commands,
+                hidden=self._hidden,
+                fixed=self._fixed,
+                started=self._protected,
+                whose=whose,
+            )
+        choice = self._sandboxes[key]
+        sandbox = await _or_failure(choice.get())
+        if sandbox is None and choice.obstacle:
+            message = f"The command of step `{state.name}` runs without a sandbox: {choice.obstacle}"
+            hint = no_sandbox(state.sandbox.mode, choice.obstacle, choice.hint).hint
+            self._warn(state.name, Problem(code=PART_MISSING, message=message, hint=hint, severity="warning"))
+        return sandbox
+
+    def _guard(self, state: CommandState, folder: str) -> PlaceGuard:
+        key = state.name, folder
+        if key not in self._guards:
+            sections = self._settings.sources.values()
+            protect = most_protected(section.protect for section in sections if isinstance(section, BuiltinSection))
+            places = protected_below(folder, protect, self._protected, roots_of(self._settings))
+            note = partial(self._note, state.name)
+            self._guards[key] = PlaceGuard(
+                folder, places, self._settings.gateway.state_dir, note, self._environ.get("HOME", "")
+            )
+        return self._guards[key]
+
+    def _note(self, step: str, level: Level, event: str, message: str, fields: Mapping[str, object]) -> None:
+        self._warn(step, Problem(code=CODES[str(fields["code"])], message=message, severity="warning"))
+
+    async def _git_variables(self, folder: Path) -> dict[str, str]:
+        """The variables that keep git from running what only its repository names."""
+        try:
+            settings = await asyncio.to_thread(lambda: overridden(self._repositories(folder)))
+        except HiddenKeys as error:
+            message = f"Git might run programs that only a repository names: {error}"
+            hint = "look at that file, and remove it or what it does not need"
+            raise GatewayError(Problem(code=COMMAND_FAILED, message=message, hint=hint)) from None
+        git = find_program("git", self._environ.get("PATH", os.defpath), str(folder))
+        own = {} if git is None else await self._user_git_config(git, folder)
+        return as_variables(settings, own, self._environ)
+
+    def _repositories(self, folder: Path) -> Iterator[str]:
+        found = repository_above(str(folder))
+        if found is not None:
+            yield found
+        tree = self._trees.setdefault(str(folder), Tree(str(folder), ProtectedPlaces(), most_folders=_MOST_FOLDERS))
+        for seen in tree.look().items.values():
+            if os.path.basename(seen.path) in ("config", "config.worktree"):  # noqa: PTH119 - a link counts, too
+                yield os.path.dirname(seen.path)  # noqa: PTH120
+        if self._environ.get("GIT_DIR"):
+            yield os.path.join(folder, self._environ["GIT_DIR"])  # noqa: PTH118
+
+    async def _user_git_config(self, git: str, folder: Path) -> dict[str, list[str]]:
+        argv = ["/bin/sh", "-c", _LIST_GIT_CONFIG, git]
+        command = Command(argv=argv, env=self._environ, folder=str(folder), timeout_s=_GIT_CONFIG_S, label="git")
+        ended = await self._commands.run(command)
+        return read_list((ended.output.head + ended.output.tail).decode("utf-8", "surrogateescape"))
+
+
+async def _or_failure(work: Awaitable[T]) -> T:
+    """Turn what a tool would report to its model into a failure of the step."""
+    try:
+        return await work
+    except ToolFault as error:
+        raise GatewayError(Problem(code=COMMAND_FAILED, message=str(error))) from None

@@ -1,0 +1,137 @@
+"""A project's instructions to agents (`AGENTS.md` and its like), which an isolated agent does not read by itself: they
+are read here, beneath the project's folder, and handed to it as text.
+
+A repository decides what these files are. One may be a link to a file of the user's, a pipe, or as large as a disk.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from trunkline.config.found import plugins_file
+from trunkline.config.settings import Settings
+from trunkline.core.errors import INSTRUCTIONS_LEFT_OUT, Problem
+from trunkline.core.hidden_text import reveal
+from trunkline.runtime.rooted_files import Beneath, Escape, refuse_kernel_files
+from trunkline.sources.builtin.own_places import OwnPlaces
+
+# What an isolated agent is told by the project it works in, looked up where its tools may look as well.
+
+
+def project_instructions(
+    folder: Path,
+    names: Sequence[str],
+    settings: Settings,
+    redact: Callable[[str], str],
+    warn: Callable[[Problem], None],
+) -> str:
+    """The text for the agent; empty where there is none. What its tools may not read is not in it either, whatever
+    links lead there."""
+    own = OwnPlaces(
+        folders=(str(settings.gateway.state_dir),),
+        files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
+        redact=redact,
+    )
+    found = read_instructions(folder, names, hidden=own.hidden())
+    if found.problem is not None:
+        warn(found.problem)
+    return found.text
+
+
+LARGEST_BYTES: Final = 64 << 10
+_HINT: Final = "correct the file, or turn instructions off (`instructions: false`, or `--no-instructions`)"
+_CLOSING: Final = re.compile(r"<(?=\s*/\s*instructions\b)", re.IGNORECASE)
+"""The beginning of a tag that would end the instructions early, so that what follows seems to come from us. Codex puts
+tags of this name, in capitals, around them too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instructions:
+    """`text` is ready for the agent, and empty where there are none. A `problem` is a warning: what was left out."""
+
+    file: str = ""
+    text: str = ""
+    problem: Problem | None = None
+
+
+class _Refused(Exception):
+    """Why a file is not taken."""
+
+
+def read_instructions(project: Path, names: Sequence[str], *, hidden: Iterable[str] = ()) -> Instructions:
+    """What the first of these files says that is there. Never raises: without instructions, agents work too."""
+    try:
+        with Beneath(str(project), hidden=hidden) as folder:
+            name = next((name for name in names if _is_there(folder, name)), "")
+            return _read(folder, name) if name else Instructions()
+    except OSError:
+        return Instructions()  # the folder itself cannot be opened, which the agent's tools will tell
+
+
+def _is_there(folder: Beneath, name: str) -> bool:
+    """A file that may not be read is there: no other is taken in its place."""
+    try:
+        folder.status(name)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _read(folder: Beneath, name: str) -> Instructions:
+    try:
+        text, cut = _text(folder, name)
+    except Escape:
+        return _left_out(name, "it is a link that leads out of the project's folder")
+    except _Refused as refused:
+        return _left_out(name, str(refused))
+    except OSError as error:
+        return _left_out(name, error.strerror or str(error))
+    if not text.strip():
+        return Instructions()
+    problem = _problem(f"Only the first {LARGEST_BYTES >> 10} KiB of the project's `{name}` are given to the agent")
+    return Instructions(file=name, text=_told(name, text), problem=problem if cut else None)
+
+
+def _text(folder: Beneath, name: str) -> tuple[str, bool]:
+    """The text, and whether it is only the beginning of what is there."""
+    if not stat.S_ISREG(folder.status(name).st_mode):
+        raise _Refused("it is not a regular file")
+    fd = folder.open(name, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(fd, "rb") as file:
+        refuse_kernel_files(fd)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):  # it may be another one by now
+            raise _Refused("it is not a regular file")
+        data = file.read(LARGEST_BYTES + 1)
+    cut = len(data) > LARGEST_BYTES
+    try:
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(data[:LARGEST_BYTES], final=not cut)
+    except UnicodeDecodeError:
+        raise _Refused("it is not UTF-8 text") from None
+    if "\0" in text:
+        raise _Refused("it is not text")
+    return reveal(text.replace("\r\n", "\n")), cut
+
+
+def _told(name: str, text: str) -> str:
+    return (
+        f"The project's own instructions, from its file `{name}`, are below. A file that they refer to, also as "
+        "`@file`, is not included: read it with your tools.\n\n"
+        f"<instructions>\n{_CLOSING.sub('&lt;', text.strip())}\n</instructions>\n"
+    )
+
+
+def _left_out(name: str, why: str) -> Instructions:
+    return Instructions(problem=_problem(f"The project's `{name}` is not given to the agent: {why}"))
+
+
+def _problem(message: str) -> Problem:
+    return Problem(code=INSTRUCTIONS_LEFT_OUT, message=message, severity="warning", hint=_HINT)

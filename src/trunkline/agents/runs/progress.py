@@ -1,0 +1,195 @@
+"""What people see of a run while it goes on: a line for each thing that happened, and what is waited for now.
+
+This makes text only; where it is shown is the command's business. Nothing in it can drive a terminal, and no secret of
+the configuration is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from trunkline.agents.providers import PROVIDERS
+from trunkline.agents.runs.run_events import (
+    AgentReady,
+    ModelRetried,
+    ModelSpoke,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    StepEnded,
+    StepStarted,
+    ToolCallEnded,
+    ToolCallStarted,
+    Warned,
+)
+from trunkline.agents.runs.step_settings import BUILTIN
+from trunkline.core.errors import CODES, Problem
+from trunkline.telemetry.safe_text import one_line
+
+_NAME: Final = 128
+_TEXT: Final = 2000
+_WORDS: Final = 80
+_MODES: Final = {"intercept": "only our tools", "additive": "our tools beside its own", "native": "its own tools"}
+
+
+class RunProgress:
+    """`redact` takes secrets out of a text."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+
+    def lines(self, event: RunEvent) -> Iterable[str]:
+        """What to show of an event, line by line; nothing of many."""
+        match event:
+            case RunStarted():
+                yield f"run {self._name(event.workflow)} ({self._name(event.file)})"
+            case StepStarted():
+                yield f"step {self._name(event.step)}: {_kind(event)}"
+            case AgentReady():
+                yield f"  {self._ready(event)}"
+            case ToolCallStarted() | ToolCallEnded():
+                yield from self._call(event)
+            case ModelRetried():
+                yield f"  the model cannot be reached, {self._retry(event)}"
+            case Warned():
+                yield from self._told("warning", event.code, event.message, event.hint)
+            case StepEnded():
+                yield f"step {self._name(event.step)}: {event.status} in {event.seconds:.1f} s{_spent(event)}"
+                yield from self._problem(event.problem)
+            case RunEnded():
+                yield self._end(event)
+                if event.steps == 0 or (event.problem is not None and not event.problem.where):
+                    yield from self._problem(event.problem)
+            case _:
+                return
+
+    def activity(self, event: RunEvent) -> str:
+        """What is waited for from now on; empty where that is as before."""
+        match event:
+            case StepStarted():
+                what = event.provider or "command"
+            case AgentReady() | ToolCallEnded():
+                what = "the model"
+            case ToolCallStarted():
+                what = self._tool(event.source, event.tool)
+            case ModelSpoke():
+                what = self._line(event.text, _WORDS)
+            case ModelRetried():
+                what = f"the model, {self._line(self._retry(event), _WORDS)}"
+            case _:
+                return ""
+        return f"{self._name(event.step)}: {what}"
+
+    def _call(self, event: ToolCallStarted | ToolCallEnded) -> Iterable[str]:
+        tool = self._tool(event.source, event.tool)
+        if isinstance(event, ToolCallEnded):
+            yield f"  {tool} {_how(event)} in {event.ms:.0f} ms"
+        elif event.command:
+            yield f"  {tool}: {one_line(self._redact(event.command), _TEXT)}"
+
+    def _retry(self, event: ModelRetried) -> str:
+        return f"try {event.attempt} of {event.most}: {self._line(event.reason, _TEXT)}"
+
+    def _ready(self, event: AgentReady) -> str:
+        agent = self._name(" ".join(part for part in (event.provider, event.version, event.model) if part))
+        tools = f"{len(event.tools)} tool{'' if len(event.tools) == 1 else 's'}"
+        shown = self._line(", ".join(event.tools), _TEXT)
+        return f"{agent}: {tools}{f' ({shown})' if shown else ''}"
+
+    def _end(self, event: RunEnded) -> str:
+        state = f" in state {self._name(event.state)}" if event.state else ""
+        message = f": {self._line(event.message, _TEXT)}" if event.message else ""
+        return f"run: {event.status}{state} after {event.seconds:.1f} s{message}"
+
+    def _problem(self, problem: Problem | None) -> Iterable[str]:
+        if problem is not None:
+            yield from self._told("error", problem.code.id, problem.message, problem.hint)
+
+    def _told(self, kind: str, code: str, message: str, hint: str) -> Iterable[str]:
+        yield f"  {kind}: {code + ': ' if code else ''}{self._line(message, _TEXT)}"
+        if hint:
+            yield f"  hint: {self._line(hint, _TEXT)}"
+
+    def _tool(self, source: str, tool: str) -> str:
+        return self._name(f"{source}.{tool}" if source and source != BUILTIN else tool)
+
+    def _name(self, text: str) -> str:
+        return self._line(text, _NAME)
+
+    def _line(self, text: str, limit: int) -> str:
+        return one_line(" ".join(self._redact(text).split()), limit)
+
+
+def _kind(event: StepStarted) -> str:
+    if event.kind == "command":
+        return "command"
+    has_own_tools = event.mode != "native" or event.provider in PROVIDERS
+    return f"{event.provider}, {_MODES[event.mode] if has_own_tools else 'no tools'}"
+
+
+def _how(event: ToolCallEnded) -> str:
+    code = CODES.get(event.outcome)
+    if code is not None:
+        return f"failed ({event.outcome}: {code.title})"
+    if event.outcome == "error":
+        return "was refused by its server"
+    return "failed" if event.is_error else event.outcome
+
+
+def _spent(event: StepEnded | RunEnded) -> str:
+    calls = f", {event.tool_calls} tool call{'' if event.tool_calls == 1 else 's'}" if event.tool_calls else ""
+    tokens = event.input_tokens + event.output_tokens
+    return f"{calls}, {tokens:,} tokens" if tokens else calls
+
+
+# What is said of a run when it is over: a line for each step, and one for all of them together.
+
+_HEAD: Final = ("step", "status", "seconds", "tool calls", "tokens in", "tokens out")
+_LEFT: Final = 2
+"""Columns of text; those after them hold numbers."""
+_SUMMARY_NAME: Final = 48
+_MOST: Final = 50
+"""Steps that are shown; of a longer run the last ones."""
+
+
+class RunSummary:
+    """Hears what happens, and is asked at the end."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._steps: list[StepEnded] = []
+        self._end: RunEnded | None = None
+
+    def hear(self, event: RunEvent) -> None:
+        if isinstance(event, StepEnded):
+            self._steps.append(event)
+        elif isinstance(event, RunEnded):
+            self._end = event
+
+    def lines(self) -> list[str]:
+        if self._end is None or not self._steps:
+            return []
+        shown = self._steps[-_MOST:]
+        rows = [_HEAD, *(self._row(step.step, step) for step in shown), self._row("all", self._end)]
+        lines = list(_aligned(rows))
+        left_out = len(self._steps) - len(shown)
+        return [*lines[:1], f"({left_out} earlier steps)", *lines[1:]] if left_out else lines
+
+    def _row(self, name: str, event: StepEnded | RunEnded) -> tuple[str, ...]:
+        return (
+            one_line(self._redact(name), _SUMMARY_NAME),
+            event.status,
+            f"{event.seconds:.1f}",
+            str(event.tool_calls),
+            f"{event.input_tokens:,}",
+            f"{event.output_tokens:,}",
+        )
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for row in rows:
+        cells = zip(row, widths, range(len(row)), strict=True)
+        padded = (cell.ljust(width) if column < _LEFT else cell.rjust(width) for cell, width, column in cells)
+        yield "  ".join(padded).rstrip()

@@ -1,0 +1,300 @@
+"""What is recorded of a run besides what people see: the log of calls, spans, and the secrets that are in neither.
+
+People see progress on stderr, one line for each call, so the structured log is not mixed into it: its JSON lines go to
+the file of `--log`, and nowhere without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, cast
+
+import msgspec
+
+from trunkline.agents.runs.run_events import (
+    EmitEvent,
+    RunEnded,
+    RunEvent,
+    StepEnded,
+    StepStarted,
+    ToolCallEnded,
+    ToolCallStarted,
+    Warned,
+)
+from trunkline.agents.runs.step import StepResult, StepUsage
+from trunkline.agents.workflow.document import AgentState, CommandState, Workflow
+from trunkline.config.report import FileProblem
+from trunkline.config.settings import Settings
+from trunkline.core.call import Call, Result
+from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
+from trunkline.core.events import Events, Level, LogEvent
+from trunkline.core.source import Health
+from trunkline.router.router import TOOLS_CALL, Router
+from trunkline.telemetry.call_lines import CallLines
+from trunkline.telemetry.logs import CallLog
+from trunkline.telemetry.outcome import outcome_word
+from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.span import Span, Value
+from trunkline.telemetry.tracing import Tracer, make_tracer
+
+
+class RunTelemetry:
+    """`emit` hears of warnings; everything else that happens in the run is to be told to `hear`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        emit: EmitEvent,
+        *,
+        redact: Redactor,
+        log_file: Path | None,
+        environ: Mapping[str, str],
+    ) -> None:
+        self.redact = redact
+        self.events = Events()
+        self._emit = emit
+        self._log_fd = -1 if log_file is None else _opened(log_file)
+        level = cast(Level, settings.gateway.log.level)
+        self._log = (
+            None if log_file is None else CallLog(stream_fd=self._log_fd, level=level, format="json", redactor=redact)
+        )
+        self.tracer = make_tracer(
+            settings.gateway.telemetry, environ=environ, redact=redact, events=self.events, folder=settings.path.parent
+        )
+        self._lines: dict[str, CallLines] = {}
+        self._journal = Events()
+        if self._log is not None:
+            self._log.attach(self._journal)
+        self._attach(self.events, "")
+
+    def events_of(self, step: str) -> Events:
+        """For the gateway of one step: what happens there is logged, and what is wrong there is told."""
+        events = Events()
+        self._attach(events, step)
+        return events
+
+    def follow(self, step: str, router: Router, command_of: Callable[[Call], str] | None) -> None:
+        """The calls of a step's router are logged with the names that callers know.
+
+        `command_of` gives the commands to show beside them."""
+        if self._log is not None:
+            self._lines[step].follow(router, command_of)
+
+    def warn(self, step: str, problem: Problem) -> None:
+        """Something that somebody should know, and that does not end the step."""
+        self._emit(Warned(step=step, code=problem.code.id, message=problem.message, hint=problem.hint))
+        self._write("warning", "run", problem.message, step=step, code=problem.code.id, hint=problem.hint)
+
+    def record(self, told: Iterable[FileProblem]) -> None:
+        """Problems of the file that its reader was told of."""
+        for problem in told:
+            where, code = problem.where, problem.code.id
+            self._write("warning", "workflow", problem.message, step=problem.step, code=code, where=where)
+
+    def hear(self, event: RunEvent) -> None:
+        """The beginnings and ends of a run, for the log."""
+        match event:
+            case StepStarted():
+                self._write(
+                    "info", "step_started", event.step, step=event.step, provider=event.provider, mode=event.mode
+                )
+            case StepEnded():
+                code = "" if event.problem is None else event.problem.code.id
+                level: Level = "info" if event.problem is None else "warning"
+                self._write(
+                    level, "step_ended", event.status, step=event.step, code=code, seconds=round(event.seconds, 3)
+                )
+            case RunEnded():
+                self._write("info", "run_ended", event.status, steps=event.steps, seconds=round(event.seconds, 3))
+            case _:
+                pass
+
+    async def close(self) -> None:
+        try:
+            if self.tracer is not None:
+                await self.tracer.close()
+        finally:
+            if self._log is not None:
+                self._log.close()
+                os.close(self._log_fd)
+
+    def _attach(self, events: Events, step: str) -> None:
+        if self._log is not None:
+            self._lines[step] = self._log.attach(events, None if self.tracer is None else self.tracer.ids_of)
+        events.noted.append(lambda note: self._noted(step, note))
+        events.health.append(lambda source, health: self._health(step, source, health))
+
+    def _noted(self, step: str, note: LogEvent) -> None:
+        if note.level in ("warning", "error"):
+            fields = {name: str(value) for name, value in note.fields}
+            self._emit(
+                Warned(step=step, code=fields.get("code", ""), message=note.message, hint=fields.get("hint", ""))
+            )
+
+    def _health(self, step: str, source: str, health: Health) -> None:
+        if health.state in ("down", "auth_required"):
+            message = f"{source} is {health.state}: {health.reason}"
+            self._emit(Warned(step=step, code="", message=message, hint=health.hint))
+
+    def _write(self, level: Level, event: str, message: str, **fields: object) -> None:
+        """Into the log alone: whoever watches is told otherwise."""
+        self._journal.note(level, event, message, **{name: value for name, value in fields.items() if value})
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        message = f"The log file cannot be written: {error.strerror}"
+        raise GatewayError(Problem(code=BAD_VALUE, message=message, where=str(path))) from error
+
+
+# The spans of a run: one for the workflow, and one for each step, whose children its tool calls are.
+
+_INTERRUPTED = "interrupted"
+
+
+class StepSpan:
+    """The span of one step while it lasts; none where nothing is recorded."""
+
+    def __init__(self, span: Span | None) -> None:
+        self.span = span
+
+    def ended(self, result: StepResult) -> None:
+        if self.span is None:
+            return
+        self.span.set("step.status", "success" if result.problem is None else "failure")
+        if result.problem is not None:
+            self.span.fail(result.problem.code.id, result.problem.message)
+
+
+class RunSpans:
+    def __init__(self, tracer: Tracer | None, workflow: Workflow, usage: StepUsage) -> None:
+        self._tracer = tracer
+        self._usage = usage
+        self._run = None if tracer is None else tracer.begin(f"workflow.{workflow.name}", attributes=_named(workflow))
+
+    @contextmanager
+    def step(self, state: AgentState | CommandState, model: str) -> Generator[StepSpan, None, None]:
+        """A step that does not get as far as a result was interrupted."""
+        if self._tracer is None:
+            yield StepSpan(None)
+            return
+        span = self._tracer.begin(f"step.{state.name}", parent=self._run, attributes=_attributes(state, model))
+        try:
+            yield StepSpan(span)
+        except BaseException:
+            span.set("step.status", _INTERRUPTED)
+            span.fail(_INTERRUPTED)
+            raise
+        finally:
+            tokens = self._usage.tokens
+            if tokens.input_tokens or tokens.output_tokens:
+                span.set("gen_ai.usage.input_tokens", tokens.input_tokens)
+                span.set("gen_ai.usage.output_tokens", tokens.output_tokens)
+            span.end()
+
+    def ended(self, ended: RunEnded) -> None:
+        if self._run is None:
+            return
+        self._run.set("workflow.status", ended.status)
+        self._run.set("workflow.steps", ended.steps)
+        if ended.problem is not None:
+            self._run.fail(ended.problem.code.id, ended.problem.message)
+        elif ended.status != "success":
+            self._run.fail(ended.status, ended.message)
+        self._run.end()
+
+
+def _named(workflow: Workflow) -> dict[str, Value]:
+    named: dict[str, Value] = {"workflow.name": workflow.name}
+    return named | ({"workflow.version": workflow.version} if workflow.version else {})
+
+
+def _attributes(state: AgentState | CommandState, model: str) -> dict[str, Value]:
+    if isinstance(state, CommandState):
+        return {"step.name": state.name, "step.kind": "command"}
+    attributes: dict[str, Value] = {
+        "step.name": state.name,
+        "step.kind": "agent",
+        "step.provider": state.provider,
+        "step.mode": state.mode,
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": state.provider,
+    }
+    return attributes | ({"gen_ai.request.model": model} if model else {})
+
+
+# The tool calls of one step, as events of its run.
+
+_LONGEST_READ: Final = 1 << 20
+"""Larger results are not looked into: whether the tool reports a failure is worth a word, and not more."""
+
+
+class ToolCallEvents:
+    """Tells of the calls of a step's router."""
+
+    def __init__(self, step: str, emit: EmitEvent) -> None:
+        self._step = step
+        self._emit = emit
+        self._command_of: Callable[[Call], str] | None = None
+        self._begun: set[Call] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def attach(self, events: Events, router: Router, command_of: Callable[[Call], str] | None = None) -> None:
+        """`command_of` gives the command that a call runs, as it may be shown."""
+        self._command_of = command_of
+        events.call_done.append(self._ended)
+        others = router.on_call
+
+        def began(call: Call) -> None:
+            if others is not None:
+                others(call)
+            if call.method == TOOLS_CALL:
+                self._loop.call_soon(self._began, call)  # a moment later it is known whom it is for
+
+        router.on_call = began
+
+    def _began(self, call: Call) -> None:
+        if not call.done:
+            self._tell_began(call)
+            self._begun.add(call)
+
+    def _tell_began(self, call: Call) -> None:
+        command = "" if self._command_of is None else self._command_of(call)
+        self._emit(ToolCallStarted(step=self._step, tool=call.tool, source=call.source, command=command))
+
+    def _ended(self, call: Call, seconds: float) -> None:
+        if call.method != TOOLS_CALL:
+            return
+        if call not in self._begun:
+            self._tell_began(call)
+        self._begun.discard(call)
+        self._emit(
+            ToolCallEnded(
+                step=self._step,
+                tool=call.tool,
+                source=call.source,
+                outcome=outcome_word(call.outcome),
+                is_error=_reports_failure(call),
+                ms=round(seconds * 1000, 3),
+            )
+        )
+
+
+class _Flag(msgspec.Struct):
+    isError: bool = False
+
+
+def _reports_failure(call: Call) -> bool:
+    outcome = call.outcome
+    if not isinstance(outcome, Result) or len(outcome.raw) > _LONGEST_READ:
+        return False
+    try:
+        return msgspec.json.decode(outcome.raw, type=_Flag).isError
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False

@@ -1,0 +1,178 @@
+"""Which sources a step's agent gets, as settings of a gateway of its own. Pure: nothing is started here."""
+
+from __future__ import annotations
+
+import glob
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from trunkline.agents.providers.provider import LONGEST_TOOL_NAME
+from trunkline.agents.workflow.document import Proxy
+from trunkline.agents.workflow.proxy import source_name
+from trunkline.config.protect import ProtectSettings, most_protected
+from trunkline.config.sandbox import SandboxSettings, strictest
+from trunkline.config.settings import Settings
+from trunkline.config.sources import SourceSection, ToolSelection, Unready
+from trunkline.config.suggest import hint_for, listed, nearest
+from trunkline.core.errors import (
+    PROXY_NAME_COLLISION,
+    PROXY_UNKNOWN_PLUGIN,
+    PROXY_UNKNOWN_SOURCE,
+    SOURCE_NOT_USABLE,
+    GatewayError,
+    Problem,
+)
+from trunkline.router.options import NameRules
+from trunkline.sources.builtin.section import BuiltinSection
+
+BUILTIN: Final = "builtin"
+WITHOUT_SOURCE: Final = "change that, or leave the source out of the step"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSettings:
+    """A gateway for one agent. `operations` are the tools that must be there, by source, and `sources` those that must
+    be up: without one of them the agent is not started."""
+
+    settings: Settings
+    operations: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    sources: tuple[str, ...] = ()
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The sources that something is wanted of."""
+        return (*self.sources, *self.operations)
+
+
+def settings_of_step(base: Settings, proxy: Proxy, plugins: Mapping[str, SourceSection], folder: Path) -> StepSettings:
+    """What an `mcp_proxy` block asks for: the built-in tools at `folder` unless the agent keeps its own, the sources
+    that it names as they are configured, and of each plugin exactly the operations that are exposed. Raises
+    GatewayError with the codes of `validate`."""
+    operations = _exposed(proxy, plugins)
+    known = {**base.sources, **plugins}
+    sources: dict[str, SourceSection] = {}
+    if proxy.intercept_builtins:
+        sources[_free_name(known)] = _builtin(base, folder)
+    for name in proxy.sources:
+        sources[name] = _usable(name, known)
+    for plugin, exposed in operations.items():
+        sources[plugin] = _only(plugins[plugin], plugin, exposed)
+    return StepSettings(settings=_for_agent(base, sources), operations=operations, sources=proxy.sources)
+
+
+def settings_of_session(base: Settings, folder: Path, *, builtin: bool) -> StepSettings:
+    """Everything that a configuration has, and the built-in tools at `folder` where the agent loses its own. A source
+    that is down stops nothing here: the others are still of use."""
+    sources = dict(base.sources)
+    if builtin:
+        kept = {name: section for name, section in sources.items() if not isinstance(section, BuiltinSection)}
+        sources = {_free_name(kept): _builtin(base, folder), **kept}
+    return StepSettings(settings=_for_agent(base, sources))
+
+
+def obstacle_of(section: SourceSection) -> str:
+    """Why it cannot be started at all, or nothing."""
+    if not section.enabled:
+        return "it is switched off (`enabled: false`)"
+    return "; ".join(section.obstacles) if isinstance(section, Unready) else ""
+
+
+def _usable(name: str, known: Mapping[str, SourceSection]) -> SourceSection:
+    if name not in known:
+        hint = hint_for(name, known, "sources") or "declare it under `sources:` in the configuration"
+        raise GatewayError(Problem(code=PROXY_UNKNOWN_SOURCE, message=f"No source `{name}` is declared", hint=hint))
+    obstacle = obstacle_of(known[name])
+    if obstacle:
+        message = f"The source `{name}` cannot be started: {obstacle}"
+        raise GatewayError(Problem(code=SOURCE_NOT_USABLE, message=message, source=name, hint=WITHOUT_SOURCE))
+    return known[name]
+
+
+def enforce_default_protection(base: Settings, workflow: Path) -> Settings:
+    """What a configuration that was found by looking may say for a workflow: for one that lies elsewhere nothing that
+    weakens what holds without it, the sandbox and the protected places."""
+    folder = base.path.parent.resolve()
+    if base.origin != "found" or workflow.resolve().is_relative_to(folder):
+        return base
+    return replace(base, sources={name: _at_least_usual(section) for name, section in base.sources.items()})
+
+
+def _at_least_usual(section: SourceSection) -> SourceSection:
+    if not isinstance(section, BuiltinSection):
+        return section
+    sandbox = strictest((section.sandbox, SandboxSettings()))
+    return section.replace(sandbox=sandbox, protect=most_protected((section.protect, ProtectSettings())))
+
+
+def _exposed(proxy: Proxy, plugins: Mapping[str, SourceSection]) -> dict[str, tuple[str, ...]]:
+    """The operations of each plugin, of all its entries together."""
+    exposed: dict[str, tuple[str, ...]] = {}
+    for entry in proxy.plugin_tools:
+        source = source_name(entry.plugin)
+        if source not in plugins:
+            raise GatewayError(_unknown_plugin(entry.plugin, plugins))
+        exposed[source] = (*exposed.get(source, ()), *entry.expose)
+    twice = [f"{plugin}_{name}" for plugin, names in exposed.items() for name in _repeated(names)]
+    if twice:
+        message = f"Exposed more than once: {', '.join(f'`{name}`' for name in twice)}"
+        raise GatewayError(Problem(code=PROXY_NAME_COLLISION, message=message, hint="expose each operation once"))
+    return exposed
+
+
+def _repeated(names: tuple[str, ...]) -> Iterator[str]:
+    return (name for name, times in Counter(names).items() if times > 1)
+
+
+def _only(section: SourceSection, plugin: str, exposed: tuple[str, ...]) -> SourceSection:
+    """What the operator denied, or did not allow, stays so; other names than `<plugin>_<operation>` would surprise the
+    prompt."""
+    allowed = NameRules(prefix="", allow=section.tools.allow)
+    allow = tuple(glob.escape(name) for name in exposed if allowed.shows(name))
+    tools = ToolSelection(allow=allow, deny=section.tools.deny, timeouts=section.tools.timeouts)
+    return section.replace(prefix=plugin, tools=tools)
+
+
+def _builtin(base: Settings, folder: Path) -> BuiltinSection:
+    """Where the configuration has several built-in sources, the strictest of what they say holds."""
+    said = [section for section in base.sources.values() if isinstance(section, BuiltinSection)]
+    sandbox = strictest(section.sandbox for section in said)
+    protect = most_protected(section.protect for section in said)
+    return BuiltinSection(root=folder, sandbox=sandbox, protect=protect).with_commands()
+
+
+def _free_name(taken: Mapping[str, SourceSection]) -> str:
+    name = BUILTIN
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _for_agent(base: Settings, sources: Mapping[str, SourceSection]) -> Settings:
+    """All tools in one list, under names that fit every agent, and none of our own among them."""
+    gateway = base.gateway.replace(
+        meta_tools=False, disclosure="all", naming="prefixed", max_name=LONGEST_TOOL_NAME, require_provisioning=False
+    )
+    return replace(base, gateway=gateway, sources=sources)
+
+
+def _unknown_plugin(plugin: str, plugins: Mapping[str, SourceSection]) -> Problem:
+    known = ", ".join(f"`{name}`" for name in plugins)
+    hint = f"plugins here: {known}" if known else "declare it in `.awf/plugins.yaml`, or under `sources:`"
+    return Problem(code=PROXY_UNKNOWN_PLUGIN, message=f"No plugin `{plugin}` is declared", hint=hint)
+
+
+# What is said of the operations a plugin has, to somebody who named one that it lacks.
+
+_MOST_LISTED: Final = 20
+
+
+def known_operations(name: str, operations: tuple[str, ...]) -> str:
+    """The one that was probably meant; else the first of them, for there may be thousands."""
+    guess = nearest(name, operations)
+    if guess is not None:
+        return f"did you mean `{guess}`?"
+    more = f" and {len(operations) - _MOST_LISTED:,} more" if len(operations) > _MOST_LISTED else ""
+    return f"it has: {listed(operations[:_MOST_LISTED])}{more}" if operations else "it has none"

@@ -1,0 +1,366 @@
+"""One run of a workflow: its way through the states, from the first step until nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from trunkline.agents.events import TokenUsage
+from trunkline.agents.runs.agent_step import AgentStepRunner
+from trunkline.agents.runs.command_step import CommandStepRunner
+from trunkline.agents.runs.run_events import (
+    EmitEvent,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    Status,
+    StepEnded,
+    StepStarted,
+)
+from trunkline.agents.runs.run_telemetry import RunSpans, RunTelemetry, StepSpan
+from trunkline.agents.runs.signals import Interrupt, interrupt_on_signals
+from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage, TemplateValues
+from trunkline.agents.workflow.condition import ConditionContext
+from trunkline.agents.workflow.document import AgentState, CommandState, TerminalState, Workflow
+from trunkline.config.report import FileProblem
+from trunkline.config.secret_values import secrets_in
+from trunkline.config.settings import Settings
+from trunkline.config.sources import SourceSection
+from trunkline.core.errors import (
+    AGENT_FAILED,
+    COMMAND_FAILED,
+    INTERNAL,
+    STEP_INTERRUPTED,
+    TOO_MANY_STEPS,
+    GatewayError,
+    Problem,
+)
+from trunkline.runtime.children import Children
+from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.safe_text import one_line
+
+_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """The folder that the steps of a run work in, and the user's home and environment."""
+
+    folder: Path
+    home: Path
+    environ: Mapping[str, str]
+    log_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """How a run ended. `stuck`: something did not end in time and ends only with this process, which must end now."""
+
+    ended: RunEnded
+    stuck: bool
+
+
+async def run_workflow(
+    workflow: Workflow,
+    inputs: Mapping[str, str],
+    settings: Settings,
+    plugins: Mapping[str, SourceSection],
+    context: RunContext,
+    emit: EmitEvent,
+    redact: Redactor,
+    warnings: Sequence[FileProblem] = (),
+) -> RunOutcome:
+    """Run a workflow to its end, or to the first signal. `emit` gets every event as it happens; the `warnings` about its
+    file are logged too."""
+    with interrupt_on_signals() as interrupt:
+        telemetry = RunTelemetry(settings, emit, redact=redact, log_file=context.log_file, environ=context.environ)
+        telemetry.record(warnings)
+        usage = StepUsage()
+
+        def tell_all(event: RunEvent) -> None:
+            usage.on_event(event)
+            telemetry.hear(event)
+            emit(event)
+
+        steps = _Steps(workflow, settings, plugins, context, telemetry, tell_all, usage)
+        executor = WorkflowExecutor(workflow, steps.run, tell_all, usage, interrupt)
+        try:
+            ended = await executor.run(inputs)
+            steps.spans.ended(ended)
+        finally:
+            if not executor.stuck:
+                await steps.close()
+            with suppress(TimeoutError):  # a collector that does not answer must not delay Ctrl+C
+                async with asyncio.timeout(interrupt.left_s):
+                    await telemetry.close()
+        return RunOutcome(ended=ended, stuck=executor.stuck)
+
+
+def workflow_redactor(workflow: Workflow, settings: Settings, environ: Mapping[str, str]) -> Redactor:
+    """Hides the secrets of the configuration and of the workflow's options."""
+    redact = Redactor(settings.secrets(environ), settings.names())
+    for options in (state.options for state in workflow.states.values() if isinstance(state, AgentState)):
+        given = {"url": options.base_url, "api_key": options.api_key, **options.headers}
+        redact.learn(secrets_in("", given, from_outside=True))
+    return redact
+
+
+class _Steps:
+    """Runs the steps of one run."""
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        settings: Settings,
+        plugins: Mapping[str, SourceSection],
+        context: RunContext,
+        telemetry: RunTelemetry,
+        emit: EmitEvent,
+        usage: StepUsage,
+    ) -> None:
+        self._context = context
+        self._children = Children(on_fault=lambda fault: telemetry.events.note("error", "supervisor", fault))
+        self._commands = CommandStepRunner(context.environ, settings, telemetry.warn, workflow.path)
+        self.spans = RunSpans(telemetry.tracer, workflow, usage)
+        self._agents = AgentStepRunner(
+            settings,
+            plugins,
+            telemetry,
+            emit,
+            usage,
+            children=self._children,
+            environ=context.environ,
+            home=context.home,
+            workflow=workflow.path,
+        )
+
+    async def run(self, step: Step, values: TemplateValues) -> StepResult:
+        folder = _folder(self._context.folder, values.of(step.dir))
+        model = values.of(step.options.model) if isinstance(step, AgentState) else ""
+        with self.spans.step(step, model) as span:
+            result = (
+                StepResult(problem=_no_folder(step, values.of(step.dir), folder))
+                if isinstance(folder, str)
+                else await self._run(step, values, folder, model, span)
+            )
+            if result.problem is not None and not result.problem.where:
+                result = replace(result, problem=replace(result.problem, where=step.name))
+            span.ended(result)
+            return result
+
+    async def _run(self, step: Step, values: TemplateValues, folder: Path, model: str, span: StepSpan) -> StepResult:
+        if isinstance(step, CommandState):
+            return await self._commands.run(step, values, folder)
+        prompt = values.of(step.prompt)
+        return await self._agents.run(AgentTask(state=step, prompt=prompt, model=model, folder=folder, span=span.span))
+
+    async def close(self) -> None:
+        await self._commands.close()
+        await self._children.close()
+
+
+def _folder(base: Path, written: str) -> Path | str:
+    """The folder that a step works in, or why it cannot.
+
+    Links must not lead a relative path out of the run's folder: a repository, or an earlier agent, would choose where
+    the step's tools write.
+    """
+    base = base.resolve()
+    try:
+        meant = Path(os.path.normpath(base / Path(written).expanduser()))
+        folder = meant.resolve()
+        if not folder.is_dir():
+            return "is not there"
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL in it, an unknown user
+        return "is not there"
+    is_within = meant.is_relative_to(base) and not Path(written).expanduser().is_absolute()
+    if is_within and not folder.is_relative_to(base):
+        return f"is a link that leads out of {base}"
+    return folder
+
+
+def _no_folder(step: Step, folder: str, why: str) -> Problem:
+    code = COMMAND_FAILED if isinstance(step, CommandState) else AGENT_FAILED
+    message = f"The folder of step `{step.name}` {why}: {one_line(folder, _SHOWN)}"
+    hint = "`dir` is relative to the folder of the run; name a folder elsewhere by its full path"
+    return Problem(code=code, message=message, where=step.name, hint=hint)
+
+
+MOST_STEPS: Final = 1000
+Step = AgentState | CommandState
+RunStep = Callable[[Step, TemplateValues], Coroutine[Any, Any, StepResult]]
+"""Runs one step. Cancelling it ends the step, and everything that it started, within a few seconds."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    steps: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class WorkflowExecutor:
+    """Goes through the states of a workflow. `stuck` is set where an interrupted step did not end in time, so that only
+    the end of this process ends it."""
+
+    def __init__(
+        self, workflow: Workflow, run_step: RunStep, emit: EmitEvent, usage: StepUsage, interrupt: Interrupt
+    ) -> None:
+        self._workflow = workflow
+        self._run_step = run_step
+        self._emit = emit
+        self._usage = usage
+        self._interrupt = interrupt
+        self._outputs: dict[str, str] = {}
+        self._exit_codes: dict[str, int] = {}
+        self._last_output = ""
+        self._last_problem: Problem | None = None
+        self._sums = _Sums()
+        self._started_at = monotonic()
+        self.stuck = False
+
+    async def run(self, inputs: Mapping[str, str]) -> RunEnded:
+        workflow = self._workflow
+        self._emit(RunStarted(workflow=workflow.name, file=str(workflow.path)))
+        name = workflow.initial
+        while True:
+            state = workflow.states[name]
+            values = TemplateValues(inputs=inputs, outputs=self._outputs)
+            if isinstance(state, TerminalState):
+                return self._ended_in(state, values)
+            if self._sums.steps >= MOST_STEPS:
+                return self._ended("failure", problem=_endless(name))
+            result, name = await self._step(state, values)
+            if self._interrupt.signal:
+                return self._ended("interrupted", problem=result.problem)
+            if not name:
+                return self._ended("failure" if result.problem else "success", problem=result.problem)
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    async def _step(self, state: Step, values: TemplateValues) -> tuple[StepResult, str]:
+        """Run a step: its result, and the state that follows."""
+        started_at = monotonic()
+        self._emit(_started(state))
+        result = await self._attempt(state, values)
+        if self._interrupt.signal:
+            result = replace(result, problem=_interrupted(state, self._interrupt.signal))
+        tool_calls, tokens = self._usage.take()
+        self._take(state, result, tool_calls, tokens)
+        following = "" if self._interrupt.signal else self._next(state, result, values)
+        self._emit(_ended(state, result, monotonic() - started_at, tool_calls, tokens, following))
+        return result, following
+
+    async def _attempt(self, state: Step, values: TemplateValues) -> StepResult:
+        """Run the step in a task of its own, which signals can end without ending the run."""
+        task = asyncio.get_running_loop().create_task(self._run_step(state, values), name=f"step {state.name}")
+        try:
+            await asyncio.wait({task, self._interrupt.received}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.stuck = not (task.done() or await self._interrupt.ended_in_time(task))
+        return StepResult() if self.stuck else _result_of(task, state)
+
+    def _take(self, state: Step, result: StepResult, tool_calls: int, tokens: TokenUsage) -> None:
+        self._outputs = {**self._outputs, state.name: result.output}
+        self._exit_codes[state.name] = result.exit_status
+        self._last_output, self._last_problem = result.output, result.problem
+        self._sums.steps += 1
+        self._sums.tool_calls += tool_calls
+        self._sums.input_tokens += tokens.input_tokens
+        self._sums.output_tokens += tokens.output_tokens
+
+    def _next(self, state: Step, result: StepResult, values: TemplateValues) -> str:
+        facts = ConditionContext(inputs=values.inputs, outputs=self._outputs, exit_codes=self._exit_codes)
+        for transition in state.transitions:
+            if transition.when is None or transition.when.holds(facts):
+                return transition.goto
+        return state.on_success if result.problem is None else state.on_failure
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _ended_in(self, state: TerminalState, values: TemplateValues) -> RunEnded:
+        status: Status = "success" if state.success else "failure"
+        problem = None if state.success else self._last_problem
+        return self._ended(status, state=state.name, message=values.of(state.message), problem=problem)
+
+    def _ended(self, status: Status, *, state: str = "", message: str = "", problem: Problem | None) -> RunEnded:
+        sums = self._sums
+        ended = RunEnded(
+            status=status,
+            state=state,
+            message=message,
+            seconds=monotonic() - self._started_at,
+            steps=sums.steps,
+            tool_calls=sums.tool_calls,
+            input_tokens=sums.input_tokens,
+            output_tokens=sums.output_tokens,
+            output=self._last_output,
+            problem=problem,
+        )
+        self._emit(ended)
+        return ended
+
+
+def _result_of(task: asyncio.Task[StepResult], state: Step) -> StepResult:
+    """The result of a finished task, whatever it ended with."""
+    if task.cancelled():
+        return StepResult(problem=_internal(state, "it was cancelled"))
+    error = task.exception()
+    if error is None:
+        return task.result()
+    if isinstance(error, GatewayError):
+        return StepResult(problem=replace(error.problem, where=error.problem.where or state.name))
+    if isinstance(error, Exception):
+        return StepResult(problem=_internal(state, f"{type(error).__name__}: {error}"))
+    raise error
+
+
+def _started(state: Step) -> StepStarted:
+    if isinstance(state, CommandState):
+        return StepStarted(step=state.name, kind="command", timeout_s=state.timeout_s)
+    return StepStarted(
+        step=state.name, kind="agent", provider=state.provider, mode=state.mode, timeout_s=state.timeout_s
+    )
+
+
+def _ended(
+    state: Step, result: StepResult, seconds: float, tool_calls: int, tokens: TokenUsage, following: str
+) -> StepEnded:
+    problem = result.problem
+    status: Status = "success" if problem is None else "failure"
+    if problem is not None and problem.code is STEP_INTERRUPTED:
+        status = "interrupted"
+    return StepEnded(
+        step=state.name,
+        status=status,
+        seconds=seconds,
+        tool_calls=tool_calls,
+        input_tokens=tokens.input_tokens,
+        output_tokens=tokens.output_tokens,
+        output=result.output,
+        problem=problem,
+        next=following,
+    )
+
+
+def _interrupted(state: Step, signal: str) -> Problem:
+    message = f"Interrupted by {signal}: the step and everything that it started were ended"
+    return Problem(code=STEP_INTERRUPTED, message=message, where=state.name)
+
+
+def _endless(name: str) -> Problem:
+    message = f"The run took {MOST_STEPS} steps without reaching an end; the next would be `{name}`"
+    return Problem(code=TOO_MANY_STEPS, message=message, hint="check the transitions of the states in this loop")
+
+
+def _internal(state: Step, what: str) -> Problem:
+    return Problem(
+        code=INTERNAL, message=f"Step `{state.name}` failed with an internal error: {what}", where=state.name
+    )

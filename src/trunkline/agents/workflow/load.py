@@ -1,0 +1,249 @@
+"""Loading a workflow file: its text in, the workflow or every problem at once out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+from trunkline.agents.workflow.document import Workflow
+from trunkline.agents.workflow.inputs import listed_inputs, read_inputs
+from trunkline.agents.workflow.proxy import ProxyUse
+from trunkline.agents.workflow.reader import (
+    FOR_CALLERS,
+    ReferenceUse,
+    SourceText,
+    WorkflowReader,
+    WorkflowSection,
+    or_none,
+)
+from trunkline.agents.workflow.states import INITIAL, ParsedStates, read_states
+from trunkline.config.file_text import parse_text, read_text
+from trunkline.config.report import FileProblem, Invalid, Report
+from trunkline.config.secrets import hide_secrets
+from trunkline.config.section import key, read_section
+from trunkline.config.shapes import Text
+from trunkline.config.suggest import hint_for
+from trunkline.config.tree import Entry, Items, Node, Scalar, Table
+from trunkline.core.errors import BAD_REFERENCE, BAD_TRANSITION, MISSING_KEY
+
+_READ_APART: Final = ("inputs", "states")
+
+
+class WorkflowKeys(WorkflowSection):
+    has_metadata: ClassVar[bool] = True
+    unused: ClassVar[frozenset[str]] = FOR_CALLERS
+
+    name: str = key(Text(written=True, may_be_empty=False), doc="What the workflow is called")
+    version: str = key(Text(written=True), default="", doc="Its version; not used")
+    description: str = key(Text(written=True), default="", doc="For people; not used")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedWorkflow:
+    """`text` is for showing the places, its secrets hidden. `uses` are for checks that need more than the file, which
+    go on in `report`; they are there even where the file has errors."""
+
+    path: Path
+    report: Report
+    text: str
+    uses: tuple[ProxyUse, ...] = ()
+    read: Workflow | None = None
+
+    @property
+    def workflow(self) -> Workflow | None:
+        """None as soon as any problem is an error."""
+        return None if self.report.failed else self.read
+
+    @property
+    def problems(self) -> tuple[FileProblem, ...]:
+        return self.report.in_file_order()
+
+
+def load_workflow(path: Path, *, environ: Mapping[str, str]) -> LoadedWorkflow:
+    """Whatever the file holds, this returns; every problem is in the report."""
+    report = Report(str(path))
+    try:
+        text = read_text(path, report)
+    except Invalid:
+        return LoadedWorkflow(path, report, "")
+    return load_workflow_text(text, path, environ=environ)
+
+
+def load_workflow_text(text: str, path: Path, *, environ: Mapping[str, str]) -> LoadedWorkflow:
+    """Load text as if it stood in the file at `path`."""
+    report = Report(str(path))
+    root = or_none(lambda: parse_text(text, path, report))
+    if root is None:
+        return LoadedWorkflow(path, report, hide_secrets(text, None))
+    reader = WorkflowReader(report, environ, path.absolute().parent, SourceText(text))
+    shown = hide_secrets(text, root)
+    if not isinstance(root, Table):
+        reader.wrong_type(root, "keys like `name:` and `states:`")
+        return LoadedWorkflow(path, report, shown)
+    found = ParsedStates()
+    read = _read_root(root, path, reader, found)
+    return LoadedWorkflow(path, report, shown, tuple(found.uses), read)
+
+
+def _read_root(root: Table, path: Path, reader: WorkflowReader, found: ParsedStates) -> Workflow | None:
+    keys = or_none(lambda: read_section(WorkflowKeys, root, reader, also_known=_READ_APART))
+    inputs = read_inputs(root.get("inputs"), reader)
+    reader.numbers = frozenset(declared.name for declared in inputs if declared.type in ("integer", "number"))
+    states = _states_of(root, reader)
+    if states is None:
+        return None
+    initial = _initial_of(states, reader)
+    read_states(states, reader, found)
+    check_transitions(initial, found.written, reader)
+    check_references(initial, found.written, _names_of(root.get("inputs")), reader)
+    if keys is None or initial is None or reader.report.failed:
+        return None
+    return Workflow(
+        path=path,
+        name=keys.name,
+        version=keys.version,
+        inputs=inputs,
+        initial=initial.text,
+        states=MappingProxyType(found.good),
+    )
+
+
+def _states_of(root: Table, reader: WorkflowReader) -> Table | None:
+    node = root.get("states")
+    if node is None:
+        reader.error(MISSING_KEY, root, "Missing key `states`", "the states, and `initial` with the name of the first")
+        return None
+    if not isinstance(node, Table):
+        reader.wrong_type(node, "a group of keys", "give each state a name, and its keys below")
+        return None
+    return node
+
+
+def _initial_of(states: Table, reader: WorkflowReader) -> Scalar | None:
+    node: Node | None = states.get(INITIAL)
+    if node is None:
+        at = states.entries[0].key if states.entries else states
+        reader.error(MISSING_KEY, at, "Missing key `states.initial`", "it names the first state")
+        return None
+    if or_none(lambda: Text(may_be_empty=False).read(node, reader)) is None:
+        return None
+    assert isinstance(node, Scalar)
+    return node
+
+
+def _names_of(inputs: Node | None) -> list[str]:
+    """Every name under `inputs`, whatever else is wrong there."""
+    names = [table.get("name") for table in listed_inputs(inputs) if isinstance(table, Table)]
+    return [name.text for name in names if isinstance(name, Scalar)]
+
+
+# How the states of a workflow hang together: where they lead, which can be reached, and whose output is there when.
+
+_TRANSITIONS: Final = ("on_success", "on_failure")
+Transitions = Mapping[str, tuple[Scalar, ...]]
+"""Each state with the names that it leads to, as they are written."""
+
+
+def transitions_of(states: Mapping[str, Entry]) -> Transitions:
+    return {name: tuple(_targets(entry)) for name, entry in states.items()}
+
+
+def _targets(entry: Entry) -> Iterable[Scalar]:
+    table = entry.value
+    if not isinstance(table, Table) or _is(table, "terminal"):
+        return
+    listed = table.get("transitions")
+    entries = listed.items if isinstance(listed, Items) else []
+    targets = [entry.get("goto") for entry in entries if isinstance(entry, Table)]
+    for target in (*targets, *(table.get(name) for name in _TRANSITIONS)):
+        if isinstance(target, Scalar) and target.kind == "text" and target.text:
+            yield target
+
+
+def _is(table: Table, kind: str) -> bool:
+    node = table.get("type")
+    return isinstance(node, Scalar) and node.text == kind
+
+
+def check_transitions(initial: Scalar | None, states: Mapping[str, Entry], reader: WorkflowReader) -> None:
+    """Every name that is led to is a state, and every state can be reached."""
+    ways = transitions_of(states)
+    for name, targets in ways.items():
+        with reader.report.of_step(name):
+            for target in targets:
+                _check_target(target, states, reader)
+    if initial is None:
+        return
+    _check_target(initial, states, reader)
+    if any(target.text not in states for targets in ((initial,), *ways.values()) for target in targets):
+        return  # what cannot be reached then, can be once that is corrected
+    reached = {initial.text} | reachable(ways, initial.text)
+    for name, entry in states.items():
+        if name not in reached:
+            with reader.report.of_step(name):
+                reader.warn(BAD_TRANSITION, entry.key, "No state leads here, so it never runs")
+
+
+def _check_target(target: Scalar, states: Collection[str], reader: WorkflowReader) -> None:
+    if target.text not in states:
+        hint = hint_for(target.text, states, "states")
+        reader.error(BAD_TRANSITION, target, f"There is no state `{target.text}`", hint)
+
+
+def reachable(ways: Transitions, start: str) -> set[str]:
+    """The states that can come after this one; itself only where a way leads back."""
+    found: set[str] = set()
+    todo = [start]
+    while todo:
+        for target in ways.get(todo.pop(), ()):
+            if target.text in ways and target.text not in found:
+                found.add(target.text)
+                todo.append(target.text)
+    return found
+
+
+def check_references(
+    initial: Scalar | None, states: Mapping[str, Entry], inputs: Collection[str], reader: WorkflowReader
+) -> None:
+    """Every input that a text refers to is declared, and every state can have said something by then."""
+    ways = transitions_of(states)
+    after = {name: reachable(ways, name) for name in ways}
+    runs = {initial.text} | after[initial.text] if initial is not None and initial.text in states else set[str]()
+    for use in reader.uses:
+        with reader.report.of_step(use.step):
+            if use.reference.kind == "inputs":
+                _check_input(use, inputs, reader)
+            elif _check_state(use, states, reader) and use.step in runs:
+                _check_order(use, after, runs, reader)
+
+
+def _check_input(use: ReferenceUse, inputs: Collection[str], reader: WorkflowReader) -> None:
+    name = use.reference.name
+    if name not in inputs:
+        hint = hint_for(name, inputs, "inputs") or "declare it under `inputs`"
+        reader.error(BAD_REFERENCE, use.at, f"`{use.reference}`: there is no input `{name}`", hint)
+
+
+def _check_state(use: ReferenceUse, states: Mapping[str, Entry], reader: WorkflowReader) -> bool:
+    name = use.reference.name
+    if name not in states:
+        hint = hint_for(name, states, "states")
+        reader.error(BAD_REFERENCE, use.at, f"`{use.reference}`: there is no state `{name}`", hint)
+        return False
+    table = states[name].value
+    if isinstance(table, Table) and _is(table, "terminal"):
+        reader.error(BAD_REFERENCE, use.at, f"`{use.reference}`: a terminal state has no output")
+        return False
+    return True
+
+
+def _check_order(use: ReferenceUse, after: Mapping[str, set[str]], runs: set[str], reader: WorkflowReader) -> None:
+    name = use.reference.name
+    if use.when_ended and name == use.step:
+        return
+    if name not in runs or use.step not in after[name]:
+        message = f"`{use.reference}`: `{name}` can never have run before this"
+        reader.error(BAD_REFERENCE, use.at, message, "refer to a state that leads here")

@@ -1,0 +1,184 @@
+"""`options` of an agent: the model, and where it is asked for providers without a program of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
+
+from trunkline.agents.workflow.document import AgentOptions
+from trunkline.agents.workflow.reader import WorkflowReader, WorkflowSection
+from trunkline.agents.workflow.shapes import OPENAI_COMPATIBLE, FromEnvironment, KeyReference, KeyVariable, TemplateText
+from trunkline.agents.workflow.template import Template
+from trunkline.config.secrets import warn_about_secrets
+from trunkline.config.section import key, read_section
+from trunkline.config.shapes import Boolean, Integer, JsonSchema, Shape, Text
+from trunkline.config.sources import NOTHING
+from trunkline.config.tree import Node, Scalar, Table
+from trunkline.core.bind_address import is_loopback
+from trunkline.core.errors import BAD_VALUE, KEY_NOT_SENT, MISSING_KEY, MODEL_KEY
+from trunkline.sources.sections import McpHttpSection, wrong_with_url
+
+_KEYS: Final = ("api_key", "api_key_env")
+_HOTTEST: Final = 2.0
+_HEADERS: Final[Shape[Mapping[str, str]]] = McpHttpSection.declared["headers"].shape
+
+
+class Temperature(Shape[float]):
+    def read(self, node: Node, reader: Any) -> float:
+        if not isinstance(node, Scalar) or node.kind != "number":
+            raise reader.wrong_type(node, "a number")
+        value = float(reader.text(node))
+        if not 0 <= value <= _HOTTEST:
+            raise reader.error(BAD_VALUE, node, f"The temperature must be from 0 to {_HOTTEST:.0f}")
+        return value
+
+    def schema(self) -> JsonSchema:
+        return {"type": "number", "minimum": 0, "maximum": _HOTTEST}
+
+
+class ModelKeys(WorkflowSection):
+    """What every provider takes."""
+
+    called: ClassVar[str] = "the options of this provider"
+
+    model: Template | None = key(
+        TemplateText(), default=None, doc="The model; without it the program's own choice, or `OPENAI_MODEL`"
+    )
+    instructions: bool = key(
+        Boolean(), default=True, doc="Whether an isolated agent is given the project's `AGENTS.md` or its like"
+    )
+
+
+class ServerKeys(ModelKeys):
+    """What a model's server is asked with; for `openai_compatible` alone."""
+
+    base_url: str = key(
+        FromEnvironment(Text(check=wrong_with_url), ""),
+        default="",
+        doc="Where the server answers; without it `OPENAI_BASE_URL`, then OpenAI's own",
+    )
+    api_key: str = key(
+        KeyReference(),
+        default="",
+        doc="The key as `${NAME}`; without it `OPENAI_API_KEY`, if that is set and the server is OpenAI's",
+        secret=True,
+    )
+    api_key_env: str = key(
+        KeyVariable(), default="", doc="The same by the variable's name alone, without `${}`", secret=True
+    )
+    headers: Mapping[str, str] = key(
+        FromEnvironment(_HEADERS, NOTHING), default=NOTHING, doc="Further headers; `${NAME}` is a variable", secret=True
+    )
+    max_turns: int = key(
+        Integer(minimum=1, maximum=10_000), default=50, doc="How often the model may be asked in one step"
+    )
+    max_tokens: int | None = key(Integer(minimum=1), default=None, doc="The longest answer, in tokens")
+    temperature: float | None = key(Temperature(), default=None, doc="How freely the model chooses its words, 0 to 2")
+
+
+def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowReader) -> AgentOptions:
+    """The options of one agent. `at` is where something is reported that is not written; raises Invalid."""
+    written: Node = node if node is not None else Table(at.span)
+    if provider != OPENAI_COMPATIBLE:
+        of_program = read_section(ModelKeys, written, reader)
+        return AgentOptions(model=of_program.model, instructions=of_program.instructions)
+    if isinstance(written, Table):
+        warn_about_secrets(Table(written.span, [e for e in written.entries if e.key.text == "headers"]), reader)
+    keys = read_section(ServerKeys, written, reader)
+    environ = reader.environ
+    model = keys.model or _model_of(environ, at, reader)
+    base_url = keys.base_url or environ.get(URL_VARIABLE, "") or OPENAI_URL
+    return AgentOptions(
+        model=model,
+        instructions=keys.instructions,
+        base_url=base_url,
+        api_key=_key_of(keys, written, base_url, at, reader),
+        headers=keys.headers,
+        max_turns=keys.max_turns,
+        max_tokens=keys.max_tokens,
+        temperature=keys.temperature,
+        missing=tuple(reader.missing),
+    )
+
+
+def _model_of(environ: Mapping[str, str], at: Node, reader: WorkflowReader) -> Template | None:
+    name = environ.get("OPENAI_MODEL", "")
+    if name:
+        return Template((name,))
+    message = "No model is given"
+    reader.warn(MISSING_KEY, at, message, "add `options: {model: …}`, or set `OPENAI_MODEL` before this is run")
+    reader.add_missing(message)
+    return None
+
+
+def _key_of(keys: ServerKeys, written: Node, base_url: str, at: Node, reader: WorkflowReader) -> str:
+    """The key that the step names, and no other in its place; else the usual one, if it is for this server."""
+    named = [name for name in _KEYS if isinstance(written, Table) and written.get(name) is not None]
+    if len(named) > 1:
+        raise reader.error(BAD_VALUE, at, "`api_key` and `api_key_env` both name the key", "leave one of them out")
+    if named:
+        return keys.api_key or keys.api_key_env
+    headers = written.get("headers") if isinstance(written, Table) else None
+    if isinstance(headers, Table) and have_credentials(entry.key.text for entry in headers.entries):
+        return ""  # also where the variable of its value is not set
+    usual = default_key(reader.environ, keys.base_url)
+    if not usual:
+        _warn_about_no_key(base_url, at, reader)
+    return usual
+
+
+def _warn_about_no_key(base_url: str, at: Node, reader: WorkflowReader) -> None:
+    """OpenAI's server wants a key. One of the user's own may want none, but a key that is set and not sent is said."""
+    if is_openai(base_url):
+        message = "No key is given for OpenAI's server"
+        reader.warn(MODEL_KEY, at, message, f"set `{KEY_VARIABLE}`, or name another server with `base_url`")
+        reader.add_missing(message)
+    elif reader.environ.get(KEY_VARIABLE) and not is_local(base_url):
+        hint = "name its key with `api_key_env: NAME`; where it wants none, nothing is missing"
+        reader.warn(KEY_NOT_SENT, at, f"`{KEY_VARIABLE}` is not sent to this server, and no key is named for it", hint)
+
+
+# Which key the server of a model is sent where its step names none: `OPENAI_API_KEY`, but only to whom it is for.
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+URL_VARIABLE: Final = "OPENAI_BASE_URL"
+KEY_VARIABLE: Final = "OPENAI_API_KEY"
+_OPENAI: Final = "api.openai.com"
+_CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
+
+
+def is_openai(base_url: str) -> bool:
+    """Whether this is OpenAI's own server, or one of its regions, and nobody can listen on the way."""
+    scheme, host = _scheme_and_host(base_url)
+    return scheme == "https" and (host == _OPENAI or host.endswith(f".{_OPENAI}"))
+
+
+def default_key(environ: Mapping[str, str], written_url: str) -> str:
+    """`OPENAI_API_KEY`, where the server is OpenAI's. Where the step names none, it is the one in `OPENAI_BASE_URL`:
+    whoever set both meant them for each other."""
+    key, paired = environ.get(KEY_VARIABLE, ""), environ.get(URL_VARIABLE, "")
+    if written_url or not paired:
+        return key if is_openai(written_url or OPENAI_URL) else ""
+    return key if _cannot_be_read(paired) else ""
+
+
+def is_local(base_url: str) -> bool:
+    """Whether the server is on this machine, where most want no key."""
+    return is_loopback(_scheme_and_host(base_url)[1])
+
+
+def have_credentials(headers: Iterable[str]) -> bool:
+    return any(name.lower() in _CREDENTIALS for name in headers)
+
+
+def _cannot_be_read(base_url: str) -> bool:
+    return _scheme_and_host(base_url)[0] == "https" or is_local(base_url)
+
+
+def _scheme_and_host(base_url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(base_url.strip())
+        return parts.scheme, parts.hostname or ""
+    except ValueError:
+        return "", ""

@@ -1,0 +1,223 @@
+"""The `mcp_proxy` block of an agent step: its keys, the names its tools get, and that no two of them are one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
+
+from trunkline.agents.workflow.document import PluginTools, Proxy
+from trunkline.agents.workflow.reader import ProxySection, or_none
+from trunkline.config.reader import Reader
+from trunkline.config.section import key, read_section
+from trunkline.config.shapes import Boolean, JsonSchema, ListOf, Shape, Text
+from trunkline.config.tree import Items, Node, Scalar, Table
+from trunkline.core.errors import PROXY_EMPTY, PROXY_NAME_COLLISION
+from trunkline.core.names import exposed_name, is_source_name, slug
+
+_UNCUT: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """One operation as `expose` names it, and where."""
+
+    plugin: Scalar
+    operation: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyUse:
+    """What an enabled block asks for, with its places: for checks that need more than the file. It is there even where
+    something else about the step is wrong."""
+
+    step: str
+    provider: Scalar | None
+    intercepts: bool
+    plugins: tuple[Scalar, ...]
+    exposed: tuple[Exposed, ...]
+    sources: tuple[Scalar, ...] = ()
+
+
+class ScalarText(Shape[Scalar]):
+    """Some text, with its place."""
+
+    def read(self, node: Node, reader: Reader) -> Scalar:
+        Text(may_be_empty=False).read(node, reader)
+        assert isinstance(node, Scalar)
+        return node
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string", "minLength": 1}
+
+
+class PluginToolsKeys(ProxySection):
+    """One entry of `plugin_tools`."""
+
+    called: ClassVar[str] = "An entry of `plugin_tools`"
+
+    plugin: Scalar = key(
+        ScalarText(), doc="The plugin or MCP server: its name in `.awf/plugins.yaml` or under `sources`"
+    )
+    expose: tuple[Scalar, ...] = key(ListOf(ScalarText()), doc="The operations that become tools")
+
+
+class ProxyKeys(ProxySection):
+    enable: bool = key(Boolean(), default=False, doc="Whether the agent gets its tools from Trunkline")
+    intercept_builtins: bool = key(
+        Boolean(), default=True, doc="Whether ours replace the agent's own; `false` only adds those named here"
+    )
+    sources: tuple[Scalar, ...] = key(
+        ListOf(ScalarText()), default=(), doc="Sources of the configuration whose tools the agent gets as well"
+    )
+
+
+def tool_name(plugin: str, operation: str) -> str:
+    """How the operation is called as a tool of a step."""
+    return exposed_name(source_name(plugin), operation, "", _UNCUT)
+
+
+def source_name(plugin: str) -> str:
+    """The name that a plugin has as a source: AWF takes any, and we make ours of them."""
+    return plugin if is_source_name(plugin) else slug(plugin)
+
+
+def read_proxy(
+    node: Node | None, step: str, provider: Node | None, reader: Reader
+) -> tuple[Proxy | None, ProxyUse | None]:
+    """The block, and what it asks for; both None where it is absent, empty or not enabled. What is wrong with it is in
+    the report."""
+    if node is None or (isinstance(node, Scalar) and node.kind == "null"):
+        return None, None
+    if not isinstance(node, Table):
+        reader.wrong_type(node, "a group of keys")
+        return None, None
+    keys = or_none(lambda: read_section(ProxyKeys, node, reader, also_known=("plugin_tools",)))
+    entries = _entries(node.get("plugin_tools"), reader)
+    _warn_without_enable(node, reader)
+    if not _enabled(node):
+        return None, None
+    use = ProxyUse(
+        step=step,
+        provider=provider if isinstance(provider, Scalar) else None,
+        intercepts=_flag(node, "intercept_builtins", default=True),
+        plugins=tuple(entry.plugin for entry in entries),
+        exposed=tuple(Exposed(entry.plugin, operation) for entry in entries for operation in entry.expose),
+        sources=_texts(node.get("sources")),
+    )
+    _check_names(use, reader)
+    _check_sources(use, reader)
+    _check_not_empty(node, use, reader)
+    return (None if keys is None else _proxy(keys, entries)), use
+
+
+def _proxy(keys: ProxyKeys, entries: list[_Entry]) -> Proxy:
+    tools = tuple(
+        PluginTools(plugin=source_name(entry.plugin.text), expose=tuple(operation.text for operation in entry.expose))
+        for entry in entries
+    )
+    sources = tuple(source.text for source in keys.sources)
+    return Proxy(intercept_builtins=keys.intercept_builtins, plugin_tools=tools, sources=sources)
+
+
+class _Entry(NamedTuple):
+    plugin: Scalar
+    expose: tuple[Scalar, ...]
+
+
+def _entries(node: Node | None, reader: Reader) -> list[_Entry]:
+    """The entries of `plugin_tools` as far as they are clear: one with a mistake in it is looked at all the same."""
+    if node is None or (isinstance(node, Scalar) and node.kind == "null"):
+        return []
+    if not isinstance(node, Items):
+        reader.wrong_type(node, "a list", "begin each entry with `- plugin: NAME`")
+        return []
+    for item in node.items:
+        or_none(lambda item=item: read_section(PluginToolsKeys, item, reader))
+    tables = [item for item in node.items if isinstance(item, Table)]
+    return [_Entry(plugin, _texts(table.get("expose"))) for table in tables for plugin in _texts(table.get("plugin"))]
+
+
+def _texts(node: Node | None) -> tuple[Scalar, ...]:
+    nodes = node.items if isinstance(node, Items) else [node]
+    return tuple(node for node in nodes if isinstance(node, Scalar) and node.kind == "text" and node.text)
+
+
+def _flag(table: Table, name: str, *, default: bool) -> bool:
+    """A switch as far as it is clear; what is wrong with it is reported by whoever reads it."""
+    node = table.get(name)
+    return node.text.lower() == "true" if isinstance(node, Scalar) and node.kind == "boolean" else default
+
+
+def _enabled(table: Table) -> bool:
+    return _flag(table, "enable", default=False)
+
+
+def _warn_without_enable(table: Table, reader: Reader) -> None:
+    if table.entries and table.get("enable") is None:
+        message = "`mcp_proxy` has no effect without `enable: true`: the agent keeps its own tools"
+        reader.warn(
+            PROXY_EMPTY, table.entries[0].key, message, "add `enable: true`, or `enable: false` if that is meant"
+        )
+
+
+def _check_names(use: ProxyUse, reader: Reader) -> None:
+    """Built-in tools are not among them: their names have no `_`, and those of plugins' tools always do."""
+    owners: dict[str, str] = {}
+    for exposed in use.exposed:
+        plugin, operation = exposed.plugin.text, exposed.operation.text
+        name = tool_name(plugin, operation)
+        this = f"`{operation}` of `{plugin}`"
+        if name in owners:
+            _report_collision(exposed.operation, this, name, owners[name], reader)
+        else:
+            owners[name] = f"{this} on line {exposed.operation.span.line}"
+
+
+def _report_collision(node: Scalar, this: str, name: str, other: str, reader: Reader) -> None:
+    reader.error(
+        PROXY_NAME_COLLISION,
+        node,
+        f"{this} would be the tool `{name}`, which {other} is already",
+        "expose it once, or rename the plugin",
+    )
+
+
+def _check_sources(use: ProxyUse, reader: Reader) -> None:
+    """All tools of a source, or some of them: each is named once, and in one of the two places."""
+    exposed = {source_name(plugin.text) for plugin in use.plugins}
+    seen: set[str] = set()
+    for source in use.sources:
+        if source.text in seen or source.text in exposed:
+            where = "twice" if source.text in seen else "in `sources` and in `plugin_tools`"
+            message = f"`{source.text}` is named {where}: each of its tools would be there twice"
+            reader.error(PROXY_NAME_COLLISION, source, message, "name it once")
+        seen.add(source.text)
+
+
+def _check_not_empty(table: Table, use: ProxyUse, reader: Reader) -> None:
+    if use.intercepts or use.sources or not _exposes_nothing(table.get("plugin_tools")):
+        return
+    if not _is_nothing(table.get("sources")):
+        return  # it cannot be read, which has been said
+    place = next(entry.key for entry in table.entries if entry.key.text == "enable")
+    message = "The proxy is enabled and has no tool to offer: `intercept_builtins` is `false`, and nothing is exposed"
+    hint = "add `plugin_tools` or `sources`, or leave out `intercept_builtins: false`"
+    reader.error(PROXY_EMPTY, place, message, hint)
+
+
+def _exposes_nothing(plugin_tools: Node | None) -> bool:
+    """Whether that is what it says; something that cannot be read is reported elsewhere."""
+    if isinstance(plugin_tools, Items):
+        return all(_is_empty_entry(item) for item in plugin_tools.items)
+    return _is_nothing(plugin_tools)
+
+
+def _is_nothing(node: Node | None) -> bool:
+    if isinstance(node, Items):
+        return not node.items
+    return node is None or (isinstance(node, Scalar) and node.kind == "null")
+
+
+def _is_empty_entry(item: Node) -> bool:
+    expose = item.get("expose") if isinstance(item, Table) else None
+    return isinstance(expose, Items) and not expose.items

@@ -1,0 +1,323 @@
+"""The shapes of values that only workflows have: templates, timeouts, providers, keys by reference."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from typing import ClassVar, Final, Generic, TypeVar
+
+from trunkline.agents.workflow.condition import Condition, ConditionError, parse_condition
+from trunkline.agents.workflow.reader import ReferenceUse, WorkflowReader
+from trunkline.agents.workflow.shell import ShellTemplate, Slot, shell_template
+from trunkline.agents.workflow.template import Reference, Template, TemplateProblem, parse_template
+from trunkline.config.reader import Reader
+from trunkline.config.report import Invalid, Span
+from trunkline.config.shapes import JsonSchema, Shape, Text
+from trunkline.config.sources import ONE_DAY_S
+from trunkline.config.suggest import hint_for
+from trunkline.config.tree import Node, Scalar
+from trunkline.core.errors import (
+    BAD_NAME,
+    BAD_REFERENCE,
+    BAD_VALUE,
+    LITERAL_SECRET,
+    MODEL_KEY,
+    OUTPUT_IN_COMMAND,
+    SHELL_POSITION,
+    WORKFLOW_UNSUPPORTED,
+)
+
+T = TypeVar("T")
+OPENAI_COMPATIBLE: Final = "openai_compatible"
+PROVIDERS: Final = ("claude", "codex", "gemini", "opencode", OPENAI_COMPATIBLE)
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_ENVIRONMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_VARIABLE_NAME: Final = re.compile(r"([A-Z_][A-Z0-9_]{0,63})\Z")
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}\Z")
+
+
+def workflow_reader(reader: Reader) -> WorkflowReader:
+    assert isinstance(reader, WorkflowReader)
+    return reader
+
+
+def check_name(node: Scalar, reader: Reader) -> str:
+    """The name of a state or an input: one that a reference can hold."""
+    if _NAME.match(node.text) is None:
+        message = f"`{node.text}` is not a name: use up to 64 letters, digits, `_` and `-`"
+        raise reader.error(BAD_NAME, node, message)
+    return node.text
+
+
+def variable_name_problem(name: str) -> str | None:
+    """Of those that a shell can use."""
+    return None if _ENVIRONMENT.match(name) else f"`{name}` is not a name of a variable: use letters, digits and `_`"
+
+
+class TemplateText(Shape[Template]):
+    """Text with references; every reference is kept for the check of the whole file."""
+
+    def __init__(self, *, may_be_empty: bool = False, may_be_raw: bool = False) -> None:
+        self._text = Text(written=True, may_be_empty=may_be_empty)
+        self._may_be_raw = may_be_raw
+
+    def read(self, node: Node, reader: Reader) -> Template:
+        text = self._text.read(node, reader)
+        assert isinstance(node, Scalar)
+        template, faults = parse_template(text)
+        workflow = workflow_reader(reader)
+        for fault in faults:
+            _report(fault, workflow.source.place(node, fault.written), reader)
+        for reference in dict.fromkeys(template.references()):
+            place = workflow.source.place(node, reference)
+            workflow.uses.append(ReferenceUse(workflow.step, place, reference))
+            if reference.raw and not self._may_be_raw:
+                message = f"`{reference}` is for a `command`: nothing is quoted here"
+                reader.error(BAD_REFERENCE, place, message, f"write `{replace(reference, raw=False)}`")
+        if faults:
+            raise Invalid
+        return template
+
+    def schema(self) -> JsonSchema:
+        return self._text.schema()
+
+
+class CommandText(Shape[ShellTemplate]):
+    """What a shell runs, with references whose values are quoted for their places."""
+
+    def read(self, node: Node, reader: Reader) -> ShellTemplate:
+        command = shell_template(_COMMAND.read(node, reader), workflow_reader(reader).numbers)
+        assert isinstance(node, Scalar)
+        refused = {(slot.reference, slot.refused): (slot, nth) for slot, nth in _counted(command) if slot.refused}
+        for slot, nth in refused.values():
+            message = f"`{slot.reference}` cannot be put in safely: {slot.refused}"
+            place = workflow_reader(reader).source.place(node, slot.reference, nth)
+            reader.error(SHELL_POSITION, place, message, _way_out(slot))
+        if refused:
+            raise Invalid
+        for reference in dict.fromkeys(slot.reference for slot in command.slots()):
+            self._warn(reference, command, workflow_reader(reader).source.place(node, reference), reader)
+        return command
+
+    @staticmethod
+    def _warn(reference: Reference, command: ShellTemplate, place: Span, reader: Reader) -> None:
+        if reference.raw and reference.kind == "states":
+            message = f"`{reference}` becomes part of a shell command: whoever influences that output runs commands"
+            reader.warn(OUTPUT_IN_COMMAND, place, message, "leave `.raw` out where text is meant")
+        elif reference in command.evaluated_references:
+            warn_about_evaluation(reference, place, reader)
+        elif command.to_interpreter and not reference.raw:
+            message = f"`{reference}` may reach a program that runs it as code, whatever its quotes"
+            reader.warn(OUTPUT_IN_COMMAND, place, message, "set a variable to it with `env`, and use that in the code")
+
+    def schema(self) -> JsonSchema:
+        return _COMMAND.schema()
+
+
+_COMMAND: Final = TemplateText(may_be_raw=True)
+
+
+def _counted(command: ShellTemplate) -> list[tuple[Slot, int]]:
+    """Each place of a reference with its number among those of the same, the last one first."""
+    before: Counter[Reference] = Counter()
+    counted: list[tuple[Slot, int]] = []
+    for slot in command.slots():
+        counted.append((slot, before[slot.reference]))
+        before[slot.reference] += 1
+    return counted[::-1]
+
+
+def warn_about_evaluation(reference: Reference, place: Span, reader: Reader) -> None:
+    message = f"`{reference}` is put into a variable that bash calculates with, which runs what is in it"
+    reader.warn(OUTPUT_IN_COMMAND, place, message, "take an input of the type `integer`, or calculate with `expr`")
+
+
+def _way_out(slot: Slot) -> str:
+    """A variable is none where the shell calculates: bash runs what is in it just the same."""
+    if slot.style != "number":
+        return f"set a variable to it with `env`, and use that; or write `{replace(slot.reference, raw=True)}`"
+    if slot.reference.kind == "inputs":
+        return f"give the input `{slot.reference.name}` the type `integer`; a variable does not make it safe here"
+    return "compare it in `[ … ]`, or calculate with `expr`, which run nothing; a variable does not make it safe here"
+
+
+class ConditionText(Shape[Condition | None]):
+    """A condition. What it asks for is kept for the check of the whole file, as that of templates is."""
+
+    def read(self, node: Node, reader: Reader) -> Condition | None:
+        text = Text(written=True).read(node, reader)
+        assert isinstance(node, Scalar)
+        if not text.strip():
+            return None
+        workflow = workflow_reader(reader)
+        try:
+            condition = parse_condition(text)
+        except ConditionError as fault:
+            hint = "compare inputs, `states.NAME.ExitCode` and `states.NAME.Output`"
+            raise reader.error(WORKFLOW_UNSUPPORTED, node, str(fault), hint) from None
+        for name in condition.names:
+            place = workflow.source.place(node, name.written)
+            workflow.uses.append(ReferenceUse(workflow.step, place, name, when_ended=True))
+        return condition
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string"}
+
+
+def _report(fault: TemplateProblem, place: Span, reader: Reader) -> None:
+    if not fault.written.endswith("}}"):
+        message = f"`{fault.written}` has no end: `}}}}` is missing"
+        reader.error(BAD_REFERENCE, place, message, 'write `{{"{{"}}` for two plain braces')
+        return
+    known = "known are `{{.inputs.NAME}}` and `{{.states.NAME.Output}}`"
+    hint = f"did you mean `{fault.meant}`?" if fault.meant else known
+    reader.error(BAD_REFERENCE, place, f"`{fault.written}` is not a reference that can be followed here", hint)
+
+
+class Timeout(Shape[float]):
+    """Whole seconds, or a duration like `1m30s`; the value is in seconds."""
+
+    def read(self, node: Node, reader: Reader) -> float:
+        seconds = self._seconds(node, reader)
+        if seconds <= 0:
+            raise reader.error(BAD_VALUE, node, "The timeout must be more than 0")
+        if seconds > ONE_DAY_S:
+            raise reader.error(BAD_VALUE, node, "The timeout must be at most a day")
+        return seconds
+
+    @staticmethod
+    def _seconds(node: Node, reader: Reader) -> float:
+        if not isinstance(node, Scalar) or node.kind not in ("number", "text"):
+            raise reader.wrong_type(node, "seconds, or a duration like `1m30s`")
+        text = reader.text(node)
+        if node.kind == "number":
+            if text.removeprefix("+").isdigit():
+                return float(text)
+            hint = f'write `"{text}s"`' if not text.startswith("-") and "e" not in text.lower() else ""
+            raise reader.error(BAD_VALUE, node, "A number of seconds is a whole one, in digits only", hint)
+        try:
+            return parse_duration(text)
+        except ValueError as error:
+            hint = "leave the quotes away for seconds" if text.isdigit() else "write it like `1m30s`, `500ms` or `2h`"
+            raise reader.error(BAD_VALUE, node, str(error), hint) from None
+
+    def schema(self) -> JsonSchema:
+        return {"type": ["integer", "string"]}
+
+
+class ProviderName(Shape[str]):
+    """One of the providers, whichever way its name is spelled."""
+
+    def read(self, node: Node, reader: Reader) -> str:
+        written = Text(may_be_empty=False).read(node, reader)
+        name = written.replace("-", "_")
+        if name not in PROVIDERS:
+            hint = hint_for(written, PROVIDERS, "providers")
+            raise reader.error(WORKFLOW_UNSUPPORTED, node, f"The provider `{written}` is not supported", hint)
+        return name
+
+    def schema(self) -> JsonSchema:
+        return {"enum": [*PROVIDERS, "openai-compatible"]}
+
+
+class FromEnvironment(Shape[T], Generic[T]):
+    """A value in which `${NAME}` is a variable of the environment. Where that is not set the step lacks something, and
+    `instead` is the value."""
+
+    def __init__(self, shape: Shape[T], instead: T) -> None:
+        self._shape = shape
+        self._instead = instead
+
+    def read(self, node: Node, reader: Reader) -> T:
+        expanding = workflow_reader(reader).expanding
+        errors_before = reader.report.errors
+        expanding.obstacles = []
+        try:
+            return self._shape.read(node, expanding)
+        except Invalid:
+            if reader.report.errors > errors_before:
+                raise
+            for what in expanding.obstacles:
+                workflow_reader(reader).add_missing(what)
+            return self._instead
+        finally:
+            expanding.obstacles = None
+
+    def schema(self) -> JsonSchema:
+        return self._shape.schema()
+
+
+class KeyReference(Shape[str]):
+    """A secret, which the file may only refer to: `${NAME}`."""
+
+    written_as: ClassVar[str] = "${NAME}"
+    name: ClassVar[re.Pattern[str]] = _VARIABLE
+
+    def read(self, node: Node, reader: Reader) -> str:
+        if not isinstance(node, Scalar) or node.kind == "null":
+            raise reader.wrong_type(node, f"a reference like `{self.written_as}`")
+        match = self.name.match(node.text)
+        if match is None:
+            hint = f"keep it in the environment, and write `{self.written_as}` with the variable's name"
+            raise reader.error(LITERAL_SECRET, node, "A key is not written into a file, but referred to", hint)
+        key = workflow_reader(reader).environ.get(match[1], "")
+        if not key:
+            message = f"Environment variable `{match[1]}` is not set"
+            reader.warn(MODEL_KEY, node, message, "set it before this is run")
+            workflow_reader(reader).add_missing(message)
+        return key
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string", "pattern": self.name.pattern.replace(r"\Z", "$")}
+
+
+class KeyVariable(KeyReference):
+    """A secret by the name of its variable alone. What does not look like such a name may be the secret itself."""
+
+    written_as: ClassVar[str] = "NAME"
+    name: ClassVar[re.Pattern[str]] = _VARIABLE_NAME
+
+
+# Spans of time as Go writes them: `1m30s`, `500ms`, `1.5h`.
+
+_NANOSECONDS: Final = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,  # the micro sign, and the Greek letter that looks like it
+    "μs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_PART: Final = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<unit>[^0-9.]*)")
+_LONGEST: Final = 64
+
+
+def parse_duration(text: str) -> float:
+    """The seconds. Raises ValueError, whose text says what is wrong with it."""
+    if len(text) > _LONGEST:
+        raise ValueError("The duration is too long")
+    if not text:
+        raise ValueError("The duration is empty")
+    nanoseconds, at = Fraction(0), 1 if text[0] in "+-" else 0
+    if at == len(text):
+        raise ValueError(f"`{text}` is not a duration")
+    while at < len(text):
+        part = _PART.match(text, at)
+        if part is None:
+            raise ValueError(f"`{text}` is not a duration")
+        nanoseconds += _nanoseconds(part["number"], part["unit"])
+        at = part.end()
+    seconds = float(nanoseconds / _NANOSECONDS["s"])
+    return -seconds if text[0] == "-" else seconds
+
+
+def _nanoseconds(number: str, unit: str) -> Fraction:
+    if not unit:
+        raise ValueError(f"`{number}` has no unit")
+    if unit not in _NANOSECONDS:
+        raise ValueError(f"`{unit}` is not a unit of time")
+    return Fraction(f"0{number}") * _NANOSECONDS[unit]

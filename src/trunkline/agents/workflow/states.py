@@ -1,0 +1,298 @@
+"""The states of a workflow: each type with its keys, read one by one so that every one of them can complain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+from trunkline.agents.workflow.condition import Condition
+from trunkline.agents.workflow.document import NO_SANDBOX, AgentState, CommandState, State, TerminalState, Transition
+from trunkline.agents.workflow.options import read_options
+from trunkline.agents.workflow.proxy import ProxyUse, read_proxy
+from trunkline.agents.workflow.reader import WorkflowReader, WorkflowSection, or_none
+from trunkline.agents.workflow.shapes import (
+    PROVIDERS,
+    CommandText,
+    ConditionText,
+    ProviderName,
+    TemplateText,
+    Timeout,
+    check_name,
+    variable_name_problem,
+    warn_about_evaluation,
+)
+from trunkline.agents.workflow.shell import ShellTemplate
+from trunkline.agents.workflow.template import Template
+from trunkline.config.report import Invalid
+from trunkline.config.sandbox import SandboxKey, SandboxSettings
+from trunkline.config.section import Inner, key, read_section
+from trunkline.config.shapes import Choice, ListOf, MapOf, Text
+from trunkline.config.suggest import hint_for
+from trunkline.config.tree import Entry, Node, Scalar, Table
+from trunkline.core.errors import CONFLICTING_KEYS, MISSING_KEY, WORKFLOW_UNSUPPORTED
+
+INITIAL: Final = "initial"
+NOTHING: Final[Mapping[str, Template]] = MappingProxyType({})
+AGENT_TIMEOUT_S: Final = 3600.0
+COMMAND_TIMEOUT_S: Final = 600.0
+TYPES: Final = ("agent", "step", "terminal")
+_READ_APART: Final = ("options", "mcp_proxy")
+"""Keys of an agent that depend on others, or are looked at even where others are wrong."""
+_OPERATION: Final = "operation"
+"""AWF's key for a step that is a call of a plugin."""
+_ALIASES: Final = {"command": "step", "shell": "step", "end": "terminal"}
+
+
+@dataclass
+class ParsedStates:
+    """The states that are good, all that are there, and the blocks that need to be checked from outside."""
+
+    good: dict[str, State] = field(default_factory=dict[str, State])
+    written: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    uses: list[ProxyUse] = field(default_factory=list[ProxyUse])
+
+
+class AgentBlock(WorkflowSection):
+    """What is asked of an agent."""
+
+    called: ClassVar[str] = "an agent step"
+    elsewhere: ClassVar[Mapping[str, str]] = {"model": "it belongs under `options`"}
+
+    provider: str = key(ProviderName(), doc="Which agent")
+    prompt: Template = key(TemplateText(), doc="What the agent is asked to do")
+    timeout: float | None = key(
+        Timeout(), default=None, doc="How long it may take, in seconds or like `1m30s`; an hour if not given"
+    )
+
+
+class TransitionKeys(WorkflowSection):
+    """One entry of `transitions`."""
+
+    called: ClassVar[str] = "a transition"
+
+    when: Condition | None = key(
+        ConditionText(), default=None, doc="The condition; without it, the transition always applies"
+    )
+    goto: str = key(Text(may_be_empty=False), doc="The state that follows if it applies")
+
+
+class WithTransitions(WorkflowSection):
+    has_metadata: ClassVar[bool] = True
+
+    description: str = key(Text(written=True), default="", doc="For people; not used")
+    dir: Template | None = key(TemplateText(), default=None, doc="The folder to work in; that of the run if not given")
+    on_success: str = key(
+        Text(may_be_empty=False), default="", doc="The state that follows; without it the run ends in success"
+    )
+    on_failure: str = key(
+        Text(may_be_empty=False), default="", doc="The state that follows a failure; without it the run ends in failure"
+    )
+    transitions: tuple[TransitionKeys, ...] = key(
+        ListOf(Inner(TransitionKeys)),
+        default=(),
+        doc="Where it leads under which condition: the first that applies is taken, before the two above",
+    )
+
+    def to_transitions(self) -> tuple[Transition, ...]:
+        return tuple(Transition(when=entry.when, goto=entry.goto) for entry in self.transitions)
+
+
+class AgentKeys(WithTransitions, AgentBlock):
+    """`type: agent`."""
+
+
+class AgentStepKeys(WithTransitions):
+    """`type: step` with `agent`."""
+
+    called: ClassVar[str] = "a step with `agent`"
+    elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("provider", "prompt", "options", "mcp_proxy"), "it belongs under `agent`"
+    )
+
+    timeout: float | None = key(
+        Timeout(), default=None, doc="How long it may take, in seconds or like `1m30s`; an hour if not given"
+    )
+
+
+class CommandKeys(WithTransitions):
+    """`type: step` with `command`."""
+
+    called: ClassVar[str] = "a step with `command`"
+
+    command: ShellTemplate = key(CommandText(), doc="What the shell runs")
+    shell: str = key(
+        Choice("sh", "bash"),
+        default="sh",
+        doc="Which shell: `/bin/sh`, or the `bash` of `PATH`, never one in the step's folder",
+    )
+    env: Mapping[str, Template] = key(
+        MapOf(TemplateText(may_be_empty=True), check_name=variable_name_problem),
+        default=NOTHING,
+        doc="Further variables of its environment",
+    )
+    stdin: Template | None = key(
+        TemplateText(may_be_empty=True), default=None, doc="What it reads from its standard input; nothing if not given"
+    )
+    timeout: float | None = key(
+        Timeout(), default=None, doc="How long it may take, in seconds or like `1m30s`; ten minutes if not given"
+    )
+    sandbox: SandboxSettings = key(
+        SandboxKey(),
+        default=NO_SANDBOX,
+        doc="Whether it runs in a sandbox like Bash: `auto`, `required` or `off`, or all that is said of it",
+    )
+
+
+class TerminalKeys(WorkflowSection):
+    """`type: terminal`."""
+
+    called: ClassVar[str] = "a terminal state"
+    has_metadata: ClassVar[bool] = True
+
+    description: str = key(Text(written=True), default="", doc="For people; not used")
+    status: str = key(Choice("success", "failure"), default="success", doc="How the run ends: `success` or `failure`")
+    message: Template | None = key(TemplateText(may_be_empty=True), default=None, doc="What is said at the end")
+
+
+def read_states(node: Table, reader: WorkflowReader, found: ParsedStates) -> None:
+    """Every state under `states`, but for `initial`, which is none."""
+    for entry in node.entries:
+        if entry.key.text == INITIAL and isinstance(entry.value, Scalar):
+            continue
+        found.written[entry.key.text] = entry
+        with reader.in_step(entry.key.text):
+            or_none(lambda entry=entry: check_name(entry.key, reader))
+            found.good[entry.key.text] = _read_state(entry, reader, found)
+
+
+def _read_state(entry: Entry, reader: WorkflowReader, found: ParsedStates) -> State:
+    if not isinstance(entry.value, Table):
+        raise reader.wrong_type(entry.value, "a group of keys")
+    kind = _type_of(entry.key, entry.value, reader)
+    if kind == "terminal":
+        return _read_terminal(entry.key, entry.value, reader)
+    if kind == "agent":
+        return _read_agent(entry.key, entry.value, reader, found)
+    return _read_step(entry.key, entry.value, reader, found)
+
+
+def _type_of(name: Scalar, table: Table, reader: WorkflowReader) -> str:
+    node = table.get("type")
+    if node is None:
+        raise reader.error(
+            MISSING_KEY, name, "Missing key `type`", "add `type: agent`, `type: step` or `type: terminal`"
+        )
+    kind = Text(may_be_empty=False).read(node, reader)
+    if kind not in TYPES:
+        meant = _ALIASES.get(kind)
+        hint = f"did you mean `{meant}`?" if meant else hint_for(kind, TYPES, "types")
+        raise reader.error(WORKFLOW_UNSUPPORTED, node, f"The type `{kind}` is not supported", hint)
+    return kind
+
+
+def _read_terminal(name: Scalar, table: Table, reader: WorkflowReader) -> TerminalState:
+    keys = read_section(TerminalKeys, table, reader, at=name, also_known=("type",))
+    return TerminalState(name=name.text, success=keys.status == "success", message=keys.message)
+
+
+def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: ParsedStates) -> State:
+    agent, command = table.get("agent"), table.get("command")
+    if agent is not None and command is not None:
+        message = "`agent` and `command` exclude each other"
+        raise reader.error(CONFLICTING_KEYS, _key_of(table, "agent"), message, "make two steps of them")
+    if agent is not None:
+        return _read_agent_step(name, table, agent, reader, found)
+    if command is None and table.get(_OPERATION) is not None:
+        hint = "have an agent do it: `plugin_tools` gives it the operation as a tool"
+        message = "Operations are not supported as steps"
+        raise reader.error(WORKFLOW_UNSUPPORTED, _key_of(table, _OPERATION), message, hint)
+    keys = read_section(CommandKeys, table, reader, at=name, also_known=("type",))
+    _warn_of_variables(keys, table, reader)
+    return CommandState(
+        name=name.text,
+        command=keys.command,
+        shell="bash" if keys.shell == "bash" else "sh",
+        env=keys.env,
+        stdin=keys.stdin,
+        dir=keys.dir,
+        timeout_s=keys.timeout or COMMAND_TIMEOUT_S,
+        sandbox=keys.sandbox,
+        transitions=keys.to_transitions(),
+        on_success=keys.on_success,
+        on_failure=keys.on_failure,
+    )
+
+
+def _warn_of_variables(keys: CommandKeys, table: Table, reader: WorkflowReader) -> None:
+    """Those of `env` that are calculated with and may hold anything."""
+    env = table.get("env")
+    for entry in env.entries if isinstance(env, Table) else ():
+        if entry.key.text in keys.command.evaluated_variables and isinstance(entry.value, Scalar):
+            for reference in dict.fromkeys(keys.env[entry.key.text].references()):
+                if reference.kind != "inputs" or reference.name not in reader.numbers:
+                    warn_about_evaluation(reference, reader.source.place(entry.value, reference), reader)
+
+
+def _read_agent(name: Scalar, table: Table, reader: WorkflowReader, found: ParsedStates) -> AgentState:
+    """`type: agent`: everything beside each other."""
+    keys = or_none(lambda: read_section(AgentKeys, table, reader, at=name, also_known=("type", *_READ_APART)))
+    return _agent_state(name, table, keys, keys, reader, found)
+
+
+def _read_agent_step(
+    name: Scalar, table: Table, agent: Node, reader: WorkflowReader, found: ParsedStates
+) -> AgentState:
+    """`type: step` with a block `agent`: the same in two groups."""
+    around = or_none(lambda: read_section(AgentStepKeys, table, reader, at=name, also_known=("type", "agent")))
+    if not isinstance(agent, Table):
+        raise reader.wrong_type(agent, "a group of keys")
+    at = _key_of(table, "agent")
+    block = or_none(lambda: read_section(AgentBlock, agent, reader, at=at, also_known=_READ_APART))
+    if table.get("timeout") is not None and agent.get("timeout") is not None:
+        place = _key_of(agent, "timeout")
+        reader.error(CONFLICTING_KEYS, place, "`timeout` is given for the step and for its agent", "remove one of them")
+    return _agent_state(name, agent, block, around, reader, found)
+
+
+def _agent_state(
+    name: Scalar,
+    written: Table,
+    block: AgentBlock | None,
+    around: AgentKeys | AgentStepKeys | None,
+    reader: WorkflowReader,
+    found: ParsedStates,
+) -> AgentState:
+    """`written` is the group that the agent's own keys stand in."""
+    provider = _provider_in(written)
+    at = _key_of(written, "provider") if written.get("provider") is not None else name
+    options = or_none(lambda: read_options(written.get("options"), provider, at, reader)) if provider else None
+    proxy, use = read_proxy(written.get("mcp_proxy"), name.text, written.get("provider"), reader)
+    if use is not None:
+        found.uses.append(use)
+    if block is None or around is None or options is None:
+        raise Invalid
+    return AgentState(
+        name=name.text,
+        provider=block.provider,
+        prompt=block.prompt,
+        options=options,
+        timeout_s=block.timeout or around.timeout or AGENT_TIMEOUT_S,
+        proxy=proxy,
+        dir=around.dir,
+        transitions=around.to_transitions(),
+        on_success=around.on_success,
+        on_failure=around.on_failure,
+    )
+
+
+def _provider_in(table: Table) -> str:
+    """The provider as far as it is clear; what is wrong with it is reported by whoever reads it."""
+    node = table.get("provider")
+    name = node.text.replace("-", "_") if isinstance(node, Scalar) and node.kind == "text" else ""
+    return name if name in PROVIDERS else ""
+
+
+def _key_of(table: Table, name: str) -> Scalar:
+    return next(entry.key for entry in table.entries if entry.key.text == name)

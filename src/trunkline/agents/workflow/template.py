@@ -1,0 +1,108 @@
+"""Text with references to inputs and to outputs of states: `{{.inputs.NAME}}` and `{{.states.NAME.Output}}`.
+
+As in AWF, the first dot may be left out; as in Go's templates, `{{"{{"}}` stands for two braces, and `}}` by itself is
+plain text. `{{.raw.inputs.NAME}}` is for shell commands, where values are quoted without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+_OPEN: Final = "{{"
+_CLOSE: Final = "}}"
+_BRACES: Final = '"{{"'
+_REFERENCE: Final = re.compile(
+    r"(?:(?P<raw>\.raw)?\.)?(?:inputs\.(?P<input>[^\s.{}]+)|states\.(?P<state>[^\s.{}]+)\.Output)\Z"
+)
+_NEARLY: Final = re.compile(
+    r"-?\s*\.?(?:(?P<inputs>inputs?)\.(?P<input>[^\s.{}]+)|(?P<states>states?|steps?)\.(?P<state>[^\s.{}]+)\.output)\s*-?\Z",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    kind: Literal["inputs", "states"]
+    name: str
+    raw: bool = field(default=False, kw_only=True)
+
+    def __str__(self) -> str:
+        output = ".Output" if self.kind == "states" else ""
+        return f"{{{{{'.raw' if self.raw else ''}.{self.kind}.{self.name}{output}}}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Text and references in turn, in the order they are written."""
+
+    parts: tuple[str | Reference, ...]
+
+    def render(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+        """The text with everything in its place. What a state did not say yet is empty."""
+        return "".join(part if isinstance(part, str) else self._value(part, inputs, outputs) for part in self.parts)
+
+    def references(self) -> tuple[Reference, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Reference))
+
+    @staticmethod
+    def _value(reference: Reference, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+        return inputs[reference.name] if reference.kind == "inputs" else outputs.get(reference.name, "")
+
+
+class TemplateProblem(NamedTuple):
+    """Something in braces that is no reference, and what may be meant by it."""
+
+    written: str
+    meant: str = ""
+
+
+def parse_template(text: str) -> tuple[Template, tuple[TemplateProblem, ...]]:
+    """The template, and everything in braces that it could not take."""
+    parts: list[str | Reference] = []
+    faults: list[TemplateProblem] = []
+    plain, at = "", 0
+    while (start := text.find(_OPEN, at)) >= 0:
+        plain += text[at:start]
+        end = text.find(_CLOSE, start + len(_OPEN))
+        written = text[start:] if end < 0 else text[start : end + len(_CLOSE)]
+        at = start + len(written)
+        found = _meaning(written)
+        if isinstance(found, TemplateProblem):
+            faults.append(found)
+        elif isinstance(found, str):
+            plain += found
+        else:
+            parts += [plain, found] if plain else [found]
+            plain = ""
+    plain += text[at:]
+    return Template((*parts, plain) if plain else tuple(parts)), tuple(faults)
+
+
+def escape(text: str) -> str:
+    """A template that is just this text."""
+    return text.replace(_OPEN, f"{_OPEN}{_BRACES}{_CLOSE}")
+
+
+def _meaning(written: str) -> str | Reference | TemplateProblem:
+    if not written.endswith(_CLOSE):
+        return TemplateProblem(written.partition("\n")[0], "")
+    body = written[len(_OPEN) : -len(_CLOSE)].strip()
+    if body == _BRACES:
+        return _OPEN
+    match = _REFERENCE.match(body)
+    if match is None:
+        return TemplateProblem(written, _guess(body))
+    raw = match["raw"] is not None
+    return (
+        Reference("inputs", match["input"], raw=raw) if match["input"] else Reference("states", match["state"], raw=raw)
+    )
+
+
+def _guess(body: str) -> str:
+    match = _NEARLY.match(body)
+    if match is None:
+        return ""
+    return str(Reference("inputs", match["input"]) if match["inputs"] else Reference("states", match["state"]))

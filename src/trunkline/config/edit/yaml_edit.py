@@ -1,0 +1,336 @@
+"""Adds, replaces and removes a key in the text of a YAML or JSON document; every other byte stays as it is.
+
+A group that is written by indentation is edited by lines, one in braces between its commas. The comments that are
+indented below an entry belong to it; a comment above one stays where it is: it may be about what comes after.
+"""
+
+from __future__ import annotations
+
+import re
+from json import dumps
+from typing import Final, NamedTuple
+
+from trunkline.config.edit.outline import (
+    Outline,
+    OutlineKey,
+    Splice,
+    begins_its_line,
+    behind_blank_lines,
+    blank_lines_above,
+    indent_of,
+    line_end,
+    line_start,
+    lines_from,
+    newline_of,
+    outline_json,
+    outline_yaml,
+)
+from trunkline.config.plain import kind_of
+
+Plain = str | bool | list[str] | dict[str, "Plain"]
+"""What an entry is made of."""
+
+_USUAL_UNIT: Final = "  "
+_EMPTY: Final = re.compile(r"(?:\{[ \t]*\}|null|~)?\Z")
+_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/|#[^\n]*", re.DOTALL)
+_END_OF_LINE: Final = re.compile(r"[ \t]*(?:(?://|#)[^\n]*|/\*[^\n]*?\*/[ \t]*)?\r?\n")
+
+
+class CannotEdit(Exception):
+    """The text is of a form that cannot be edited safely; the message says which."""
+
+
+class YamlText:
+    """A YAML or JSON text that has been read without an error, and the splices that change one key of it."""
+
+    def __init__(self, text: str, *, json: bool) -> None:
+        self._text = text
+        self._json = json
+        self._newline = newline_of(text)
+        self.root = outline_json(text) if json else outline_yaml(text)
+
+    def add(self, path: tuple[str, ...], key: str, value: Plain) -> list[Splice]:
+        """Add a key at the end of the group at `path`, in the style of the file; the group is made if it is missing."""
+        parent = self.root.follow(path)
+        if parent is None:
+            return self._add_to_root(path[0], {key: value})
+        written = self._text[parent.value.start : parent.value.end]
+        if parent.value.form == "block" or (self.root.form == "block" and _EMPTY.match(written)):
+            return self._add_lines(parent, key, value)
+        if parent.value.form == "flow":
+            return self._add_in_braces(parent.value, key, value)
+        if written == "null" and len(path) == 1:
+            return self._replace_in_braces(self.root, parent, {key: value})
+        raise CannotEdit(f"`{'.'.join(path)}` is not a group of keys that is written out here")
+
+    def replace(self, path: tuple[str, ...], member: OutlineKey, value: Plain) -> list[Splice]:
+        """Write a key of the group at `path` anew where it stands."""
+        group = self._group(path)
+        if group.form == "flow":
+            return self._replace_in_braces(group, member, value)
+        start, end = self._lines_of(member)
+        lines = self._entry_lines(member.value, member.key, value, indent_of(self._text, member.start))
+        new = self._newline.join([*lines, ""])
+        return [Splice(start, end, new if self._text[start:end].endswith("\n") else new.rstrip("\r\n"))]
+
+    def remove(self, path: tuple[str, ...], member: OutlineKey) -> list[Splice]:
+        """Take a key out of the group at `path`, with the comma or the blank lines between it and its neighbours."""
+        group = self._group(path)
+        return self._remove_in_braces(group, member) if group.form == "flow" else self._remove_lines(group, member)
+
+    def entry(self, path: tuple[str, ...], key: str, value: Plain) -> list[str]:
+        """The lines of a key of the group at `path`, for a person to copy."""
+        return BraceStyle(json=True).member(key, value).split("\n") if self._json else block_lines(key, value)
+
+    def _group(self, path: tuple[str, ...]) -> Outline:
+        parent = self.root.follow(path)
+        assert parent is not None
+        return parent.value
+
+    def _add_to_root(self, key: str, value: Plain) -> list[Splice]:
+        root, text = self.root, self._text
+        if root.form == "flow":
+            return self._add_in_braces(root, key, value)
+        if root.form == "block":
+            return self._add_lines(None, key, value)
+        if root.start != root.end:
+            raise CannotEdit("the file is not a group of keys")
+        if self._json:
+            return [Splice(0, len(text), BraceStyle(json=True).value({key: value}) + "\n")]
+        lead = self._newline if text and not text.endswith("\n") else ""
+        return [Splice(len(text), len(text), lead + self._newline.join([*block_lines(key, value), ""]))]
+
+    # -- groups by indentation ----------------------------------------------------------------------------------------
+
+    def _add_lines(self, parent: OutlineKey | None, key: str, value: Plain) -> list[Splice]:
+        """Add a key at the end of the group under `parent`, which may be empty, or of the whole file."""
+        text, newline = self._text, self._newline
+        group = self.root if parent is None else parent.value
+        cleared: list[Splice] = []
+        if group.members:
+            like_key = group.start if parent is None else group.members[-1].start
+            content_end, indent = group.members[-1].end, indent_of(text, like_key)
+        else:  # `{}` or `null` makes room for keys below it; a comment behind it stays
+            assert parent is not None
+            content_end, indent = parent.end, indent_of(text, parent.start) + self._indent_unit()
+            if group.start < group.end:
+                cleared = [Splice(len(text[: group.start].rstrip(" \t")), group.end, "")]
+        at = self._behind_comments(content_end, len(indent))
+        lead = "" if text[:at].endswith("\n") else newline
+        apart = newline if self._stands_apart(group) else ""
+        like = group.members[-1].value if group.members and parent is not None else None
+        new = lead + apart + newline.join([*self._entry_lines(like, key, value, indent), ""])
+        return [*cleared, Splice(at, at, new.removesuffix(newline) if lead else new)]
+
+    def _remove_lines(self, group: Outline, member: OutlineKey) -> list[Splice]:
+        text = self._text
+        start, end = self._lines_of(member)
+        above = blank_lines_above(text, start)
+        if member is group.members[-1]:
+            start = above
+        elif member is group.members[0] or above < start:
+            end = behind_blank_lines(text, end)
+        if end == len(text) and not text.endswith("\n"):
+            # a file whose last line has no line break keeps it so
+            start = len(text[:start].removesuffix("\n").removesuffix("\r"))
+        return [Splice(start, end, "")]
+
+    def _entry_lines(self, like: Outline | None, key: str, value: Plain, indent: str) -> list[str]:
+        """The key by indentation, or in braces on one line if the value it is to be `like` is in braces."""
+        if like is not None and like.form == "flow":
+            return [indent + BraceStyle(json=False, unit=None).member(key, value)]
+        return block_lines(key, value, indent, self._indent_unit())
+
+    def _indent_unit(self) -> str:
+        """One step of indentation: as the file does it the first time."""
+        for member in self.root.members:
+            if member.value.form == "block":
+                outer, inner = indent_of(self._text, member.start), indent_of(self._text, member.value.start)
+                return inner[len(outer) :] or _USUAL_UNIT
+        return _USUAL_UNIT
+
+    def _lines_of(self, member: OutlineKey) -> tuple[int, int]:
+        """From the start of the key's line to behind the last line that belongs to it."""
+        if not begins_its_line(self._text, member.start):
+            raise CannotEdit(f"`{member.key}` is not on a line of its own")
+        start = line_start(self._text, member.start)
+        return start, self._behind_comments(member.end, member.start - start + 1)
+
+    def _behind_comments(self, content_end: int, column: int) -> int:
+        """Behind the content's last line and the comments after it that are indented at least to `column`."""
+        last = line_end(self._text, content_end)
+        for end, line in lines_from(self._text, last):
+            bare = line.lstrip(" \t")
+            if bare.startswith("#") and len(line) - len(bare) >= max(column, 1):
+                last = end
+            elif bare.strip():
+                break
+        return last
+
+    def _stands_apart(self, group: Outline) -> bool:
+        """Whether blank lines stand between the members."""
+        starts = [line_start(self._text, member.start) for member in group.members[1:]]
+        return any(blank_lines_above(self._text, start) < start for start in starts)
+
+    # -- groups in braces ---------------------------------------------------------------------------------------------
+
+    def _add_in_braces(self, group: Outline, key: str, value: Plain) -> list[Splice]:
+        if not group.members:
+            return self._fill(group, key, value)
+        text, last, style = self._text, group.members[-1], self._style(group)
+        behind = self._behind_comma(last, group.end - 1)
+        if begins_its_line(text, last.start):
+            indent = indent_of(text, last.start)
+            new = self._newline + indent + style.member(key, value, indent)
+            # comments after the last key stay with it
+            at = last.end + len(text[last.end : group.end - 1].rstrip())
+        else:
+            new = style.comma[1:] + style._replace(unit=None).member(key, value)
+            at = behind
+        if behind > last.end:
+            return [Splice(at, at, f"{new},")]
+        return [Splice(last.end, last.end, ","), Splice(at, at, new)]
+
+    def _fill(self, group: Outline, key: str, value: Plain) -> list[Splice]:
+        """The first key of an empty group: on lines of its own, unless the whole file is one line."""
+        text, root = self._text, self.root
+        inside = text.index("{", group.start) + 1
+        style = self._spacing(like_json=self._json or self._has_needless_quotes(root))
+        if "\n" not in text[root.start : root.end] and root.members:
+            return [Splice(inside, group.end - 1, style._replace(unit=None).member(key, value))]
+        indent, style = indent_of(text, inside), style._replace(colon=": ", comma=", ")
+        deeper = indent + (style.unit or "")
+        new = self._newline + deeper + style.member(key, value, deeper) + self._newline + indent
+        return [Splice(inside + len(text[inside : group.end - 1].rstrip()), group.end - 1, new)]
+
+    def _replace_in_braces(self, group: Outline, member: OutlineKey, value: Plain) -> list[Splice]:
+        style = self._style(group)
+        style = style if begins_its_line(self._text, member.start) else style._replace(unit=None)
+        new = style.member(member.key, value, indent_of(self._text, member.start))
+        return [Splice(member.start, member.value.end, new)]
+
+    def _remove_in_braces(self, group: Outline, member: OutlineKey) -> list[Splice]:
+        text, index = self._text, group.members.index(member)
+        if member is not group.members[-1]:
+            after = group.members[index + 1].start
+            if begins_its_line(text, member.start) and begins_its_line(text, after):
+                end = self._rest_of_line(self._behind_comma(member, after))
+                return [Splice(line_start(text, member.start), end, "")]
+            return [Splice(member.start, after, "")]
+        if index:
+            return self._remove_last(group, group.members[index - 1], member)
+        inside, behind = text.index("{", group.start) + 1, self._behind_comma(member, group.end - 1)
+        if not (text[inside : member.start] + text[behind : group.end - 1]).strip():
+            return [Splice(inside, group.end - 1, "")]
+        return [Splice(member.start, behind, "")]
+
+    def _remove_last(self, group: Outline, before: OutlineKey, member: OutlineKey) -> list[Splice]:
+        """The comma before it goes too, unless the group ends with one anyway."""
+        text = self._text
+        behind = self._behind_comma(member, group.end - 1)
+        comma_behind = self._behind_comma(before, member.start)
+        ends_with_comma = behind > member.end
+        comma = [] if ends_with_comma else [Splice(comma_behind - 1, comma_behind, "")]
+        end = self._rest_of_line(behind)
+        if begins_its_line(text, member.start) and end > behind:
+            # from line break to line break: a file that mixes them keeps the one that was there before
+            above = len(text[: line_start(text, member.start)].rstrip("\r\n"))
+            return [*comma, Splice(above, len(text[:end].rstrip("\r\n")), "")]
+        if _COMMENT.search(text, before.end, member.start):  # it is about the one before, which stays
+            return [*comma, Splice(member.start, behind, "")]
+        return [Splice(comma_behind, behind, "")] if ends_with_comma else [Splice(before.end, member.end, "")]
+
+    def _behind_comma(self, member: OutlineKey, limit: int) -> int:
+        """Behind the comma after this key, or behind the key where there is none; a comma in a comment is none."""
+        after = _COMMENT.sub(lambda match: " " * len(match.group()), self._text[member.end : limit])
+        return member.end + after.find(",") + 1
+
+    def _rest_of_line(self, offset: int) -> int:
+        """Behind a comment and the line break, where nothing else is left on the line."""
+        rest = _END_OF_LINE.match(self._text, offset)
+        return offset if rest is None else rest.end()
+
+    def _style(self, group: Outline) -> BraceStyle:
+        """How the last key of a group is written."""
+        root, last = self.root, group.members[-1]
+        like_json = self._json or self._has_needless_quotes(root if root.form == "flow" else group)
+        spread = last.value.form != "flow" or "\n" in self._text[last.value.start : last.value.end] or group is root
+        style = self._spacing(like_json=like_json)
+        return style if spread and begins_its_line(self._text, last.start) else style._replace(unit=None)
+
+    def _spacing(self, *, like_json: bool) -> BraceStyle:
+        """With the file's indentation; no blanks after `:` and `,` where the file has none, which YAML needs."""
+        text, root = self._text, self.root
+        style = BraceStyle(like_json, newline=self._newline)
+        first = root.members[0] if root.members else None
+        if first is None:
+            return style
+        if like_json and text[first.key_end : first.value.start] == ":":
+            style = style._replace(colon=":", comma=",")
+        if root.form == "flow" and begins_its_line(text, first.start):
+            unit = indent_of(text, first.start)[len(indent_of(text, root.start)) :]
+            style = style._replace(unit=unit or _USUAL_UNIT)
+        return style
+
+    def _has_needless_quotes(self, group: Outline) -> bool:
+        """Whether YAML is written like JSON here."""
+        return any(self._text.startswith('"', key.start) and yaml_scalar(key.key) == key.key for key in group.members)
+
+
+# An entry as text ----------------------------------------------------------------------------------------------------
+
+_PLAIN: Final = re.compile(r"(?:--?)?(?:~/)?[A-Za-z_./][A-Za-z0-9_./@+=-]*\Z")
+_PLAIN_WITH_COLON: Final = re.compile(r"[A-Za-z_./][A-Za-z0-9_./@+=-]*(?::[A-Za-z0-9_./@+=-]+)+\Z")
+_UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+
+
+def quoted(text: str) -> str:
+    """Text in double quotes, as JSON, YAML and TOML all read it."""
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match.group()):04x}", dumps(text, ensure_ascii=False))
+
+
+def yaml_scalar(value: str | bool, *, in_braces: bool = False) -> str:
+    """In quotes, unless every reader of YAML takes the same text from it without them."""
+    if isinstance(value, bool):
+        return dumps(value)
+    plain = _PLAIN.match(value) or (not in_braces and _PLAIN_WITH_COLON.match(value))
+    return value if plain and kind_of(value) == "text" else quoted(value)
+
+
+def block_lines(key: str, value: Plain, indent: str = "", unit: str = _USUAL_UNIT) -> list[str]:
+    """A key with its value in YAML without braces; lists stay on their line."""
+    if isinstance(value, dict):
+        inner = (block_lines(name, item, indent + unit, unit) for name, item in value.items())
+        return [f"{indent}{yaml_scalar(key)}:", *(line for lines in inner for line in lines)]
+    written = BraceStyle(json=False).value(value) if isinstance(value, list) else yaml_scalar(value)
+    return [f"{indent}{yaml_scalar(key)}: {written}"]
+
+
+class BraceStyle(NamedTuple):
+    """How groups in braces are written: `unit` is one step of indentation, or None for all in one line."""
+
+    json: bool
+    unit: str | None = _USUAL_UNIT
+    colon: str = ": "
+    comma: str = ", "
+    newline: str = "\n"
+
+    def member(self, key: str, value: Plain, indent: str = "") -> str:
+        """A key with its value; `indent` is that of its line."""
+        return f"{self._scalar(key)}{self.colon}{self.value(value, indent)}"
+
+    def value(self, value: Plain, indent: str = "") -> str:
+        if isinstance(value, list):
+            return f"[{self.comma.join(map(self._scalar, value))}]"
+        if not isinstance(value, dict):
+            return self._scalar(value)
+        if self.unit is None:
+            return f"{{{self.comma.join(self.member(key, inner) for key, inner in value.items())}}}"
+        deeper = indent + self.unit
+        lines = f",{self.newline}".join(deeper + self.member(key, inner, deeper) for key, inner in value.items())
+        return f"{{{self.newline}{lines}{self.newline}{indent}}}"
+
+    def _scalar(self, value: str | bool) -> str:
+        if self.json:
+            return dumps(value) if isinstance(value, bool) else quoted(value)
+        return yaml_scalar(value, in_braces=True)

@@ -1,1 +1,0 @@
-"""What there is to find: the gateway's own tools, which tell about servers and the tools behind them."""

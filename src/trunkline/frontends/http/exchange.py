@@ -1,0 +1,296 @@
+"""One HTTP request being answered: plain, as JSON-RPC in JSON, or as a stream of events.
+
+The head of a JSON-RPC answer waits for the first message: a result makes it JSON; a notification that comes first, or
+ten silent seconds, make it a stream. In a session whose version knows event ids, a stream outlives its connection: the
+client comes back for what it missed (`replay.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from trunkline.core.call import Json, Result
+from trunkline.core.errors import Problem
+from trunkline.frontends.http.replay import Replay, Track
+from trunkline.protocol.http1 import HttpRequest, response_head
+from trunkline.protocol.jsonrpc import encode_error, error_message, single_line
+from trunkline.protocol.mcp.translation import code_of
+from trunkline.protocol.sse import COMMENT, encode_event
+
+if TYPE_CHECKING:
+    from trunkline.frontends.http.connection import Connection
+
+JSON: Final = b"application/json"
+EVENTS: Final = b"text/event-stream"
+_BIG: Final = 64 * 1024
+_JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+_MODERN_STATUS: Final = {-32700: 400, -32600: 400, -32602: 400, -32601: 404, -32020: 400, -32021: 400, -32022: 400}
+_COMMON_STATUS: Final = 200
+_TOO_MANY: Final = 429
+_RETRY_MS: Final = 500
+"""How soon a client whose stream was closed may come back for the rest."""
+_STREAM_HEADERS: Final = (
+    (b"content-type", EVENTS),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class HttpExchange:
+    __slots__ = (
+        "_connection",
+        "_extra",
+        "_over",
+        "_request",
+        "_statuses",
+        "crowded",
+        "id_json",
+        "on_gone",
+        "on_streaming",
+        "prefers_events",
+        "replay",
+        "started_at",
+        "streaming",
+        "takes_events",
+        "takes_json",
+        "track",
+    )
+
+    def __init__(self, connection: Connection, request: HttpRequest) -> None:
+        self._connection = connection
+        self._request = request
+        self._extra: list[tuple[bytes, bytes]] = []
+        self._over = False
+        self._statuses = False
+        self.track: Track | None = None
+        self.crowded = False
+        """Whether so many are being answered that this one may not wait for anybody."""
+        self.id_json = b"null"
+        self.takes_events = False
+        self.takes_json = True
+        self.prefers_events = False
+        self.streaming = False
+        self.replay: Replay | None = None
+        """Where the events of a stream are kept, should this become one."""
+        self.on_gone: Callable[[], None] | None = None
+        self.on_streaming: Callable[[], None] | None = None
+        self.started_at = 0.0
+
+    # -- plain answers --------------------------------------------------------------------------------------------
+
+    def respond(self, status: int, body: bytes = b"", content_type: bytes = JSON) -> None:
+        if self._over:
+            return
+        if status == _TOO_MANY:
+            self._connection.rest()
+        headers = [(b"content-type", content_type)] if body else []
+        headers += [*self._extra, (b"content-length", b"%d" % len(body))]
+        if not self._request.keep_alive:
+            headers.append((b"connection", b"close"))
+        elif self._request.http10:  # such a client waits for the end of the connection unless it is told otherwise
+            headers.append((b"connection", b"keep-alive"))
+        self._write([response_head(status, headers), b"" if self._request.method == b"HEAD" else body])
+        self._end()
+
+    def refuse(self, problem: Problem, extra: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """A problem of this HTTP request itself, with the status it owns."""
+        self._extra += extra
+        self.respond(problem.code.http, error_message(self.id_json, encode_error(problem)))
+
+    def from_stranger(self) -> None:
+        """Whoever asked was not let in, or only to what is open to everybody: nothing is kept of it."""
+        self._connection.forget_heads()
+
+    def add_header(self, name: bytes, value: bytes) -> None:
+        self._extra.append((name, value))
+
+    def statuses_follow_errors(self) -> None:
+        """2026-07-28: an HTTP status says what kind of JSON-RPC error is inside."""
+        self._statuses = True
+
+    # -- JSON-RPC answers (the Answer protocol) -------------------------------------------------------------------
+
+    def result(self, result: Result) -> None:
+        raw = result.raw
+        head = b'{"jsonrpc":"2.0","id":%b,"result":' % self.id_json
+        if self._over or self.streaming or self.prefers_events:
+            self.say(b"".join((head, raw if result.single_line else single_line(raw), b"}")), last=True)
+            return
+        length = len(head) + len(raw) + 1
+        if self._extra or self._request.http10 or not self._request.keep_alive:
+            self.respond(200, b"".join((head, raw, b"}")))
+            return
+        parts = [_JSON_HEAD % length, head, raw, b"}"]
+        self._write(parts if length > _BIG else [b"".join(parts)])
+        self._end()
+
+    def error(self, raw: Json, problem: Problem | None) -> None:
+        if problem is not None and problem.code.http == _TOO_MANY and not self._over:
+            self._connection.rest()
+        message = error_message(self.id_json, raw)
+        status = self._status_of(raw, problem) if self._statuses else _COMMON_STATUS
+        in_stream = self.prefers_events and (status == _COMMON_STATUS or not self.takes_json)
+        if self._over or self.streaming or in_stream:
+            self.say(single_line(message), last=True)
+        else:
+            self.respond(status, message)
+
+    def _status_of(self, raw: Json, problem: Problem | None) -> int:
+        code = code_of(raw) if problem is None else problem.code.jsonrpc
+        return _MODERN_STATUS.get(code, _COMMON_STATUS)
+
+    def notice(self, message: bytes) -> None:
+        if self._over:
+            self._say_later(message)
+        elif self.takes_events and self._connection.takes_news():
+            self.stream()
+            self.say(message)
+
+    def ask(self, message: bytes) -> bool:
+        """A question is never left out: where this stream cannot carry it, the session's own may."""
+        if self._over:
+            self._say_later(message)
+            return self.track is not None and not self.track.answered
+        if self.takes_events:
+            self.stream()
+            self.say(message)
+        return self.takes_events
+
+    def cancelled(self, problem: Problem) -> None:
+        """HTTP owes every request an answer, even one that was taken back."""
+        self.error(encode_error(problem), problem)
+
+    def pause(self) -> None:
+        """Close the stream in the middle; a client that was given an id at its start comes back for the answer."""
+        carrier = None if self.track is None else self.track.carrier
+        if carrier is not None and self.replay is not None and self.replay.primes:
+            carrier.end_stream()
+
+    # -- streams --------------------------------------------------------------------------------------------------
+
+    def stream(self) -> None:
+        """Send the head of a stream of events, unless that has been done."""
+        if self.streaming or self._over:
+            return
+        if self.replay is not None:
+            self.track = self.replay.open(self.id_json)
+            self.track.carrier = self
+        self._send_stream_head(after=0)
+
+    def resume(self, track: Track, after: int) -> None:
+        """Carry on with a stream of before."""
+        self.track = track
+        self._send_stream_head(after)
+        track.attach(self, after)
+
+    def _send_stream_head(self, after: int) -> None:
+        self.streaming = True
+        framing = (b"connection", b"close") if self._request.http10 else (b"transfer-encoding", b"chunked")
+        self._write([response_head(200, [*_STREAM_HEADERS, *self._extra, framing])])
+        if self.track is not None and self.replay is not None and self.replay.primes:
+            self._chunk([b"id: %b\nretry: %d\ndata: \n\n" % (self.track.id_of(after), _RETRY_MS)])
+        if self.on_streaming is not None:
+            self.on_streaming()
+
+    def say(self, message: bytes, *, last: bool = False) -> None:
+        """A message on this stream. What the connection cannot carry any more waits for the client to come back."""
+        self.stream()
+        if self.track is not None:
+            self.track.say(message, last=last)
+        elif not self._over:
+            self._chunk([encode_event(message)])
+            if last:
+                self.end_stream()
+
+    def say_no_more(self) -> None:
+        if self.track is not None:
+            self.track.end()
+        else:
+            self.end_stream()
+
+    def event(self, message: bytes) -> None:
+        """News on this stream; what a client that does not read misses, it may come back for."""
+        if self._over:
+            return
+        if self._connection.takes_news():
+            self.say(message)
+        elif self.track is not None:
+            self.track.detach(self)
+            self.track.say(message)
+
+    def answer_event(self, message: bytes) -> None:
+        """An answer among other messages of this stream; only a client that piles them up unread is cut."""
+        if not self._over and self._connection.takes_answers():
+            self.say(message)
+
+    def named_event(self, name: bytes, data: bytes) -> None:
+        self.stream()
+        if not self._over:
+            self._chunk([encode_event(data, event=name)])
+
+    def carry(self, event_id: bytes, data: bytes) -> None:
+        if not self._over:
+            self._chunk([encode_event(data, id=event_id)])
+
+    def _say_later(self, message: bytes) -> None:
+        if self.track is not None:
+            self.track.say(message)
+
+    def keep_alive(self) -> None:
+        if self.streaming and not self._over:
+            self._chunk([COMMENT])
+
+    def end_stream(self) -> None:
+        if self._over:
+            return
+        if not self._request.http10:
+            self._write([b"0\r\n\r\n"])
+        self._end()
+
+    def _chunk(self, parts: list[bytes]) -> None:
+        if self._request.http10:
+            self._write(list(parts))
+            return
+        size = sum(map(len, parts))
+        self._write([b"%x\r\n" % size, *parts, b"\r\n"])
+
+    # -- the connection -------------------------------------------------------------------------------------------
+
+    @property
+    def slow_down(self) -> Callable[[], None]:
+        """Reads nothing more from this client for a moment: for refusals for want of room that do not come this way.
+
+        It holds the connection, and of this request nothing.
+        """
+        return self._connection.rest
+
+    @property
+    def over(self) -> bool:
+        return self._over
+
+    @property
+    def path(self) -> bytes:
+        return self._request.path
+
+    def gone(self) -> None:
+        """The client closed the connection before it was answered."""
+        self._over = True
+        if self.track is not None:
+            self.track.detach(self)
+        on_gone, self.on_gone, self.on_streaming = self.on_gone, None, None
+        if on_gone is not None:
+            on_gone()
+
+    def _write(self, parts: list[Json]) -> None:
+        self._connection.write(parts)
+
+    def _end(self) -> None:
+        self._over = True
+        # Those who wait for its end know it as well: such a circle would keep its body until the collector runs.
+        self.on_gone = self.on_streaming = None
+        if self.track is not None:
+            self.track.detach(self)
+        self._connection.exchange_over(
+            keep_alive=self._request.keep_alive and not (self.streaming and self._request.http10)
+        )

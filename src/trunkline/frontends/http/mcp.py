@@ -1,0 +1,261 @@
+"""`/mcp`: Streamable HTTP of every version on one URL. The version of each request decides its era."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from trunkline.core.errors import (
+    BAD_HTTP,
+    CLIENT_LIMIT,
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    METHOD_NOT_ALLOWED,
+    NOT_ACCEPTABLE,
+    UNSUPPORTED_VERSION,
+    Problem,
+)
+from trunkline.frontends.http.access import Denied
+from trunkline.frontends.http.batch import batch_of
+from trunkline.frontends.http.exchange import HttpExchange
+from trunkline.frontends.http.posted import accepted, check_type, takes_stream
+from trunkline.frontends.http.sessions import Session, Sessions
+from trunkline.frontends.http.trace import bridge_trace
+from trunkline.frontends.mcp.batches import BatchAnswer
+from trunkline.frontends.mcp.server import McpServer
+from trunkline.protocol.http1 import HttpRequest
+from trunkline.protocol.jsonrpc import VERSION as BATCH_VERSION
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Members,
+    Message,
+    encode_error,
+    is_batch,
+    parse_message,
+    split_batch,
+    text_member,
+)
+from trunkline.protocol.mcp.modern import NAMED_BY, Refused, check_headers, is_modern
+from trunkline.protocol.mcp.param_headers import check_param_headers
+from trunkline.protocol.mcp.versions import LEGACY, SUPPORTED
+
+_SESSION_ID: Final = b"mcp-session-id"
+_VERSION: Final = b"mcp-protocol-version"
+_LAST_EVENT_ID: Final = b"last-event-id"
+_NONE: Final = b"{}"
+_LEGACY: Final = frozenset(version.encode() for version in LEGACY)
+_LEGACY_OR_NONE: Final = _LEGACY | {None}
+_ANSWERED_SOON: Final = frozenset(
+    {
+        "initialize",
+        "ping",
+        "server/discover",
+        "logging/setLevel",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+    }
+)
+"""What we answer ourselves. Anything else may wait for a server, or is a stream."""
+CROWDED: Final = Problem(
+    code=CLIENT_LIMIT,
+    message="Too many connections wait for an answer or carry a stream (`limits.connections`)",
+    retryable=True,
+    retry_after_ms=1000,
+)
+_DUPLICATES_REFUSED: Final = (_SESSION_ID, _VERSION)
+
+
+class McpRoute:
+    def __init__(self, server: McpServer, sessions: Sessions) -> None:
+        self._server = server
+        self._sessions = sessions
+        self._loop = asyncio.get_running_loop()
+
+    def handle(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
+        try:
+            if request.repeated:
+                _refuse_repeated(request)
+            if request.method == b"POST":
+                self._post(exchange, request, principal)
+            elif request.method == b"GET":
+                self._get(exchange, request, principal)
+            elif request.method == b"DELETE":
+                self._delete(exchange, request, principal)
+            else:
+                raise Denied(_not_allowed(request.method))
+        except Denied as denied:
+            methods = b"POST" if _is_modern_version(request) else b"GET, POST, DELETE"
+            allow = [(b"allow", methods)] if denied.problem.code is METHOD_NOT_ALLOWED else []
+            exchange.refuse(denied.problem, allow)
+        except BadMessage as error:
+            exchange.id_json = error.id_json
+            exchange.refuse(error.problem)
+
+    # -- POST -----------------------------------------------------------------------------------------------------
+
+    def _post(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
+        headers = request.headers
+        check_type(request)
+        accepts = accepted(headers.get(b"accept", b"*/*"))
+        exchange.takes_json, exchange.takes_events, exchange.prefers_events = accepts
+        if not (exchange.takes_json or exchange.takes_events):
+            message = "Accept must allow `application/json` or `text/event-stream`"
+            raise Denied(Problem(code=NOT_ACCEPTABLE, message=message))
+        try:
+            message = parse_message(request.body)
+        except BadMessage:
+            if exchange.crowded and is_batch(request.body):
+                raise Denied(CROWDED) from None
+            if self._post_batch(exchange, request, principal):
+                return
+            raise
+        exchange.id_json = message.id_json
+        if exchange.crowded and message.id is not None and (message.method or "ping") not in _ANSWERED_SOON:
+            exchange.error(encode_error(CROWDED), CROWDED)
+            return
+        if (b"traceparent" in headers or b"baggage" in headers) and message.id is not None:
+            bridge_trace(message, headers)
+        version, in_session = headers.get(_VERSION), _SESSION_ID in headers
+        if (version in _LEGACY and in_session) or (version in _LEGACY_OR_NONE and not is_modern(message)):
+            self._post_legacy(exchange, request, message, principal)
+        elif in_session and not is_modern(message):
+            raise Denied(_version_refused(version))
+        else:
+            self._post_modern(exchange, request, message, principal)
+
+    def _post_legacy(self, exchange: HttpExchange, request: HttpRequest, message: Message, principal: str) -> None:
+        if message.method == "initialize" and message.id is not None:
+            self._open_session(exchange, message, principal)
+            return
+        session = self._session_of(request, principal)
+        if message.method is None or message.id is None:
+            self._post_other(session, message)
+            exchange.respond(202)
+            return
+        exchange.replay = session.replay
+        self._server.legacy_request(session, message, exchange)
+        if exchange.prefers_events:
+            exchange.stream()
+
+    def _post_other(self, session: Session, message: Message) -> None:
+        """A notification, or the client's answer to a question."""
+        if message.method is None:
+            self._server.legacy_response(session, message)
+        else:
+            self._server.legacy_notification(session, message)
+
+    def _post_batch(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> bool:
+        """Whether it was one that this client's version allows."""
+        if (
+            not is_batch(request.body)
+            or request.headers.get(_VERSION, BATCH_VERSION.encode()) != BATCH_VERSION.encode()
+        ):
+            return False
+        session = self._session_of(request, principal)
+        if session.version != BATCH_VERSION:
+            return False
+        texts = split_batch(request.body)
+        exchange.replay = session.replay
+
+        def request_of(message: Message, answer: BatchAnswer) -> None:
+            self._server.legacy_request(session, message, answer)
+
+        batch_of(exchange).serve(texts, request_of, lambda message: self._post_other(session, message))
+        return True
+
+    def _open_session(self, exchange: HttpExchange, message: Message, principal: str) -> None:
+        session = self._sessions.create(Session, principal, self._loop.time())
+        exchange.add_header(_SESSION_ID, session.id.encode())
+        self._server.legacy_request(session, message, exchange)
+        if session.version:
+            session.keeps_events(self._sessions.kept)
+        else:
+            self._sessions.end(session, "its handshake failed")
+
+    def _session_of(self, request: HttpRequest, principal: str) -> Session:
+        session_id = request.headers.get(_SESSION_ID)
+        if session_id is None:
+            hint = "send `initialize` first, then its `Mcp-Session-Id` with every request"
+            raise Denied(Problem(code=INVALID_REQUEST, message="Header `Mcp-Session-Id` is missing", hint=hint))
+        return self._sessions.get(Session, session_id, principal, self._loop.time())
+
+    def _post_modern(self, exchange: HttpExchange, request: HttpRequest, message: Message, principal: str) -> None:
+        if message.method is None:
+            raise Denied(Problem(code=INVALID_REQUEST, message="Responses are not part of this protocol version"))
+        if message.id is None:
+            exchange.respond(202)  # acting on a caller-chosen id would let one caller cancel another's call
+            return
+        if message.method == "subscriptions/listen" and not exchange.takes_events:
+            raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
+        exchange.statuses_follow_errors()
+
+        def check(version: str, method: str, params: Members) -> None:
+            named_by = NAMED_BY.get(method)
+            name = text_member(params, named_by) if named_by is not None else None
+            check_headers(request.headers, request.repeated, version, method, name)
+            if method == "tools/call" and name is not None:
+                self._check_arguments(request, name, params)
+
+        exchange.on_gone = lambda: self._server.cancel_modern(principal, exchange, "the client closed the stream")
+        self._server.modern_request(message, exchange, principal, exchange, check)
+
+    def _check_arguments(self, request: HttpRequest, tool: str, params: Members) -> None:
+        """The headers that repeat arguments of a tool agree with them."""
+        entry = self._server.router.catalog.find(tool)
+        if entry is None or entry.header_parameters is None:
+            return
+        what = check_param_headers(
+            request.headers, entry.header_parameters, params.get("arguments", _NONE), request.repeated
+        )
+        if what is not None:
+            raise Refused(
+                Problem(code=HEADER_MISMATCH, message=what, hint="list the tools again, then repeat the call")
+            )
+
+    # -- GET and DELETE: legacy only ------------------------------------------------------------------------------
+
+    def _get(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
+        if _is_modern_version(request):
+            raise Denied(_not_allowed(b"GET"))
+        accept = request.headers.get(b"accept", b"*/*")
+        if not takes_stream(accept):
+            raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
+        if exchange.crowded:
+            raise Denied(CROWDED)
+        session = self._session_of(request, principal)
+        last_event_id = request.headers.get(_LAST_EVENT_ID)
+        if last_event_id is not None and session.resume(exchange, last_event_id):
+            return
+        if session.stream is not None:
+            exchange.respond(409, b'{"error":"this session already has its stream open"}')
+            return
+        session.open_stream(exchange)
+
+    def _delete(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
+        if _is_modern_version(request):
+            raise Denied(_not_allowed(b"DELETE"))
+        self._sessions.end(self._session_of(request, principal), "the client ended it")
+        exchange.respond(200)
+
+
+def _is_modern_version(request: HttpRequest) -> bool:
+    version = request.headers.get(_VERSION)
+    return version is not None and version not in _LEGACY
+
+
+def _refuse_repeated(request: HttpRequest) -> None:
+    for name in _DUPLICATES_REFUSED:
+        if name in request.repeated:
+            raise Denied(Problem(code=BAD_HTTP, message=f"Header `{name.decode()}` comes more than once"))
+
+
+def _version_refused(version: bytes | None) -> Problem:
+    shown = (version or b"").decode("latin-1")
+    message = f"Protocol version `{shown}` is not served"
+    return Problem(code=UNSUPPORTED_VERSION, message=message, hint=f"use one of {', '.join(SUPPORTED)}")
+
+
+def _not_allowed(method: bytes) -> Problem:
+    return Problem(code=METHOD_NOT_ALLOWED, message=f"{method.decode('latin-1')} is not allowed here")

@@ -1,0 +1,126 @@
+"""The operator's routes: the servers there are, adding, removing and reconnecting one, services that register
+themselves, tokens of sessions, and reading the file again.
+
+What is done, and whether it may be, is decided behind `Operator`; here is only its HTTP.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, Protocol
+from urllib.parse import parse_qsl
+
+from trunkline.core.errors import INVALID_PARAMS, UNKNOWN_SERVER, UNSUPPORTED_MEDIA, GatewayError, Problem
+from trunkline.core.names import is_source_name
+from trunkline.frontends.http.exchange import JSON
+from trunkline.frontends.rest.rest import Visit
+from trunkline.protocol.http1 import HttpRequest
+from trunkline.router.router import Router
+from trunkline.router.status import server_statuses, status_json
+from trunkline.router.tool_diagnosis import diagnose_tool
+
+PERSIST: Final = "persist"
+_SWITCH: Final = {"1": True, "0": False}
+_MAX_FIELDS: Final = 10
+
+
+class Operator(Protocol):
+    """What an operator can have done. Each raises GatewayError where it was not done."""
+
+    def reload(self) -> dict[str, object]: ...
+    def add_server(self, body: bytes, /, *, persist: bool) -> dict[str, object]: ...
+    def remove_server(self, name: str, /) -> dict[str, object]: ...
+    def reconnect(self, name: str, /) -> dict[str, object]: ...
+    def register_service(self, name: str, body: bytes, /) -> tuple[dict[str, object], bool]: ...
+    def leave_service(self, name: str, /) -> dict[str, object]: ...
+    def put_session_token(self, session: str, body: bytes, /) -> dict[str, object]: ...
+    def drop_session_token(self, session: str, /) -> dict[str, object]: ...
+
+
+class OperatorApi:
+    def __init__(self, router: Router, operator: Operator) -> None:
+        self._router = router
+        self._operator = operator
+
+    def list_servers(self, visit: Visit) -> None:
+        switches(visit.request)
+        visit.answer(200, {"servers": [status_json(status) for status in server_statuses(self._router)]})
+
+    def add_server(self, visit: Visit) -> None:
+        persist = switches(visit.request, PERSIST)[PERSIST]
+        visit.answer(201, self._operator.add_server(_json_body(visit), persist=persist))
+
+    def remove_server(self, visit: Visit) -> None:
+        switches(visit.request)
+        visit.answer(200, self._operator.remove_server(_server_name(visit)))
+
+    def reconnect(self, visit: Visit) -> None:
+        """It takes its time: the answer is only that it began."""
+        switches(visit.request)
+        visit.answer(202, self._operator.reconnect(_server_name(visit)))
+
+    def register_service(self, visit: Visit) -> None:
+        switches(visit.request)
+        told, is_new = self._operator.register_service(visit.names["id"], _json_body(visit))
+        visit.answer(201 if is_new else 200, told)
+
+    def leave_service(self, visit: Visit) -> None:
+        switches(visit.request)
+        visit.answer(200, self._operator.leave_service(visit.names["id"]))
+
+    def put_session_token(self, visit: Visit) -> None:
+        switches(visit.request)
+        visit.answer(200, self._operator.put_session_token(visit.names["id"], _json_body(visit)))
+
+    def drop_session_token(self, visit: Visit) -> None:
+        switches(visit.request)
+        visit.answer(200, self._operator.drop_session_token(visit.names["id"]))
+
+    def diagnose_tool(self, visit: Visit) -> None:
+        switches(visit.request)
+        visit.answer(200, diagnose_tool(self._router, visit.names["name"]))
+
+    def reload(self, visit: Visit) -> None:
+        switches(visit.request)
+        visit.answer(200, self._operator.reload())
+
+
+def switches(request: HttpRequest, *known: str, otherwise: bool = False) -> dict[str, bool]:
+    """The query's on-and-off parameters. An unknown one is refused: a mistyped `persist` would be lost in silence."""
+    found = dict.fromkeys(known, otherwise)
+    try:
+        fields = parse_qsl(request.query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+    except ValueError:
+        raise _bad_query("The query has too many parameters") from None
+    names = [name for name, _ in fields]
+    for name, value in fields:
+        if name not in found:
+            which = f"only `{'`, `'.join(known)}` is taken here" if known else "none is taken here"
+            raise _bad_query(f"The query has an unknown parameter; {which}")
+        if value not in _SWITCH or names.count(name) > 1:
+            raise _bad_query(f"`{name}` must be given once, as `1` or `0`")
+        found[name] = _SWITCH[value]
+    return found
+
+
+def _bad_query(message: str) -> GatewayError:
+    return GatewayError(Problem(code=INVALID_PARAMS, message=message))
+
+
+def _json_body(visit: Visit) -> bytes:
+    if not _is_json(visit.request.headers.get(b"content-type", b"")):
+        raise GatewayError(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
+    return visit.request.body
+
+
+def _server_name(visit: Visit) -> str:
+    name = visit.names["name"]
+    if not is_source_name(name):
+        message = "The path does not name a server: names have letters, digits, `_` and `-`"
+        raise GatewayError(Problem(code=UNKNOWN_SERVER, message=message))
+    return name
+
+
+@lru_cache(maxsize=32)
+def _is_json(content_type: bytes) -> bool:
+    return content_type.split(b";", 1)[0].strip().lower() == JSON

@@ -1,0 +1,406 @@
+"""Every route of the HTTP door: who may use it, who answers it, and what the OpenAPI document says about it.
+
+Nothing is served that does not stand here. `/mcp` does too, for the document and the tests, but the door hands it to
+its own handler before it looks into the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from trunkline.core.errors import (
+    ANSWER_TOO_LARGE,
+    BAD_TOOL_ID,
+    CLIENT_LIMIT,
+    COMMAND_NOT_ALLOWED,
+    DEADLINE,
+    DRAINING,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    NOT_ACCEPTABLE,
+    NOT_ANSWERED,
+    NOT_PROVISIONED,
+    PARSE_ERROR,
+    PATH_TRAVERSAL,
+    QUEUE_FULL,
+    RATE_LIMIT,
+    RELOAD_REFUSED,
+    REQUEST_TOO_LARGE,
+    SERVER_EXISTS,
+    SERVER_NOT_VALID,
+    SOURCE_AUTH_REQUIRED,
+    SOURCE_DISABLED,
+    SOURCE_DOWN,
+    SOURCE_LOST,
+    SOURCE_OVER_LIMITS,
+    SOURCE_PROTOCOL,
+    SOURCE_START_FAILED,
+    STATE_NOT_WRITTEN,
+    TOO_MANY_LANES,
+    TOO_MANY_SESSIONS,
+    UNKNOWN_SERVER,
+    UNKNOWN_SESSION,
+    UNKNOWN_TOOL,
+    UNSUPPORTED_MEDIA,
+    Code,
+)
+from trunkline.frontends.http.access import Credential
+from trunkline.frontends.http.operator import PERSIST, OperatorApi
+from trunkline.frontends.http.pages import Pages
+from trunkline.frontends.http.sse import MESSAGES, SseRoute
+from trunkline.frontends.rest.rest import Handler, Visit
+from trunkline.frontends.rest.tools_api import TOOLS, ToolsApi
+from trunkline.protocol.jsonrpc import encode
+
+MCP: Final = "/mcp"
+SSE: Final = "/sse"
+AGENTS: Final = (MCP, SSE, MESSAGES)
+"""The paths where MCP is spoken; their errors are those of JSON-RPC."""
+_JSON: Final = ("application/json",)
+_BAD_BODY: Final = (INVALID_PARAMS, PARSE_ERROR, INVALID_REQUEST, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """A good answer: when it comes, the name of its schema, and the types it can have."""
+
+    status: int
+    meaning: str
+    schema: str = ""
+    media: tuple[str, ...] = _JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """Those who answer."""
+
+    pages: Pages
+    operator: OperatorApi
+    sse: SseRoute
+    tools: ToolsApi
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """`body` names the schema of what it takes, `query` one whose members the query may have, `problem` that of what it
+    answers otherwise; `switches` are its parameters that are `1` or `0`, with their meaning."""
+
+    method: str
+    path: str
+    credential: Credential
+    handler: Callable[[Handlers], Handler] | None
+    summary: str
+    answers: tuple[Answers, ...]
+    problems: tuple[Code, ...] = ()
+    body: str = ""
+    query: str = ""
+    switches: Mapping[str, str] | None = None
+    problem: str = "Problem"
+    waits: bool = False
+    """Whether it may take its time, or answers by a stream: refused where too many do so already."""
+
+
+def _show_description(visit: Visit) -> None:
+    visit.exchange.respond(200, _description())
+
+
+@cache
+def _description() -> bytes:
+    from trunkline.frontends.rest.openapi import openapi_document
+
+    return encode(openapi_document(ROUTES))
+
+
+ROUTES: Final = (
+    Route(
+        method="POST",
+        path=MCP,
+        credential="client",
+        handler=None,
+        summary="One message of MCP, Streamable HTTP of any version",
+        body="JsonRpcMessage",
+        answers=(
+            Answers(200, "The response, alone or at the end of a stream", "", (*_JSON, "text/event-stream")),
+            Answers(202, "A notification or response was taken", media=()),
+        ),
+        problems=(UNKNOWN_SESSION, UNSUPPORTED_MEDIA),
+    ),
+    Route(
+        method="GET",
+        path=MCP,
+        credential="client",
+        handler=None,
+        summary="The stream of a session for news from the gateway (versions before 2026-07-28)",
+        answers=(Answers(200, "A stream that stays open", "", ("text/event-stream",)),),
+        problems=(UNKNOWN_SESSION,),
+    ),
+    Route(
+        method="DELETE",
+        path=MCP,
+        credential="client",
+        handler=None,
+        summary="End a session (versions before 2026-07-28)",
+        answers=(Answers(200, "It is over", media=()),),
+        problems=(UNKNOWN_SESSION,),
+    ),
+    Route(
+        method="GET",
+        path=SSE,
+        credential="client",
+        handler=lambda to: to.sse.open,
+        summary="The stream of a client of HTTP+SSE, as MCP was before Streamable HTTP; it names where to post",
+        answers=(Answers(200, "A stream; the session ends with it", "", ("text/event-stream",)),),
+        problems=(NOT_ACCEPTABLE, TOO_MANY_SESSIONS, CLIENT_LIMIT),
+        waits=True,
+    ),
+    Route(
+        method="POST",
+        path=MESSAGES,
+        credential="client",
+        handler=lambda to: to.sse.post,
+        summary="One message of a client of HTTP+SSE; `session` in the query is what its stream named",
+        body="JsonRpcMessage",
+        answers=(Answers(202, "It was taken; the response comes on the stream", "", ("text/plain",)),),
+        problems=(INVALID_REQUEST, UNKNOWN_SESSION, UNSUPPORTED_MEDIA),
+    ),
+    Route(
+        method="GET",
+        path="/",
+        credential="client",
+        handler=lambda to: to.pages.home,
+        summary="What this is, its servers and their tools: a page for browsers, text for others",
+        answers=(Answers(200, "The page", "", ("text/html", "text/plain")),),
+    ),
+    # The two probes need no token; without one they say how the gateway is, and nothing of its servers.
+    Route(
+        method="GET",
+        path="/healthz",
+        credential="open",
+        handler=lambda to: to.pages.health,
+        summary="Whether the gateway is alive",
+        answers=(Answers(200, "It is", "Health"),),
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        credential="open",
+        handler=lambda to: to.pages.ready,
+        summary="Whether new calls are welcome, and the state of each server",
+        answers=(
+            Answers(200, "They are; single servers may be down", "Readiness"),
+            Answers(503, "The gateway is shutting down", "Readiness"),
+        ),
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        credential="client",
+        handler=lambda to: to.pages.metrics,
+        summary="Metrics in the text format of Prometheus",
+        answers=(Answers(200, "The metrics", "", ("text/plain",)),),
+    ),
+    Route(
+        method="GET",
+        path="/api/openapi.json",
+        credential="client",
+        handler=lambda to: _show_description,
+        summary="This document",
+        answers=(Answers(200, "OpenAPI 3.1"),),
+    ),
+    Route(
+        method="GET",
+        path="/api/tools/discover",
+        credential="client",
+        handler=lambda to: to.tools.discover_by_query,
+        summary="Find tools by what they should do; those that are returned may be executed from then on",
+        query="Discover",
+        answers=(Answers(200, "The best first, with their input schemas", "Discovered"),),
+        problems=(INVALID_PARAMS, DEADLINE, CLIENT_LIMIT),
+        waits=True,
+    ),
+    Route(
+        method="POST",
+        path="/api/tools/discover",
+        credential="client",
+        handler=lambda to: to.tools.discover,
+        summary="The same, with the parameters as JSON",
+        body="Discover",
+        answers=(Answers(200, "The best first, with their input schemas", "Discovered"),),
+        problems=(*_BAD_BODY, DEADLINE, CLIENT_LIMIT),
+        waits=True,
+    ),
+    Route(
+        method="POST",
+        path="/api/tools/provision",
+        credential="client",
+        handler=lambda to: to.tools.provision,
+        summary="Be given tools by their ids, within a budget of tokens",
+        body="Provision",
+        answers=(Answers(200, "What was given, and what was not and why", "Provisioned"),),
+        problems=(*_BAD_BODY, DEADLINE, CLIENT_LIMIT),
+        waits=True,
+    ),
+    Route(
+        method="POST",
+        path="/api/tools/unprovision",
+        credential="client",
+        handler=lambda to: to.tools.unprovision,
+        summary="Give tools back; they can be executed no more",
+        body="Unprovision",
+        answers=(Answers(200, "What was taken back", "Unprovisioned"),),
+        problems=_BAD_BODY,
+    ),
+    Route(
+        method="GET",
+        path="/api/tools/budget",
+        credential="client",
+        handler=lambda to: to.tools.budget,
+        summary="What the tools cost a model to read, in tokens, and what each mode of `gateway.disclosure` would",
+        switches={TOOLS: "`0` leaves the single tools out"},
+        answers=(Answers(200, "The dearest first", "TokenBudget"),),
+        problems=(INVALID_PARAMS, DEADLINE, CLIENT_LIMIT),
+        waits=True,
+    ),
+    Route(
+        method="POST",
+        path="/api/proxy/execute",
+        credential="client",
+        handler=lambda to: to.tools.execute,
+        summary="Run a tool that was discovered or provisioned; a tool that failed is a result too (`isError`)",
+        body="Execute",
+        answers=(Answers(200, "The result that its server gave, as it is", "Executed"),),
+        problems=(
+            *_BAD_BODY,
+            NOT_PROVISIONED,
+            BAD_TOOL_ID,
+            PATH_TRAVERSAL,
+            UNKNOWN_TOOL,
+            ANSWER_TOO_LARGE,
+            CLIENT_LIMIT,
+            QUEUE_FULL,
+            RATE_LIMIT,
+            TOO_MANY_LANES,
+            SOURCE_LOST,
+            SOURCE_OVER_LIMITS,
+            SOURCE_PROTOCOL,
+            NOT_ANSWERED,
+            SOURCE_DOWN,
+            SOURCE_DISABLED,
+            SOURCE_START_FAILED,
+            SOURCE_AUTH_REQUIRED,
+            DRAINING,
+            DEADLINE,
+        ),
+        waits=True,
+        problem="CallProblem",
+    ),
+    Route(
+        method="GET",
+        path="/api/mcp/servers",
+        credential="operator",
+        handler=lambda to: to.operator.list_servers,
+        summary="All servers and how they are",
+        answers=(Answers(200, "In the order of the file, then those that were added", "Servers"),),
+        problems=(INVALID_PARAMS,),
+    ),
+    Route(
+        method="POST",
+        path="/api/mcp/servers",
+        credential="operator",
+        handler=lambda to: to.operator.add_server,
+        summary="Add a server with a URL; servers with a command come from the file only",
+        body="NewServer",
+        switches={PERSIST: "`1` keeps the server for the next start too; else it is gone then"},
+        answers=(Answers(201, "It was added and is being connected", "ServerAdded"),),
+        problems=(
+            INVALID_PARAMS,
+            COMMAND_NOT_ALLOWED,
+            SERVER_EXISTS,
+            UNSUPPORTED_MEDIA,
+            SERVER_NOT_VALID,
+            STATE_NOT_WRITTEN,
+            DRAINING,
+        ),
+    ),
+    Route(
+        method="DELETE",
+        path="/api/mcp/servers/{name}",
+        credential="operator",
+        handler=lambda to: to.operator.remove_server,
+        summary="Take a server out; its calls in flight may end. One of the file is back with the next reload",
+        answers=(Answers(200, "It is out", "ServerNamed"),),
+        problems=(INVALID_PARAMS, UNKNOWN_SERVER, STATE_NOT_WRITTEN, DRAINING),
+    ),
+    Route(
+        method="POST",
+        path="/api/mcp/servers/{name}/reconnect",
+        credential="operator",
+        handler=lambda to: to.operator.reconnect,
+        summary="Connect to a server anew, or start its process again",
+        answers=(Answers(202, "It has begun; the list of servers shows what comes of it", "ServerNamed"),),
+        problems=(INVALID_PARAMS, UNKNOWN_SERVER, SOURCE_DISABLED, DRAINING),
+    ),
+    Route(
+        method="POST",
+        path="/api/services/{id}",
+        credential="operator",
+        handler=lambda to: to.operator.register_service,
+        summary="Register a service for as long as its lease lasts, or renew that; once it ends the service is gone",
+        body="NewService",
+        answers=(
+            Answers(201, "It was registered", "ServiceRegistered"),
+            Answers(200, "Its lease was renewed", "ServiceRegistered"),
+        ),
+        problems=(INVALID_PARAMS, SERVER_EXISTS, UNSUPPORTED_MEDIA, SERVER_NOT_VALID, DRAINING),
+    ),
+    Route(
+        method="DELETE",
+        path="/api/services/{id}",
+        credential="operator",
+        handler=lambda to: to.operator.leave_service,
+        summary="A registered service leaves; its calls in flight may end",
+        answers=(Answers(200, "It is out", "ServerNamed"),),
+        problems=(INVALID_PARAMS, UNKNOWN_SERVER, DRAINING),
+    ),
+    Route(
+        method="PUT",
+        path="/api/sessions/{id}/token",
+        credential="operator",
+        handler=lambda to: to.operator.put_session_token,
+        summary="The token that services are shown for a session or a principal; it is kept in memory and never shown",
+        body="SessionToken",
+        answers=(Answers(200, "It is used from the next call on", "SessionNamed"),),
+        problems=(INVALID_PARAMS, UNSUPPORTED_MEDIA, TOO_MANY_SESSIONS, DRAINING),
+    ),
+    Route(
+        method="DELETE",
+        path="/api/sessions/{id}/token",
+        credential="operator",
+        handler=lambda to: to.operator.drop_session_token,
+        summary="Forget the token of a session; that also happens when the session ends",
+        answers=(Answers(200, "There is none any more", "TokenDropped"),),
+        problems=(INVALID_PARAMS,),
+    ),
+    Route(
+        method="GET",
+        path="/api/tools/{name}/why",
+        credential="operator",
+        handler=lambda to: to.operator.diagnose_tool,
+        summary="Where a tool is, or why there is none of this name",
+        answers=(Answers(200, "What is known, and what to do", "ToolExplained"),),
+        problems=(INVALID_PARAMS,),
+    ),
+    Route(
+        method="POST",
+        path="/api/reload",
+        credential="operator",
+        handler=lambda to: to.operator.reload,
+        summary="Read the configuration file again and take it over, as a whole or not at all",
+        answers=(Answers(200, "What changed", "Reloaded"),),
+        problems=(INVALID_PARAMS, RELOAD_REFUSED, DRAINING),
+    ),
+)
+"""The order is that of the document."""

@@ -1,0 +1,198 @@
+"""Legacy sessions over HTTP: named by an unguessable id, bound to who opened them, bounded in number and idle time."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final, TypeVar
+
+from trunkline.core.call import Caller
+from trunkline.core.errors import TOO_MANY_SESSIONS, UNKNOWN_SESSION, Problem
+from trunkline.frontends.http.access import Denied
+from trunkline.frontends.http.exchange import HttpExchange
+from trunkline.frontends.http.replay import Kept, Replay, Track
+from trunkline.frontends.mcp.conversation import Conversation
+from trunkline.frontends.mcp.server import McpServer
+from trunkline.runtime.safe_calls import contained
+
+_MAX_WAITING_NEWS: Final = 64
+_MAX_WAITING_BYTES: Final = 1024 * 1024
+_HEAD_BYTES: Final = 128
+_WITH_ID: Final = b'{"jsonrpc":"2.0","id":'
+"""Where the id and the method of a message of ours stand."""
+_WITH_EVENT_IDS: Final = frozenset({"2025-03-26", "2025-06-18", "2025-11-25"})
+_PRIMED: Final = frozenset({"2025-11-25"})
+
+
+class Session(Conversation):
+    """One client of Streamable HTTP before 2026-07-28."""
+
+    def __init__(self, session_id: str, principal: str, max_calls: int, now: float) -> None:
+        super().__init__(Caller(principal, session_id), max_calls)
+        self.id = session_id
+        self.opened_at = self.used_at = self.asked_at = now
+        self.stream: HttpExchange | None = None
+        self.replay: Replay | None = None
+        """Where what its streams say is kept; None where its version knows no event ids."""
+        self._track: Track | None = None
+        self._news: list[bytes] = []
+        self.push = self._push
+
+    def keeps_events(self, kept: Kept) -> None:
+        """Its version is settled: whether what its streams say can be asked for again."""
+        if self.version in _WITH_EVENT_IDS:
+            self.replay = Replay(kept, primes=self.version in _PRIMED)
+
+    @property
+    def is_idle(self) -> bool:
+        return self.stream is None and not len(self.calls)
+
+    def only_listens(self, since: float) -> bool:
+        return self.asked_at < since and not len(self.calls)
+
+    def outlived(self, now: float, idle_s: float) -> str:
+        """Why it ends now; empty while it does not."""
+        return "it was idle" if self.is_idle and now - self.used_at > idle_s else ""
+
+    # -- its own stream -------------------------------------------------------------------------------------------
+
+    def _push(self, message: bytes) -> None:
+        """News for a client whose stream is not open waits for it, each kind once. A question takes any stream."""
+        if self.stream is not None:
+            self.stream.event(message)
+            return
+        carrier = self.replay.carrier() if self.replay is not None and is_question(message) else None
+        if isinstance(carrier, HttpExchange):
+            carrier.event(message)
+        elif message not in self._news and self._may_wait(message):
+            self._news.append(message)
+
+    def _may_wait(self, message: bytes) -> bool:
+        """A server may say more than memory holds. Questions are few, and their servers wait for the answer."""
+        if is_question(message):
+            return len(self._news) < 2 * _MAX_WAITING_NEWS
+        size_bytes = sum(map(len, self._news)) + len(message)
+        return len(self._news) < _MAX_WAITING_NEWS and size_bytes <= _MAX_WAITING_BYTES
+
+    def open_stream(self, exchange: HttpExchange) -> None:
+        self._now_on(exchange)
+        exchange.replay = self.replay
+        if self.replay is not None and self._track is not None:
+            self.replay.forget(self._track)
+        exchange.stream()
+        self._track = exchange.track
+        self._tell_news(exchange)
+
+    def resume(self, exchange: HttpExchange, event_id: bytes) -> bool:
+        """Carry on with the stream that the event was on; False when there is none (any more)."""
+        found = None if self.replay is None else self.replay.find(event_id)
+        if found is None:
+            return False
+        track, after = found
+        exchange.replay = self.replay
+        if track is self._track:
+            before = self.stream
+            self._now_on(exchange)
+            if before is not None:
+                before.end_stream()
+        exchange.resume(track, after)
+        if track is self._track:
+            self._tell_news(exchange)
+        return True
+
+    def _now_on(self, exchange: HttpExchange) -> None:
+        self.stream = exchange
+
+        def gone() -> None:
+            if self.stream is exchange:
+                self.stream = None
+
+        exchange.on_gone = gone
+
+    def _tell_news(self, exchange: HttpExchange) -> None:
+        news, self._news = self._news, []
+        for message in news:
+            exchange.event(message)
+
+    def close(self) -> None:
+        if self.stream is not None:
+            self.stream.end_stream()
+        if self.replay is not None:
+            self.replay.close()
+
+
+def is_question(message: bytes) -> bool:
+    """Whether a message of ours wants an answer: its id stands first, where no server's words are."""
+    return message.startswith(_WITH_ID) and b'"method":' in message[:_HEAD_BYTES]
+
+
+SessionKind = TypeVar("SessionKind", bound=Session)
+
+
+class Sessions:
+    def __init__(self, server: McpServer, *, limit: int, idle_s: float) -> None:
+        self._server = server
+        self._limit = limit
+        self._idle_s = idle_s
+        self._sessions: dict[bytes, Session] = {}
+        self.kept = Kept()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def create(self, kind: type[SessionKind], principal: str, now: float) -> SessionKind:
+        if len(self._sessions) >= self._limit and not self._evict_idlest(now):
+            message = f"More than {self._limit} sessions are open (`limits.sessions`)"
+            raise Denied(Problem(code=TOO_MANY_SESSIONS, message=message, retryable=True, retry_after_ms=5000))
+        session = kind(secrets.token_urlsafe(24), principal, self._server.max_calls, now)
+        self._sessions[session.id.encode()] = session
+        return session
+
+    def get(self, kind: type[SessionKind], session_id: bytes, principal: str, now: float) -> SessionKind:
+        """The session, or the same refusal for one that does not exist, one that is somebody else's, and one of
+        another wire."""
+        session = self._sessions.get(session_id)
+        if session is None or type(session) is not kind or session.caller.principal != principal:
+            hint = "send `initialize` without a session id to open a new one"
+            raise Denied(Problem(code=UNKNOWN_SESSION, message="Unknown session", hint=hint))
+        session.used_at = session.asked_at = now
+        return session
+
+    def end(self, session: Session, why: str) -> None:
+        if self._sessions.pop(session.id.encode(), None) is not None:
+            session.close()
+            self._server.end(session, why)
+
+    def _evict_idlest(self, now: float) -> bool:
+        """Room for a newcomer, taken from the client that has been idle for longest: most never say goodbye, and one
+        that comes back is told to begin anew.
+
+        Where none is idle, an open stream keeps no session that nobody has asked anything in for as long as an unused
+        one may last.
+        """
+        sessions = self._sessions.values()
+        idle = [session for session in sessions if session.is_idle]
+        if idle:
+            longest = min(idle, key=lambda session: session.used_at)
+        else:
+            silent = [session for session in sessions if session.only_listens(now - self._idle_s)]
+            if not silent:
+                return False
+            longest = min(silent, key=lambda session: session.asked_at)
+        self.end(longest, "another client needs its place")
+        return True
+
+    def tick(self, now: float) -> None:
+        for session in list(self._sessions.values()):
+            if not session.is_idle:
+                session.used_at = now
+            why = session.outlived(now, self._idle_s)
+            if why:
+                try:
+                    self.end(session, why)
+                except Exception as error:  # a bug of ours: the others must end all the same
+                    message = f"the end of a session: {type(error).__name__}: {error}"
+                    self._server.router.events.note("error", "internal", message)
+
+    def close(self) -> None:
+        for session in list(self._sessions.values()):
+            contained("the end of a session", self.end, session, "the gateway is shutting down")

@@ -1,0 +1,192 @@
+"""HTTP+SSE of 2024-11-05: a stream that says where to post, and everything the gateway says on that stream.
+
+A session is its stream: when that closes, everything that was held for the client ends. Any version before 2026-07-28
+may be spoken over it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import parse_qs
+
+from trunkline.core.call import Json, Result
+from trunkline.core.errors import INVALID_REQUEST, NOT_ACCEPTABLE, Problem
+from trunkline.frontends.http.access import Denied
+from trunkline.frontends.http.exchange import EVENTS
+from trunkline.frontends.http.posted import check_type, takes_stream
+from trunkline.frontends.http.sessions import Session, Sessions
+from trunkline.frontends.http.trace import bridge_trace
+from trunkline.frontends.mcp.batches import WANT_OF_ROOM, Batch, as_array
+from trunkline.frontends.mcp.server import McpServer
+from trunkline.frontends.rest.rest import Visit
+from trunkline.protocol.http1 import HttpRequest
+from trunkline.protocol.jsonrpc import VERSION as BATCH_VERSION
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Message,
+    encode_error,
+    error_message,
+    is_batch,
+    parse_message,
+    result_message,
+    single_line,
+    split_batch,
+)
+
+MESSAGES: Final = "/messages"
+_SESSION: Final = "session"
+_GREETING_S: Final = 60.0
+_ACCEPTED: Final = b"Accepted"
+
+
+class SseSession(Session):
+    """One client and its stream."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Before its `initialize` there is nothing to lose, though its stream is open."""
+        return not self.version
+
+    def outlived(self, now: float, idle_s: float) -> str:
+        if self.stream is None:
+            return "its stream closed"
+        never_said_hello = not self.version and now - self.opened_at > _GREETING_S
+        return "it never sent `initialize`" if never_said_hello else ""
+
+    def say(self, message: bytes) -> None:
+        if self.stream is not None:
+            self.stream.answer_event(message)
+
+    def ask_now(self, message: bytes) -> bool:
+        self.say(message)
+        return self.stream is not None
+
+
+class SseRoute:
+    def __init__(self, server: McpServer, sessions: Sessions) -> None:
+        self._server = server
+        self._sessions = sessions
+        self._loop = asyncio.get_running_loop()
+
+    def open(self, visit: Visit) -> None:
+        """`GET /sse`: a stream, and on it first the address to post to."""
+        exchange = visit.exchange
+        if not takes_stream(visit.request.headers.get(b"accept", b"*/*")):
+            raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
+        if visit.request.method == b"HEAD":
+            exchange.respond(200, content_type=EVENTS)
+            return
+        session = self._sessions.create(SseSession, visit.principal, self._loop.time())
+        session.stream = exchange
+        exchange.on_gone = lambda: self._sessions.end(session, "its stream closed")
+        exchange.named_event(b"endpoint", f"{MESSAGES}?{_SESSION}={session.id}".encode())
+
+    def post(self, visit: Visit) -> None:
+        """`POST /messages`: taken with 202; what comes of it is said on the stream."""
+        exchange, request = visit.exchange, visit.request
+        check_type(request)
+        session = self._session_of(request, visit.principal)
+        try:
+            self._take(session, request, exchange.slow_down)
+        except BadMessage as error:
+            exchange.id_json = error.id_json
+            exchange.refuse(error.problem)
+            return
+        exchange.respond(202, _ACCEPTED, b"text/plain; charset=utf-8")
+
+    def _session_of(self, request: HttpRequest, principal: str) -> SseSession:
+        named = parse_qs(request.query.decode("latin-1")).get(_SESSION, [])
+        if len(named) != 1:
+            hint = "open `/sse` first, then post to the address that its first event names"
+            raise Denied(Problem(code=INVALID_REQUEST, message=f"One `{_SESSION}` must be named", hint=hint))
+        return self._sessions.get(SseSession, named[0].encode(), principal, self._loop.time())
+
+    # -- messages -------------------------------------------------------------------------------------------------
+
+    def _take(self, session: SseSession, request: HttpRequest, on_full: Callable[[], None]) -> None:
+        if is_batch(request.body) and session.version == BATCH_VERSION:
+            texts = split_batch(request.body)
+            Batch(_SseBatch(session), on_full).serve(
+                texts,
+                lambda message, answer: self._server.legacy_request(session, message, answer),
+                lambda message: self._other(session, message),
+            )
+            return
+        message = parse_message(request.body)
+        if message.method is None or message.id is None:
+            self._other(session, message)
+            return
+        bridge_trace(message, request.headers)
+        self._server.legacy_request(session, message, SseAnswer(session, message.id_json, on_full))
+
+    def _other(self, session: SseSession, message: Message) -> None:
+        if message.method is None:
+            self._server.legacy_response(session, message)
+        else:
+            self._server.legacy_notification(session, message)
+
+
+class SseAnswer:
+    """The answer to one message that was posted. `on_full` is called when it is refused for want of room."""
+
+    __slots__ = ("_id_json", "_on_full", "_open", "_session")
+
+    def __init__(self, session: SseSession, id_json: bytes, on_full: Callable[[], None]) -> None:
+        self._session = session
+        self._id_json = id_json
+        self._on_full = on_full
+        self._open = True
+
+    def result(self, result: Result) -> None:
+        self._end(result_message(self._id_json, result.raw if result.single_line else single_line(result.raw)))
+
+    def error(self, raw: Json, problem: Problem | None) -> None:
+        if problem is not None and problem.code.http == WANT_OF_ROOM and self._open:
+            self._on_full()
+        self._end(error_message(self._id_json, single_line(raw)))
+
+    def notice(self, message: bytes) -> None:
+        if self._open and self._session.stream is not None:
+            self._session.stream.event(message)
+
+    def ask(self, message: bytes) -> bool:
+        return self._open and self._session.ask_now(message)
+
+    def cancelled(self, problem: Problem) -> None:
+        """A client that took its request back expects no answer; one whose session we end does."""
+        if self._session.push is None:
+            self.error(encode_error(problem), problem)
+        self._open = False
+
+    def pause(self) -> None:
+        """There is no coming back to such a stream."""
+
+    def _end(self, message: bytes) -> None:
+        was_open, self._open = self._open, False
+        if was_open:
+            self._session.say(message)
+
+
+class _SseBatch:
+    """The answers of a batch, as one array."""
+
+    one_by_one = False
+
+    def __init__(self, session: SseSession) -> None:
+        self._session = session
+
+    def say(self, message: bytes, *, last: bool) -> None:
+        self._session.say(message)
+
+    def notice(self, message: bytes) -> None:
+        if self._session.stream is not None:
+            self._session.stream.event(message)
+
+    def ask(self, message: bytes) -> bool:
+        return self._session.ask_now(message)
+
+    def finish(self, answers: list[bytes]) -> None:
+        if answers:
+            self._session.say(as_array(answers))

@@ -1,0 +1,227 @@
+"""One open `subscriptions/listen` of a modern client: what it wants to hear of, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from trunkline.core.call import Caller, Json, Outcome, Result
+from trunkline.core.errors import CAPABILITY_MISSING, INVALID_PARAMS, Problem
+from trunkline.frontends.mcp.answer import Answer, result_of_ours
+from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_notification
+from trunkline.protocol.mcp.capabilities import TASKS, extensions
+from trunkline.protocol.mcp.methods import LIST_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED
+from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID, Refused
+from trunkline.protocol.mcp.notifications import modern_task, modern_update
+from trunkline.protocol.mcp.server_requests import labelled_result
+
+MAX_WATCHED: Final = 1000
+MAX_CHARACTERS: Final = 8192
+"""Of one URI or id: all of them are kept for as long as the client listens."""
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_SETTLE_S: Final = 3.0
+"""How long servers may take to say whether they will tell of a resource."""
+_MAX_HELD: Final = 1000
+_MAX_HELD_BYTES: Final = 1024 * 1024
+_LISTS: Final = {
+    "toolsListChanged": LIST_CHANGED,
+    "promptsListChanged": PROMPTS_CHANGED,
+    "resourcesListChanged": RESOURCES_CHANGED,
+}
+
+
+class Watching(Protocol):
+    """A resource being watched, until it is closed: by us, or because its server is there no more."""
+
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class WatchingTasks(Watching, Protocol):
+    def keep(self, task_ids: Iterable[str], /) -> None:
+        """Only these were promised."""
+        ...
+
+
+Watch = Callable[[str, Callable[[Json], None], Callable[[Outcome], None]], Watching]
+"""Watches the resource of a URI: tells of its updates, and once whether that works."""
+ToldOfTask = Callable[[str, str, Json], None]
+WatchTasks = Callable[
+    [Sequence[str], ToldOfTask, Callable[[frozenset[str], frozenset[str]], None]],
+    WatchingTasks,
+]
+"""Watches tasks: tells of the server, the id and the task itself; and once for every id whether that works."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a client wants to hear of: lists by the member that asks for them, resources by URI, tasks by id."""
+
+    lists: tuple[str, ...]
+    uris: tuple[str, ...]
+    task_ids: tuple[str, ...]
+
+    @property
+    def watched(self) -> int:
+        return len(self.uris) + len(self.task_ids)
+
+
+def read_wanted(members: Members, capabilities: bytes) -> Wanted:
+    """Raises BadMessage or Refused. News of tasks may be asked for by clients that know them."""
+    task_ids = _distinct(members, "taskIds")
+    if task_ids and TASKS not in extensions(capabilities):
+        problem = Problem(code=CAPABILITY_MISSING, message=f"`taskIds` needs the extension `{TASKS}`")
+        raise Refused(problem, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
+    lists = tuple(name for name in _LISTS if _flag(members, name))
+    return Wanted(lists, _distinct(members, "resourceSubscriptions"), task_ids)
+
+
+def _flag(members: Members, name: str) -> bool:
+    value = bytes(members.get(name, b"false"))
+    if value not in (b"true", b"false", b"null"):
+        raise BadMessage(INVALID_PARAMS, f"`{name}` must be a boolean")
+    return value == b"true"
+
+
+def _distinct(members: Members, name: str) -> tuple[str, ...]:
+    try:
+        texts: list[str] = msgspec.json.decode(members.get(name, b"[]"), type=list[str] | None) or []
+    except msgspec.ValidationError:
+        raise BadMessage(INVALID_PARAMS, f"`{name}` must be a list of strings") from None
+    distinct = tuple(dict.fromkeys(texts))
+    if len(distinct) > MAX_WATCHED:
+        raise BadMessage(INVALID_PARAMS, f"`{name}` has more than {MAX_WATCHED} entries")
+    if any(len(text) > MAX_CHARACTERS for text in distinct):
+        raise BadMessage(INVALID_PARAMS, f"`{name}` has an entry of more than {MAX_CHARACTERS} characters")
+    return distinct
+
+
+class Listen:
+    """The first message says what the client will be told of. Until every server has answered, or some took too long,
+    news are held back."""
+
+    def __init__(
+        self, answer: Answer, id_json: bytes, caller: Caller, wanted: Wanted, names_servers: Callable[[], bool]
+    ) -> None:
+        self.answer = answer
+        self.caller = caller
+        self.told: dict[bytes, bytes] = {}
+        """The lists as this client was told of them last, by name."""
+        self.wanted = wanted
+        self._id_json = id_json
+        self._methods = frozenset(_LISTS[name] for name in wanted.lists)
+        self._names_servers = names_servers
+        self._watches: dict[str, Watching] = {}
+        self._holds: dict[str, bool] = {}
+        self._tasks: WatchingTasks | None = None
+        self._unsettled_tasks = set(wanted.task_ids)
+        self._task_ids: set[str] = set()
+        self._held: dict[bytes, None] | None = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    # -- beginning ------------------------------------------------------------------------------------------------
+
+    def begin(self, watch: Watch, watch_tasks: WatchTasks) -> None:
+        for uri in self.wanted.uris:
+            self._watches[uri] = watch(uri, self._updated, partial(self._settled, uri))
+        if self.wanted.task_ids:
+            self._tasks = watch_tasks(self.wanted.task_ids, self._task_told, self._tasks_settled)
+        if not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(_SETTLE_S, self._acknowledge)
+            self._acknowledge_if_settled()
+
+    def _settled(self, uri: str, outcome: Outcome) -> None:
+        self._holds[uri] = isinstance(outcome, Result)
+        self._acknowledge_if_settled()
+
+    def _tasks_settled(self, answered: frozenset[str], honoured: frozenset[str]) -> None:
+        """What comes after the acknowledgement was not promised."""
+        self._unsettled_tasks -= answered
+        if self._held is not None:
+            self._task_ids |= honoured
+        self._acknowledge_if_settled()
+
+    def _acknowledge_if_settled(self) -> None:
+        settled = len(self._holds) == len(self.wanted.uris) and not self._unsettled_tasks
+        if self._timer is not None and settled:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Say what is honoured, and let go of what is not."""
+        held, self._held = self._held, None
+        if self._closed or held is None:
+            return
+        self._stop_timer()
+        for uri in self.wanted.uris:
+            if not self._holds.get(uri):
+                self._watches.pop(uri).close()
+        if self._tasks is not None:
+            self._tasks.keep(self._task_ids)
+        honoured: dict[str, object] = dict.fromkeys(self.wanted.lists, True)
+        if self._watches:
+            honoured["resourceSubscriptions"] = list(self._watches)
+        if self._task_ids:
+            honoured["taskIds"] = [task_id for task_id in self.wanted.task_ids if task_id in self._task_ids]
+        body = b'{"notifications":%b,%b}' % (encode(honoured), self._meta())
+        self.answer.notice(encode_notification(_ACKNOWLEDGED, body))
+        for message in held:
+            self.answer.notice(message)
+
+    # -- news -----------------------------------------------------------------------------------------------------
+
+    def list_changed(self, method: str) -> None:
+        if method in self._methods:
+            self._tell(encode_notification(method, b"{%b}" % self._meta()))
+
+    def _updated(self, params: Json) -> None:
+        try:
+            self._tell(modern_update(params, self._id_json))
+        except (BadMessage, RecursionError):
+            return
+
+    def _task_told(self, source: str, task_id: str, params: Json) -> None:
+        if self._held is None and task_id not in self._task_ids:
+            return
+        try:
+            shown = labelled_result(source, params, in_text=self._names_servers())
+            self._tell(modern_task(shown, self._id_json))
+        except (BadMessage, RecursionError):
+            return
+
+    def _tell(self, message: bytes) -> None:
+        if self._closed:
+            return
+        if self._held is None:
+            self.answer.notice(message)
+        elif len(self._held) < _MAX_HELD and sum(map(len, self._held)) + len(message) <= _MAX_HELD_BYTES:
+            self._held[message] = None
+
+    # -- ending ---------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self._closed = True
+        self._stop_timer()
+        watches, self._watches = self._watches, {}
+        for watch in watches.values():
+            watch.close()
+        if self._tasks is not None:
+            self._tasks.close()
+
+    def end(self) -> None:
+        """We close it: its request is answered at last, which tells a client that nothing was lost."""
+        self.close()
+        self.answer.result(result_of_ours(b'{"resultType":"complete",%b}' % self._meta()))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _meta(self) -> bytes:
+        return b'"_meta":{"%b":%b}' % (SUBSCRIPTION_ID.encode(), self._id_json)

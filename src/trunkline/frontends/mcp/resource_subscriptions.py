@@ -1,0 +1,156 @@
+"""`resources/subscribe` of legacy clients: what each conversation watches, until it unsubscribes or is gone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from trunkline.core.call import Failure, Json, Outcome, RemoteError, Result
+from trunkline.core.errors import CANCELLED, CLIENT_LIMIT, DEADLINE, INVALID_PARAMS, Problem
+from trunkline.frontends.mcp.answer import Answer, refuse, result_of_ours
+from trunkline.frontends.mcp.asked import Asked
+from trunkline.frontends.mcp.conversation import Conversation
+from trunkline.frontends.mcp.delivery import legacy_error
+from trunkline.frontends.mcp.listen import MAX_CHARACTERS, Watching
+from trunkline.protocol.jsonrpc import BadMessage, text_member
+from trunkline.protocol.mcp.notifications import legacy_update
+from trunkline.protocol.mcp.translation import for_legacy
+from trunkline.router.router import Router
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.safe_calls import contained
+
+MAX_PER_CLIENT: Final = 1000
+_SETTLE_S: Final = 30.0
+_DONE: Final = result_of_ours(b"{}")
+
+
+class Subscription:
+    """One resource for one client. Asked for twice it is still one; both requests are answered alike."""
+
+    def __init__(self, conversation: Conversation, uri: str) -> None:
+        self.uri = uri
+        self.holds = False
+        self.watching: Watching | None = None
+        self.timer: Deadline | None = None
+        self._conversation = conversation
+        self._waiting: list[Answer] = []
+        self._closed = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Its server was taken out of the configuration since."""
+        return self.watching is not None and self.watching.closed
+
+    def answer(self, answer: Answer) -> None:
+        """Now, or once its server has said whether it will tell."""
+        if self.holds:
+            answer.result(_DONE)
+        else:
+            self._waiting.append(answer)
+
+    def settle(self, outcome: Outcome) -> None:
+        self.stop_timer()
+        self.holds = isinstance(outcome, Result)
+        waiting, self._waiting = self._waiting, []
+        for answer in waiting:
+            _deliver(answer, outcome)
+
+    def updated(self, params: Json) -> None:
+        push = self._conversation.push
+        if self._closed or push is None:
+            return
+        try:
+            push(legacy_update(params))
+        except (BadMessage, RecursionError):
+            return
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def close(self) -> None:
+        self._closed = True
+        self.stop_timer()
+        if self.watching is not None:
+            self.watching.close()
+
+
+class ResourceSubscriptions:
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._of: dict[Conversation, dict[str, Subscription]] = {}
+
+    def subscribe(self, asked: Asked) -> None:
+        conversation, uri = asked.conversation, _uri_of(asked)
+        if conversation is None or uri is None:
+            return
+        theirs = self._of.setdefault(conversation, {})
+        known = theirs.get(uri)
+        if known is not None and not known.is_lost:
+            known.answer(asked.answer)
+        elif known is None and len(theirs) >= MAX_PER_CLIENT:
+            message = f"More than {MAX_PER_CLIENT} resources are subscribed to"
+            refuse(asked.answer, Problem(code=CLIENT_LIMIT, message=message, hint="unsubscribe from some"))
+        else:
+            self._begin(conversation, theirs, uri, asked)
+
+    def _begin(self, conversation: Conversation, theirs: dict[str, Subscription], uri: str, asked: Asked) -> None:
+        subscription = theirs[uri] = Subscription(conversation, uri)
+        subscription.answer(asked.answer)
+        settled = partial(self._settled, conversation, subscription)
+        subscription.timer = Deadline(_SETTLE_S, partial(settled, Failure(_too_slow(uri))))
+        subscription.watching = self._router.subscribe(conversation.caller, uri, subscription.updated, settled)
+        if theirs.get(uri) is not subscription:  # it was refused at once
+            subscription.close()
+
+    def _settled(self, conversation: Conversation, subscription: Subscription, outcome: Outcome) -> None:
+        theirs = self._of.get(conversation, {})
+        if not isinstance(outcome, Result) and theirs.get(subscription.uri) is subscription:
+            del theirs[subscription.uri]
+            subscription.close()
+        subscription.settle(outcome)
+
+    def unsubscribe(self, asked: Asked) -> None:
+        uri = _uri_of(asked)
+        if uri is None:
+            return
+        theirs = self._of.get(asked.conversation, {}) if asked.conversation is not None else {}
+        subscription = theirs.pop(uri, None)
+        if subscription is not None:
+            subscription.close()
+            subscription.settle(_DONE)
+        asked.answer.result(_DONE)
+
+    def forget(self, conversation: Conversation, why: str) -> None:
+        """A client is gone, and its subscriptions with it; what it still waits for is answered all the same."""
+        gone = Failure(Problem(code=CANCELLED, message=f"Subscription given up: {why}"))
+        for subscription in self._of.pop(conversation, {}).values():
+            contained("a subscription that is given up", subscription.close)
+            contained("a subscription that is given up", subscription.settle, gone)
+
+
+def _uri_of(asked: Asked) -> str | None:
+    try:
+        uri = text_member(asked.params, "uri")
+    except BadMessage:
+        uri = None
+    if uri is None or len(uri) > MAX_CHARACTERS:
+        message = f"`params.uri` must be a string of at most {MAX_CHARACTERS} characters"
+        refuse(asked.answer, Problem(code=INVALID_PARAMS, message=message))
+        return None
+    return uri
+
+
+def _deliver(answer: Answer, outcome: Outcome) -> None:
+    if isinstance(outcome, Failure) and outcome.problem.code is CANCELLED:
+        answer.cancelled(outcome.problem)
+    elif isinstance(outcome, Failure):
+        answer.error(legacy_error(outcome.problem), outcome.problem)
+    elif isinstance(outcome, RemoteError):
+        answer.error(for_legacy(outcome.raw, reading=True), None)
+    else:
+        answer.result(_DONE)
+
+
+def _too_slow(uri: str) -> Problem:
+    return Problem(code=DEADLINE, message=f"No answer to the subscription of `{uri}` within {_SETTLE_S:g} seconds")

@@ -1,0 +1,206 @@
+"""What every MCP door does with a client's message: which method of which era goes where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from trunkline.core.errors import CANCELLED as CALL_CANCELLED
+from trunkline.core.errors import UNKNOWN_METHOD, Problem
+from trunkline.core.seal import Sealer
+from trunkline.frontends.mcp.answer import Answer, refuse, result_of_ours
+from trunkline.frontends.mcp.asked import Asked
+from trunkline.frontends.mcp.calls import RoutedCall
+from trunkline.frontends.mcp.client_calls import ClientCalls
+from trunkline.frontends.mcp.conversation import Conversation
+from trunkline.frontends.mcp.hello import Hello
+from trunkline.frontends.mcp.lists import Lists, Shown
+from trunkline.frontends.mcp.logs import set_level
+from trunkline.frontends.mcp.news import News
+from trunkline.frontends.mcp.parking import Parking
+from trunkline.frontends.mcp.questions import Rules
+from trunkline.frontends.mcp.resource_subscriptions import ResourceSubscriptions
+from trunkline.frontends.mcp.stateless import StatelessClients
+from trunkline.frontends.mcp.subscriptions import Listens
+from trunkline.protocol.jsonrpc import BadMessage, Members, Message, members_of
+from trunkline.protocol.mcp.modern import Refused, check_meta, check_version
+from trunkline.protocol.mcp.notifications import cancelled_id
+from trunkline.router.router import Router
+from trunkline.runtime.safe_calls import contained
+from trunkline.search.discovery import Discovery
+
+_LISTS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
+_ROUTED: Final = (
+    "prompts/get",
+    "resources/read",
+    "completion/complete",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+)
+_ROUTED_LEGACY: Final = ("tasks/result", "tasks/list")
+LISTEN: Final = "subscriptions/listen"
+Handler = Callable[[Asked], None]
+
+
+class McpServer:
+    def __init__(
+        self,
+        router: Router,
+        discovery: Discovery,
+        *,
+        max_calls_per_client: int,
+        max_calls: int = 4096,
+        question_s: float = 600.0,
+    ) -> None:
+        """`max_calls` bounds all clients without a session together."""
+        self.router = router
+        self.max_calls = max_calls_per_client
+        self.conversations: set[Conversation] = set()
+        self.rules = Rules(question_s, lambda: len(router.registry.servers()) > 1)
+        self.listens = Listens(router, self.rules.names_servers)
+        self.subscriptions = ResourceSubscriptions(router)
+        self.parking = Parking(Sealer(), self.rules)
+        shown = Shown(router, discovery.disclosure)
+        self.news = News(router, shown, self.conversations, self.listens)
+        discovery.provisioning.on_change.append(self.news.list_changed)
+        self._hello = Hello(router, discovery.disclosure)
+        self._lists = Lists(router, shown, Sealer())
+        self._stateless = StatelessClients(max_calls)
+        common: dict[str, Handler] = dict.fromkeys(_LISTS, self._lists.give)
+        common |= dict.fromkeys(_ROUTED, self._route)
+        self._legacy: Final[dict[str, Handler]] = {
+            **common,
+            **dict.fromkeys(_ROUTED_LEGACY, self._route),
+            "initialize": self._initialize,
+            "ping": _pong,
+            "logging/setLevel": lambda asked: set_level(router, asked),
+            "resources/subscribe": self.subscriptions.subscribe,
+            "resources/unsubscribe": self.subscriptions.unsubscribe,
+        }
+        self._modern: Final[dict[str, Handler]] = {
+            **common,
+            "server/discover": self._hello.discover,
+            LISTEN: self.listens.open,
+        }
+
+    # -- the legacy era -------------------------------------------------------------------------------------------
+
+    def legacy_request(self, conversation: Conversation, message: Message, answer: Answer) -> None:
+        try:
+            params = {} if message.params is None else members_of(message.params, "`params`", message.id_json)
+            meta = params.get("_meta")
+            members = None if meta is None else members_of(meta, "`_meta`", message.id_json)
+            caller, calls = conversation.caller, conversation.calls
+            if message.method == "tools/call":
+                call = RoutedCall(
+                    message, params, members, answer, caller, calls, message.id, conversation, self.parking
+                )
+                call.call_tool(self.router)
+                return
+            asked = Asked(message, params, members, answer, caller, calls, message.id, conversation)
+            self._serve(asked, self._legacy)
+        except BadMessage as error:
+            refuse(answer, error.problem)
+
+    def _initialize(self, asked: Asked) -> None:
+        conversation = asked.conversation
+        if conversation is not None and self._hello.initialize(conversation, asked):
+            self.conversations.add(conversation)
+            conversation.questions.begin(self.rules)
+            self.news.begin(conversation)
+            if conversation.caller.session is not None:
+                self.router.clients.add(conversation.caller.session, conversation)
+
+    def legacy_response(self, conversation: Conversation, message: Message) -> None:
+        """A client's answer to a question of ours."""
+        conversation.questions.answered(message)
+
+    def legacy_notification(self, conversation: Conversation, message: Message) -> None:
+        request_id = cancelled_id(message)
+        if request_id is not None:
+            conversation.calls.cancel(request_id, "the client took it back")
+        elif message.method == "notifications/progress":
+            conversation.questions.progressed(message)
+        elif message.method == "notifications/roots/list_changed":
+            self.router.notify(conversation.caller, message.method, b"{}" if message.params is None else message.params)
+
+    def end(self, conversation: Conversation, why: str) -> None:
+        """The client is gone, and with it everything that was held for it."""
+        self.conversations.discard(conversation)
+        conversation.push = None
+        self.subscriptions.forget(conversation, why)
+        conversation.calls.cancel_all(why)
+        conversation.questions.close()  # after the calls: one that was asking must not go on with a refusal
+        if conversation.caller.session is not None:
+            self.router.clients.remove(conversation.caller.session)
+            self.router.registry.forget(conversation.caller.session)
+
+    # -- the modern era -------------------------------------------------------------------------------------------
+
+    def modern_request(
+        self,
+        message: Message,
+        answer: Answer,
+        principal: str,
+        key: Hashable,
+        check: Callable[[str, str, Members], None] | None = None,
+        calls: ClientCalls | None = None,
+    ) -> None:
+        """A request that describes itself. `key` names it among those in flight; `check` compares headers; `calls`
+        are those of its connection, where it came by one that it shares with nobody."""
+        try:
+            params = {} if message.params is None else members_of(message.params, "`params`", message.id_json)
+            meta = members_of(params["_meta"], "`_meta`", message.id_json) if "_meta" in params else {}
+            version = check_meta(meta)
+            if check is not None:
+                check(version, message.method or "", params)
+            check_version(version)
+            calls = self._stateless.calls_of(principal) if calls is None else calls
+            caller = self._stateless.caller(principal, meta, version)
+            if message.method == "tools/call":
+                call = RoutedCall(message, params, meta, answer, caller, calls, key, None, self.parking)
+                call.call_tool(self.router)
+            else:
+                self._serve(Asked(message, params, meta, answer, caller, calls, key), self._modern)
+        except Refused as refused:
+            refuse(answer, refused.problem, dict(refused.extra) if refused.extra is not None else None)
+        except BadMessage as error:
+            refuse(answer, error.problem)
+
+    def cancel_modern(self, principal: str, key: Hashable, why: str, calls: ClientCalls | None = None) -> None:
+        """The stream was closed, or over stdio a `cancelled` came: end what it stood for."""
+        if not self.listens.close(key, Problem(code=CALL_CANCELLED, message=why)):
+            (self._stateless.calls_of(principal) if calls is None else calls).cancel(key, why)
+
+    def calls_of(self, principal: str) -> ClientCalls:
+        """What a client without a session has in flight; other ways in count there too."""
+        return self._stateless.calls_of(principal)
+
+    def end_subscriptions(self) -> None:
+        """For a door that closes: every open one is answered."""
+        self.listens.end_all()
+
+    # -- both -----------------------------------------------------------------------------------------------------
+
+    def _serve(self, asked: Asked, table: dict[str, Handler]) -> None:
+        method = asked.message.method or ""
+        handler = table.get(method)
+        if handler is None:
+            refuse(asked.answer, Problem(code=UNKNOWN_METHOD, message=f"Unknown method: {method}"))
+        else:
+            handler(asked)
+
+    def _route(self, asked: Asked) -> None:
+        RoutedCall.of(asked, self.parking).request(self.router)
+
+    def close(self) -> None:
+        self.news.close()
+        for conversation in list(self.conversations):
+            contained("a client at the end", self.end, conversation, "the gateway is shutting down")
+        self._stateless.cancel_all("the gateway is shutting down")
+        self.parking.close()
+
+
+def _pong(asked: Asked) -> None:
+    asked.answer.result(result_of_ours(b"{}"))

@@ -1,0 +1,226 @@
+"""The door of one run: a Unix socket for the agent's tool server, each connection one MCP client in lines of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import select
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, cast
+
+from trunkline.core.call import Caller, Json, Result
+from trunkline.frontends.mcp.answer import Answer, result_of_ours
+from trunkline.frontends.mcp.server import McpServer
+from trunkline.frontends.stdio.line_client import LineClient
+from trunkline.frontends.stdio.line_connection import Lines, LineWire
+from trunkline.protocol.jsonrpc import Message
+from trunkline.protocol.mcp.tool_results import shortened, with_structure
+from trunkline.router.router import Router
+from trunkline.runtime.listener import Listener
+from trunkline.search.discovery import Discovery
+
+_BEGINNING: Final = "initialize"
+_LISTING: Final = "tools/list"
+_CALLING: Final = "tools/call"
+_MAX_CLIENTS: Final = 64
+_MISREADS_JSON: Final = b'"gemini-cli'
+"""How the name of a client begins that takes a text for more than a text."""
+_PLACE: Final = "TMPDIR"
+"""What decides where the socket is, for people who cannot have it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """The tools whose calls were under way when a client was gone all at once, and when that was last. `came_back` says
+    whether a client has asked for the tools since."""
+
+    tools: tuple[str, ...] = ()
+    at: float = 0.0
+    came_back: bool = False
+
+
+class PrivateDoor:
+    """Its clients are all the same caller's: an agent may restart its server, or have several.
+
+    Results whose text is over `result_chars` are cut, where there is one.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        discovery: Discovery,
+        *,
+        path: Path,
+        caller: Caller,
+        limit_bytes: int,
+        max_calls: int,
+        question_s: float = 600.0,
+        result_chars: int | None = None,
+    ) -> None:
+        self.result_chars = result_chars
+        self.server = McpServer(router, discovery, max_calls_per_client=max_calls, question_s=question_s)
+        self.caller = caller
+        self.limit_bytes = limit_bytes
+        self.listed = False
+        """Whether a client was given a list with tools in it."""
+        self.on_listed: Callable[[], None] | None = None
+        self.cut_off = CutOff()
+        self._path = path
+        self._listener: Listener | None = None
+        self._clients: dict[_PrivateClient, asyncio.Task[None]] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        """How many clients there are."""
+        return len(self._clients)
+
+    async def start(self) -> None:
+        """Listen; raises GatewayError where that cannot be."""
+        self._listener = await Listener.open(self._path, self._connected, _PLACE)
+
+    async def close(self) -> None:
+        """Nobody new comes, and those who came get what is answered within a moment."""
+        if self._listener is not None:
+            self._listener.close()
+        self.server.end_subscriptions()
+        for client in self._clients:
+            client.stop()
+        if self._clients:
+            await asyncio.wait(self._clients.values())
+        self.server.close()
+
+    def _connected(self) -> asyncio.Protocol:
+        if len(self._clients) >= _MAX_CLIENTS:
+            return _Refusal()
+        client = _PrivateClient(self)
+        task = self._clients[client] = self._loop.create_task(client.serve())
+        task.add_done_callback(lambda _: self._clients.pop(client))
+        return client.protocol
+
+    def note_cut_off(self, tools: tuple[str, ...]) -> None:
+        self.cut_off = CutOff((*self.cut_off.tools, *tools), self._loop.time())
+
+    def note_listed(self, result: Result) -> None:
+        self.cut_off = replace(self.cut_off, came_back=True)
+        if not self.listed and json.loads(bytes(result.raw)).get("tools"):
+            self.listed = True
+            if self.on_listed is not None:
+                self.on_listed()
+
+
+class _PrivateClient(LineClient):
+    def __init__(self, door: PrivateDoor) -> None:
+        self._door = door
+        self._misreads_json = False
+        super().__init__(door.server, door.caller, f"{secrets.token_hex(8)}-private", self._make_wire)
+
+    def _make_wire(self, lines: Lines) -> LineWire:
+        self.protocol = _SocketWire(lines, limit_bytes=self._door.limit_bytes)
+        return self.protocol
+
+    async def serve(self) -> None:
+        await self.pipes.serve()
+        tools = self._conversation.calls.tools()
+        if tools and not self.stopped and self.protocol.is_gone():
+            self._door.note_cut_off(tools)
+        await self._finish()
+
+    def _request(self, message: Message, answer: Answer) -> None:
+        if message.method == _LISTING:
+            answer = _ListingAnswer(answer, self._door.note_listed)
+        elif message.method == _CALLING:
+            answer = self._fitting(answer)
+        elif message.method == _BEGINNING:
+            self._misreads_json = _MISREADS_JSON in bytes(message.params or b"")
+        super()._request(message, answer)
+
+    def _fitting(self, answer: Answer) -> Answer:
+        """What is done last to a result is what this does first."""
+        if self._misreads_json:
+            answer = _ChangedAnswer(answer, with_structure)
+        limit = self._door.result_chars
+        return answer if limit is None else _ChangedAnswer(answer, lambda result: shortened(result, limit))
+
+
+class _SocketWire(LineWire, asyncio.Protocol):
+    """A socket is one way for both directions: a client that has said everything may still wait for answers."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._in = self._out = cast(asyncio.Transport, transport)  # uvloop's is none by its type
+        self._read_or_wait()
+
+    def data_received(self, data: bytes) -> None:
+        self.received(data)
+
+    def eof_received(self) -> bool:
+        self.stop()
+        return True
+
+    def pause_writing(self) -> None:
+        self.pressure(True)
+
+    def resume_writing(self) -> None:
+        self.pressure(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.output_closed()
+
+    def is_gone(self) -> bool:
+        """Whether nobody is at the other end any more."""
+        return self._is_gone()
+
+    def _is_gone(self) -> bool:
+        """After the end of its messages, a client that is gone looks like one that waits, but for this."""
+        if self.out_gone or self._out is None:
+            return self.out_gone
+        closed = select.poll()
+        closed.register(self._out.get_extra_info("socket").fileno(), 0)
+        return bool(closed.poll(0))
+
+    def _stop_reading(self) -> None:
+        if self._in is not None and not self._in.is_closing():
+            self._in.pause_reading()
+
+
+class _Refusal(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+class _PassingAnswer:
+    """An answer that is looked at on its way."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.error = answer.error
+        self.notice = answer.notice
+        self.ask = answer.ask
+        self.cancelled = answer.cancelled
+        self.pause = answer.pause
+
+
+class _ListingAnswer(_PassingAnswer):
+    """Sees that the tools were listed."""
+
+    def __init__(self, answer: Answer, note: Callable[[Result], None]) -> None:
+        super().__init__(answer)
+        self._note = note
+
+    def result(self, result: Result) -> None:
+        self._answer.result(result)
+        self._note(result)
+
+
+class _ChangedAnswer(_PassingAnswer):
+    """Makes a result fit for the agent. `change` gives None where it fits already."""
+
+    def __init__(self, answer: Answer, change: Callable[[Json], bytes | None]) -> None:
+        super().__init__(answer)
+        self._change = change
+
+    def result(self, result: Result) -> None:
+        changed = self._change(result.raw)
+        self._answer.result(result if changed is None else result_of_ours(changed))

@@ -1,0 +1,212 @@
+"""A gateway embedded in another program, from its configuration to its end: behind the library's `Gateway`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final
+
+from trunkline.config.settings import Settings
+from trunkline.core.call import Caller
+from trunkline.core.events import Events
+from trunkline.core.source import Health
+from trunkline.gateway import composition
+from trunkline.gateway.library.results import Tool, tool_of
+from trunkline.router.catalog import Catalog
+from trunkline.runtime.deadlines import Within
+from trunkline.search.answers import offered
+from trunkline.search.finder import Found
+from trunkline.telemetry.redact import Redactor
+
+if TYPE_CHECKING:
+    from trunkline.telemetry.tracing import Tracer
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from trunkline.config.found import find_config
+from trunkline.config.load import Loaded, load_config, load_text
+from trunkline.core.errors import CONFIG_UNREADABLE, LITERAL_SECRET, WRONG_TYPE, Problem
+from trunkline.core.events import LogEvent
+from trunkline.gateway.library.errors import ConfigurationError
+from trunkline.sources import section_kinds
+
+_STARTING: Final = "starting"
+_SEARCH_S: Final = 30.0
+
+
+class EmbeddedGateway:
+    """Runs from its creation until `close`. Raises ConfigurationError before anything has started."""
+
+    def __init__(self, config: Config) -> None:
+        settings, warnings = read_config(config)
+        events, redact = Events(), Redactor(settings.secrets(), settings.names())
+        events.health.append(self._health_changed)
+        StandardLog(events, redact).warn(warnings)
+        self.loop = asyncio.get_running_loop()
+        self.request_bytes = settings.gateway.limits.request_bytes
+        self._news = asyncio.Event()
+        self._closing = False
+        self._searches: set[asyncio.Future[Found]] = set()
+        self._read: tuple[Catalog, int, list[Tool]] | None = None
+        self._gateway = composition.GatewayRuntime(settings, events, redact=redact)
+        self.router = self._gateway.router
+        self._tracer = _tracer(settings, events, redact)
+        if self._tracer is not None:
+            self._tracer.attach(self.router)
+        self._gateway.start()
+
+    async def close(self) -> None:
+        """End everything, even if the caller is cancelled meanwhile: nothing else would end the processes."""
+        self._closing = True
+        self._news.set()
+        for found in self._searches:
+            if not found.done():
+                found.set_exception(RuntimeError("the gateway was closed while it searched"))
+        closing = self.loop.create_task(self._close())
+        cancelled: asyncio.CancelledError | None = None
+        while not closing.done():
+            try:
+                await asyncio.wait([closing])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        closing.result()
+        if cancelled is not None:
+            raise cancelled
+
+    async def _close(self) -> None:
+        await self._gateway.close()
+        if self._tracer is not None:
+            await self._tracer.close()
+
+    # -- waiting --------------------------------------------------------------------------------------------------
+
+    async def listed(self) -> None:
+        """Wait until every server has listed its tools or its start-up wait is over."""
+        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.router.when_listed(lambda: None if heard.done() else heard.set_result(None))
+        await heard
+
+    async def settled(self) -> None:
+        """Wait until no server is starting, or until `close`."""
+        while not self._closing and self._some_start():
+            self._news.clear()
+            await self._news.wait()
+
+    def _some_start(self) -> bool:
+        return any(admission.health.state == _STARTING for admission in self.router.registry.servers().values())
+
+    def _health_changed(self, source: str, health: Health) -> None:
+        self._news.set()
+
+    # -- tools ----------------------------------------------------------------------------------------------------
+
+    def tools(self, caller: Caller) -> list[Tool]:
+        """The tools a caller sees. Definitions are decoded once for each change of the list."""
+        catalog = self.router.views.of(caller)
+        if self._read is None or self._read[:2] != (catalog, catalog.version):
+            self._read = (catalog, catalog.version, [tool_of(entry) for entry in offered(catalog)])
+        return self._read[2]
+
+    async def search(self, caller: Caller, query: str, limit: int) -> list[Tool]:
+        found: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        self._searches.add(found)
+        try:
+            async with Within(_SEARCH_S):
+                find = self._gateway.discovery.find
+                find(caller, query, [], lambda hits: None if found.done() else found.set_result(hits))
+                return [tool_of(entry) for entry in (await found).entries[: max(limit, 0)]]
+        finally:
+            self._searches.discard(found)
+
+
+def _tracer(settings: Settings, events: Events, redact: Redactor) -> Tracer | None:
+    """The tracer, or None where nothing is traced; the tracing code is not imported then."""
+    composition = settings.gateway
+    if composition.telemetry.exporter == "none":
+        return None
+    from trunkline.telemetry.tracing import make_tracer
+
+    folder = settings.path.absolute().parent
+    return make_tracer(composition.telemetry, environ=os.environ, redact=redact, events=events, folder=folder)
+
+
+# The gateway's events on the standard `logging`, logger `trunkline`: the program decides what becomes of them.
+
+_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_WELL: Final = frozenset({"starting", "ready", "disabled"})
+
+log: Final = logging.getLogger("trunkline")
+
+
+class StandardLog:
+    """Writes the gateway's events to the logger `trunkline`. Calls are not logged: their caller has the result."""
+
+    def __init__(self, events: Events, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        events.health.append(self._health_changed)
+        events.noted.append(self._noted)
+
+    def warn(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            log.warning("%s", self._redact(str(problem)))
+
+    def _health_changed(self, source: str, health: Health) -> None:
+        level = logging.INFO if health.state in _WELL else logging.WARNING
+        reason = f": {health.reason}" if health.reason else ""
+        log.log(level, "%s", self._redact(f"{source} is {health.state}{reason}"))
+
+    def _noted(self, note: LogEvent) -> None:
+        log.log(_LEVELS[note.level], "%s", self._redact(note.message))
+
+
+# The configuration of an embedded gateway: a file, a mapping with the same keys, or the file in the usual place.
+
+Config = str | os.PathLike[str] | Mapping[str, Any] | None
+
+_NAME: Final = "trunkline.json"
+_SHOWN_AS: Final = "config"
+
+
+def read_config(config: Config) -> tuple[Settings, tuple[Problem, ...]]:
+    """Read a file, a mapping with the same keys, or (None) the file in the usual place. Returns settings and warnings.
+
+    Raises ConfigurationError."""
+    loaded = _of_mapping(config) if isinstance(config, Mapping) else _from_file(config)
+    if loaded.settings is None:
+        raise ConfigurationError(loaded.problems, loaded.text)
+    return loaded.settings, loaded.problems
+
+
+def _from_file(path: str | os.PathLike[str] | None) -> Loaded:
+    found = find_config(None if path is None else Path(path).expanduser(), Path.cwd(), Path.home())
+    if found is None:
+        hint = 'name one: `Gateway("trunkline.yaml")`, or give its keys as a dict'
+        raise ConfigurationError([Problem(code=CONFIG_UNREADABLE, message="No configuration file found", hint=hint)])
+    return load_config(found, environ=os.environ, kinds=section_kinds())
+
+
+def _of_mapping(config: Mapping[str, Any]) -> Loaded:
+    """Read a mapping as if it were a file in the working folder. Secrets in it are the program's own business."""
+    try:
+        text = json.dumps(dict(config), indent=2, default=_plain, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = Problem(
+            code=WRONG_TYPE, message=f"Not made of text, numbers, lists and dicts: {error}", where=_SHOWN_AS
+        )
+        raise ConfigurationError([problem]) from None
+    loaded = load_text(text, Path.cwd() / _NAME, environ=os.environ, kinds=section_kinds())
+    problems = (replace(problem, where=_SHOWN_AS) for problem in loaded.problems if problem.code is not LITERAL_SECRET)
+    return replace(loaded, problems=tuple(problems))
+
+
+def _plain(value: Any) -> Any:
+    """Encodes what programs pass besides JSON's own types: paths and mappings."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast(os.PathLike[str], value))
+    if isinstance(value, Mapping):
+        return dict(cast(Mapping[str, Any], value))
+    raise TypeError(f"{type(value).__name__} is none of these")

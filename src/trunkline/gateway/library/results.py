@@ -1,0 +1,155 @@
+"""What the library gives back and raises: tools, results and progress as plain data, and its exceptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import msgspec
+
+from trunkline.core.call import Call, Failure, Json, NeedsInput, RemoteError, Result
+from trunkline.core.errors import NOT_ANSWERED, SOURCE_PROTOCOL, Problem
+from trunkline.gateway.library.errors import CallError, ServerError
+from trunkline.router.catalog import ToolEntry
+
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as callers see it. `name` is what models are given, `address` says for sure which one is meant."""
+
+    name: str
+    address: str
+    server: str
+    title: str
+    description: str
+    input_schema: Object
+    output_schema: Object | None
+    annotations: Object
+    definition: Object
+    """All that the server said about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What a tool answered. With `is_error` the tool ran and says that it failed; `text` then says why."""
+
+    content: list[Object]
+    structured: Any
+    is_error: bool
+    meta: Object
+    raw: bytes
+    """The result as its server wrote it, in JSON."""
+
+    @property
+    def text(self) -> str:
+        """All text of the content, one block a line."""
+        return "\n".join(str(block.get("text", "")) for block in self.content if block.get("type") == "text")
+
+
+def tool_of(entry: ToolEntry) -> Tool:
+    tool = entry.tool
+    definition = _object(tool.definition)
+    annotations = _dict(definition.get("annotations"))
+    output_schema = definition.get("outputSchema")
+    return Tool(
+        name=entry.public_name,
+        address=tool.address,
+        server=tool.source,
+        title=_text(definition.get("title")) or _text(annotations.get("title")),
+        description=_text(definition.get("description")),
+        input_schema=_dict(definition.get("inputSchema")),
+        output_schema=cast(Object, output_schema) if isinstance(output_schema, dict) else None,
+        annotations=annotations,
+        definition=definition,
+    )
+
+
+def result_of(call: Call) -> CallResult:
+    """The result of a call that has ended; raises CallError where there is none."""
+    match call.outcome:
+        case Result(raw=raw):
+            return _result(call, bytes(raw))
+        case RemoteError(raw=raw):
+            raise _server_error(call, raw)
+        case Failure(problem=problem):
+            raise CallError(problem)
+        case NeedsInput():
+            raise CallError(
+                _problem(call, NOT_ANSWERED, "the tool asks its client something, and nobody is asked here")
+            )
+        case None:
+            raise AssertionError("the call has not ended")
+
+
+def _result(call: Call, raw: bytes) -> CallResult:
+    try:
+        result = msgspec.json.decode(raw, type=dict[str, Any])
+    except _UNREADABLE:
+        raise CallError(_problem(call, SOURCE_PROTOCOL, "its result cannot be read")) from None
+    return CallResult(
+        content=_blocks(result.get("content")),
+        structured=result.get("structuredContent"),
+        is_error=result.get("isError") is True,
+        meta=_dict(result.get("_meta")),
+        raw=raw,
+    )
+
+
+def _blocks(content: Any) -> list[Object]:
+    blocks = cast(list[Any], content) if isinstance(content, list) else []
+    return [cast(Object, block) for block in blocks if isinstance(block, dict)]
+
+
+def _server_error(call: Call, raw: Json) -> CallError:
+    error = _object(raw)
+    code, message = error.get("code"), _text(error.get("message"))
+    return ServerError(call.source, call.tool, code if isinstance(code, int) else 0, message, error.get("data"))
+
+
+def _problem(call: Call, code: Any, what: str) -> Problem:
+    message = f"Server {call.source}: {what}"
+    return Problem(code=code, message=message, source=call.source, tool=call.tool, phase="sent", executed="unknown")
+
+
+def _object(raw: Json) -> Object:
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except _UNREADABLE:
+        return {}
+
+
+def _dict(value: Any) -> Object:
+    return cast(Object, value) if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a call is. `progress` grows towards `total`, where that is known."""
+
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+
+def read_progress(params: Json) -> Progress | None:
+    """Decode a progress notification; None where it is malformed."""
+    try:
+        told = msgspec.json.decode(params, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    progress, total, message = told.get("progress"), told.get("total"), told.get("message")
+    if not isinstance(progress, int | float):
+        return None
+    return Progress(
+        progress,
+        total if isinstance(total, int | float) else None,
+        message if isinstance(message, str) else "",
+    )

@@ -1,0 +1,126 @@
+"""`trunkline up`: a gateway that serves MCP, REST and the operator's API over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from trunkline.config.settings import Settings
+from trunkline.core.bind_address import BindAddress
+from trunkline.core.errors import GatewayError
+from trunkline.frontends.http.access import Access
+from trunkline.frontends.http.mcp import McpRoute
+from trunkline.frontends.http.operator import OperatorApi
+from trunkline.frontends.http.pages import Pages
+from trunkline.frontends.http.routes import Handlers
+from trunkline.frontends.http.server import HttpDoor, HttpOptions
+from trunkline.frontends.http.sessions import Sessions
+from trunkline.frontends.http.sse import SseRoute
+from trunkline.frontends.rest.tools_api import ToolsApi
+from trunkline.gateway.operations import Load
+from trunkline.gateway.operator_token import make_operator_token
+from trunkline.gateway.serving import ServedGateway, running_gateway, settle_memory
+from trunkline.protocol.http1 import HttpLimits
+from trunkline.runtime.gateway_records import Announcement, announce_running, find_running, running_record
+from trunkline.runtime.own_process import most_connections, raise_limit
+from trunkline.version import __version__
+
+
+async def serve_http(settings: Settings, load: Load, announce: Callable[[str], None]) -> int:
+    """Serve until a signal says stop; returns the exit status. `load` reads the configuration again, for a reload."""
+    transport = "tcp" if settings.gateway.socket is None else ""  # with both nobody knows which a caller uses
+    async with running_gateway(settings, load, transport=transport) as running:
+        gateway = settings.gateway
+        access = Access(gateway.listen.host, gateway.allowed_hosts, gateway.token)
+        door, pages = _door(running, access)
+        host, port = await _listen(door, running)
+        running.operations.listen = BindAddress(host, port)
+        record = running_record(host=host, port=port, socket=gateway.socket, config=settings.path, version=__version__)
+        announcement = announce_running(running.folder, record)
+        try:
+            _let_in(running, access, announcement, port)
+            running.start()
+            about = {"url": record.url} | ({} if settings.origin == "named" else {"config": record.config})
+            running.events.note("info", "started", f"Trunkline {__version__} listens on {record.url}", **about)
+            announce(record.url)
+            settle_memory()
+            status = await running.stopping
+        finally:
+            announcement.close()
+        pages.draining = True
+        running.mcp.parking.clear()
+        await running.gateway.drain()
+        running.mcp.end_subscriptions()
+        running.mcp.close()  # what did not end in time is answered while there are connections to answer on
+        await door.close()
+        return status
+
+
+async def _listen(door: HttpDoor, running: ServedGateway) -> tuple[str, int]:
+    try:
+        return await door.start()
+    except GatewayError as error:
+        other = find_running(running.folder)
+        if other is None:
+            raise
+        hint = f"a gateway for this file runs already, at {other.url}; `--port` starts another one"
+        raise GatewayError(replace(error.problem, hint=hint)) from None
+
+
+def _door(running: ServedGateway, access: Access) -> tuple[HttpDoor, Pages]:
+    gateway, limits = running.settings.gateway, running.settings.gateway.limits
+    raise_limit()
+    connections = min(limits.connections, most_connections())
+    if connections < limits.connections:
+        message = (
+            f"At most {connections} HTTP connections are served at once, not {limits.connections} "
+            "(`limits.connections`): the system lets this process open too few files (`ulimit -n`)"
+        )
+        running.events.note("warning", "few_descriptors", message)
+    sessions = Sessions(running.mcp, limit=limits.sessions, idle_s=limits.session_idle)
+    pages = Pages(running.gateway.router, running.metrics.render)
+    options = HttpOptions(
+        host=gateway.listen.host,
+        port=gateway.listen.port,
+        limits=HttpLimits(header_bytes=limits.header_bytes, body_bytes=limits.request_bytes),
+        max_connections=connections,
+        socket=gateway.socket,
+        unfinished=running.gateway.unfinished,
+    )
+    operator = OperatorApi(running.gateway.router, running.operations)
+    tools = ToolsApi(running.gateway.router, running.gateway.discovery, running.mcp.calls_of)
+    handlers = Handlers(pages, operator, SseRoute(running.mcp, sessions), tools)
+    door = HttpDoor(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)
+    running.metrics.gauge("sessions", "Open client sessions", lambda: len(sessions))
+    running.metrics.gauge("connections", "Open HTTP connections", lambda: len(door))
+    unfinished = running.gateway.unfinished
+    running.metrics.gauge(
+        "unfinished_bytes", "Bytes held of messages that have not ended", lambda: unfinished.total_bytes
+    )
+    running.metrics.counter(
+        "unfinished_given_way", "Unfinished messages that gave way to others", lambda: unfinished.given_way
+    )
+    running.metrics.gauge(
+        "large_call_bytes", "Bytes held of large calls in flight", lambda: running.gateway.router.large_call_bytes
+    )
+    running.metrics.gauge("calls_in_flight", "Calls in flight", lambda: running.gateway.router.in_flight)
+    return door, pages
+
+
+def _let_in(running: ServedGateway, access: Access, announcement: Announcement, port: int) -> None:
+    """Set the tokens of the configuration, now and after every reload; make an operator token where none is given."""
+    if announcement.reason:
+        running.events.note("info", "started", f"Other programs cannot find this gateway: {announcement.reason}")
+    own_name = f"{port}" if announcement.reason else ""
+    made = ""
+
+    def apply(settings: Settings) -> None:
+        nonlocal made
+        gateway = settings.gateway
+        if not gateway.operator_token and not made:
+            made = make_operator_token(running.folder, running.events, own_name)
+            running.redactor.learn([made])
+        operator_token = gateway.operator_token or made
+        access.replace(allowed_hosts=gateway.allowed_hosts, token=gateway.token, operator_token=operator_token)
+
+    running.operations.on_settings.append(apply)

@@ -1,0 +1,259 @@
+"""Starts, replaces, adjusts and ends sources until they are those that the configuration names.
+
+A source whose connection settings are unchanged keeps its process and its calls, whatever else about it changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from trunkline.config.settings import secrets_of
+from trunkline.config.sources import SourceSection, Unready
+from trunkline.core.call import Call, Failure
+from trunkline.core.errors import SOURCE_DOWN, Problem
+from trunkline.core.events import Events
+from trunkline.core.source import Health, Sink, Source, ToolsOnlySource
+from trunkline.router.admission import Admission
+from trunkline.router.definitions import fingerprint
+from trunkline.router.options import CacheRules, NameRules, SourceOptions
+from trunkline.router.registry import SourceRegistry, SourceSink
+from trunkline.router.sanitizing import Redact
+from trunkline.runtime.source_context import Parts
+from trunkline.sources import load_kind
+from trunkline.telemetry.redact import Redactor
+
+DRAIN_S: Final = 30.0
+"""How long the calls in flight of a source that leaves may take to end."""
+_STOP_S: Final = 20.0
+_FILE: Final = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What was done with each source. Those `adjusted` got new rules and kept their processes."""
+
+    added: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    adjusted: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        named = [
+            (word, names) for word in ("added", "replaced", "adjusted", "removed") if (names := getattr(self, word))
+        ]
+        said = [f"{word} {', '.join(names)}" for word, names in named]
+        return "; ".join([*said, f"{len(self.unchanged)} unchanged"])
+
+
+class _RunningSource:
+    """One source and the task that runs it; no task while it is disabled."""
+
+    __slots__ = ("origin", "section", "task")
+
+    def __init__(self, section: SourceSection, origin: str) -> None:
+        self.section = section
+        self.origin = origin
+        self.task: asyncio.Task[None] | None = None
+
+
+class SourceReconciler:
+    def __init__(self, registry: SourceRegistry, parts: Parts, events: Events) -> None:
+        self._registry = registry
+        self._parts = parts
+        self._events = events
+        self._running: dict[str, _RunningSource] = {}
+        self._admissions: dict[Admission, _RunningSource] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+        registry.on_source_retired.append(self._left)
+
+    def protect(self, files: tuple[str, ...], roots: tuple[str, ...]) -> set[str]:
+        """Set what sources made from now on protect. Returns the files and roots that are new or gone."""
+        before, self._parts = self._parts, replace(self._parts, protected_files=files, roots=roots)
+        return {*before.protected_files, *before.roots} ^ {*files, *roots}
+
+    def apply(self, sections: Mapping[str, SourceSection], from_api: Container[str] = ()) -> Changes:
+        """Make these the sources, in this order. Returns at once: servers start and end in the background."""
+        removed = tuple(name for name in self._running if name not in sections)
+        for name in removed:
+            del self._running[name]
+            self._registry.remove(name)
+        done: dict[str, list[str]] = {"added": [], "replaced": [], "adjusted": [], "unchanged": []}
+        for name, section in sections.items():
+            origin = "api" if name in from_api else _FILE
+            done[self._settle(name, section, origin)].append(name)
+        self._registry.reorder(sections)
+        return Changes(removed=removed, **{word: tuple(names) for word, names in done.items()})
+
+    def reconnect(self, name: str) -> None:
+        """Start one source anew, with another process or session; calls in flight end on the old one."""
+        source_run = self._running[name]
+        self._replace(name, _RunningSource(source_run.section, source_run.origin))
+
+    def _settle(self, name: str, section: SourceSection, origin: str) -> str:
+        source_run = self._running.get(name)
+        if source_run is None:
+            source_run = self._running[name] = _RunningSource(section, origin)
+            self._launch(name, source_run, self._registry.add)
+            return "added"
+        if source_run.section == section and source_run.origin == origin:
+            return "unchanged"
+        if not section.same_connection(source_run.section):
+            self._replace(name, _RunningSource(section, origin))
+            return "replaced"
+        source_run.section, source_run.origin = section, origin
+        self._registry.update(name, source_options(name, section, origin, self._redact_for(source_run)))
+        return "adjusted"
+
+    def _replace(self, name: str, source_run: _RunningSource) -> None:
+        self._running[name] = source_run
+        self._launch(name, source_run, self._registry.replace)
+
+    def _launch(
+        self, name: str, source_run: _RunningSource, join: Callable[[str, Source, SourceOptions], SourceSink]
+    ) -> None:
+        section, redact = source_run.section, self._redact_for(source_run)
+        source = self._build(name, section, redact)
+        sink = join(name, source, source_options(name, section, source_run.origin, redact))
+        self._admissions[sink.admission] = source_run
+        if section.enabled:
+            source_run.task = self._own(self._live(name, source, sink), name)
+
+    def _build(self, name: str, section: SourceSection, redact: Redact) -> Source:
+        """Build a source. One that cannot be built is replaced by a source that is down and says why."""
+        if isinstance(section, Unready):
+            return _Waiting(section.obstacles)
+        try:
+            return load_kind(section.kind).build(name, section, replace(self._parts, redact=redact))
+        except Exception as error:
+            return _Unbuilt(error)
+
+    def _redact_for(self, source_run: _RunningSource) -> Redact:
+        """Hides secrets in the text of a source. A service that registered has secrets of its own."""
+        of_all = self._parts.redact
+        if source_run.origin == _FILE:
+            return of_all
+        own = Redactor(secrets_of(source_run.section))
+        return lambda text: own(of_all(text))
+
+    async def _live(self, name: str, source: Source, sink: Sink) -> None:
+        """Run a source until it is cancelled. A bug in it takes down that source and nothing else."""
+        try:
+            await source.run(sink)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._died(name, sink, error)  # nobody ended it: it took the end of something else for its own
+        except Exception as error:
+            self._died(name, sink, error)
+
+    def _died(self, name: str, sink: Sink, error: BaseException) -> None:
+        reason = f"internal error: {type(error).__name__}: {error}"
+        self._events.note("error", "internal", reason, source=name)
+        sink.health(Health(state="down", reason=reason, since=time.time(), last_error=reason))
+
+    # -- leaving --------------------------------------------------------------------------------------------------
+
+    def _left(self, admission: Admission) -> None:
+        if admission in self._admissions:  # guests are seen off by their host
+            self._own(self._see_off(self._admissions.pop(admission), admission), f"{admission.name} leaves")
+
+    async def _see_off(self, source_run: _RunningSource, admission: Admission) -> None:
+        """Let the calls in flight end, then end the source."""
+        try:
+            end = asyncio.get_running_loop().time() + DRAIN_S
+            while self._registry.busy(admission) and asyncio.get_running_loop().time() < end:
+                await asyncio.sleep(0.02)
+        finally:
+            if source_run.task is not None:
+                self._end(source_run.task)
+                await asyncio.wait([source_run.task], timeout=_STOP_S)
+            self._registry.release(admission)
+
+    # -- tasks ----------------------------------------------------------------------------------------------------
+
+    def _own(self, life: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(life, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._ending.discard(task)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """Cancel a task once: a second cancellation would interrupt its clean-up.
+
+        `task.cancelling()` cannot tell: it is also true while a timeout inside the task is about to fire.
+        """
+        if task not in self._ending and not task.done():
+            self._ending.add(task)
+            task.cancel()
+
+    async def close(self) -> None:
+        """End every source, including those that are draining."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            self._end(task)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_STOP_S)
+
+
+class _Unbuilt(ToolsOnlySource):
+    """Stands in for a source that could not be built; it is down and says why."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def run(self, sink: Sink) -> None:
+        raise self._error
+
+    def submit(self, call: Call) -> None:
+        call.finish(Failure(Problem(code=SOURCE_DOWN, message=f"Server {call.source} is down", source=call.source)))
+
+
+class _Waiting(_Unbuilt):
+    """Stands in for a source whose settings lack something, such as a variable; it is down until a reload has it."""
+
+    def __init__(self, obstacles: Sequence[str]) -> None:
+        self._reason = "; ".join(obstacles)
+
+    async def run(self, sink: Sink) -> None:
+        hint = "`trunkline check` shows the place; the gateway sees a newly set variable after a restart"
+        health = Health(state="down", reason=self._reason, since=time.time(), last_error=self._reason, hint=hint)
+        sink.health(health)
+
+
+def source_options(name: str, section: SourceSection, origin: str, redact: Redact) -> SourceOptions:
+    tools = section.tools
+    return SourceOptions(
+        rules=NameRules(prefix=section.prefix, allow=tools.allow, deny=tools.deny, rename=tools.rename),
+        timeout_s=section.timeout,
+        grace_s=section.grace,
+        timeouts_s={**section.default_timeouts, **tools.timeouts},
+        fingerprint=fingerprint(name, section.connection()),
+        enabled=section.enabled,
+        kind=section.of_kind if isinstance(section, Unready) else section.kind,
+        origin=origin,
+        cache=_cache_rules(section),
+        guards_paths=section.guard.path_traversal,
+        redact=redact,
+        withheld=section.only_by_name.difference(tools.allow),
+    )
+
+
+def _cache_rules(section: SourceSection) -> CacheRules | None:
+    cache = section.cache
+    if not (cache.tools or cache.assume_read_only):
+        return None
+    per_client = section.sessions == "per_client"
+    return CacheRules(
+        tools=cache.tools, assume_read_only=cache.assume_read_only, ttl_s=cache.ttl, server_per_client=per_client
+    )

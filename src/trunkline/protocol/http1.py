@@ -1,0 +1,413 @@
+"""HTTP/1.1 as servers read it: bytes in, whole requests out. The other direction of both sides is in its siblings.
+
+llhttp (httptools) reads the grammar; the rules it leaves open are decided here. Whoever owns the connection answers an
+`HttpProblem` with its status and closes: nothing after it on that connection can be trusted to begin where it seems to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+import httptools
+import msgspec
+
+from trunkline.protocol.framing import Pieces
+from trunkline.protocol.http1_message import HEAD_END, HeaderBlock, HttpLimits, HttpProblem, KnownHeads, content_length
+from trunkline.protocol.http1_response import ResponseParser
+
+__all__ = [
+    "CONTINUE",
+    "HttpLimits",
+    "HttpProblem",
+    "HttpRequest",
+    "RequestParser",
+    "ResponseParser",
+    "head_size",
+    "request_head",
+    "response_head",
+]
+
+_HOST: Final = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]*(:[0-9]*)?|\[[0-9A-Za-z:.%]+\](:[0-9]*)?")
+_HEADER_BYTES: Final = 200
+"""What a header costs besides its bytes: two objects and their place in a dictionary."""
+_FIRST_LINE_BYTES: Final = 14  # two spaces, `HTTP/1.1`, CRLF, and the CRLF that ends the head
+
+_IDLE: Final = 0
+_IN_HEAD: Final = 1
+_IN_BODY: Final = 2
+_CLOSED: Final = 3
+
+
+class HttpRequest(msgspec.Struct, gc=False):
+    """One request. Header names are lower-case; values of a repeated one are joined by a comma and it is in `repeated`.
+
+    `headers` may be the very object of an earlier request with the same head: never change it.
+    """
+
+    method: bytes
+    path: bytes
+    query: bytes
+    headers: Mapping[bytes, bytes]
+    repeated: tuple[bytes, ...]
+    http10: bool
+    keep_alive: bool
+    body: bytes
+
+
+_Head = tuple[bytes, bytes, bytes, Mapping[bytes, bytes], tuple[bytes, ...], bool, bool]
+
+
+class RequestParser(HeaderBlock):
+    """Reads the requests of one connection, pipelined ones too, in their order.
+
+    `on_request`, `on_head` and `on_expect_continue` are called from `feed`, never from inside llhttp, so they may close
+    the parser or raise (which closes it too). `on_head` gets, without its body, a request whose body is on its way.
+    After a request that ends the connection, and after a problem, whatever else arrives is ignored.
+    """
+
+    __slots__ = (
+        "_body",
+        "_done",
+        "_expects_continue",
+        "_head",
+        "_head_bytes",
+        "_head_told",
+        "_known",
+        "_llhttp",
+        "_on_expect_continue",
+        "_on_head",
+        "_on_request",
+        "_resuming",
+        "_state",
+        "_url",
+        "held_bytes",
+    )
+
+    def __init__(
+        self,
+        limits: HttpLimits,
+        on_request: Callable[[HttpRequest], None],
+        on_expect_continue: Callable[[], None] | None = None,
+        on_head: Callable[[HttpRequest], None] | None = None,
+    ) -> None:
+        super().__init__(limits)
+        self._on_request = on_request
+        self._on_head = on_head
+        self._on_expect_continue = on_expect_continue
+        self.held_bytes = 0
+        """How much of a request that is not complete is kept here."""
+        self._known = KnownHeads[_Head]()
+        self._done: list[HttpRequest] = []
+        self._state = _IDLE
+        self._url = b""
+        self._head: _Head | None = None
+        self._body = Pieces()
+        self._head_bytes = 0
+        self._head_told = False
+        self._expects_continue = False
+        self._resuming = False
+        self._llhttp: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
+
+    @property
+    def mid_message(self) -> bool:
+        """Whether a request has begun that is not complete."""
+        return self._state in (_IN_HEAD, _IN_BODY)
+
+    def takes_whole(self, data: bytes) -> bool:
+        """Whether all of this is quick to read: it belongs to a body whose length was announced, or repeats a head
+        that was read before. Anything else may be many requests, or chunks of a byte each."""
+        if self._state == _IN_BODY and self._head is not None:
+            length = self._head[3].get(b"content-length")
+            return length is not None and content_length(length) - self._body.size >= len(data)
+        known = self._known.get(data[: data.find(HEAD_END) + 4]) if self._state == _IDLE else None
+        return known is not None and known[0] == len(data)
+
+    @property
+    def target(self) -> bytes:
+        """Where the last request that began is going, as far as that was read."""
+        return self._url
+
+    def forget_heads(self) -> None:
+        """They come from somebody who may not have things kept."""
+        self._known.clear()
+
+    def close(self) -> None:
+        """Report nothing more, and let go of the owner and of llhttp (both hold this object in turn)."""
+        self._state = _CLOSED
+        self._known.clear()
+        self._done.clear()
+        self._body.clear()
+        self.held_bytes = 0
+        self._llhttp = None
+        self._on_request = _ignore
+        self._on_head = self._on_expect_continue = None
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived. Raises `HttpProblem` after the requests that were complete before it."""
+        try:
+            if self._state == _IDLE:
+                head_end = data.find(HEAD_END) + 4
+                known = self._known.get(data[:head_end])
+                if known is not None and known[0] == len(data):
+                    self._on_request(HttpRequest(*known[1], data[head_end:]))
+                else:
+                    self._parse(data, head_end)
+            elif self._state != _CLOSED:
+                self._parse(data, 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def _parse(self, data: bytes, head_end: int) -> None:
+        """`head_end` is where a head ends that begins with this chunk; 0 when the chunk begins inside a message."""
+        size = len(data)
+        self._fed_bytes = size if head_end else self._fed_bytes + size
+        self._quiet_bytes += size
+        problem = self._execute(data)
+        if problem is None and self._quiet_bytes > self._quiet_limit_bytes:
+            problem = self._headers_too_large()
+        done = self._done
+        if len(done) == 1 and head_end and self._state == _IDLE and self._head is not None:
+            self._known.remember(data, head_end, len(done[0].body), self._head)
+        done.reverse()
+        while done:
+            self._on_request(done.pop())
+        if problem is not None and self._llhttp is not None:
+            raise problem
+        if self._state == _IN_BODY:
+            self._body_awaited()
+        if self._state == _IN_HEAD:  # where it began within this chunk llhttp does not say
+            self.held_bytes = self._quiet_bytes or min(size, self._limits.header_bytes)
+            self.held_bytes += _HEADER_BYTES * len(self._headers)
+        elif self._state == _IN_BODY:
+            self.held_bytes = self._body.size + self._head_bytes
+        else:
+            self.held_bytes = 0
+
+    def _body_awaited(self) -> None:
+        """The head is complete and the body is not: the last moment to turn the request away without reading it."""
+        if not self._head_told and self._head is not None:
+            self._head_told = True
+            self._head_bytes = head_size(*self._head[1:4])
+            if self._on_head is not None:
+                self._on_head(HttpRequest(*self._head, b""))
+        if self._expects_continue:
+            self._expects_continue = False
+            if self._body.size == 0 and self._on_expect_continue is not None:
+                self._on_expect_continue()
+
+    def _execute(self, data: bytes) -> BaseException | None:
+        """Run llhttp over the data; what went wrong, unless that came after the last request of the connection."""
+        while self._llhttp is not None:
+            try:
+                self._llhttp.feed_data(data)
+            except httptools.HttpParserUpgrade as pause:
+                data = self._framing_without_upgrade() + data[pause.args[0] :]
+                self._llhttp = httptools.HttpRequestParser(self)
+            except httptools.HttpParserCallbackError as error:
+                return error.__context__ or _refusal_of(error)
+            except httptools.HttpParserError as error:
+                return None if self._state == _CLOSED else _refusal_of(error)
+            else:
+                break
+        return None
+
+    # Called by llhttp. An exception stops it there and then; `_execute` gets it back.
+
+    def on_message_begin(self) -> None:
+        self._state = _IN_HEAD
+        self._head_told = False
+        self._url = b""
+        self._headers = {}
+        self._repeated = ()
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_headers_complete(self) -> None:
+        llhttp = self._llhttp
+        assert llhttp is not None
+        method = llhttp.get_method()
+        headers, repeated = self._take_headers(len(method) + len(self._url) + _FIRST_LINE_BYTES)
+        self._state = _IN_BODY
+        if self._resuming:
+            self._resuming = False
+            return
+        path, query = _split_target(self._url)
+        http10 = _is_http10(llhttp.get_http_version())
+        if b"host" in headers:
+            _check_host(headers[b"host"], b"host" in repeated)
+        elif not http10:
+            raise HttpProblem(400, "Host is missing")
+        self._check_body(headers, http10)
+        self._head = (method, path, query, headers, repeated, http10, llhttp.should_keep_alive())
+        self._resuming = llhttp.should_upgrade()
+
+    def on_body(self, data: bytes) -> None:
+        self._quiet_bytes = 0
+        self._body.append(data)
+        if self._body.size > self._limits.body_bytes:
+            raise self._body_too_large()
+
+    def on_message_complete(self) -> None:
+        head = self._head
+        if self._resuming or head is None:
+            return
+        self._quiet_bytes = 0
+        self._state = _IDLE if head[-1] else _CLOSED
+        self._done.append(HttpRequest(*head, self._body.take()))
+
+    def _framing_without_upgrade(self) -> bytes:
+        """A head for llhttp that frames the body of the request at which it just stopped.
+
+        Asked to upgrade, httptools reads no body and hands the connection over. We never do, and some clients (Java's)
+        ask for HTTP/2 in passing on their first POST, so that request is taken up again behind its head.
+        """
+        assert self._head is not None
+        headers, keep_alive = self._head[3], self._head[6]
+        framing = [(name, headers[name]) for name in (b"content-length", b"transfer-encoding") if name in headers]
+        if not keep_alive:
+            framing.append((b"connection", b"close"))
+        return request_head(b"POST", b"/", framing)
+
+    def _check_body(self, headers: dict[bytes, bytes], http10: bool) -> None:
+        length = headers.get(b"content-length")
+        if length is not None:
+            if content_length(length) > self._limits.body_bytes:
+                raise self._body_too_large()
+        elif b"transfer-encoding" in headers and (http10 or headers[b"transfer-encoding"].lower() != b"chunked"):
+            raise HttpProblem(400, "Transfer-Encoding is not `chunked`")
+        expectation = headers.get(b"expect")
+        if expectation is not None and expectation.lower() != b"100-continue":
+            raise HttpProblem(417, "Expect is not `100-continue`")
+        self._expects_continue = expectation is not None and not http10
+
+    def _body_too_large(self) -> HttpProblem:
+        return HttpProblem(413, f"body is larger than {self._limits.body_bytes} bytes")
+
+
+def head_size(path: bytes, query: bytes, headers: Mapping[bytes, bytes]) -> int:
+    """About what a head that was read takes: its target is kept twice, whole and in parts."""
+    written = 2 * (len(path) + len(query)) + sum(map(len, headers)) + sum(map(len, headers.values()))
+    return written + _HEADER_BYTES * len(headers)
+
+
+def _ignore(_: HttpRequest) -> None:
+    """What a closed parser calls."""
+
+
+def _is_http10(version: str) -> bool:
+    if version == "1.1":
+        return False
+    if version == "1.0":
+        return True
+    raise HttpProblem(505, f"HTTP version {version} is not supported")
+
+
+@lru_cache(maxsize=32)
+def _check_host(host: bytes, repeated: bool) -> None:
+    if repeated or not _HOST.fullmatch(host):
+        raise HttpProblem(400, "Host is not valid")
+
+
+@lru_cache(maxsize=32)
+def _split_target(target: bytes) -> tuple[bytes, bytes]:
+    """Path and query. Only the origin form is taken: no proxy's `http://…`, no `*`, no `host:port`."""
+    if not target.startswith(b"/") or b"#" in target:
+        raise HttpProblem(400, "request target is not a path")
+    path, _, query = target.partition(b"?")
+    return path, query
+
+
+def _refusal_of(error: httptools.HttpParserError) -> HttpProblem:
+    reason = str(error)
+    return HttpProblem(505 if reason == "Invalid HTTP version" else 400, reason)
+
+
+# HTTP/1.1 heads, written: status lines and header blocks in which no value can begin a line of its own.
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TARGET: Final = re.compile(rb"/[!-\"$-~]*")
+
+_REASONS: Final = {
+    100: "Continue",
+    200: "OK",
+    201: "Created",
+    202: "Accepted",
+    204: "No Content",
+    304: "Not Modified",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    408: "Request Timeout",
+    409: "Conflict",
+    411: "Length Required",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    417: "Expectation Failed",
+    421: "Misdirected Request",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    499: "Client Closed Request",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+    505: "HTTP Version Not Supported",
+}
+_STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {reason}\r\n".encode() for status, reason in _REASONS.items()}
+
+CONTINUE: Final = _STATUS_LINES[100] + b"\r\n"
+"""The whole interim answer to `Expect: 100-continue`."""
+
+
+def response_head(status: int, headers: Headers) -> bytes:
+    """The head of an answer, its blank line included. Raises ValueError for what could break out of a header."""
+    line = _STATUS_LINES.get(status)
+    if line is None:
+        line = b"HTTP/1.1 %03d \r\n" % status
+    return _head(line, headers)
+
+
+def request_head(method: bytes, target: bytes, headers: Headers) -> bytes:
+    """The head of a request. Raises ValueError for what could break out of its line."""
+    return _head(_request_line(method, target), headers)
+
+
+@lru_cache(maxsize=256)
+def _request_line(method: bytes, target: bytes) -> bytes:
+    if not _TOKEN.fullmatch(method):
+        raise ValueError(f"not an HTTP method: {method!r}")
+    if not _TARGET.fullmatch(target):
+        raise ValueError(f"not a request target: {target!r}")
+    return method + b" " + target + b" HTTP/1.1\r\n"
+
+
+def _head(first_line: bytes, headers: Headers) -> bytes:
+    parts = [first_line]
+    for name, value in headers:
+        parts += (_name(name), value, b"\r\n")
+    parts.append(b"\r\n")
+    head = b"".join(parts)
+    # One CR and one LF for each line we ended, and no other: any that a value brought would be one too many.
+    lines = (len(parts) + 4) // 3
+    if head.count(b"\r") != lines or head.count(b"\n") != lines or b"\0" in head:
+        raise ValueError("a header value must not contain CR, LF or NUL")
+    return head
+
+
+@lru_cache(maxsize=1024)
+def _name(name: bytes) -> bytes:
+    if not _TOKEN.fullmatch(name):
+        raise ValueError(f"not a header name: {name!r}")
+    return name + b": "

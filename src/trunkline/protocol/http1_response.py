@@ -1,0 +1,320 @@
+"""HTTP/1.1 as clients read it: bytes of one server in, head, decoded body and end of each answer out."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import ClassVar, Final, Protocol
+
+import httptools
+
+from trunkline.protocol.http1_message import HEAD_END, HeaderBlock, HttpLimits, HttpProblem, KnownHeads, content_length
+
+# Undoing a compressed HTTP body piece by piece, so that no piece is larger than asked for, whatever it expands to.
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_ZLIB: Final = zlib.MAX_WBITS
+_RAW: Final = -zlib.MAX_WBITS
+PIECE_BYTES: Final = 65536
+
+
+class CodingError(Exception):
+    """The body is not what its Content-Encoding says, or that is one we do not read."""
+
+
+class _Stream(Protocol):
+    """What `zlib.decompressobj` returns."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+class Inflater:
+    """Decodes `gzip` or `deflate`, in pieces of at most `PIECE_BYTES`, each made when it is asked for."""
+
+    __slots__ = ("_coding", "_stream")
+
+    def __init__(self, coding: bytes) -> None:
+        if coding not in (b"gzip", b"x-gzip", b"deflate"):
+            raise CodingError(f"unsupported Content-Encoding `{coding.decode('latin-1')}`")
+        self._coding = coding
+        self._stream: _Stream | None = None
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        stream = self._stream
+        if stream is None:
+            stream = self._stream = zlib.decompressobj(self._window_bits(data))
+        try:
+            while data or not stream.eof:
+                piece = stream.decompress(data, PIECE_BYTES)
+                if piece:
+                    yield piece
+                data = stream.unconsumed_tail
+                if stream.unused_data:
+                    raise CodingError("data after the end of the compressed body")
+                if not data and len(piece) < PIECE_BYTES:
+                    break
+        except zlib.error as error:
+            raise CodingError(f"corrupt compressed body: {error}") from error
+
+    def finish(self) -> None:
+        """The body ended; was that its end?"""
+        if self._stream is not None and not self._stream.eof:
+            raise CodingError("compressed body ends too soon")
+
+    def _window_bits(self, data: bytes) -> int:
+        if self._coding != b"deflate":
+            return _GZIP
+        # `deflate` means the zlib format, but some servers send the bare stream: the first byte tells them apart.
+        return _ZLIB if data[0] & 0x0F == 8 else _RAW
+
+
+_FIRST_LINE_BYTES: Final = 17  # `HTTP/1.1 200`, a space, CRLF, and the CRLF that ends the head
+
+_IDLE: Final = 0
+_IN_HEAD: Final = 1
+_IN_BODY: Final = 2
+_CLOSED: Final = 3
+
+
+class ResponseParser(HeaderBlock):
+    """Reads the answers of one connection, one after the other.
+
+    The callbacks run from `feed`, never from inside llhttp, so they may close the parser or raise (which closes it
+    too). For each answer: `on_head` once (interim 1xx answers are skipped), `on_body` for each chunk that brought some
+    of it, `on_end` once, when the chunk was read to its end.
+    Only one answer is awaited at a time: bytes after its end are nobody's, so they clear `keep_alive` before `on_end`.
+
+    The cap counts decoded bytes of one answer. `on_head` may call `lift_limit` for an endless stream, where each chunk
+    still must not decode to more than the cap.
+    """
+
+    __slots__ = (
+        "_decoded_bytes",
+        "_ended",
+        "_head",
+        "_head_ready",
+        "_inflater",
+        "_known",
+        "_lifted",
+        "_llhttp",
+        "_on_body",
+        "_on_end",
+        "_on_head",
+        "_pieces",
+        "_state",
+        "_status",
+        "keep_alive",
+    )
+
+    _too_large_status: ClassVar[int] = 413
+
+    def __init__(
+        self,
+        limit_bytes: int,
+        on_head: Callable[[int, Mapping[bytes, bytes]], None],
+        on_body: Callable[[bytes], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        super().__init__(HttpLimits(body_bytes=limit_bytes))
+        self._on_head = on_head
+        self._on_body = on_body
+        self._on_end = on_end
+        self._state = _IDLE
+        self._status = 0
+        self._head: Mapping[bytes, bytes] = {}
+        self._head_ready = False
+        self._ended = False
+        self._pieces: list[bytes] = []
+        self._inflater: Inflater | None = None
+        self._known = KnownHeads[tuple[int, Mapping[bytes, bytes]]]()
+        self._decoded_bytes = 0
+        self._lifted = False
+        self.keep_alive = True
+        """Whether the connection can carry another request; settled when `on_end` is called."""
+        self._llhttp: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+
+    @property
+    def mid_message(self) -> bool:
+        """Whether an answer has begun that is not complete."""
+        return self._state in (_IN_HEAD, _IN_BODY)
+
+    def lift_limit(self) -> None:
+        """The answer whose head was just reported is a stream: its total size has no cap."""
+        self._lifted = True
+
+    def close(self) -> None:
+        """Report nothing more, and let go of the owner and of llhttp (both hold this object in turn)."""
+        self._stop()
+        self._pieces.clear()
+        self._head_ready = self._ended = False
+        self._on_head = self._on_body = self._on_end = _ignore
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived. Raises `HttpProblem`; what the callbacks raise passes through."""
+        try:
+            if self._state == _IDLE:
+                head_end = data.find(HEAD_END) + 4
+                known = self._known.get(data[:head_end])
+                if known is not None and known[0] == len(data):
+                    self._report_known(*known[1], data[head_end:])
+                else:
+                    self._parse(data, head_end)
+            elif self._state != _CLOSED:
+                self._parse(data, 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def _parse(self, data: bytes, head_end: int) -> None:
+        """`head_end` is where a head ends that begins with this chunk; 0 when the chunk begins inside an answer."""
+        size = len(data)
+        self._fed_bytes = size if head_end else self._fed_bytes + size
+        self._quiet_bytes += size
+        problem = self._execute(data)
+        if problem is None and self._quiet_bytes > self._quiet_limit_bytes:
+            problem = self._headers_too_large()
+        if head_end and self._ended and self.keep_alive and b"content-encoding" not in self._head:
+            self._known.remember(data, head_end, sum(map(len, self._pieces)), (self._status, self._head))
+        self._report()
+        if problem is not None:
+            raise problem
+
+    def eof(self) -> None:
+        """The server closed the connection: the end of an answer without a length, too soon for any other."""
+        state, headers = self._state, self._head
+        framed = b"content-length" in headers or b"transfer-encoding" in headers
+        try:
+            if state == _IN_HEAD or (state == _IN_BODY and framed):
+                raise HttpProblem(502, "connection closed in the middle of an answer")
+            self.keep_alive = False
+            if state == _IN_BODY:
+                self._ended = True
+                self._report()
+        finally:
+            self.close()
+
+    def _execute(self, data: bytes) -> BaseException | None:
+        """Run llhttp over the data; what went wrong, unless that came after the end of the answer."""
+        assert self._llhttp is not None
+        try:
+            self._llhttp.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            problem = error.__context__ or HttpProblem(502, str(error))
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            problem = HttpProblem(502, str(error))
+        else:
+            return None
+        if not self._ended:
+            return problem
+        self._stop()
+        return None
+
+    def _stop(self) -> None:
+        """Take nothing more; what was read is still reported."""
+        self._state = _CLOSED
+        self.keep_alive = False
+        self._known.clear()
+        self._llhttp = None
+
+    def _report_known(self, status: int, headers: Mapping[bytes, bytes], body: bytes) -> None:
+        self.keep_alive = True
+        self._on_head(status, headers)
+        if body:
+            self._on_body(body)
+        self._on_end()
+
+    def _report(self) -> None:
+        if self._head_ready:
+            self._head_ready = False
+            self._on_head(self._status, self._head)
+            if self._pieces or self._state == _IN_BODY:
+                self._check_length()
+        if self._pieces:
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+            self._report_body(data)
+        if self._ended:
+            self._ended = False
+            self._end_body()
+            self._on_end()
+
+    def _check_length(self) -> None:
+        length = self._head.get(b"content-length")
+        if length is not None and content_length(length) > self._limits.body_bytes and not self._lifted:
+            raise self._body_too_large()
+
+    def _report_body(self, data: bytes) -> None:
+        if self._lifted:
+            self._decoded_bytes = 0
+        try:
+            for piece in self._decoded(data):
+                self._decoded_bytes += len(piece)
+                if self._decoded_bytes > self._limits.body_bytes:
+                    raise self._body_too_large()
+                self._on_body(piece)
+        except CodingError as error:
+            raise HttpProblem(502, str(error)) from error
+
+    def _decoded(self, data: bytes) -> Iterable[bytes]:
+        coding = self._head.get(b"content-encoding", b"identity").lower()
+        if coding == b"identity":
+            return (data,)
+        if self._inflater is None:
+            self._inflater = Inflater(coding)
+        return self._inflater.decode(data)
+
+    def _end_body(self) -> None:
+        try:
+            if self._inflater is not None:
+                self._inflater.finish()
+        except CodingError as error:
+            raise HttpProblem(502, str(error)) from error
+
+    def _body_too_large(self) -> HttpProblem:
+        return HttpProblem(413, f"answer is larger than {self._limits.body_bytes} bytes")
+
+    # Called by llhttp. An exception stops it there and then; `_execute` gets it back.
+
+    def on_message_begin(self) -> None:
+        if self._ended:
+            raise HttpProblem(502, "data after the end of the answer")
+        self._state = _IN_HEAD
+        self._decoded_bytes = 0
+        self._inflater = None
+        self._lifted = False
+        self._headers = {}
+        self._repeated = ()
+
+    def on_headers_complete(self) -> None:
+        assert self._llhttp is not None
+        headers, _ = self._take_headers(_FIRST_LINE_BYTES)
+        status = self._status = self._llhttp.get_status_code()
+        if status < 100 or status == 101 or not self._llhttp.get_http_version().startswith("1."):
+            raise HttpProblem(502, f"answer with status {status} where HTTP/1.1 was spoken")
+        if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            raise HttpProblem(502, "Transfer-Encoding is not `chunked`")
+        self._head = headers
+        self._state = _IN_BODY
+        self._head_ready = status >= 200
+
+    def on_body(self, data: bytes) -> None:
+        self._quiet_bytes = 0
+        self._pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        assert self._llhttp is not None
+        self._quiet_bytes = 0
+        self._state = _IDLE
+        if self._status >= 200:
+            self._ended = True
+            self.keep_alive = self._llhttp.should_keep_alive()
+
+
+def _ignore(*_: object) -> None:
+    """What a closed parser calls."""

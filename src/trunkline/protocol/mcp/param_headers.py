@@ -1,0 +1,204 @@
+"""Arguments of a tool that travel in `Mcp-Param-*` headers too: which ones, as what, and whether the two agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Final, cast
+
+import msgspec
+
+from trunkline.core.call import Json
+from trunkline.protocol.mcp.modern import decode_header, encode_header
+
+PREFIX: Final = b"mcp-param-"
+_ANNOTATION: Final = "x-mcp-header"
+_ANNOTATION_BYTES: Final = _ANNOTATION.encode()
+_TYPES: Final = ("string", "integer", "boolean")
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,200}")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?")
+_SCHEMA: Final = frozenset(
+    {"items", "contains", "unevaluatedItems", "additionalItems", "contentSchema", "not", "if", "then", "else"}
+    | {"additionalProperties", "propertyNames", "unevaluatedProperties"}
+)
+_SCHEMA_LIST: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+_SCHEMA_MAP: Final = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
+_MOST_SCHEMAS: Final = 100_000
+
+_Schema = dict[str, object]
+_Path = tuple[str, ...]
+
+
+class BadAnnotation(ValueError):
+    """An `x-mcp-header` that the protocol does not allow: the tool may not be offered to anyone."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderParameter:
+    """One argument that a header repeats: where it is, and the header's name in lower case."""
+
+    path: _Path
+    header: bytes
+
+
+class _Definition(msgspec.Struct):
+    inputSchema: object = None
+
+
+# -- what is mirrored ---------------------------------------------------------------------------------------------
+
+
+def header_parameters_of(definition: bytes) -> tuple[HeaderParameter, ...]:
+    """The arguments of a tool that headers mirror. Raises `BadAnnotation`; nearly all tools have none, at no cost."""
+    if _ANNOTATION_BYTES not in definition and b"\\u" not in definition:
+        return ()
+    try:
+        schema = msgspec.json.decode(definition, type=_Definition).inputSchema
+    except (msgspec.MsgspecError, RecursionError):
+        return ()
+    header_parameters: dict[bytes, HeaderParameter] = {}
+    for path, position in _positions(schema):
+        if _ANNOTATION in position:
+            parameter = _mirror(path, position)
+            if parameter.header in header_parameters:
+                raise BadAnnotation(f"two arguments want the header `{parameter.header.decode()}`")
+            header_parameters[parameter.header] = parameter
+    return tuple(header_parameters.values())
+
+
+def _mirror(path: _Path | None, schema: _Schema) -> HeaderParameter:
+    token = schema[_ANNOTATION]
+    if not path:
+        raise BadAnnotation(f"`{_ANNOTATION}` stands where no single argument is meant")
+    where = ".".join(path)
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        raise BadAnnotation(f"`{_ANNOTATION}` of `{where}` is no name of a header")
+    if schema.get("type") not in _TYPES:
+        raise BadAnnotation(f"`{_ANNOTATION}` is for strings, integers and booleans, and `{where}` is none of them")
+    return HeaderParameter(path, PREFIX + token.lower().encode())
+
+
+def _positions(root: object) -> Iterator[tuple[_Path | None, _Schema]]:
+    """Every schema within a schema, with the argument it describes; None where it describes no one argument.
+
+    What is data (`default`, `enum`) is not looked into, and no reference is followed.
+    """
+    waiting: list[tuple[_Path | None, object]] = [((), root)]
+    for _ in range(_MOST_SCHEMAS):
+        if not waiting:
+            return
+        path, node = waiting.pop()
+        if isinstance(node, dict):
+            schema = cast(_Schema, node)
+            yield path, schema
+            waiting += _arguments_in(path, schema)
+            waiting += [(None, inner) for inner in _schemas_in(schema)]
+    raise BadAnnotation("its schema is too large to look for annotations")
+
+
+def _arguments_in(path: _Path | None, schema: _Schema) -> list[tuple[_Path | None, object]]:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return []
+    named = cast(_Schema, properties).items()
+    return [(None if path is None else (*path, name), inner) for name, inner in named]
+
+
+def _schemas_in(schema: _Schema) -> Iterator[object]:
+    for keyword, value in schema.items():
+        if keyword in _SCHEMA_MAP and isinstance(value, dict):
+            yield from cast(_Schema, value).values()
+        elif keyword in _SCHEMA_LIST and isinstance(value, list):
+            yield from cast(list[object], value)
+        elif keyword in _SCHEMA:
+            yield value
+
+
+# -- values -------------------------------------------------------------------------------------------------------
+
+
+def param_headers(header_parameters: Collection[HeaderParameter], arguments: Json) -> list[tuple[bytes, bytes]]:
+    """The headers of a call: one for every mirrored argument that has a value."""
+    headers: list[tuple[bytes, bytes]] = []
+    for parameter in header_parameters:
+        text = _text_at(arguments, parameter.path)
+        if text is not None:
+            headers.append((parameter.header, encode_header(text) if text else b""))
+    return headers
+
+
+def check_param_headers(
+    headers: Mapping[bytes, bytes],
+    header_parameters: Collection[HeaderParameter],
+    arguments: Json,
+    repeated: Collection[bytes] = (),
+) -> str | None:
+    """What is wrong with the headers of a call (names in lower case), None when they agree with its arguments."""
+    for parameter in header_parameters:
+        what = _disagreement(headers, parameter, arguments, repeated)
+        if what is not None:
+            return f"Header `{parameter.header.decode()}` {what}"
+    return None
+
+
+def _disagreement(
+    headers: Mapping[bytes, bytes], parameter: HeaderParameter, arguments: Json, repeated: Collection[bytes]
+) -> str | None:
+    raw, expected = headers.get(parameter.header), _text_at(arguments, parameter.path)
+    if parameter.header in repeated:
+        return "comes more than once"
+    if raw is None:
+        return None if expected is None else "is missing"
+    value = decode_header(raw)
+    if value is None:
+        return "cannot be decoded"
+    if expected is None:
+        return "repeats an argument that has no value"
+    return None if _same(value, expected) else "differs from the body"
+
+
+def _same(value: str, expected: str) -> bool:
+    if value == expected:
+        return True
+    if not _NUMBER.fullmatch(value) or not _NUMBER.fullmatch(expected):
+        return False
+    return Decimal(value) == Decimal(expected)
+
+
+def _text_at(arguments: Json, path: _Path) -> str | None:
+    """An argument as a header spells it; None where there is none, or nothing that a header could spell."""
+    raw = bytes(arguments)
+    try:
+        for name in path:
+            inner = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).get(name)
+            if inner is None:
+                return None
+            raw = bytes(inner)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return _spelled(raw)
+
+
+def _spelled(raw: bytes) -> str | None:
+    if raw[:1] == b'"':
+        try:
+            return msgspec.json.decode(raw, type=str)
+        except msgspec.MsgspecError:
+            return None
+    if raw in (b"true", b"false"):
+        return raw.decode()
+    text = raw.decode("latin-1")
+    return _plain_number(text) if _NUMBER.fullmatch(text) else None
+
+
+def _plain_number(text: str) -> str:
+    """Whole numbers are written as digits alone, however the body spells them."""
+    if text.lstrip("-").isdigit():
+        return text
+    try:
+        whole = Decimal(text).to_integral_value()
+        return format(whole, "f") if whole == Decimal(text) and whole.adjusted() < 400 else text
+    except InvalidOperation:
+        return text

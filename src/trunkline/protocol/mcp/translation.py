@@ -1,0 +1,280 @@
+"""What older clients cannot read: results and tools of newer servers, cut down to what a client's version knows.
+
+Everything else stays byte for byte, and what needs no change is handed back as the very object that came in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from trunkline.core.call import Json
+from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, text_member
+from trunkline.protocol.mcp.versions import LEGACY
+
+Block = dict[str, Raw]
+Rewrite = Callable[[Block], bytes | None]
+"""A content block as an older client can read it; None where it can as it is."""
+
+_WITHOUT_STRUCTURE: Final = frozenset(LEGACY[:2])
+_WITHOUT_AUDIO: Final = frozenset(LEGACY[:1])
+_STRUCTURE_OTHER_THAN_OBJECT: Final = re.compile(rb'"structuredContent"\s*:\s*[^{\s]')
+_OLD_CONTENT: Final = re.compile(rb'"structuredContent"\s*:|"resource_link"|"audio"')
+_KEPT: Final = ("annotations", "_meta")
+_OPEN_BRACE: Final = 0x7B
+
+_decode_members: Final = cast(Callable[[Any], Block], msgspec.json.Decoder(Block).decode)
+_decode_list: Final = cast(Callable[[Any], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
+_decode_text: Final = cast(Callable[[Any], str], msgspec.json.Decoder(str).decode)
+
+
+class _Typed(msgspec.Struct):
+    type: str = ""
+
+
+class _Schema(msgspec.Struct):
+    type: Raw = Raw(b"null")
+
+
+class _ToolHead(msgspec.Struct, rename="camel"):
+    output_schema: Raw | UnsetType = UNSET
+
+
+_decode_typed: Final = msgspec.json.Decoder(_Typed).decode
+_decode_schema: Final = msgspec.json.Decoder(_Schema).decode
+_decode_tool: Final = msgspec.json.Decoder(_ToolHead).decode
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+def downgraded_result(raw: Json, version: str, text: bytes | None = None) -> Json:
+    """The result of `tools/call` or `prompts/get` for a client of this legacy version.
+
+    `text` is the message that `raw` is a part of, where there is one: looking through it is cheaper.
+    """
+    pattern = _OLD_CONTENT if version in _WITHOUT_STRUCTURE else _STRUCTURE_OTHER_THAN_OBJECT
+    if pattern.search(raw if text is None else text) is None:
+        return raw
+    try:
+        return _rewritten(raw, version)
+    except (msgspec.MsgspecError, RecursionError):  # not shaped as we know it: not ours to mend
+        return raw
+
+
+def _rewritten(raw: Json, version: str) -> Json:
+    members: dict[str, Json | Raw] = {**_decode_members(raw)}
+    rewrite = _rewrite_for(version)
+    changed = rewrite is not None and _rewrite_blocks(members, rewrite)
+    structure = members.get("structuredContent")
+    if structure is not None and (version in _WITHOUT_STRUCTURE or memoryview(structure)[0] != _OPEN_BRACE):
+        del members["structuredContent"]
+        members["content"] = _with_text(members.get("content", b"[]"), bytes(structure))
+        changed = True
+    return encode_members(members) if changed else raw
+
+
+def _rewrite_for(version: str) -> Rewrite | None:
+    if version in _WITHOUT_AUDIO:
+        return _without_audio
+    return _without_links if version in _WITHOUT_STRUCTURE else None
+
+
+def _rewrite_blocks(members: dict[str, Json | Raw], rewrite: Rewrite) -> bool:
+    """A tool's content is a list of blocks; a prompt has messages with one block each."""
+    content = _rewrite_each(members, "content", lambda block: _rewritten_block(block, rewrite))
+    messages = _rewrite_each(members, "messages", lambda message: _rewritten_message(message, rewrite))
+    return content or messages
+
+
+def _rewrite_each(members: dict[str, Json | Raw], name: str, rewritten: Callable[[Raw], Json | Raw]) -> bool:
+    """The entries of one list of the result; whether any of them changed."""
+    entries = members.get(name)
+    if entries is None:
+        return False
+    before = _decode_list(entries)
+    after = [rewritten(entry) for entry in before]
+    if after == before:
+        return False
+    members[name] = _encode_list(after)
+    return True
+
+
+def _rewritten_message(message: Raw, rewrite: Rewrite) -> Json | Raw:
+    members = _decode_members(message)
+    content = members.get("content")
+    if content is None or memoryview(content)[0] != _OPEN_BRACE:
+        return message
+    shown = _rewritten_block(content, rewrite)
+    return message if shown is content else encode_members({**members, "content": shown})
+
+
+def _rewritten_block(block: Raw, rewrite: Rewrite) -> Json | Raw:
+    shown = rewrite(_decode_members(block))
+    return block if shown is None else shown
+
+
+def _encode_list(items: list[Json | Raw]) -> bytes:
+    return b"[%b]" % b",".join(items)
+
+
+# -- content blocks ---------------------------------------------------------------------------------------------------
+
+
+def _without_links(block: Block) -> bytes | None:
+    if _text_of(block, "type") != "resource_link":
+        return None
+    name, uri = _text_of(block, "name"), _text_of(block, "uri")
+    return _text_block(f"{name}: {uri}" if name else uri, block)
+
+
+def _without_audio(block: Block) -> bytes | None:
+    if _text_of(block, "type") != "audio":
+        return _without_links(block)
+    kind = _text_of(block, "mimeType")
+    return _text_block(f"[audio {kind}]" if kind else "[audio]", block)
+
+
+def _text_of(block: Block, name: str) -> str:
+    try:
+        return _decode_text(block.get(name, b'""'))
+    except msgspec.ValidationError:
+        return ""
+
+
+def _text_block(text: str, instead_of: Block) -> bytes:
+    kept = {name: instead_of[name] for name in _KEPT if name in instead_of}
+    return encode_members({"type": b'"text"', "text": encode(text), **kept})
+
+
+def _with_text(content: Json | Raw, structure: bytes) -> bytes:
+    """What the structure says must be there as text: servers give a copy, and where one does not, we do."""
+    blocks = _decode_list(content)
+    if any(_decode_typed(block).type == "text" for block in blocks):
+        return bytes(content)
+    return _encode_list([*blocks, encode({"type": "text", "text": structure.decode()})])
+
+
+# -- tools ------------------------------------------------------------------------------------------------------------
+
+
+def downgraded_tools(listing: bytes, version: str) -> bytes:
+    """A JSON array of tools for a client of this legacy version: without output schemas that it cannot read."""
+    if b'"outputSchema"' not in listing:
+        return listing
+    try:
+        tools = _decode_list(listing)
+        shown = [_downgraded_tool(tool, version) for tool in tools]
+    except (msgspec.MsgspecError, RecursionError):
+        return listing
+    return listing if shown == tools else _encode_list(shown)
+
+
+def _downgraded_tool(tool: Raw, version: str) -> Json | Raw:
+    schema = _decode_tool(tool).output_schema
+    if schema is UNSET or (version not in _WITHOUT_STRUCTURE and _is_object_schema(schema)):
+        return tool
+    return encode_members({name: value for name, value in _decode_members(tool).items() if name != "outputSchema"})
+
+
+def _is_object_schema(schema: Raw) -> bool:
+    try:
+        return bytes(_decode_schema(schema).type) == b'"object"'
+    except msgspec.ValidationError:  # a schema may be `true`
+        return False
+
+
+# Error codes that one era has and the other has not: what each becomes on the other side.
+#
+# 2026-07-28 knows no -32002 (resource not found) and no -32042 (a URL must be visited first); clients from before know no
+# -32020, -32021 and -32022.
+
+NO_RESOURCE: Final = -32002
+URL_REQUIRED: Final = -32042
+INVALID_PARAMS: Final = -32602
+INTERNAL: Final = -32603
+_TO_LEGACY: Final = {-32020: INTERNAL, -32021: INVALID_PARAMS, -32022: INTERNAL}
+
+
+def code_of(error: Json) -> int:
+    """The code of an error object; 0 where there is none to read."""
+    try:
+        return msgspec.json.decode(error, type=_Error).code
+    except (msgspec.MsgspecError, RecursionError):
+        return 0
+
+
+class _Error(msgspec.Struct):
+    code: int
+
+
+def legacy_code(code: int) -> int:
+    """A code as clients from before 2026-07-28 know it."""
+    return _TO_LEGACY.get(code, code)
+
+
+def for_legacy(error: Json, *, reading: bool) -> Json:
+    """A server's error for a legacy client. A modern server says -32602 of a resource that it has not."""
+    code = code_of(error)
+    if code in _TO_LEGACY:
+        return _with_code(error, _TO_LEGACY[code])
+    if reading and code == INVALID_PARAMS and _names_uri(error):
+        return _with_code(error, NO_RESOURCE)
+    return error
+
+
+def for_modern(error: Json, uri: str | None) -> Json:
+    """A server's error for a modern client; `uri` is what was read, where something was."""
+    code = code_of(error)
+    if code == NO_RESOURCE:
+        return _with_code(error, INVALID_PARAMS, uri)
+    return _with_code(error, INTERNAL) if code == URL_REQUIRED else error
+
+
+def urls_required(error: Json) -> list[Members]:
+    """The parameters of every elicitation that an error -32042 asks for; empty where there is nothing to go by."""
+    try:
+        data = members_of(members_of(bytes(error), "error")["data"], "`data`")
+        listed = msgspec.json.decode(data["elicitations"], type=list[msgspec.Raw])
+        asked = [members_of(one, "an elicitation") for one in listed]
+        return asked if all(text_member(one, "url") for one in asked) else []
+    except (BadMessage, KeyError, msgspec.MsgspecError, RecursionError):
+        return []
+
+
+def _names_uri(error: Json) -> bool:
+    try:
+        return "uri" in members_of(members_of(bytes(error), "error")["data"], "`data`")
+    except (BadMessage, KeyError):
+        return False
+
+
+def _with_code(error: Json, code: int, uri: str | None = None) -> bytes:
+    try:
+        members: dict[str, Json] = {name: bytes(value) for name, value in members_of(bytes(error), "error").items()}
+    except BadMessage:
+        return b'{"code":%d,"message":"The server refused the request"}' % code
+    members["code"] = b"%d" % code
+    if uri is not None:
+        members["data"] = _data_with(members.get("data"), uri)
+    return encode_members(members)
+
+
+def _data_with(data: Json | None, uri: str) -> bytes:
+    try:
+        before = {} if data is None else members_of(bytes(data), "`data`")
+    except BadMessage:
+        before = {}
+    return encode_members({**before, "uri": before.get("uri", encode(uri))})
+
+
+def message_of(error: Json) -> str:
+    """What an error object says, for a sentence of our own."""
+    try:
+        return text_member(members_of(bytes(error), "error"), "message") or "no reason given"
+    except BadMessage:
+        return "no reason given"

@@ -1,0 +1,262 @@
+"""Commands that run to their end: what they write is kept within bounds, and nothing that they started stays.
+
+They have a supervisor of their own: whatever a command does to it, or to the process table, no server is lost by it,
+and a process that hid whose it is (no environment, no parent) still goes with the last of the commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Final, Literal
+
+from trunkline.runtime.child_io import HeadAndTail, PipeReader, PipeWriter
+from trunkline.runtime.children import Child, Children, LostWhileStarting
+from trunkline.runtime.deadlines import Within
+from trunkline.runtime.processes import (
+    Process,
+    process_table,
+    read_process,
+    sees_all_processes,
+    signal_group,
+    tag_of,
+    with_descendants,
+)
+
+HEAD_BYTES: Final = 32 << 10
+TAIL_BYTES: Final = 128 << 10
+PROCESS_LIMIT: Final = 512
+_TERM_S: Final = 0.3  # enough to remove a lock file
+_GONE_S: Final = 2.0  # what is not gone by then hangs in the kernel, and nobody should wait for it
+_LOOK_S: Final = 0.1
+_F_GETPATH: Final[int] = getattr(fcntl, "F_GETPATH", 50)
+_LONGEST_PATH: Final = 1024
+# Output and errors go into one pipe, in the order they are written. Without input, what is there is the folder it
+# starts in, or a pipe, which some programs would take for something to read. No core files; and where memory runs out,
+# this is what has to go. The limit of processes (`-p` or `-u`, as the shell has it) is the user's, all that run already
+# included, and none for root.
+_LAUNCHER: Final = """\
+{ ulimit -c 0; echo 500 >/proc/self/oom_score_adj; ulimit -p "$0" || ulimit -u "$0"; } 2>/dev/null
+exec "$@" </dev/null 2>&1"""
+_WITH_INPUT: Final = _LAUNCHER.replace("</dev/null ", "")
+
+How = Literal["exited", "timed_out", "too_many_processes", "lost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What to run. `folder` is where: its path, or an open folder, which nobody can swap for another. `stdin` is its
+    input; with an open folder there can be none."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    folder: str | int
+    timeout_s: float
+    label: str
+    stdin: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a command ended. `code` is negative for a signal, and means nothing unless it `exited` by itself."""
+
+    how: How
+    code: int
+    output: HeadAndTail
+    seconds: float
+
+
+class Commands:
+    """Runs commands. `on_fault` hears what went wrong with their supervisor."""
+
+    def __init__(
+        self,
+        *,
+        process_limit: int = PROCESS_LIMIT,
+        portable: bool = False,
+        on_fault: Callable[[str], None] | None = None,
+    ) -> None:
+        self._children = Children(portable=portable, on_fault=on_fault)
+        self._process_limit = process_limit
+
+    @property
+    def supervisor_pid(self) -> int | None:
+        return self._children.supervisor_pid
+
+    def hold(self, folder: Path, label: str) -> None:
+        """Have this folder of commands removed after the last of them, should we end without having done it."""
+        self._children.hold(folder, label)
+
+    def release(self, folder: Path) -> None:
+        """It is gone."""
+        self._children.release(folder)
+
+    async def run(
+        self,
+        command: Command,
+        on_look: Callable[[HeadAndTail], None] | None = None,
+        on_launch: Callable[[asyncio.Future[None]], None] | None = None,
+    ) -> Ended:
+        """Run one command to its end or to its deadline, whatever comes first; then nothing of it is left.
+
+        `on_look` is called several times a second while it runs. `on_launch` gets what is done once nothing of it runs
+        any more. Raises `GatewayError` when it cannot be started. Cancelling this ends the command, a little later.
+        """
+        started_at = monotonic()
+        launcher = _WITH_INPUT if command.stdin else _LAUNCHER
+        argv = ["/bin/sh", "-c", launcher, self._user_limit(), *command.argv]
+        output = HeadAndTail(head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES)
+        try:
+            child = await self._children.spawn(
+                argv, env=command.env, cwd=_where(command.folder), label=command.label, on_launch=on_launch
+            )
+        except LostWhileStarting:
+            return Ended(how="lost", code=0, output=output, seconds=monotonic() - started_at)
+        os.close(child.stderr)  # the launcher joins it with the output
+        feeding = PipeWriter(child.stdin, command.stdin)
+        reading = PipeReader(child.stdout, output.add)
+        try:
+            how = await self._wait(child, started_at + command.timeout_s, lambda: on_look and on_look(output))
+            seconds = monotonic() - started_at
+            await _end(child, at_once=how == "too_many_processes")
+        finally:
+            child.terminate(term_s=_TERM_S)  # changes nothing unless this was cancelled
+            feeding.close()
+            reading.close()
+        code = child.exited.result() if child.exited.done() else 0
+        return Ended(how=how, code=code, output=output, seconds=seconds)
+
+    async def close(self) -> None:
+        """End every command; nothing can be started afterwards."""
+        await self._children.close()
+
+    async def _wait(self, child: Child, deadline: float, on_look: Callable[[], object]) -> How:
+        crowd = Crowd(self._process_limit, lambda: self._has_too_many(child))
+        with suppress(TimeoutError):
+            async with Within(deadline - monotonic()):
+                while not child.exited.done():
+                    await asyncio.wait([child.exited], timeout=_LOOK_S)
+                    if crowd.too_large():
+                        return "too_many_processes"
+                    on_look()
+        if not child.exited.done():
+            return "timed_out"
+        return "lost" if child.lost else "exited"
+
+    def _has_too_many(self, child: Child) -> bool:
+        supervisor = self._children.supervisor_pid
+        return supervisor is not None and exceeds(
+            self._process_limit, leader=child.pid, supervisor=supervisor, others=child.others()
+        )
+
+    def _user_limit(self) -> str:
+        """For the kernel: everything that runs now and as much again as one command may have."""
+        tasks = tasks_in_system()
+        return "unlimited" if tasks is None else str(tasks + self._process_limit)
+
+
+async def _end(child: Child, *, at_once: bool) -> None:
+    """Where it has ended by itself, its supervisor is already ending what it left behind."""
+    if at_once:
+        signal_group(child.pid, signal.SIGKILL)  # in one step, before somebody looks for what is left
+        child.kill()
+    elif not child.exited.done():
+        child.terminate(term_s=_TERM_S)
+    await asyncio.wait([child.gone], timeout=_GONE_S)
+
+
+def path_of(folder: int) -> str:
+    """Where an open folder is at this moment."""
+    if sees_all_processes():
+        return os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115
+    path = fcntl.fcntl(folder, _F_GETPATH, bytes(_LONGEST_PATH))  # macOS
+    return os.fsdecode(path.partition(b"\0")[0])
+
+
+def _where(folder: str | int) -> str | int:
+    """An open folder as such where it can be handed over, and its path elsewhere."""
+    return folder if isinstance(folder, str) or sees_all_processes() else path_of(folder)
+
+
+# How many processes there are: of the whole system, which costs next to nothing, and of one command, which costs.
+
+_LOAD: Final = Path("/proc/loadavg")
+# Everybody waits for a look, and there may be thousands of environments, of megabytes each, only to make it slow.
+_ENVIRONMENT_BYTES: Final = 32 << 10
+
+
+def tasks_in_system() -> int | None:
+    """Processes and threads of the whole system; None where it does not tell."""
+    try:
+        return int(_LOAD.read_bytes().split()[3].partition(b"/")[2])  # "0.13 0.24 0.75 1/96 23213"
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def exceeds(limit: int, *, leader: int, supervisor: int, others: Mapping[str, int]) -> bool:
+    """Whether a command has more processes than this: those of its leader's session, and whatever else is below the
+    supervisor and not known to come from other commands, which are given as their leaders by tag.
+
+    Where a session is flooded that is seen first, by a look at the youngest processes only.
+    """
+    if _session_exceeds(limit, leader):
+        return True
+    table = process_table()
+    # One that is starting has no number yet, and the number of one that has ended may be ours by now.
+    leaders = set(others.values()) - {0, leader}
+    tops = [
+        process
+        for process in table.values()
+        if process.parent == supervisor and not _is_of(process, leaders, tags=others)
+    ]
+    return len(with_descendants(tops, table)) > limit
+
+
+def _is_of(process: Process, leaders: Collection[int], *, tags: Iterable[str]) -> bool:
+    """Whether a process comes from one of these. An orphan tells by its tag only; one without may be anybody's.
+
+    What is killed together with its command has no environment left to tell: it does not count any more.
+    """
+    if process.pid in leaders or process.session in leaders:
+        return True
+    tag = tag_of(process.pid, within=_ENVIRONMENT_BYTES)
+    if not tag:
+        now = read_process(process.pid)
+        return now is None or now.dead
+    return any(f"{tag}/".startswith(f"{other}/") for other in tags)
+
+
+def _session_exceeds(limit: int, session: int) -> bool:
+    pids = sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True)  # noqa: PTH208
+    count = 0
+    for pid in pids[: 2 * limit]:
+        process = read_process(pid)
+        count += process is not None and process.session == session and not process.dead
+        if count > limit:
+            return True
+    return False
+
+
+class Crowd:
+    """Watches for somebody who starts processes without end: `look` is asked only once the system has grown a lot."""
+
+    def __init__(self, limit: int, look: Callable[[], bool]) -> None:
+        self._limit = limit
+        self._look = look
+        self._before = tasks_in_system()
+
+    def too_large(self) -> bool:
+        if self._before is None:
+            return False
+        now = tasks_in_system() or 0
+        if now - self._before <= self._limit:
+            return False
+        self._before = now  # where others are growing, the next look is that much later
+        return self._look()

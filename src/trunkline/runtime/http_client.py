@@ -1,0 +1,432 @@
+"""HTTP/1.1 to one origin over a pool of kept-alive connections.
+
+An exchange is told what arrives as it arrives; nothing is followed, retried or cached here. The pool knows whether a
+byte of a request was ever written, which is what decides if a call may have run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final, NamedTuple, cast
+from urllib.parse import urlsplit
+
+from trunkline.protocol.http1 import HttpProblem, ResponseParser
+from trunkline.runtime.deadlines import Within
+from trunkline.runtime.fair_reading import Turns
+
+IDLE_S: Final = 4.0
+"""Shorter than the 5 seconds after which common servers close: reusing a connection they just closed loses a call."""
+MAX_WAITING: Final = 1000
+_CODED_SLICE_BYTES: Final = 64
+
+
+@lru_cache(maxsize=1)
+def _tls_context() -> ssl.SSLContext:
+    """One for all: building it reads every certificate authority and costs about 20 ms."""
+    return ssl.create_default_context()
+
+
+class Target:
+    """Where requests go: the parts of a URL that matter on the wire, and the Unix socket to reach them by, if any."""
+
+    __slots__ = ("authority", "host", "path", "port", "socket", "tls", "url")
+
+    def __init__(self, url: str, *, socket: str = "") -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self.socket = socket
+        self.tls = parts.scheme == "https"
+        self.host = parts.hostname or ""
+        self.port = parts.port or (443 if self.tls else 80)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        default = self.port == (443 if self.tls else 80)
+        self.authority = (host if default else f"{host}:{self.port}").encode()
+        self.path = (parts.path or "/").encode() + (b"?" + parts.query.encode() if parts.query else b"")
+
+    @property
+    def place(self) -> str:
+        """Where a connection is made to, for people."""
+        return self.socket or self.authority.decode()
+
+    def same_origin(self, other: Target) -> bool:
+        return (self.tls, self.host, self.port, self.socket) == (other.tls, other.host, other.port, other.socket)
+
+
+class Exchange:
+    """One request and its response. Subclasses say what to do with what arrives; every exchange ends exactly once,
+    with `on_end` or with `on_fail`."""
+
+    __slots__ = ("connection", "out", "over", "written")
+
+    def __init__(self, out: bytes) -> None:
+        self.out = out
+        self.connection: _Connection | None = None
+        self.written = False
+        self.over = False
+
+    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None: ...
+    def on_body(self, data: bytes) -> None: ...
+    def on_end(self) -> None: ...
+    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None: ...
+
+    def unlimited(self) -> None:
+        """The body is a stream of events: each has a limit, the sum has none."""
+        if self.connection is not None:
+            self.connection.expect_events()
+
+    def abort(self) -> None:
+        """Nobody wants the rest: the connection is closed, which tells the server so."""
+        self.over = True
+        if self.connection is not None:
+            self.connection.drop()
+
+
+class HttpPool:
+    def __init__(
+        self, target: Target, *, connect_timeout_s: float, limit_bytes: int, max_connections: int = 512
+    ) -> None:
+        self.target = target
+        self.limit_bytes = limit_bytes
+        self.connect_timeout_s = connect_timeout_s
+        self._max_connections = max_connections
+        self._idle: list[_Connection] = []
+        self._open: set[_Connection] = set()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._waiting: deque[Exchange] = deque()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.reading = True
+        self.served: Callable[[], int] | None = None
+        """Counts what came of use over these connections, where somebody knows."""
+        self._loop = asyncio.get_running_loop()
+
+    def send(self, exchange: Exchange) -> None:
+        connection = self._reusable()
+        if connection is not None:
+            connection.start(exchange)
+            return
+        if self._closed:
+            exchange.over = True
+            exchange.on_fail("the connection pool is closed")
+            return
+        self._waiting.append(exchange)
+        self._dial()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits to be sent that more should come only from whoever can be told to wait."""
+        return len(self._waiting) >= MAX_WAITING
+
+    def _dial(self) -> None:
+        """Every exchange that waits has an attempt to connect under way, as far as the limit allows."""
+        room = len(self._open) + len(self._opening) < self._max_connections
+        if room and len(self._opening) < len(self._waiting) and not self._closed:
+            task = self._loop.create_task(self._connect())
+            self._opening.add(task)
+            task.add_done_callback(self._dialed)
+
+    def _dialed(self, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        self._dial()
+
+    def _reusable(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if self._loop.time() - connection.idle_since < IDLE_S and connection.usable:
+                return connection
+            connection.drop()
+        return None
+
+    async def _connect(self) -> None:
+        target, timeout_s = self.target, self.connect_timeout_s
+        try:
+            async with Within(timeout_s):
+                protocol = await self._open_connection(target)
+        except TimeoutError:
+            self._refuse(f"no connection within {timeout_s:g} seconds")
+        except OSError as error:
+            self._refuse(f"cannot connect to {target.place}: {error.strerror or error}")
+        except ValueError:
+            self._refuse(f"cannot connect: `{target.socket or target.host}` is not an address")
+        else:
+            self.released(protocol)
+
+    async def _open_connection(self, target: Target) -> _Connection:
+        tls = _tls_context() if target.tls else None
+        if target.socket:
+            _, protocol = await self._loop.create_unix_connection(
+                lambda: _Connection(self), target.socket, ssl=tls, server_hostname=target.host if tls else None
+            )
+            return protocol
+        return await self._open_one_of(await self._addresses(target), tls)
+
+    async def _addresses(self, target: Target) -> list[str]:
+        """Looked up apart from the connection: uvloop does not end the lookup of one that is given up, and complains
+        of its failure later."""
+        found = await self._loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+    async def _open_one_of(self, addresses: list[str], tls: ssl.SSLContext | None) -> _Connection:
+        """The first that takes us."""
+        name, port = self.target.host if tls else None, self.target.port
+        fault = OSError("the host has no address")
+        for address in addresses:
+            try:
+                _, protocol = await self._loop.create_connection(
+                    lambda: _Connection(self), address, port, ssl=tls, server_hostname=name
+                )
+                return protocol
+            except OSError as error:
+                fault = error
+        try:
+            raise fault
+        finally:
+            del fault  # its traceback leads back here
+
+    def _refuse(self, reason: str) -> None:
+        """One failed attempt answers one exchange: the others have attempts of their own under way, or get one."""
+        while self._waiting:
+            exchange = self._waiting.popleft()
+            if not exchange.over:
+                exchange.over = True
+                exchange.on_fail(reason)
+                break
+
+    def released(self, connection: _Connection) -> None:
+        """A connection is free: the next in line, or the shelf."""
+        while self._waiting:
+            exchange = self._waiting.popleft()
+            if not exchange.over:
+                connection.start(exchange)
+                return
+        if self._closed:
+            connection.drop()
+            return
+        connection.idle_since = self._loop.time()
+        self._idle.append(connection)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(IDLE_S, self._drop_idle)
+
+    def _drop_idle(self) -> None:
+        self._sweep = None  # first: whatever happens here, the next connection that is released starts it again
+        horizon = self._loop.time() - IDLE_S
+        for connection in [c for c in self._idle if c.idle_since <= horizon]:
+            self._idle.remove(connection)
+            connection.drop()
+        if self._idle:
+            self._sweep = self._loop.call_later(IDLE_S, self._drop_idle)
+
+    def opened(self, connection: _Connection) -> None:
+        self._open.add(connection)
+
+    def lost(self, connection: _Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._dial()
+
+    def read(self, wanted: bool) -> None:
+        """Whether to take what servers send. Left unread, it stays with them: nobody here has room for more."""
+        self.reading = wanted
+        for connection in self._open:
+            connection.read(wanted)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for task in list(self._opening):
+            task.cancel()
+        if self._opening:
+            await asyncio.wait(self._opening)
+        for connection in list(self._open):
+            connection.drop()
+        while self._waiting:
+            self._refuse("the connection pool is closed")
+        self.served = None
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, one exchange at a time."""
+
+    def __init__(self, pool: HttpPool) -> None:
+        self._pool = pool
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self.idle_since = 0.0
+        self.parser = ResponseParser(pool.limit_bytes, self._on_head, self._on_body, self._on_end)
+        self._turns = Turns(self._feed, self._read_on, pool.served)
+        self._coded = False
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def start(self, exchange: Exchange) -> None:
+        if self._transport is None:
+            exchange.over = True
+            exchange.on_fail("the connection was closed")
+            return
+        self._exchange = exchange
+        exchange.connection = self
+        exchange.written = True
+        self._transport.write(exchange.out)
+        if not self._pool.reading:
+            self.read(False)
+
+    def expect_events(self) -> None:
+        """The answer that has begun is a stream of events: its size has no limit, and its lines may end in CR."""
+        self.parser.lift_limit()
+        self._turns.line_ends = (b"\n", b"\r")
+        if self._coded:  # a few bytes may stand for thousands of lines
+            self._turns.line_ends, self._turns.slice_bytes = (), _CODED_SLICE_BYTES
+
+    def read(self, wanted: bool) -> None:
+        if not self._turns.waiting:
+            self._read_on(wanted)
+
+    def _read_on(self, wanted: bool) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if wanted and self._pool.reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def drop(self) -> None:
+        self._turns.close()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio --------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._pool.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._turns.take(data)
+
+    def _feed(self, data: bytes) -> None:
+        if self._exchange is None:
+            self.drop()  # bytes that nobody asked for: what follows could not be trusted
+            return
+        try:
+            self.parser.feed(data)
+        except HttpProblem as problem:
+            self._fail(problem)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._turns.finish()
+        self._turns.close()
+        self._transport = None
+        self._pool.lost(self)
+        exchange = self._exchange
+        if exchange is None:
+            self.parser.close()
+            return
+        with contextlib.suppress(HttpProblem):  # a body cut short is a lost connection, as the reason says
+            self.parser.eof()
+        if exchange is self._exchange:
+            self._fail(None, f"the connection was lost{f': {exc}' if exc else ''}")
+
+    def _fail(self, problem: HttpProblem | None, reason: str = "") -> None:
+        exchange, self._exchange = self._exchange, None
+        self.drop()
+        if exchange is None or exchange.over:
+            return
+        exchange.over = True
+        exchange.connection = None
+        if problem is None:
+            exchange.on_fail(reason)
+        else:
+            exchange.on_fail(problem.reason, too_large=problem.status == 413, malformed=problem.status != 413)
+
+    # -- the parser -----------------------------------------------------------------------------------------------
+
+    def _on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
+        self._coded = b"content-encoding" in headers
+        if self._exchange is not None:
+            self._exchange.on_head(status, headers)
+
+    def _on_body(self, data: bytes) -> None:
+        if self._exchange is not None:
+            self._exchange.on_body(data)
+
+    def _on_end(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        if self.parser.keep_alive and self.usable and not self._turns.more:
+            self._pool.released(self)
+        else:
+            self.drop()
+        if exchange is not None and not exchange.over:
+            exchange.over = True
+            exchange.connection = None
+            exchange.on_end()
+
+
+# One request over a pool of connections, and its whole reply: for whoever waits for it in a task.
+
+
+class Reply(NamedTuple):
+    status: int
+    body: bytes
+    headers: Mapping[bytes, bytes] = MappingProxyType({})
+
+
+class NoReply(Exception):
+    """Why there is none. `sent` says whether a byte of the request was."""
+
+    def __init__(self, reason: str, *, sent: bool, too_large: bool = False, malformed: bool = False) -> None:
+        super().__init__(reason)
+        self.sent = sent
+        self.too_large = too_large
+        self.malformed = malformed
+
+
+class _Waiting(Exchange):
+    __slots__ = ("_headers", "_parts", "_status", "reply")
+
+    def __init__(self, out: bytes) -> None:
+        super().__init__(out)
+        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._status = 0
+        self._headers: Mapping[bytes, bytes] = {}
+        self._parts: list[bytes] = []
+
+    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
+        self._status = status
+        self._headers = headers
+
+    def on_body(self, data: bytes) -> None:
+        self._parts.append(data)
+
+    def on_end(self) -> None:
+        if not self.reply.done():
+            self.reply.set_result(Reply(self._status, b"".join(self._parts), self._headers))
+
+    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+        if not self.reply.done():
+            fault = NoReply(reason, sent=self.written, too_large=too_large, malformed=malformed)
+            self.reply.set_exception(fault)
+
+
+async def ask(pool: HttpPool, out: bytes, timeout_s: float) -> Reply:
+    """The reply to a request, or NoReply. Whoever stops waiting closes the connection."""
+    exchange = _Waiting(out)
+    pool.send(exchange)
+    try:
+        async with Within(timeout_s):
+            return await exchange.reply
+    except TimeoutError:
+        raise NoReply(f"no answer within {timeout_s:g} seconds", sent=exchange.written) from None
+    finally:
+        if not exchange.over:
+            exchange.abort()

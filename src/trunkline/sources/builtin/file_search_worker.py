@@ -1,0 +1,195 @@
+"""The program behind Glob and Grep: one request on stdin, one answer on stdout, then it ends.
+
+It runs apart from the gateway, which ends it with the call: searching keeps a processor busy and many files open. It
+runs without site-packages, so that it starts quickly, and imports only what needs none.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import re
+import signal
+import sys
+
+if __name__ == "__main__":  # started by its path: its packages are known without running what they import
+    _root = __file__.rpartition("/trunkline/sources/")[0]
+    sys.path.append(_root)
+    for _name in ("trunkline.sources", "trunkline.sources.builtin"):
+        sys.modules[_name] = type(sys)(_name)
+        sys.modules[_name].__path__ = [f"{_root}/{_name.replace('.', '/')}"]
+
+from trunkline.runtime.rooted_files import Beneath
+from trunkline.sources.builtin.ripgrep import BadPattern, Ripgrep, RipgrepBroken, UnknownType, refuse_line_ends
+from trunkline.sources.builtin.root_files import RootFiles
+from trunkline.sources.builtin.text_size import printable, units
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
+
+    Request = dict[str, Any]
+
+_OPEN_FILES = 1024
+_LOOK_AHEAD = 500
+_CUT_CHARACTERS = 500
+_BEFORE_MATCH = 100
+
+
+class SearchTimeout(Exception):
+    """The time for one search is over."""
+
+
+def main() -> None:
+    request = json.loads(sys.stdin.buffer.read())
+    _allow_files()
+    signal.signal(signal.SIGALRM, _time_is_over)
+    signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
+    try:
+        with Beneath(".", hidden=request["hidden"]) as beneath:
+            found = answer(request, beneath)
+    except Exception as error:
+        import traceback
+
+        found = {"crash": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-2000:]}
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    sys.stdout.buffer.write(json.dumps(found).encode())
+    sys.stdout.buffer.flush()
+    os._exit(0)  # whatever is left ends with it, and nothing needs tidying
+
+
+def _allow_files() -> None:
+    """Some systems begin with room for 256 open files."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _OPEN_FILES <= hard or (soft < _OPEN_FILES and hard == resource.RLIM_INFINITY):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
+
+
+def _time_is_over(number: int, frame: object) -> None:
+    raise SearchTimeout
+
+
+def answer(request: Request, beneath: Beneath) -> dict[str, Any]:
+    """The lines of one page and what there is to say about them; or what is wrong."""
+    page = ResultPage(offset=request["offset"], limit=request["limit"], most_characters=request["most_characters"])
+    notes: list[str] = []
+    files = RootFiles(beneath)
+    ripgrep = Ripgrep(request, files)
+    try:
+        if request["tool"] == "Glob":
+            _glob(request, files, ripgrep, page)
+        else:
+            _grep(request, files, ripgrep, page)
+    except BadPattern as problem:
+        return {"fault": f"The pattern is not a regular expression: {problem}"}
+    except UnknownType:
+        return {"types": ripgrep.types()}
+    except RipgrepBroken as problem:
+        return {"broken": str(problem)}
+    except SearchTimeout:
+        page.stopped()
+        notes.append(f"Stopped after {request['limit_s']:g} s, so there may be more: search a smaller folder")
+    return {"lines": page.lines, "left": page.left, "left_is_all": page.left_is_all, "notes": notes}
+
+
+# -- the two tools -----------------------------------------------------------------------------------------------------
+
+
+def _glob(request: Request, files: RootFiles, ripgrep: Ripgrep, page: ResultPage) -> None:
+    """The files whose paths fit, the one changed last first."""
+    found = files.ages(_fitting(ripgrep.files(), request))
+    first = heapq.nsmallest(page.wanted, found)  # of very many, a page is shown
+    for _, path in first:
+        page.add(printable(path))
+    page.left += len(found) - len(first)
+
+
+def _grep(request: Request, files: RootFiles, ripgrep: Ripgrep, page: ResultPage) -> None:
+    if not re.fullmatch(r"\w{0,64}", request["type"]):
+        raise UnknownType
+    if not request["multiline"]:
+        refuse_line_ends(request["pattern"])
+    # a file that is asked for by its name is searched, whatever rules and globs say
+    paths = [request["file"]] if request["file"] else _fitting(ripgrep.candidates(), request)
+    if request["output_mode"] == "files_with_matches":
+        newest = [path for _, path in sorted(files.ages(paths))]
+        page.fill(printable(path) for path in ripgrep.matching(newest))
+    elif request["output_mode"] == "count":
+        page.fill(f"{printable(path)}:{count}" for path, count in ripgrep.counts(sorted(paths)))
+    else:
+        page.fill(_content(ripgrep, sorted(paths), request))
+
+
+def _fitting(paths: Sequence[str], request: Request) -> list[str]:
+    """A glob may be written from the folder searched or from the root: both are natural."""
+    skip = len(request["folder"]) + 1 if request["folder"] else 0
+    found = list(paths)
+    for regex, fitting in ((request["wanted"], True), (request["unwanted"], False)):
+        if regex:
+            fits = re.compile(regex, re.DOTALL).fullmatch
+            found = [path for path in found if bool(fits(path) or (skip and fits(path[skip:]))) is fitting]
+    return found
+
+
+def _content(ripgrep: Ripgrep, paths: Sequence[str], request: Request) -> Iterator[str]:
+    before, after = request["before"], request["after"]
+    last: tuple[str, int] | None = None
+    for path, number, line, at in ripgrep.lines(paths, before, after):
+        if (before or after) and last is not None and last != (path, number - 1):
+            yield "--"
+        last = path, number
+        mark = "-" if at < 0 else ":"
+        place = f"{number}{mark}" if request["line_numbers"] else ""
+        yield f"{printable(path)}{mark}{place}{cut(line, at)}"
+
+
+class ResultPage:
+    """One page of a long result: the lines that were asked for and fit, and how many are left behind them."""
+
+    def __init__(self, *, offset: int, limit: int, most_characters: int) -> None:
+        self.lines: list[str] = []
+        self.left = 0
+        self.left_is_all = True
+        self.wanted = offset + limit
+        self._skip = offset
+        self._limit = limit
+        self._characters = most_characters
+
+    def fill(self, lines: Iterable[str]) -> None:
+        """Until it is full and what is left is known well enough."""
+        for line in lines:
+            self.add(line)
+            if self.left >= _LOOK_AHEAD:
+                self.stopped()
+                return
+
+    def add(self, line: str) -> None:
+        if self._skip:
+            self._skip -= 1
+        elif self.left or len(self.lines) >= self._limit or units(line) + 1 > self._characters:
+            self.left += 1
+        else:
+            self._characters -= units(line) + 1
+            self.lines.append(line)
+
+    def stopped(self) -> None:
+        """Nobody looked any further: there may be more than `left`."""
+        self.left_is_all = False
+
+
+def cut(line: str, match_at: int) -> str:
+    """A line short enough to show, around what was found in it."""
+    if len(line) <= _CUT_CHARACTERS:
+        return line
+    start = 0 if match_at < _CUT_CHARACTERS - _BEFORE_MATCH else match_at - _BEFORE_MATCH
+    end = start + _CUT_CHARACTERS
+    left_out = f"[line of {len(line):,} characters, cut]"
+    return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''} {left_out}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,419 @@
+"""Finds everything that is at protected places below a folder, again and again, in a tree that may be large.
+
+What a directory holds is remembered for as long as its time of change stays the same, which nobody can set back; so a
+second look costs one `lstat` for each directory. Links are not followed, but for those that are places themselves.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from trunkline.sources.builtin.protection.git_folders import led_to, read_small
+from trunkline.sources.builtin.protection.places import GIT, HEAD, HOOKS, ProtectedPlaces
+
+PACKAGES: Final = frozenset(("node_modules", "site-packages"))
+"""Folders of installed packages. Many a package brings settings of its author's editor, which nobody believes there."""
+MOST_FOLDERS: Final = 50_000
+MOST_ITEMS: Final = 10_000
+YOUNG_NS: Final = 50_000_000
+"""Times of change are coarse: a directory may change again within one tick of their clock."""
+_UNKNOWN: Final = (0, 0, 0)
+_THOROUGH: Final = 10
+_SAMPLE: Final = ".sample"
+_DEEPEST_REPOSITORY: Final = 8
+
+Kind = Literal["file", "link", "other", "config", "folder"]
+
+
+class Stamp(NamedTuple):
+    """What tells one state of a file from another, as long as clocks are believed."""
+
+    mode: int
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
+    links: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return self.device, self.inode
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Something at a place. `place` is the path of the place that it is, or is in. `listed` places are those of every
+    gateway; a `config` is one of git's."""
+
+    path: str
+    place: str
+    kind: Kind
+    stamp: Stamp
+    listed: bool
+
+
+class _Directory(NamedTuple):
+    stamp: tuple[int, int, int]
+    folders: tuple[str, ...]
+    candidates: tuple[str, ...]
+    links: tuple[str, ...]
+    repository: bool
+
+
+Directories = dict[str, _Directory]
+
+
+@dataclass(slots=True)
+class Found:
+    """What one look has found, by absolute path. `folders` are places that are folders, and those of repositories,
+    each with its identity."""
+
+    items: dict[str, Seen] = field(default_factory=dict[str, Seen])
+    folders: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    complete: bool = True
+    full: bool = False
+    unlisted: set[str] = field(default_factory=set[str])
+    visited: Directories = field(default_factory=dict[str, _Directory])
+    """Every directory that was looked at; those in places end with a slash."""
+    repositories: set[str] = field(default_factory=set[str])
+    dropped: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """What was seen when there was no room for it any more."""
+
+    def was_missed(self, path: str, stamp: Stamp, base: str, since_ns: int) -> bool:
+        """Whether this look may have missed what has been at this path all the time: it came to no end, and not to a
+        directory on the way that was neither made nor moved there since."""
+        if self.complete:
+            return False
+        if path in self.dropped:
+            return self.dropped[path] == stamp.identity and stamp.changed_ns < since_ns
+        upper = base
+        for name in path[len(base.rstrip("/")) + 1 :].split("/")[:-1]:
+            folder = _joined(upper, name)
+            if folder not in self.repositories and folder not in self.visited and f"{folder}/" not in self.visited:
+                status = _status(folder)
+                return status is not None and status.st_ctime_ns < since_ns
+            upper = folder
+        return False
+
+    def add(self, path: str, place: str, status: os.stat_result, listed: bool, kind: Kind | None = None) -> None:
+        if path in self.items:
+            return  # in a place that it lies in, or by another way
+        if len(self.items) >= MOST_ITEMS:
+            self.complete, self.full = False, True
+            self.dropped[path] = status.st_dev, status.st_ino
+        else:
+            self.items[path] = Seen(path, place, kind or _kind(status.st_mode), stamp_of(status), listed)
+
+
+class Tree:
+    """The places below `base`, a real path. One look at a time; others wait for it.
+
+    What is `left_out` is not looked into. In `home`, the folders of agents are the user's own and full of what agents
+    write all the time: they count as one thing each.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        places: ProtectedPlaces,
+        *,
+        most_folders: int = MOST_FOLDERS,
+        left_out: Iterable[str] = (),
+        home: str = "",
+    ) -> None:
+        self.base = base
+        self.home = home
+        self.places = places
+        self.left_out = frozenset(left_out)
+        self._most_folders = most_folders
+        self._known: Directories = {}
+        self._lock = threading.Lock()
+
+    def look(self, *, thoroughly: bool = False) -> Found:
+        """Takes a moment for each directory: not on the event loop. `thoroughly` goes further before it gives up."""
+        with self._lock:
+            look = _Look(self, self._known, self._most_folders * (_THOROUGH if thoroughly else 1))
+            found = look.all()
+            self._known = found.visited
+            return found
+
+
+class _Look:
+    def __init__(self, tree: Tree, known: Directories, most_folders: int) -> None:
+        self._base = tree.base
+        self._home = tree.home
+        self._left_out = tree.left_out
+        self._places = tree.places
+        self._before = known
+        self._found = Found()
+        self._now = self._found.visited
+        self._repositories = self._found.repositories
+        self._targets: set[str] = set()
+        self._most_folders = most_folders
+
+    def all(self) -> Found:
+        waiting = deque([self._base])  # the upper ones first: what is believed lies there
+        while waiting and self._goes_on():
+            path = waiting.popleft()
+            directory = self._directory(path, whole=False)
+            if directory is not None:
+                if directory.candidates or directory.repository:
+                    self._places_in(path, directory)
+                waiting.extend(directory.folders)
+                if directory.links:
+                    waiting.extend(self._led_to(path, directory))
+        for path in self._places.apart(PACKAGES):
+            self._one(_joined(self._base, path), listed=False)
+        return self._found
+
+    def _goes_on(self) -> bool:
+        if len(self._now) >= self._most_folders:
+            self._found.complete = False
+        return len(self._now) < self._most_folders and not self._found.full
+
+    def _led_to(self, path: str, directory: _Directory) -> list[str]:
+        """Folders that are not looked into where they lie, but whoever follows a link works in them."""
+        found = (os.path.realpath(_joined(path, name)) for name in directory.links)
+        found = (target for target in found if self._is_below(target) and target not in self._now)
+        return [target for target in found if is_passed_over(target[len(self._base) :].split("/"))]
+
+    def _directory(self, path: str, *, whole: bool) -> _Directory | None:
+        """What is in a directory. `whole` says that everything there is of interest, since it is in a place."""
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError) as error:
+            gone = isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR)
+            if not gone or path == self._base:
+                self._found.complete = False
+            return None
+        if not stat.S_ISDIR(status.st_mode):
+            return None
+        stamp = status.st_dev, status.st_ino, status.st_ctime_ns
+        key = f"{path}/" if whole else path
+        known = self._before.get(key)
+        young = time.time_ns() - status.st_ctime_ns < YOUNG_NS
+        if known is None or known.stamp != stamp:
+            known = self._read(path, stamp, whole)
+        self._now[key] = known._replace(stamp=_UNKNOWN) if young else known
+        return known
+
+    def _read(self, path: str, stamp: tuple[int, int, int], whole: bool) -> _Directory:
+        folders: list[str] = []
+        candidates: list[str] = []
+        links: list[str] = []
+        names: set[str] = set()
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    name, folded = entry.name, entry.name.casefold()
+                    names.add(folded)
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if (whole and not is_folder) or (not whole and self._may_be(entry, folded)):
+                        candidates.append(name)
+                    if is_folder and (whole or (name not in PACKAGES and folded != GIT)):
+                        folders.append(_joined(path, name))
+                    elif not whole and name not in PACKAGES and entry.is_symlink():
+                        links.append(name)
+            folders = [folder for folder in folders if folder not in self._left_out]
+        except OSError:
+            return self._unlisted(path)
+        if not os.access(path, os.X_OK):
+            return self._unlisted(path)
+        repository = HEAD.casefold() in names and ("commondir" in names or {"objects", "refs"} <= names)
+        return _Directory(stamp, tuple(folders), tuple(candidates), tuple(links), repository)
+
+    def _may_be(self, entry: os.DirEntry[str], folded: str) -> bool:
+        """Whether it can be a place by its name, or a link in place of a folder of places."""
+        if folded == GIT or self._places.may_be(entry.name):
+            return True
+        return (self._places.may_begin(entry.name) or self._places.may_lead(entry.name)) and entry.is_symlink()
+
+    def _unlisted(self, path: str) -> _Directory:
+        """One that cannot be listed or entered: who knows a name may find it there all the same."""
+        status = _status(path)
+        if status is not None and status.st_uid == os.geteuid():
+            self._found.complete = False
+            self._found.unlisted.add(path)
+        names = [name for name in (GIT, *self._places.names()) if _status(_joined(path, name)) is not None]
+        return _Directory(_UNKNOWN, (), tuple(names), (), repository=False)
+
+    # -- places ---------------------------------------------------------------------------------------------------
+
+    def _places_in(self, folder: str, directory: _Directory) -> None:
+        names = folder[len(self._base) :].strip("/").split("/") if folder != self._base else []
+        for name in directory.candidates:
+            path = _joined(folder, name)
+            if name.casefold() == GIT:
+                self._git(path)
+            elif self._places.is_one([*names, name]):
+                self._one(path, listed=self._places.is_listed([*names, name]))
+            elif self._places.may_begin(name):
+                self._link(path, listed=True)
+            elif self._places.is_way([*names, name]):
+                self._link(path, listed=False)
+        if directory.repository:
+            self._repository(folder, 0)
+
+    def _one(self, path: str, *, listed: bool) -> None:
+        status = _status(path)
+        if status is None:
+            return
+        if stat.S_ISDIR(status.st_mode):
+            self._found.folders[path] = status.st_dev, status.st_ino
+            if path.rpartition("/")[0] == self._home:
+                self._found.add(path, path, status, listed, kind="folder")
+            else:
+                self._within(path, path, listed)
+        else:
+            self._found.add(path, path, status, listed)
+            self._follow(path, status, listed)
+
+    def _link(self, path: str, *, listed: bool) -> None:
+        """A link in place of a folder whose files would be places."""
+        status = _status(path)
+        if status is not None and stat.S_ISLNK(status.st_mode):
+            self._found.add(path, path, status, listed)
+
+    def _within(self, folder: str, place: str, listed: bool) -> None:
+        waiting = deque([folder])
+        while waiting and self._goes_on():
+            path = waiting.popleft()
+            directory = self._directory(path, whole=True)
+            for name in () if directory is None else directory.candidates:
+                status = _status(_joined(path, name))
+                if status is not None:
+                    self._found.add(_joined(path, name), place, status, listed)
+            waiting.extend(() if directory is None else directory.folders)
+
+    def _follow(self, path: str, status: os.stat_result, listed: bool) -> None:
+        """What a place that is a link leads to is one, too, if it can be written to."""
+        if not stat.S_ISLNK(status.st_mode):
+            return
+        target = os.path.realpath(path)
+        if not self._is_below(target) or target in self._targets:
+            return
+        self._targets.add(target)
+        self._one(target, listed=listed)
+
+    def _is_below(self, path: str) -> bool:
+        return path.startswith(f"{self._base.rstrip('/')}/")
+
+    # -- repositories ---------------------------------------------------------------------------------------------
+
+    def _git(self, path: str) -> None:
+        """`.git` in a folder: a repository, or a link or a file that leads to one."""
+        status = _status(path)
+        if status is None:
+            return
+        if stat.S_ISDIR(status.st_mode):
+            self._found.folders[path] = status.st_dev, status.st_ino
+            self._repository(path, 0)
+        elif stat.S_ISREG(status.st_mode):
+            self._pointer(path, led_to(read_small(path) or b"", os.path.dirname(path)), status)  # noqa: PTH120
+        else:
+            self._found.add(path, path, status, listed=True)
+            self._repository(os.path.realpath(path), 0)
+
+    def _pointer(self, path: str, target: str | None, status: os.stat_result) -> None:
+        """A file that says where a repository is: of no harm where that is a part of one around it."""
+        real = "" if target is None else os.path.realpath(target)
+        if not real or not _is_part_of_repository_around(path, real):
+            self._found.add(path, path, status, listed=True)
+        self._repository(real, 0)
+
+    def _repository(self, path: str, depth: int) -> None:
+        if path in self._repositories or depth > _DEEPEST_REPOSITORY or not self._is_below(path):
+            return
+        self._repositories.add(path)
+        for name in ("config", "config.worktree"):
+            status = _status(_joined(path, name))
+            if status is not None:
+                kind: Kind | None = "config" if stat.S_ISREG(status.st_mode) else None
+                self._found.add(_joined(path, name), _joined(path, name), status, listed=True, kind=kind)
+        self._commondir(path)
+        self._hooks(_joined(path, HOOKS))
+        for name in ("remotes", "branches"):  # where git kept URLs once
+            self._within(_joined(path, name), _joined(path, name), listed=True)
+        for group in ("modules", "worktrees"):
+            self._modules(_joined(path, group), depth + 1)
+
+    def _commondir(self, path: str) -> None:
+        file = _joined(path, "commondir")
+        status = _status(file)
+        if status is not None:
+            written = os.fsdecode((read_small(file) or b"").rstrip(b"\r\n")).replace("\0", "")
+            shared = os.path.realpath(os.path.join(path, written))  # noqa: PTH118
+            if not file.startswith(f"{shared}/worktrees/"):
+                self._found.add(file, file, status, listed=True)
+            self._repository(shared, 0)
+
+    def _hooks(self, path: str) -> None:
+        status = _status(path)
+        if status is None:
+            return
+        if not stat.S_ISDIR(status.st_mode):
+            self._found.add(path, path, status, listed=True)
+            self._follow(path, status, listed=True)
+            return
+        self._found.folders[path] = status.st_dev, status.st_ino
+        before = set(self._found.items)
+        self._within(path, path, listed=True)
+        hooks = self._found.items.keys() - before
+        for hook in hooks:
+            if hook.endswith(_SAMPLE):
+                del self._found.items[hook]  # git makes them, and runs none but those that another hook leads to
+        for hook in hooks & self._found.items.keys():
+            status = _status(hook)
+            if status is not None and os.path.isfile(hook):  # noqa: PTH113
+                self._follow(hook, status, listed=True)
+
+    def _modules(self, path: str, depth: int) -> None:
+        """Repositories of submodules, whose names may have slashes in them, and of other working trees."""
+        if depth > _DEEPEST_REPOSITORY:
+            return
+        directory = self._directory(path, whole=True)
+        for inner in () if directory is None else directory.folders:
+            if _status(_joined(inner, HEAD)) is not None:
+                self._repository(inner, depth)
+            else:
+                self._modules(inner, depth + 1)
+
+
+def _is_part_of_repository_around(file: str, repository: str) -> bool:
+    """Whether this is a submodule or another working tree of the repository that the folder of the file lies in."""
+    home, inside, part = repository.partition(f"/{GIT}/")
+    return bool(inside) and file.startswith(f"{home}/") and part.startswith(("modules/", "worktrees/"))
+
+
+def is_passed_over(names: Sequence[str]) -> bool:
+    """Whether what has these names, from the root down, is not looked at as any other folder is."""
+    return any(name in PACKAGES or name.casefold() == GIT for name in names)
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    return Stamp(status.st_mode, status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_nlink)
+
+
+def _kind(mode: int) -> Kind:
+    if stat.S_ISREG(mode):
+        return "file"
+    return "link" if stat.S_ISLNK(mode) else "other"
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (OSError, ValueError):
+        return None
+
+
+def _joined(folder: str, name: str) -> str:
+    return f"{folder.rstrip('/')}/{name}"

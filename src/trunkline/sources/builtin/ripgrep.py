@@ -1,0 +1,246 @@
+"""ripgrep, at arm's length: it proposes where to look, and looks into files that we opened.
+
+It opens files by their names: while somebody swaps a folder for a link, it can read beyond the root. So what it finds
+on its walk is only a proposal. Whatever is shown, named or counted comes from a second run, which reads from
+descriptors of files that were opened beneath the root (docs/adr/0019).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from trunkline.sources.builtin.root_files import RootFiles
+
+    Line = tuple[str, int, str, int]  # path, number, text, and where its match begins (-1: a line around one)
+
+_BATCH = 300  # files that are open at a time
+_BINARY_BYTES = 8192
+_READ_BYTES = 1 << 18
+_ERROR_BYTES = 2000
+_HANDLES = "/proc/self/fd" if os.path.exists("/proc/self/fd") else "/dev/fd"  # noqa: PTH110
+_ALWAYS = ("--no-config", "--color=never", "--no-messages", "--no-ignore-messages")
+_WALK = ("--hidden", "--no-require-git", "--no-ignore-parent", "--no-ignore-global", "--null")
+_NEVER = tuple(f"--glob=!{name}" for name in (".bzr", ".git", ".hg", ".jj", ".sl", ".svn"))
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_NO_LINE_END = re.compile(r"(?:\\[^n]|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\n])*", re.DOTALL)  # a set may well hold one
+_NOT_IN_A_LINE = "a line does not hold its own end: set `multiline` to true to match over several lines"
+
+
+class BadPattern(ValueError):
+    """The pattern is not a regular expression; the text shows where."""
+
+
+class UnknownType(ValueError):
+    """There is no such type of files."""
+
+
+class RipgrepBroken(RuntimeError):
+    """It cannot be run here."""
+
+
+class Ripgrep:
+    """One search by ripgrep: first over the tree, then in the files that were opened."""
+
+    def __init__(self, request: Mapping[str, Any], files: RootFiles) -> None:
+        self._program: str = request["ripgrep"]
+        self._files = files
+        self._folder: str = request["folder"]
+        self._walk = [*_WALK, *_NEVER, *(["--one-file-system"] if request["whole_disk"] else [])]
+        # Names as a type of files: that respects ignore rules, where a glob would overrule them.
+        self._names = [f"--type-add=wanted:{name}" for name in request["names"]]
+        self._names += ["--type=wanted"] if self._names else []
+        self._pattern: str = request.get("pattern", "").replace("\n", "\\n")  # from a file, where a line is a pattern
+        self._search = ["--crlf", "--engine=auto"]
+        if request.get("type"):
+            self._search.append(f"--type={request['type']}")
+            self._names = []  # two types would be as good as either
+        if request.get("ignore_case"):
+            self._search.append("--ignore-case")
+        if request.get("multiline"):
+            self._search += ["--multiline", "--multiline-dotall"]
+
+    # What it proposes after walking the tree.
+
+    def files(self) -> list[str]:
+        return self._proposed("--files", "--", f"./{self._folder}")
+
+    def candidates(self) -> list[str]:
+        """Files that may match."""
+        arguments = [*self._search, "--files-with-matches", "--", f"./{self._folder}"]
+        return self._proposed(*arguments, pattern=self._pattern)
+
+    def types(self) -> list[str]:
+        """The types of files that there are."""
+        with self._run("--type-list") as run:
+            return [line.partition(":")[0] for line in run.read().decode().splitlines()]
+
+    def _proposed(self, *arguments: str, pattern: str | None = None) -> list[str]:
+        rules = self._files.rules_above(self._folder)
+        with self._run(*self._walk, *self._names, *arguments, pattern=pattern, rules=rules) as run:
+            return [path.removeprefix("./") for path in _split(run.read())]
+
+    # What is shown, from open files.
+
+    def matching(self, paths: Sequence[str]) -> Iterator[str]:
+        for opened, run in self._look(paths, "--files-with-matches", "--null"):
+            matching = set(_split(run.read()))
+            yield from (path for handle, path in opened.items() if handle in matching)
+
+    def counts(self, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
+        for opened, run in self._look(paths, "--count", "--null", "--with-filename"):
+            counts = dict(line.split("\0") for line in run.read().decode().splitlines())
+            yield from ((path, int(counts[handle])) for handle, path in opened.items() if handle in counts)
+
+    def lines(self, paths: Sequence[str], before: int, after: int) -> Iterator[Line]:
+        around = (f"--before-context={before}", f"--after-context={after}")
+        for opened, run in self._look(paths, "--json", "--threads=1", *around):
+            for line in run.lines():
+                event = json.loads(line)
+                if event["type"] in ("match", "context"):
+                    yield from _shown(event["data"], opened)
+
+    def _look(self, paths: Sequence[str], *arguments: str) -> Iterator[tuple[dict[str, str], _Run]]:
+        """Runs over the text files among these: their paths by the names that the run knows them by."""
+        for begin in range(0, len(paths), _BATCH):
+            with self._opened(paths[begin : begin + _BATCH]) as opened:
+                handles = {f"{_HANDLES}/{fd}": path for fd, path in opened.items()}
+                if handles:
+                    common = (*self._search, "--text", *arguments, "--", *handles)
+                    with self._run(*common, pattern=self._pattern, fds=opened) as run:
+                        yield handles, run
+
+    @contextlib.contextmanager
+    def _opened(self, paths: Sequence[str]) -> Generator[dict[int, str]]:
+        opened: dict[int, str] = {}
+        try:
+            for path in paths:
+                fd = self._files.open_file(path)
+                if fd is not None:
+                    opened[fd] = path
+            yield {fd: path for fd, path in opened.items() if not _is_binary(fd)}
+        finally:
+            for fd in opened:
+                os.close(fd)
+
+    def _run(self, *arguments: str, pattern: str | None = None, rules: str = "", fds: Iterable[int] = ()) -> _Run:
+        texts: dict[str, str] = {}
+        if pattern is not None:  # not on the command line, which others can read
+            texts["--file"] = f"{pattern}\n"
+        if rules:
+            texts["--ignore-file"] = rules
+        return _Run(self._program, arguments, texts, fds)
+
+
+def refuse_line_ends(pattern: str) -> None:
+    """ripgrep would hand such a pattern on to PCRE2, which finds nothing without a word."""
+    found = _NO_LINE_END.match(pattern)
+    if found and pattern.startswith(("\\n", "\n"), found.end()):
+        raise BadPattern(_NOT_IN_A_LINE)
+
+
+def _is_binary(fd: int) -> bool:
+    """A NUL near its beginning makes a file binary, as in git, unless it says that it is UTF-16."""
+    try:
+        beginning = os.pread(fd, _BINARY_BYTES, 0)
+    except OSError:
+        return True
+    return b"\0" in beginning and not beginning.startswith(_UTF16)
+
+
+class _Run:
+    """One run of ripgrep, which has ended at the latest when its block does. Options in `texts` are given their text as
+    a file to read."""
+
+    def __init__(self, program: str, arguments: Sequence[str], texts: Mapping[str, str], fds: Iterable[int]) -> None:
+        if not os.path.isdir(_HANDLES):  # noqa: PTH112
+            raise RipgrepBroken(f"there is no {_HANDLES}")
+        pipes = {option: os.pipe() for option in texts}
+        options = [f"{option}={_HANDLES}/{reader}" for option, (reader, _) in pipes.items()]
+        self._out, out = os.pipe()
+        self._errors, errors = os.pipe()
+        for fd in (*fds, *(reader for reader, _ in pipes.values())):
+            os.set_inheritable(fd, True)
+        actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, errors, 2)]
+        argv = [program, *_ALWAYS, *options, *arguments]
+        try:
+            self._pid = os.posix_spawn(program, argv, os.environ, file_actions=actions)
+        except OSError as error:
+            raise RipgrepBroken(str(error)) from None
+        finally:
+            for fd in (out, errors, *(reader for reader, _ in pipes.values())):
+                os.close(fd)
+        for option, (_, writer) in pipes.items():  # a pattern fits into its pipe, so the order does not matter
+            with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "wb") as pipe:
+                pipe.write(texts[option].encode("utf-8", "surrogateescape"))
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._out)
+        os.close(self._errors)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):  # at the end of a session somebody else may have been first
+            os.waitpid(self._pid, 0)
+
+    def read(self) -> bytes:
+        output = b"".join(self._chunks())
+        self._check()
+        return output
+
+    def lines(self) -> Iterator[bytes]:
+        rest = b""
+        for chunk in self._chunks():
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from lines
+        self._check()
+
+    def _chunks(self) -> Iterator[bytes]:
+        while chunk := os.read(self._out, _READ_BYTES):
+            yield chunk
+
+    def _check(self) -> None:
+        """What it complains of, once its output has ended: not of files that cannot be read, it was told."""
+        complaint = os.read(self._errors, _ERROR_BYTES).decode("utf-8", "replace")
+        if not complaint:
+            return
+        if "unrecognized file type" in complaint:
+            raise UnknownType
+        if "regex" not in complaint and "PCRE2" not in complaint:
+            raise RipgrepBroken(complaint)
+        # What its own engine says, with the place in the pattern; it goes on with what PCRE2 says.
+        parsed = re.search(r"regex parse error:\n(.*?)\nerror: ([^\n]*)", complaint, re.DOTALL)
+        raise BadPattern(f"{parsed[2]}\n{parsed[1]}" if parsed else complaint.removeprefix("rg: ").strip())
+
+
+def _split(output: bytes) -> list[str]:
+    return os.fsdecode(output).split("\0")[:-1]
+
+
+def _shown(data: dict[str, Any], opened: Mapping[str, str]) -> Iterator[Line]:
+    """The lines of one event. One match may be several of them."""
+    path = opened[_bytes(data["path"]).decode()]
+    raw = _bytes(data["lines"])
+    matches = data["submatches"]
+    at = len(raw[: matches[0]["start"]].decode("utf-8", "replace")) if matches else -1
+    for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n"), data["line_number"]):
+        yield path, number, line.removesuffix(b"\r").decode("utf-8", "replace"), at
+        at = min(at, 0)
+
+
+def _bytes(value: dict[str, str]) -> bytes:
+    if "text" in value:
+        return value["text"].encode()
+    import base64
+
+    return base64.b64decode(value["bytes"])

@@ -1,0 +1,317 @@
+"""A lane over Streamable HTTP: every message is a POST of its own, answered by JSON or by a stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from trunkline.core.call import QUEUED, SENT, Call, Failure, Json, Outcome, RemoteError, Request
+from trunkline.core.errors import SOURCE_LOST, Phase, Problem
+from trunkline.protocol.http1 import request_head
+from trunkline.protocol.mcp.modern import NAMED_BY, encode_header
+from trunkline.protocol.mcp.translation import code_of
+from trunkline.protocol.sse import SseParser
+from trunkline.runtime.deadlines import first_of
+from trunkline.runtime.http_client import HttpPool
+from trunkline.sources.mcp.http_exchanges import EVENTS, SESSION_ID, Farewell, Post
+from trunkline.sources.mcp.http_streams import OwnStream, Resumption, pause_s
+from trunkline.sources.mcp.lane import Count, Lane
+
+_JSON: Final = b"application/json"
+_DELETE_WAIT_S: Final = 2.0
+_LAST_WORDS_S: Final = 1.0
+_SETTLED_EVERY_S: Final = 0.05
+_NOTIFICATION_S: Final = 10.0
+"""How long a server may take to accept a notification; nobody waits for that, but a connection does."""
+_STREAM_OPENS_S: Final = 0.5
+"""How long a call waits for the server's own stream. Some servers say nothing on it before their first event."""
+_HEADER_MISMATCH: Final = -32020
+_REMEMBERED_HEADS: Final = 10_000
+_REMEMBERED_CHARACTERS: Final = 256
+"""Names longer than this are URIs that clients make up, as large as a message may be."""
+RETIRED_AFTER_FAILURES: Final = 3
+
+
+class HttpLane(Lane):
+    """One session with one server. `retire` is set when the session is lost: new calls need a new lane."""
+
+    def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str], limit_bytes: int) -> None:
+        super().__init__(source, count)
+        self.pool = pool
+        pool.served = lambda: self.served
+        self.limit_bytes = limit_bytes
+        self.version = ""
+        self.session_id = b""
+        self.take_back: Callable[[Request], bool] = _keep
+        self.mirror_again: Callable[[Call], bool] = _keep
+        self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._heads: dict[str, bytes] = {}
+        self._posts: dict[int, Post | Resumption] = {}
+        self._listener: asyncio.Task[None] | None = None
+        self._heard_of_stream: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._transport_failures = 0
+        self._unheard = 0
+
+    # -- requests out ---------------------------------------------------------------------------------------------
+
+    def speak(self, version: str, *, modern: bool) -> None:
+        """The version is settled: every request from now on names it."""
+        self.version = version
+        self.modern = modern
+        self._heads.clear()
+
+    def _write(self, request: Request | None, message: bytes) -> None:
+        head = self._head(request, message)
+        post = Post(self, request, b"%bcontent-length: %d\r\n\r\n%b" % (head, len(message), message))
+        if request is not None:
+            self._posts[request.upstream_id] = post
+        else:
+            self._unheard += 1
+            post.cut_after(_NOTIFICATION_S)
+        self.pool.send(post)
+
+    def _write_answer(self, message: bytes) -> None:
+        """A server that asks us things without taking our answers does not get to fill our memory with them."""
+        if self.pool.crowded:
+            self._count("unread_messages_dropped")
+        else:
+            super()._write_answer(message)
+
+    def _head(self, request: Request | None, message: bytes) -> bytes:
+        """Everything of the request's head but its length. It is the same for every call of one method and name, but
+        for the headers of that call alone."""
+        if not self.modern:
+            return self._kept_head("", "")
+        if request is None:
+            return self._kept_head(_method_in(message), "")
+        head = self._kept_head(request.method, _mirrored_name(request))
+        if isinstance(request, Call) and request.headers:
+            head += b"".join([b"%b: %b\r\n" % header for header in request.headers])
+        return head
+
+    def _kept_head(self, method: str, name: str) -> bytes:
+        if len(name) > _REMEMBERED_CHARACTERS:
+            return self._build_head(b"POST", self._mirrors(method, name))
+        key = f"{method}\n{name}"
+        head = self._heads.get(key)
+        if head is None:
+            if len(self._heads) > _REMEMBERED_HEADS:
+                self._heads.clear()
+            head = self._heads[key] = self._build_head(b"POST", self._mirrors(method, name))
+        return head
+
+    def _mirrors(self, method: str, name: str) -> list[tuple[bytes, bytes]]:
+        if not self.modern or not method:
+            return []
+        mirrors = [(b"mcp-method", method.encode())]
+        if name:
+            mirrors.append((b"mcp-name", encode_header(name)))
+        return mirrors
+
+    def _build_head(self, verb: bytes, extra: list[tuple[bytes, bytes]]) -> bytes:
+        headers = [
+            (b"host", self.pool.target.authority),
+            (b"content-type", _JSON),
+            (b"accept", EVENTS if verb == b"GET" else _JSON + b", " + EVENTS),
+            (b"accept-encoding", b"identity"),
+            (b"user-agent", b"trunkline"),
+        ]
+        if self.version:
+            headers.append((b"mcp-protocol-version", self.version.encode()))
+        if self.session_id and not self.modern:
+            headers.append((SESSION_ID, self.session_id))
+        headers += self._own_headers + extra
+        return request_head(verb, self.pool.target.path, headers)[:-2]
+
+    async def ask(self, method: str, params: Json, timeout_s: float) -> Outcome:
+        """Our own requests are safe to repeat: a server may close a kept connection just as one is sent on it."""
+        outcome = await super().ask(method, params, timeout_s)
+        if isinstance(outcome, Failure) and outcome.problem.code is SOURCE_LOST and self._connection_failed:
+            outcome = await super().ask(method, params, timeout_s)
+        return outcome
+
+    @property
+    def _connection_failed(self) -> bool:
+        return self.usable and 0 < self._transport_failures < RETIRED_AFTER_FAILURES
+
+    def abandon(self, request: Request) -> None:
+        """Legacy servers are told by a notification, modern ones by closing the stream; either way it is closed."""
+        unsent = self.phase_of(request) == QUEUED
+        post = self._posts.pop(request.upstream_id, None)
+        if self.modern or unsent:
+            self.pending.pop(request.upstream_id, None)
+        else:
+            super().abandon(request)
+        if post is not None:
+            post.abort()
+
+    def phase_of(self, request: Request) -> Phase:
+        post = self._posts.get(request.upstream_id)
+        return SENT if post is None or post.written else QUEUED
+
+    # -- what exchanges report ------------------------------------------------------------------------------------
+
+    def ended(self, request: Request | None, *, ok: bool) -> None:
+        """An exchange is over. Only failures of the transport count against the server, and only in a row."""
+        if request is not None:
+            self._posts.pop(request.upstream_id, None)
+        else:
+            self._unheard -= 1
+        self._transport_failures = 0 if ok else self._transport_failures + 1
+        if self._transport_failures >= RETIRED_AFTER_FAILURES:
+            self.retire(self.problem(SOURCE_LOST, f"{self._transport_failures} transport failures in a row"))
+
+    def fail(self, request: Request, problem: Problem) -> None:
+        self.pending.pop(request.upstream_id, None)
+        self.questions.call_over(request)
+        request.finish(Failure(problem))
+
+    def session_lost(self, request: Request) -> None:
+        """The server knows nothing of our session, so it cannot have run the call; it may go to a new one."""
+        self.pending.pop(request.upstream_id, None)
+        self._count("sessions_lost")
+        problem = self.problem(SOURCE_LOST, "lost our session")
+        self.retire(problem)
+        request.upstream = None
+        if not self.take_back(request):
+            request.finish(Failure(problem))
+
+    def retire(self, problem: Problem) -> None:
+        """No more calls on this lane. What is in flight still gets its own answer."""
+        if not self.lost.done():
+            self.lost.set_result(problem)
+
+    def refused(self, request: Request, error: bytes) -> None:
+        """The server's own error. If it says that headers are wrong, its tools are not what they were, and the call
+        was not run."""
+        self.pending.pop(request.upstream_id, None)
+        if self.modern and isinstance(request, Call) and code_of(error) == _HEADER_MISMATCH:
+            request.upstream = None
+            if self.mirror_again(request):
+                return
+        request.finish(RemoteError(error))
+
+    def carries(self, request: Request) -> bool:
+        """Whether its answer is still to come, and on this lane."""
+        return not request.done and self.pending.get(request.upstream_id) is request
+
+    def resume(self, request: Request, parser: SseParser) -> None:
+        """Its stream ended without the answer, and the server keeps the rest."""
+        resumption = self._posts[request.upstream_id] = Resumption(self, request, parser)
+        resumption.start()
+
+    # -- the server's own stream ----------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Keep the legacy GET stream open, where notifications such as list_changed arrive."""
+        if self._listener is None:
+            self._listener = asyncio.get_running_loop().create_task(self._keep_listening())
+
+    async def listening(self) -> None:
+        """Until that stream is open, or refused: what a server asks meanwhile would find no way to us."""
+        if self._listener is not None:
+            either = [self._listener, self._heard_of_stream]
+            await first_of(either, _STREAM_OPENS_S)
+
+    def stream_head(self, last_event_id: str) -> bytes:
+        extra = [(b"last-event-id", last_event_id.encode())] if last_event_id else []
+        return self._build_head(b"GET", extra) + b"\r\n"
+
+    async def _keep_listening(self) -> None:
+        """A server that served the stream once is asked again, however long it is away; if it then refuses, it has
+        forgotten our session, or at least what we saw last."""
+        served_before = False
+        last_event_id = ""
+        while not self.lost.done():
+            stream = await self._listen_once(last_event_id)
+            served_before = served_before or stream.served
+            if stream.status not in (0, 200):
+                if last_event_id and stream.status != 404:
+                    last_event_id = ""
+                    continue
+                if served_before and self.session_id:
+                    self.retire(self.problem(SOURCE_LOST, "lost our session"))
+                return
+            if not served_before:
+                return
+            last_event_id = stream.last_event_id
+            await asyncio.sleep(pause_s(stream.parser))
+
+    async def _listen_once(self, last_event_id: str) -> OwnStream:
+        stream = OwnStream(self, last_event_id)
+        stream.opened.add_done_callback(lambda _: self._stream_answered())
+        self.pool.send(stream)
+        try:
+            await stream.closed
+        finally:
+            stream.abort()
+        return stream
+
+    def _stream_answered(self) -> None:
+        if not self._heard_of_stream.done():
+            self._heard_of_stream.set_result(None)
+
+    async def settled(self) -> None:
+        """Calls that were sent before the lane was retired have connections of their own, and deadlines."""
+        while any(isinstance(request, Call) for request in self.pending.values()):
+            await asyncio.sleep(_SETTLED_EVERY_S)
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            listener, self._listener = self._listener, None
+            listener.cancel()
+            await asyncio.wait([listener])
+        self.lose(self.problem(SOURCE_LOST, "was disconnected"))
+        for post in list(self._posts.values()):
+            if isinstance(post, Resumption):
+                post.abort()
+        await self._last_words()
+        if self.session_id and not self.modern:
+            await self._delete_session()
+        await self.pool.close()
+
+    async def _last_words(self) -> None:
+        """Notifications still on their way (that a call was cancelled, say) are worth a moment."""
+        end = asyncio.get_running_loop().time() + _LAST_WORDS_S
+        while self._unheard > 0 and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.005)
+
+    async def _delete_session(self) -> None:
+        farewell = Farewell(self._build_head(b"DELETE", []) + b"content-length: 0\r\n\r\n")
+        self.pool.send(farewell)
+        await asyncio.wait([farewell.closed], timeout=_DELETE_WAIT_S)
+        farewell.abort()
+
+
+def _mirrored_name(request: Request) -> str:
+    parameter = NAMED_BY.get(request.method)
+    if parameter is None:
+        return ""
+    try:
+        mirrored = msgspec.json.decode(request.params, type=_Mirrored)
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    return mirrored.name if parameter == "name" else mirrored.uri if parameter == "uri" else mirrored.taskId
+
+
+class _Mirrored(msgspec.Struct):
+    """The parameters that a header may mirror; the others are not looked into."""
+
+    name: str = ""
+    uri: str = ""
+    taskId: str = ""
+
+
+def _method_in(message: bytes) -> str:
+    return msgspec.json.decode(message, type=_Notification).method
+
+
+class _Notification(msgspec.Struct):
+    method: str = ""
+
+
+def _keep(request: Request) -> bool:
+    return False

@@ -1,0 +1,348 @@
+"""Who shares a server: one lane per client session, opened at the first call, capped, closed when it is idle.
+
+A server that keeps state must not be shared by strangers. Calls that arrive while a lane opens wait in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from operator import itemgetter
+from typing import Final
+
+from trunkline.core.call import QUEUED, Call, Caller, Failure, Request
+from trunkline.core.errors import (
+    INTERNAL,
+    SOURCE_LOST,
+    SOURCE_START_FAILED,
+    TOO_MANY_LANES,
+    Code,
+    GatewayError,
+    Phase,
+    Problem,
+)
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.safe_calls import handed_on
+from trunkline.runtime.server_lifecycle import AT_ONCE_WITHIN_S, SOON_S, Backoff
+from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.lane import Lane, leave
+from trunkline.sources.mcp.settling import settle
+
+LaneKey = tuple[str, str | int, bytes]
+"""The principal, its session (or a seat in the pool of those without one), and what is declared to the server."""
+_STOP_WAIT_S: Final = 10.0
+_REAP_EVERY_S: Final = 15.0
+_SILENT_S: Final = 60.0
+
+
+def lane_key(caller: Caller) -> LaneKey | None:
+    """None for callers without a session."""
+    return None if caller.session is None else (caller.principal, caller.session, caller.capabilities)
+
+
+class NoLanes(Exception):
+    """The server takes no conversation with one client: its calls go where all others go."""
+
+
+class _Rest(Backoff):
+    """When something that failed may be tried again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.until = 0.0
+
+    def begin(self) -> None:
+        self.until = asyncio.get_running_loop().time() + self.next_delay_s()
+
+
+class _Slot:
+    """One client's lane: on its way, open, or lost. It carries the calls that wait until it is open."""
+
+    __slots__ = ("ended", "lane", "opening", "used_at", "waiting")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.lane: Lane | None = None
+        self.opening: asyncio.Task[None] | None = None
+        self.waiting: list[Call] = []
+        self.used_at = 0.0
+
+    @property
+    def idle(self) -> bool:
+        return self.lane is not None and self.lane.idle
+
+    def hold(self, call: Call) -> None:
+        call.upstream = self
+        self.waiting.append(call)
+
+    def abandon(self, request: Request) -> None:
+        """Let go at once: a server may take a minute to open, and a call may hold megabytes."""
+        self.waiting[:] = [call for call in self.waiting if call is not request]
+
+    def phase_of(self, request: Request) -> Phase:
+        return QUEUED
+
+
+class ClientLanes:
+    def __init__(
+        self,
+        source: str,
+        open_session: Callable[[bytes], Awaitable[Session]],
+        *,
+        max_sessions: int,
+        idle_s: float,
+        on_opened: Callable[[LaneKey, Session], None] | None = None,
+        on_closed: Callable[[LaneKey], None] | None = None,
+        on_change: Callable[[], None] | None = None,
+        elsewhere: Callable[[Call], None] | None = None,
+    ) -> None:
+        self._source = source
+        self._elsewhere = elsewhere
+        self._open_session = open_session
+        self._on_opened = on_opened
+        self._on_closed = on_closed
+        self._on_change = on_change
+        self._max_lanes = max_sessions
+        self._idle_s = idle_s
+        self._slots: dict[LaneKey, _Slot] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._rests: dict[LaneKey | bytes, _Rest] = {}
+        """By lane where its process crashed; by what is declared to the server where starts fail, whoever it is for."""
+        self._loop = asyncio.get_running_loop()
+        self._reap_every_s = min(max(idle_s / 4, 0.25), _REAP_EVERY_S)
+        self._reaper = Deadline(self._reap_every_s, self._reap)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def submit(self, call: Call, key: LaneKey) -> None:
+        slot = self._slots.get(key)
+        if slot is None or (slot.lane is not None and not slot.lane.usable):
+            slot = self._new_slot(call, key)
+            if slot is None:
+                return
+        slot.used_at = self._loop.time()
+        if slot.lane is not None:
+            slot.lane.send(call)
+        else:
+            slot.hold(call)
+
+    def _new_slot(self, call: Call, key: LaneKey) -> _Slot | None:
+        wait_s = self._rest_left_s(key)
+        if wait_s > SOON_S:
+            crashed = key in self._rests and key[2] not in self._rests
+            reason = "this client's process keeps crashing" if crashed else "starts keep failing"
+            self._refuse(call, SOURCE_START_FAILED, reason, retry_after_s=wait_s)
+            return None
+        if len(self._slots) >= self._max_lanes and not self._make_room():
+            reason = f"{self._max_lanes} clients already hold a server of their own (`limits.sessions_per_source`)"
+            self._refuse(call, TOO_MANY_LANES, reason, hint="set `sessions: shared` if the server keeps no state")
+            return None
+        slot = self._slots[key] = _Slot()
+        slot.opening = self._loop.create_task(self._open(key, slot, wait_s))
+        return slot
+
+    def _rest_left_s(self, key: LaneKey) -> float:
+        """How long nothing is started for a client yet, because its own process crashed or such starts failed."""
+        rests = [rest for rest in (self._rests.get(key), self._rests.get(key[2])) if rest is not None]
+        return max((rest.until - self._loop.time() for rest in rests), default=0.0)
+
+    async def _open(self, key: LaneKey, slot: _Slot, wait_s: float) -> None:
+        try:
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            session = await self._open_session(key[2])
+        except NoLanes:
+            self._send_elsewhere(key, slot)
+            return
+        except Exception as error:  # whatever it was, those that wait get an answer
+            self._rests.setdefault(key[2], _Rest()).begin()
+            self._drop_slot(key, slot, _problem_of(error))
+            return
+        self._rests.pop(key[2], None)
+        await self._greet(key, slot, session)
+        lane = session.lane
+        if not lane.usable:
+            self._crashed(key, lane)
+            ended = lane.problem(SOURCE_LOST, "the process has ended")  # it will be known in a moment how
+            self._drop_slot(key, slot, lane.lost.result() if lane.lost.done() else ended)
+            self._close_later(key, lane)
+            return
+        slot.lane = lane
+        lane.lost.add_done_callback(lambda _: self._lane_lost(key, slot))
+        lane.expected, waiting, slot.waiting = [], slot.waiting, []
+        for call in waiting:
+            if not call.done:
+                handed_on(call, lane.send, call)
+        self._changed()
+
+    async def _greet(self, key: LaneKey, slot: _Slot, session: Session) -> None:
+        """What its server asks at once is for the calls that wait, and answered before they are sent."""
+        lane = session.lane
+        lane.expected = slot.waiting
+        try:
+            if self._on_opened is not None:
+                self._on_opened(key, session)
+            if session.era == "legacy" and b'"roots"' in key[2]:
+                await settle(lane)
+            if isinstance(key[1], int) and all(call.done for call in slot.waiting):
+                lane.questions.calls_over()
+        except BaseException:  # the gateway closes, or its client has gone
+            if self._on_closed is not None:
+                self._on_closed(key)
+            await leave(lane)
+            raise
+
+    def _drop_slot(self, key: LaneKey, slot: _Slot, problem: Problem) -> None:
+        if self._slots.get(key) is slot:
+            del self._slots[key]
+        waiting, slot.waiting = slot.waiting, []
+        for call in waiting:
+            self._refuse(call, SOURCE_START_FAILED, problem.message, hint=problem.hint)
+
+    def _send_elsewhere(self, key: LaneKey, slot: _Slot) -> None:
+        if self._slots.get(key) is slot:
+            del self._slots[key]
+        waiting, slot.waiting = slot.waiting, []
+        for call in waiting:
+            if not call.done and self._elsewhere is not None:
+                call.upstream = None
+                handed_on(call, self._elsewhere, call)
+
+    def _lane_lost(self, key: LaneKey, slot: _Slot) -> None:
+        """The next call opens a new lane; what was in flight on this one has been answered, or will be."""
+        if self._slots.get(key) is slot:
+            del self._slots[key]
+        if slot.lane is not None and not slot.ended:
+            self._crashed(key, slot.lane)
+            self._close_later(key, slot.lane)
+
+    def _crashed(self, key: LaneKey, lane: Lane) -> None:
+        """A process is given a rest of its own. A session that an HTTP server forgot has cost nothing."""
+        if lane.is_process:
+            rest = self._rests.setdefault(key, _Rest())
+            rest.up()
+            rest.begin()
+
+    def _changed(self) -> None:
+        if self._on_change is not None:
+            self._on_change()
+
+    def _make_room(self) -> bool:
+        """Close the lane that was used longest ago, if its client has been silent for a while: most never say goodbye.
+
+        A client that still works keeps its lane, whoever else asks: its server may hold state. A seat of the pool is
+        nobody's between calls.
+        """
+        horizon = self._loop.time() - _SILENT_S
+        slots = [(key, slot) for key, slot in self._slots.items() if slot.idle]
+        idle = [(slot.used_at, key) for key, slot in slots if isinstance(key[1], int) or slot.used_at < horizon]
+        if not idle:
+            return False
+        self._end(min(idle, key=itemgetter(0))[1], "another client needs it")
+        return True
+
+    @property
+    def processes(self) -> int:
+        """How many clients have a process of their own that runs. A session over HTTP proves nothing of its server."""
+        lanes = (slot.lane for slot in self._slots.values())
+        return sum(lane is not None and lane.is_process and lane.usable for lane in lanes)
+
+    # -- what the pool needs to know and to do --------------------------------------------------------------------
+
+    def rests(self, key: LaneKey) -> bool:
+        """Whether its process crashed so often that calls for it are refused for now."""
+        return key in self._rests and self._rests[key].until - self._loop.time() > SOON_S
+
+    def may_take(self, key: LaneKey) -> bool:
+        """Whether there is such a lane, or room for it."""
+        return key in self._slots or len(self._slots) < self._max_lanes or self._make_room()
+
+    def vacate(self, key: LaneKey, request: Request) -> None:
+        """A call that had a lane to itself has ended. A server that may still be at work for it, because nobody
+        waited for the end, is not given to the next one: what it asks would be taken for that one's."""
+        slot = self._slots.get(key)
+        if slot is None or slot.lane is None:
+            return
+        if slot.lane.pending.get(request.upstream_id) is request:
+            self._end(key, "its call was given up")
+        else:
+            slot.lane.questions.calls_over()
+
+    def lane_of(self, caller: Caller) -> Lane | None:
+        """The open lane of a caller's session."""
+        key = lane_key(caller)
+        slot = None if key is None else self._slots.get(key)
+        return None if slot is None else slot.lane
+
+    # -- the end of lanes -----------------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        """Close what has been idle for too long."""
+        self._reaper = Deadline(self._reap_every_s, self._reap)  # first: nothing below may stop it
+        now = self._loop.time()
+        for key, slot in list(self._slots.items()):
+            if not slot.idle:
+                slot.used_at = now
+            elif now - slot.used_at > self._idle_s:
+                self._end(key, "it was idle")
+        for over in [key for key, rest in self._rests.items() if now - rest.until > AT_ONCE_WITHIN_S]:
+            del self._rests[over]
+
+    def forget(self, session: str) -> None:
+        for key in [key for key in self._slots if key[1] == session]:
+            self._end(key, "its client has gone")
+        for key in [key for key in self._rests if not isinstance(key, bytes) and key[1] == session]:
+            del self._rests[key]
+
+    def _end(self, key: LaneKey, why: str) -> None:
+        slot = self._slots.pop(key)
+        slot.ended = True
+        if slot.opening is not None and not slot.opening.done():
+            slot.opening.cancel()
+            self._await_later(slot.opening)
+        for call in slot.waiting:
+            self._refuse(call, SOURCE_LOST, f"was stopped: {why}")
+        if slot.lane is not None:
+            self._close_later(key, slot.lane)
+
+    def _close_later(self, key: LaneKey, lane: Lane) -> None:
+        if self._on_closed is not None:
+            self._on_closed(key)
+        self._changed()
+        self._await_later(self._loop.create_task(leave(lane)))
+
+    def _await_later(self, ending: asyncio.Task[None]) -> None:
+        self._closing.add(ending)
+        ending.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        self._reaper.cancel()
+        for key in list(self._slots):
+            self._end(key, "the gateway closes it")
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=_STOP_WAIT_S)
+
+    def _refuse(
+        self, call: Call, code: Code, reason: str, *, hint: str = "", retry_after_s: float | None = None
+    ) -> None:
+        message = reason if reason.startswith("Server ") else f"Server {self._source}: {reason}"
+        call.finish(
+            Failure(
+                Problem(
+                    code=code,
+                    message=message,
+                    source=self._source,
+                    tool=call.tool,
+                    hint=hint,
+                    retryable=True,
+                    retry_after_ms=None if retry_after_s is None else int(retry_after_s * 1000) + 1,
+                )
+            )
+        )
+
+
+def _problem_of(error: Exception) -> Problem:
+    if isinstance(error, GatewayError):
+        return error.problem
+    return Problem(code=INTERNAL, message=f"internal error: {type(error).__name__}: {error}")

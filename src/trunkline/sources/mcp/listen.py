@@ -1,0 +1,222 @@
+"""A subscription that is kept at a modern server: for changes of its lists and of watched resources, or for tasks.
+
+Whenever what is wanted changes, a new one is opened before the old one is closed, so that nothing falls in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from trunkline.core.call import Failure, Json, Outcome, RemoteError, Request
+from trunkline.core.errors import CANCELLED, INVALID_PARAMS, SOURCE_LOST, Problem
+from trunkline.protocol.jsonrpc import encode
+from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
+from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.offer import announced_kinds
+
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_METHOD: Final = "subscriptions/listen"
+_ACKNOWLEDGED_S: Final = 10.0
+
+Uris = frozenset[str]
+"""Or ids of tasks."""
+
+
+class _Attempt:
+    """One request that stays open. `uris` are those it asked for, and once it is acknowledged those it has."""
+
+    __slots__ = ("request", "timer", "uris")
+
+    def __init__(self, request: Request, uris: Uris) -> None:
+        self.request = request
+        self.uris = uris
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Listen:
+    """`on_held` learns which resources the server now tells of, `on_refused` which it does not, and why; `on_missed`
+    that changes of lists may have been lost. With `tasks` it is tasks that are told of, and nothing else."""
+
+    def __init__(
+        self,
+        session: Session,
+        on_held: Callable[[Uris], None],
+        on_refused: Callable[[Uris, Outcome], None],
+        on_missed: Callable[[], None],
+        *,
+        tasks: bool = False,
+    ) -> None:
+        self._session = session
+        self._lane = session.lane
+        self._on_held = on_held
+        self._on_refused = on_refused
+        self._on_missed = on_missed
+        self._tasks = tasks
+        self._kinds = {} if tasks else announced_kinds(session.hello)
+        self._wanted: Uris = frozenset()
+        self._active: _Attempt | None = None
+        self._asking: _Attempt | None = None
+        self._refusal: RemoteError | None = None
+        self._backoff = Backoff()
+        self._next: asyncio.Handle | None = None
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+
+    def want(self, uris: Uris) -> None:
+        """From now on these, and the lists."""
+        self._wanted = uris
+        self._renew_soon()
+
+    def is_under(self, subscription_id: int | str) -> bool:
+        """Whether the server means this one by that id."""
+        attempts = (self._active, self._asking)
+        return any(attempt is not None and attempt.request.upstream_id == subscription_id for attempt in attempts)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._next is not None:
+            self._next.cancel()
+        for attempt in (self._active, self._asking):
+            if attempt is not None:
+                self._end(attempt)
+
+    # -- asking ---------------------------------------------------------------------------------------------------
+
+    def _renew_soon(self, delay_s: float = 0.0) -> None:
+        if self._next is None and not self._closed:
+            self._next = self._loop.call_later(delay_s, self._renew) if delay_s else self._loop.call_soon(self._renew)
+
+    def _renew(self) -> None:
+        self._next = None
+        has: Uris = frozenset() if self._active is None else self._active.uris
+        if self._closed or self._asking is not None or not self._lane.usable:
+            return
+        if self._refusal is not None:
+            if self._wanted:
+                self._on_refused(self._wanted, self._refusal)
+        elif self._active is None and (self._kinds or self._wanted):
+            self._ask()
+        elif self._active is not None and has != self._wanted:
+            if self._kinds or self._wanted:
+                self._ask()
+            else:
+                unneeded, self._active = self._active, None
+                self._end(unneeded)
+
+    def _ask(self) -> None:
+        wanted: dict[str, object] = dict(self._kinds)
+        if self._wanted:
+            wanted["taskIds" if self._tasks else "resourceSubscriptions"] = sorted(self._wanted)
+        request = Request(_METHOD, encode({"notifications": wanted}), self._ended)
+        self._asking = attempt = _Attempt(request, self._wanted)
+        attempt.timer = self._loop.call_later(_ACKNOWLEDGED_S, partial(self._unacknowledged, attempt))
+        self._lane.send(request)
+
+    def _end(self, attempt: _Attempt) -> None:
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        problem = Problem(code=CANCELLED, message="A later subscription takes its place")
+        attempt.request.give_up(Failure(problem))
+
+    # -- what the server says -------------------------------------------------------------------------------------
+
+    def acknowledged(self, params: Json) -> None:
+        attempt = self._asking
+        if attempt is None:
+            return
+        try:
+            said = msgspec.json.decode(params, type=_Acknowledged)
+        except (msgspec.MsgspecError, RecursionError):
+            said = _Acknowledged()
+        own = attempt.request.upstream_id
+        if said.meta.subscription_id != own and (said.meta.subscription_id is not None or self._tasks):
+            return
+        told_of = said.notifications
+        self._hold(attempt, frozenset(told_of.task_ids if self._tasks else told_of.resource_subscriptions))
+
+    def _unacknowledged(self, attempt: _Attempt) -> None:
+        """Some servers never say so; their lists are listened for all the same."""
+        if attempt is self._asking:
+            self._hold(attempt, frozenset())
+
+    def _hold(self, attempt: _Attempt, honoured: Uris) -> None:
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        before, self._active, self._asking = self._active, attempt, None
+        self._backoff.up()
+        if before is not None:
+            self._end(before)
+        elif self._kinds:
+            self._on_missed()  # lists may have changed between being fetched and being listened for
+        asked, attempt.uris = attempt.uris, attempt.uris & honoured
+        self._on_held(attempt.uris)
+        if asked != attempt.uris:
+            source = self._lane.source
+            what = "this task" if self._tasks else "changes of this resource"
+            reason = f"Server {source} does not tell of {what}"
+            problem = Problem(code=INVALID_PARAMS, message=reason, source=source)
+            self._on_refused(asked - attempt.uris, Failure(problem))
+        self._renew_soon()
+
+    def cancelled(self, params: Json) -> None:
+        """A server over stdio ends a subscription so."""
+        try:
+            request_id = msgspec.json.decode(params, type=_Cancelled).requestId
+        except (msgspec.MsgspecError, RecursionError):
+            return
+        request = self._lane.pending.get(request_id) if isinstance(request_id, int) else None
+        if request is not None and request.method == _METHOD:
+            del self._lane.pending[request.upstream_id]
+            request.finish(Failure(self._lane.problem(SOURCE_LOST, "ended the subscription")))
+
+    def _ended(self, request: Request) -> None:
+        if self._closed or request.outcome is None:
+            return
+        if self._asking is not None and request is self._asking.request:
+            self._refused(self._asking, request.outcome)
+        elif self._active is not None and request is self._active.request:
+            self._active = None
+            self._try_later(missed=True)
+
+    def _refused(self, attempt: _Attempt, outcome: Outcome) -> None:
+        self._asking = None
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        new = attempt.uris if self._active is None else attempt.uris - self._active.uris
+        if not isinstance(outcome, RemoteError):
+            self._try_later(missed=False)
+        elif new:
+            self._on_refused(new, outcome)
+            self._renew_soon()
+        elif self._active is None:
+            self._refusal = outcome
+
+    def _try_later(self, *, missed: bool) -> None:
+        if self._lane.usable:
+            self._renew_soon(self._backoff.next_delay_s())
+            if missed:
+                self._on_missed()
+
+
+class _Honoured(msgspec.Struct, rename="camel"):
+    resource_subscriptions: tuple[str, ...] = ()
+    task_ids: tuple[str, ...] = ()
+
+
+class _Meta(msgspec.Struct):
+    subscription_id: int | str | None = msgspec.field(default=None, name=SUBSCRIPTION_ID)
+
+
+class _Acknowledged(msgspec.Struct):
+    notifications: _Honoured = msgspec.field(default_factory=_Honoured)
+    meta: _Meta = msgspec.field(default_factory=_Meta, name="_meta")
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: int | str

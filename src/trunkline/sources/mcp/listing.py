@@ -1,0 +1,201 @@
+"""One list of a server, fetched page by page, within bounds that a hostile server cannot stretch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from trunkline.core.call import Outcome, RemoteError
+from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError
+from trunkline.core.tool import Freshness, ListName, Tool
+from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, single_line, text_member
+from trunkline.protocol.mcp.param_headers import BadAnnotation, header_parameters_of
+from trunkline.protocol.mcp.translation import code_of
+from trunkline.runtime.deadlines import Within
+from trunkline.sources.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
+from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.http_lane import HttpLane
+from trunkline.sources.mcp.lane import Lane
+
+MAX_PAGES: Final = 500
+MAX_WARNINGS: Final = 50
+LIST_TIMEOUT_S: Final = 30.0
+_MAX_TTL_MS: Final = 365 * 24 * 3600 * 1000
+_METHOD_NOT_FOUND: Final = -32601
+_OPTIONAL: Final = ("templates", "tools")
+"""Many servers have resources and have never heard of templates. One without tools may have something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListKind:
+    """How one list is asked for, and what its items are called and known by."""
+
+    name: ListName
+    capability: str
+    method: str
+    member: str
+    key: str
+    noun: str
+
+
+KINDS: Final = {
+    kind.name: kind
+    for kind in (
+        ListKind("tools", "tools", "tools/list", "tools", "name", "tool"),
+        ListKind("prompts", "prompts", "prompts/list", "prompts", "name", "prompt"),
+        ListKind("resources", "resources", "resources/list", "resources", "uri", "resource"),
+        ListKind(
+            "templates",
+            "resources",
+            "resources/templates/list",
+            "resourceTemplates",
+            "uriTemplate",
+            "resource template",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One list as it was when it was fetched: definitions by key, in the server's order."""
+
+    items: tuple[tuple[str, bytes], ...] = ()
+    warnings: tuple[str, ...] = ()
+    freshness: Freshness | None = None
+
+
+async def fetch_list(session: Session, kind: ListKind) -> Listed:
+    """The whole list. Raises GatewayError when the server refuses, breaks the protocol or takes too long."""
+    lane = session.lane
+    pages = _Pages(lane, kind, modern=session.era == "modern")
+    try:
+        async with Within(LIST_TIMEOUT_S):
+            items = await _items(pages, strict=pages.modern and isinstance(lane, HttpLane))
+    except TimeoutError:
+        reason = f"no whole `{kind.method}` within {LIST_TIMEOUT_S:g} seconds"
+        raise GatewayError(lane.problem(SOURCE_LOST, reason)) from None
+    return Listed(tuple(items.items()), _shortened(pages.warnings), pages.freshness)
+
+
+def _shortened(warnings: list[str]) -> tuple[str, ...]:
+    """Each becomes a line in the log, and a server may have thousands of bad tools."""
+    more = len(warnings) - MAX_WARNINGS
+    return (*warnings[:MAX_WARNINGS], f"… and {more} more like these") if more > 0 else tuple(warnings)
+
+
+async def _items(pages: _Pages, *, strict: bool) -> dict[str, bytes]:
+    """`strict`: tools whose arguments cannot be mirrored in headers as they ask are left out."""
+    kind, warnings = pages.kind, pages.warnings
+    items: dict[str, bytes] = {}
+    async for raw in pages:
+        try:
+            definition = single_line(raw)
+            key = text_member(members_of(definition, kind.noun), kind.key)
+            if strict and kind.name == "tools":
+                header_parameters_of(definition)
+        except (BadMessage, BadAnnotation, RecursionError) as error:
+            warnings.append(f"a {kind.noun} definition was left out ({error}): {bytes(raw)[:80]!r}")
+            continue
+        if not key or key in items:
+            twice = f"{kind.noun} `{key}` is defined twice; the first one holds"
+            warnings.append(twice if key else f"a {kind.noun} has no {kind.key}")
+            continue
+        items[key] = definition
+    return items
+
+
+class _Pages:
+    """The items of a list, one after the other, and what its first page says of how long it holds."""
+
+    def __init__(self, lane: Lane, kind: ListKind, *, modern: bool) -> None:
+        self.kind = kind
+        self.modern = modern
+        self.warnings: list[str] = []
+        self.freshness: Freshness | None = None
+        self._lane = lane
+
+    async def __aiter__(self) -> AsyncIterator[msgspec.Raw]:
+        cursor: str | None = None
+        seen: set[str] = set()
+        items = size_bytes = 0
+        for number in range(MAX_PAGES):
+            raw = await self._page(cursor)
+            if raw is None:
+                return
+            page, cursor = self._read(raw, first=number == 0)
+            for item in page:
+                yield item
+            items += len(page)
+            size_bytes += len(raw)
+            if cursor is None:
+                return
+            reason = _reason_to_stop(cursor in seen, number + 1, items, size_bytes)
+            if reason:
+                self._cut(reason, items)
+                return
+            seen.add(cursor)
+
+    def _cut(self, reason: str, items: int) -> None:
+        kind = self.kind
+        # first: of many warnings only the beginning is told
+        self.warnings.insert(0, was_cut(kind.method, items, kind.noun, reason))
+
+    async def _page(self, cursor: str | None) -> bytes | None:
+        params = b"{}" if cursor is None else b'{"cursor":%b}' % encode(cursor)
+        outcome = await self._lane.ask(self.kind.method, params, LIST_TIMEOUT_S)
+        if self.kind.name in _OPTIONAL and _unknown_method(outcome):
+            if self.kind.name == "tools":
+                self.warnings.append("it declares tools, but does not know `tools/list`")
+            return None
+        return self._lane.result_of(outcome)
+
+    def _read(self, raw: bytes, *, first: bool) -> tuple[list[msgspec.Raw], str | None]:
+        try:
+            members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+            if first and self.modern:
+                self.freshness = _freshness(members)
+            page = msgspec.json.decode(members.get(self.kind.member, b"null"), type=list[msgspec.Raw])
+            return page, msgspec.json.decode(members.get("nextCursor", b"null"), type=str | None)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            reason = f"its `{self.kind.method}` is not valid: {error}"
+            raise GatewayError(self._lane.problem(SOURCE_PROTOCOL, reason)) from None
+
+
+def _reason_to_stop(seen_before: bool, pages: int, items: int, size_bytes: int) -> str:
+    """Why no further page of a list is asked for; empty where the next one is."""
+    if seen_before:
+        return "it gave the same cursor twice, so it would never end"
+    if items > MAX_ITEMS:
+        limit = f"{MAX_ITEMS:,} entries"
+    elif size_bytes > MAX_BYTES:
+        limit = f"{MAX_BYTES:,} bytes"
+    elif pages == MAX_PAGES:
+        limit = f"{MAX_PAGES} pages"
+    else:
+        return ""
+    return over_limit(limit)
+
+
+def _unknown_method(outcome: Outcome) -> bool:
+    return isinstance(outcome, RemoteError) and code_of(outcome.raw) == _METHOD_NOT_FOUND
+
+
+def _freshness(members: Members) -> Freshness:
+    """What is absent or nonsense means: no longer than now, and for nobody else."""
+    try:
+        ttl_ms = min(max(msgspec.json.decode(members.get("ttlMs", b"0"), type=int), 0), _MAX_TTL_MS)
+    except msgspec.MsgspecError:
+        ttl_ms = 0
+    public = bytes(members.get("cacheScope", b"")) == b'"public"'
+    return Freshness(ttl_ms, public, time.monotonic())
+
+
+async def fetch_tools(session: Session, source: str) -> list[Tool]:
+    """The tools of a server alone."""
+    listed = await fetch_list(session, KINDS["tools"])
+    return [Tool(source, name, definition) for name, definition in listed.items]

@@ -1,0 +1,237 @@
+"""What the server of one lane offers, fetched when it comes up and kept up to date from then on.
+
+The tools are what everybody waits for: the other lists get a moment more, and are published when they come later. One
+that fails leaves what was known of it, with a warning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Final
+
+from trunkline.core.errors import GatewayError
+from trunkline.core.tool import LISTS, Item, ListName, Snapshot, Tool
+from trunkline.protocol.mcp.versions import ServerHello
+from trunkline.runtime.safe_calls import contained
+from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.listing import KINDS, Listed, fetch_list
+
+_GRACE_S: Final = 2.0
+_PAUSE_S: Final = 0.25
+"""Between two lists of one server at least, and as long as the last one took: some announce changes all the time."""
+_HOLDS_S: Final = 5.0
+"""No list is asked for again within this time merely because a client looks at it."""
+
+CHANGED: Final[dict[str, tuple[ListName, ...]]] = {
+    "notifications/tools/list_changed": ("tools",),
+    "notifications/prompts/list_changed": ("prompts",),
+    "notifications/resources/list_changed": ("resources", "templates"),
+}
+"""Which lists a server's announcement is about."""
+
+_Lists = dict[ListName, Listed]
+
+
+class Offer:
+    """`publish` gets a snapshot whenever a list has come; `on_listed` how listing again went, None for well."""
+
+    def __init__(
+        self,
+        session: Session,
+        source: str,
+        publish: Callable[[Snapshot], None],
+        on_listed: Callable[[str | None], None] | None = None,
+        before: Offer | None = None,
+    ) -> None:
+        self._session = session
+        self._source = source
+        self._publish = publish
+        self._on_listed = on_listed
+        self._known: _Lists = {} if before is None else dict(before._known)
+        self._declared: frozenset[ListName] = frozenset(
+            name for name in LISTS if session.hello.declares(KINDS[name].capability)
+        )
+        self._asked_at: dict[ListName, float] = {}
+        self._fetching: dict[ListName, asyncio.Task[Listed]] = {}
+        self._wanted: set[ListName] = set()
+        self._relisting: asyncio.Task[None] | None = None
+        self._fetching_first = False
+        self._afterwards: list[Callable[[], None]] = []
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+
+    async def fetch_first(self) -> None:
+        """Everything, published at least once. Raises GatewayError when the tools cannot be had."""
+        self._fetching_first = True
+        try:
+            await self._fetch(self._declared)
+        finally:
+            self._fetching_first = False
+        self._publish(self._snapshot())
+        self._want(())  # what was announced meanwhile
+
+    def changed(self, method: str) -> None:
+        """The server announces that lists have changed; whoever was never listed is listed in full."""
+        self._want(LISTS if not self._asked_at else CHANGED[method])
+
+    def list_tools_then(self, then: Callable[[], None]) -> None:
+        """The tools are not what they were; `then` is called when they have been listed, or cannot be."""
+        self._afterwards.append(then)
+        self._want(("tools",))
+        if self._relisting is None:
+            self._run_afterwards()
+
+    def definition_of(self, tool: str) -> bytes:
+        """A tool as it was listed last; empty for one that there is not."""
+        return dict(self._known.get("tools", Listed()).items).get(tool, b"")
+
+    def missed(self) -> None:
+        """Announcements may have been lost."""
+        self._want(LISTS)
+
+    def refresh(self) -> None:
+        """Somebody looks: lists that a server never announces, or whose time is over, are fetched again."""
+        self._want([name for name in self._asked_at if self._is_old(name)])
+
+    async def close(self) -> None:
+        self._closed = True
+        tasks: list[asyncio.Task[Listed] | asyncio.Task[None]] = [*self._fetching.values()]
+        self._fetching.clear()
+        if self._relisting is not None:
+            tasks.append(self._relisting)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def forget(self) -> None:
+        """Nobody lists it any more. Definitions may be megabytes, and the collector comes seldom."""
+        self._known = {}
+
+    # -- again ----------------------------------------------------------------------------------------------------
+
+    def _is_old(self, name: ListName) -> bool:
+        listed = self._known.get(name)
+        ttl_s = listed.freshness.ttl_ms / 1000 if listed is not None and listed.freshness is not None else 0.0
+        announces = self._session.hello.declares(KINDS[name].capability, "listChanged")
+        return (ttl_s > 0 or not announces) and time.monotonic() - self._asked_at[name] > max(ttl_s, _HOLDS_S)
+
+    def _want(self, names: Collection[ListName]) -> None:
+        """One round at a time, the first one included: a list that is under way is not given up for another try."""
+        self._wanted |= self._declared.intersection(names)
+        busy = self._fetching_first or self._relisting is not None
+        if self._wanted and not busy and self._session.lane.usable and not self._closed:
+            self._relisting = self._loop.create_task(self._relist())
+
+    async def _relist(self) -> None:
+        """One round at a time: whatever is announced meanwhile is one more round afterwards."""
+        lane = self._session.lane
+        try:
+            while self._wanted and lane.usable:
+                wanted = frozenset(self._wanted)
+                self._wanted.clear()
+                began = time.monotonic()
+                await self._relist_once(wanted)
+                self._run_afterwards()
+                await asyncio.wait([lane.lost], timeout=max(_PAUSE_S, time.monotonic() - began))
+        finally:
+            self._relisting = None
+            self._run_afterwards()
+
+    def _run_afterwards(self) -> None:
+        waiting, self._afterwards = self._afterwards, []
+        for then in waiting:
+            contained("whoever waited for a list", then)
+
+    async def _relist_once(self, wanted: frozenset[ListName]) -> None:
+        reason: str | None = None
+        try:
+            await self._fetch(wanted)
+        except GatewayError as error:
+            reason = error.problem.message
+        self._tell()
+        if self._on_listed is not None and self._session.lane.usable:
+            self._on_listed(reason)
+
+    # -- one round ------------------------------------------------------------------------------------------------
+
+    async def _fetch(self, wanted: frozenset[ListName]) -> None:
+        others: dict[ListName, asyncio.Task[Listed]] = {
+            name: self._start(name) for name in LISTS if name in wanted and name != "tools"
+        }
+        try:
+            if "tools" in wanted:
+                self._known["tools"] = await self._start("tools")
+            if others:
+                await asyncio.wait(others.values(), timeout=_GRACE_S)
+        finally:
+            for name, task in others.items():
+                if task.done():
+                    self._take(name, task)
+                else:
+                    task.add_done_callback(partial(self._came_late, name))
+
+    def _start(self, name: ListName) -> asyncio.Task[Listed]:
+        before = self._fetching.pop(name, None)
+        if before is not None:
+            before.cancel()
+        self._asked_at[name] = time.monotonic()
+        task = self._fetching[name] = self._loop.create_task(fetch_list(self._session, KINDS[name]))
+        return task
+
+    def _came_late(self, name: ListName, task: asyncio.Task[Listed]) -> None:
+        if self._take(name, task):
+            self._tell()
+
+    def _take(self, name: ListName, task: asyncio.Task[Listed]) -> bool:
+        """False for one that was replaced by a later one, or is wanted by nobody any more."""
+        if task.cancelled() or self._fetching.get(name) is not task:
+            return False
+        error = task.exception()
+        if error is None:
+            self._known[name] = task.result()
+        else:
+            known = self._known.get(name, Listed())
+            self._known[name] = Listed(known.items, (_failed(name, error),), known.freshness)
+        return True
+
+    def _tell(self) -> None:
+        """A lane that is gone takes its list with it."""
+        if self._session.lane.usable:
+            self._publish(self._snapshot())
+
+    def _snapshot(self) -> Snapshot:
+        hello, source = self._session.hello, self._source
+        lists: _Lists = {name: self._known[name] for name in LISTS if name in self._declared and name in self._known}
+        return Snapshot(
+            tools=tuple(Tool(source, name, definition) for name, definition in lists.get("tools", Listed()).items),
+            prompts=self._items(lists, "prompts"),
+            resources=self._items(lists, "resources"),
+            templates=self._items(lists, "templates"),
+            instructions=hello.instructions or "",
+            server_info=bytes(hello.server_info),
+            capabilities=bytes(hello.capabilities),
+            protocol_version=hello.protocol_version,
+            warnings=tuple(warning for listed in lists.values() for warning in listed.warnings),
+            freshness={name: listed.freshness for name, listed in lists.items() if listed.freshness is not None},
+        )
+
+    def _items(self, lists: _Lists, name: ListName) -> tuple[Item, ...]:
+        return tuple(Item(self._source, key, definition) for key, definition in lists.get(name, Listed()).items)
+
+
+def _failed(name: ListName, error: BaseException) -> str:
+    reason = error.problem.message if isinstance(error, GatewayError) else f"{type(error).__name__}: {error}"
+    return f"its `{KINDS[name].method}` failed ({reason}); what was known of it stays"
+
+
+def announced_kinds(hello: ServerHello) -> dict[str, bool]:
+    """What a modern server is to be asked for, of the changes of its lists."""
+    return {
+        f"{capability}ListChanged": True
+        for capability in ("tools", "prompts", "resources")
+        if hello.declares(capability, "listChanged")
+    }

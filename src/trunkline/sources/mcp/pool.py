@@ -1,0 +1,133 @@
+"""Lanes for callers without a session whose client can be asked things: each call has a server to itself meanwhile.
+
+So whatever that server asks belongs to that one call. Lanes are told apart by principal and capabilities and taken in
+the same order every time, so that a caller who comes again meets the same server.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from trunkline.core.call import QUEUED, Call, Caller, Request
+from trunkline.core.errors import Phase
+from trunkline.core.server_request import ServerRequest
+from trunkline.protocol.mcp.capabilities import askable
+from trunkline.sources.mcp.lanes import ClientLanes, LaneKey
+
+MAX_SEATS: Final = 8
+"""How many servers may be at work for the callers of one principal with the same capabilities. Those that wait for an
+answer of their client do not count: people take their time, and others should not wait for them."""
+
+_GroupKey = tuple[str, bytes]
+
+
+def needs_seat(caller: Caller) -> bool:
+    """Whether a server must be able to ask this caller's client something, without a session to ask it in."""
+    return caller.session is None and caller.capabilities != b"{}" and askable(caller.capabilities) != b"{}"
+
+
+class Pool:
+    def __init__(self, lanes: ClientLanes) -> None:
+        self._lanes = lanes
+        self._groups: dict[_GroupKey, _Group] = {}
+
+    def submit(self, call: Call) -> None:
+        key = (call.caller.principal, askable(call.caller.capabilities))
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group(self._lanes, key, self._groups)
+        group.submit(call)
+
+
+class _Group:
+    """The calls of equal callers: those that have a seat, and those that wait for one in the order they came. It is
+    one of its `siblings` while there are such calls."""
+
+    def __init__(self, lanes: ClientLanes, key: _GroupKey, siblings: dict[_GroupKey, _Group]) -> None:
+        self._lanes = lanes
+        self._key = key
+        self._siblings = siblings
+        self._seats: dict[int, Call] = {}
+        self._waiting: deque[Call] = deque()
+        self._seating = False
+
+    def submit(self, call: Call) -> None:
+        seat = self._seat_of(call)
+        if seat is None:
+            call.on_done = self._then_leave(call.on_done)
+            if call.on_server_request is not None:
+                call.on_server_request = self._then_seat_others(call.on_server_request)
+        else:  # its server refused it before running it, and it comes again
+            del self._seats[seat]
+        call.upstream = self
+        self._waiting.append(call)
+        self._seat_waiting()
+
+    def _then_leave(self, done: Callable[[Request], None]) -> Callable[[Request], None]:
+        def ended(request: Request) -> None:
+            self._leave(request)
+            done(request)
+
+        return ended
+
+    def _then_seat_others(self, ask: Callable[[ServerRequest], None]) -> Callable[[ServerRequest], None]:
+        def asked(server_request: ServerRequest) -> None:
+            ask(server_request)
+            self._seat_waiting()
+
+        return asked
+
+    def _seat_waiting(self) -> None:
+        """Calls may end while they are being seated (nothing can be opened), so this is entered only once."""
+        if self._seating:
+            return
+        self._seating = True
+        try:
+            while self._waiting:
+                seat = self._free_seat()
+                if seat is None:
+                    return
+                call = self._waiting.popleft()
+                if not call.done:
+                    call.upstream = None
+                    self._seats[seat] = call
+                    self._lanes.submit(call, self._lane_key(seat))
+        finally:
+            self._seating = False
+
+    def _free_seat(self) -> int | None:
+        """The lowest that is free, if there is a lane for it or room for one more. Whoever is alone tries anyway: so
+        it learns why not. One whose process keeps crashing is passed by while there are others: the crashes may be
+        another client's doing."""
+        if sum(not call.open_server_requests for call in self._seats.values()) >= MAX_SEATS:
+            return None
+        free = [seat for seat in range(len(self._seats) + MAX_SEATS) if seat not in self._seats][:MAX_SEATS]
+        seat = next((seat for seat in free if not self._lanes.rests(self._lane_key(seat))), free[0])
+        return seat if not self._seats or self._lanes.may_take(self._lane_key(seat)) else None
+
+    def _leave(self, request: Request) -> None:
+        seat = self._seat_of(request)
+        if seat is None:
+            return
+        del self._seats[seat]
+        self._lanes.vacate(self._lane_key(seat), request)
+        self._seat_waiting()
+        if not self._seats and not self._waiting and self._siblings.get(self._key) is self:
+            del self._siblings[self._key]
+
+    def _seat_of(self, request: Request) -> int | None:
+        return next((seat for seat, seated in self._seats.items() if seated is request), None)
+
+    def _lane_key(self, seat: int) -> LaneKey:
+        principal, capabilities = self._key
+        return (principal, seat, capabilities)
+
+    # -- as the carrier of calls that wait ------------------------------------------------------------------------
+
+    def abandon(self, request: Request) -> None:
+        self._waiting = deque(call for call in self._waiting if call is not request)
+
+    def phase_of(self, request: Request) -> Phase:
+        return QUEUED

@@ -1,0 +1,392 @@
+"""An MCP server as a source: a scout lane that is always kept up, client lanes beside it, and who gets which.
+
+The kinds (stdio, HTTP) differ only in how a session is opened; all that happens to it afterwards is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from trunkline.core.call import Call, Caller, Failure, Json, Request, Result
+from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
+from trunkline.core.source import Health, ResourceWatch, Sink, TaskWatch
+from trunkline.core.tool import Snapshot
+from trunkline.protocol.mcp.capabilities import NOTHING, askable
+from trunkline.protocol.mcp.versions import Era
+from trunkline.runtime.safe_calls import handed_on
+from trunkline.runtime.server_lifecycle import Backoff, HealthTracker, warn_if_over_limits
+from trunkline.sources.mcp.client_lists import ClientLists
+from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.http_lane import HttpLane
+from trunkline.sources.mcp.lane import LISTS_CHANGED, OF_THE_LANE, Lane, leave
+from trunkline.sources.mcp.lanes import ClientLanes, LaneKey, NoLanes, lane_key
+from trunkline.sources.mcp.mirror_again import mirror_again
+from trunkline.sources.mcp.offer import Offer
+from trunkline.sources.mcp.per_caller import SET_LEVEL, LaneLevel, level_in
+from trunkline.sources.mcp.pool import Pool, needs_seat
+from trunkline.sources.mcp.questions import refuse_nobody
+from trunkline.sources.mcp.stdio_lane import StdioLane
+from trunkline.sources.mcp.task_watches import TaskWatches
+from trunkline.sources.mcp.watches import Home, Watches
+
+PROBE_EVERY_S: Final = 30.0
+PROBE_TIMEOUT_S: Final = 10.0
+_FAILED_PROBES: Final = 3
+_STOP_WAIT_S: Final = 10.0
+
+Opener = Callable[[Era | None, bytes, Callable[[str], None]], Awaitable[Session]]
+"""Open a lane and shake hands: (era if known, capabilities to declare, counter) → session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    shared: bool
+    max_sessions: int
+    session_idle_s: float
+    probe_every_s: float = PROBE_EVERY_S
+
+
+class McpSource:
+    def __init__(self, name: str, opener: Opener, tuning: Tuning) -> None:
+        self.name = name
+        self._opener = opener
+        self._tuning = tuning
+        self._era: Era | None = None
+        self._talks: bool | None = None  # whether one of 2026-07-28 speaks an older version too, if that is known
+        self._probe_may_hurt = False
+        self._scout: Session | None = None
+        self._lanes: ClientLanes | None = None
+        self._pool: Pool | None = None
+        self._sink: Sink | None = None
+        self._parked: list[Call] = []
+        self._offer: Offer | None = None
+        self._watches = Watches(name, self.submit, self._home_of, self._missed_news)
+        self._task_watches = TaskWatches()
+        self._lists = ClientLists(name, self._publish_for)
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._over = False
+        self._backoff = Backoff()
+        self._health_tracker = HealthTracker(name, self._health_changed, self._serves_some)
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def submit(self, call: Call) -> None:
+        if self._over:  # it was taken back from a server at the last moment
+            problem = Problem(
+                code=SOURCE_DOWN, message=f"Server {self.name} was stopped", source=self.name, tool=call.tool
+            )
+            call.finish(Failure(problem))
+            return
+        if self._shares(call.caller) or self._lanes is None or self._pool is None:
+            self._submit_to_scout(call)
+            return
+        key = lane_key(call.caller)
+        if key is not None:
+            self._lanes.submit(call, key)
+        elif needs_seat(call.caller):
+            self._pool.submit(call)
+        else:
+            self._submit_to_scout(call)
+
+    def _shares(self, caller: Caller) -> bool:
+        """Whether a caller meets the same server as everybody.
+
+        A server of 2026-07-28 keeps nothing between calls, so all may share it. Most speak the older versions too, and
+        many ask their clients things only there: so a client of those that can be asked gets one of its own.
+        """
+        if self._tuning.shared or self._era != "modern":
+            return self._tuning.shared
+        return caller.session is None or self._talks is False or askable(caller.capabilities) == NOTHING
+
+    def _submit_to_scout(self, call: Call) -> None:
+        if self._scout is not None and self._scout.lane.usable:
+            self._scout.lane.send_shared(call)
+        elif self._health_tracker.refuses:
+            call.finish(Failure(self._health_tracker.refusal(call.tool)))
+        else:
+            self._parked.append(call)
+
+    def watch_resource(self, watch: ResourceWatch) -> None:
+        self._watches.add(watch)
+
+    def watch_tasks(self, watch: TaskWatch) -> None:
+        self._task_watches.add(watch)
+
+    def _home_of(self, caller: Caller) -> Home:
+        """Which lane the calls of a caller use, by name; None for the scout."""
+        if self._shares(caller):
+            return None
+        return (caller.principal, caller.capabilities) if needs_seat(caller) else lane_key(caller)
+
+    def notify(self, caller: Caller, method: str, params: Json) -> None:
+        """A modern server knows no news of clients, and one that all share could not tell whose it is."""
+        lane = None if self._shares(caller) or self._lanes is None else self._lanes.lane_of(caller)
+        if lane is None or not lane.usable:
+            return
+        if method != SET_LEVEL:
+            lane.notify(method, params)
+        elif isinstance(lane.prepare, LaneLevel):
+            lane.prepare.want(level_in(params) or caller.log_level)
+
+    def refresh(self) -> None:
+        if self._offer is not None:
+            self._offer.refresh()
+
+    def forget(self, session: str) -> None:
+        self._watches.forget(session)
+        if self._lanes is not None:
+            self._lanes.forget(session)
+
+    def _take_back(self, request: Request) -> bool:
+        """A call that a server refused before running it goes once more, on a new session."""
+        if not isinstance(request, Call) or request.retried or request.done:
+            return False
+        request.retried = True
+        asyncio.get_running_loop().call_soon(self._submit_again, request)
+        return True
+
+    def _mirror_again(self, call: Call) -> bool:
+        return self._offer is not None and mirror_again(self._offer, self._submit_again, call)
+
+    def _submit_again(self, call: Call) -> None:
+        if not call.done:
+            self.submit(call)
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    async def run(self, sink: Sink) -> None:
+        self._sink = sink
+        self._lanes = lanes = ClientLanes(
+            self.name,
+            self._open_for_client,
+            max_sessions=self._tuning.max_sessions,
+            idle_s=self._tuning.session_idle_s,
+            on_opened=self._client_lane_opened,
+            on_closed=self._client_lane_closed,
+            on_change=self._health_tracker.look_again,
+            elsewhere=self.submit,
+        )
+        self._pool = Pool(lanes)
+        try:
+            while True:
+                await self._live_once(sink)
+                await self._wait_before_retry()
+        finally:
+            self._over = True
+            self._watches.close()
+            self._task_watches.close()
+            self._release_parked(up=False)
+            await lanes.close()
+            await self._lists.close()
+            if self._leaving:
+                await asyncio.wait(self._leaving, timeout=_STOP_WAIT_S)
+            if self._offer is not None:
+                self._offer.forget()
+
+    async def _live_once(self, sink: Sink) -> None:
+        """From one connection to its loss. Whatever goes wrong ends as a state with a reason."""
+        session: Session | None = None
+        try:
+            session = await self._open(b"{}")
+            self._talks = self._talks or None  # it may have been replaced by one that does
+            self._offer = offer = Offer(session, self.name, sink.publish, self._listed, before=self._offer)
+            try:
+                await offer.fetch_first()
+                self._went_up(session)
+                problem = await self._tend(session)
+            finally:
+                self._watches.down()
+                self._task_watches.down()
+                await offer.close()
+            self._health_tracker.lost(problem, _tail(session))
+        except GatewayError as error:
+            self._health_tracker.failed(error.problem, _tail(session))
+        finally:
+            self._scout = None
+            if session is not None:
+                await self._leave(session.lane)
+
+    async def _leave(self, lane: Lane) -> None:
+        """What a retired lane still carries gets its answers while the next one is being opened."""
+        leaving = asyncio.get_running_loop().create_task(leave(lane))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+        if not (lane.pending and isinstance(lane, HttpLane)):
+            await asyncio.wait([leaving])
+
+    async def _open(self, capabilities: bytes) -> Session:
+        era: Era | None = "legacy" if self._probe_may_hurt and self._era is None else self._era
+        try:
+            session = await self._opener(era, capabilities, self._count)
+        except GatewayError as error:
+            # Some servers die of a request they do not know: the next try says nothing but `initialize`.
+            self._probe_may_hurt = self._era is None and not self._probe_may_hurt
+            if error.problem.code is SOURCE_PROTOCOL:
+                self._era = None  # it may have been replaced by one of the other era
+            raise
+        self._era = session.era
+        await self._furnish(session)
+        return session
+
+    async def _open_for_client(self, capabilities: bytes) -> Session:
+        """A server of 2026-07-28 is asked whether it can hold a conversation as well."""
+        if self._era != "modern":
+            return await self._open(capabilities)
+        try:
+            session = await self._opener("legacy", capabilities, self._count)
+        except GatewayError as error:
+            if error.problem.code is not SOURCE_PROTOCOL and not await self._only_talk_hurts():
+                raise
+            self._talks = False
+            self._watches.move()
+            raise NoLanes from None
+        self._talks = True
+        await self._furnish(session)
+        return session
+
+    async def _only_talk_hurts(self) -> bool:
+        """Not all refuse `initialize`: some die of it, some never answer. Others are served all the same."""
+        if self._talks is not None or self._scout is None:
+            return False
+        lane = self._scout.lane
+        outcome = await lane.ask("server/discover", b"{}", PROBE_TIMEOUT_S)
+        return isinstance(outcome, Result) and lane.usable
+
+    async def _furnish(self, session: Session) -> None:
+        session.lane.on_notification = partial(self._heard, session.lane)
+        session.lane.lost.add_done_callback(partial(warn_if_over_limits, self._sink))
+        if isinstance(session.lane, HttpLane):
+            session.lane.take_back = self._take_back
+            session.lane.mirror_again = self._mirror_again
+            if session.era == "legacy":
+                await self._open_stream(session.lane)
+
+    async def _open_stream(self, lane: HttpLane) -> None:
+        """The server's own stream, before the first call: what happens meanwhile is told there."""
+        try:
+            lane.listen()
+            await lane.listening()
+        except BaseException:
+            await lane.close()
+            raise
+
+    def _went_up(self, session: Session) -> None:
+        self._scout = session
+        self._backoff.up()
+        self._health_tracker.well()
+        self._release_parked(up=True)
+        self._watches.up(session)
+        self._task_watches.up(session)
+
+    async def _tend(self, session: Session) -> Problem:
+        """Follow the server until it is lost, and ask it for signs of life."""
+        lane = session.lane
+        failed_probes = 0
+        while True:
+            await asyncio.wait([lane.lost], timeout=self._tuning.probe_every_s)
+            if lane.lost.done():
+                return lane.lost.result()
+            failed_probes = 0 if await self._probe(session) else failed_probes + 1
+            if failed_probes >= _FAILED_PROBES:
+                return lane.problem(SOURCE_LOST, f"{failed_probes} probes in a row went unanswered")
+
+    def _listed(self, trouble: str | None) -> None:
+        """How listing it once more went."""
+        if trouble is None:
+            self._health_tracker.well()
+        else:
+            self._health_tracker.ailing(f"its tools could not be listed again: {trouble}")
+
+    async def _probe(self, session: Session) -> bool:
+        method = "ping" if session.era == "legacy" else "server/discover"
+        outcome = await session.lane.ask(method, b"{}", PROBE_TIMEOUT_S)
+        if isinstance(outcome, Failure):
+            self._health_tracker.ailing(f"a probe failed: {outcome.problem.message}")
+            return False
+        self._health_tracker.well()
+        return True
+
+    def _heard(self, lane: Lane, method: str, params: Json) -> None:
+        if method in LISTS_CHANGED and self._offer is not None:
+            self._offer.changed(method)
+        else:
+            self._nobody_heard(lane, method, params)
+
+    def _missed_news(self) -> None:
+        if self._offer is not None:
+            self._offer.missed()
+
+    # -- servers that work for one client -------------------------------------------------------------------------
+
+    def _client_lane_opened(self, key: LaneKey, session: Session) -> None:
+        """Its news and its questions are for that client alone. Where there is no session, only calls can be asked."""
+        lane, client = session.lane, key[1]
+        if isinstance(client, str) and self._sink is not None:
+            lane.on_notification = partial(self._client_heard, client, session)
+            lane.questions.attend(partial(self._sink.forward_request, client))
+        else:
+            lane.on_notification = partial(self._nobody_heard, lane)
+            lane.questions.attend(refuse_nobody)
+
+    def _client_heard(self, client: str, session: Session, method: str, params: Json) -> None:
+        if method in LISTS_CHANGED:
+            self._lists.changed(client, session, method)
+        elif method in OF_THE_LANE:
+            self._watches.heard(session.lane, method, params)
+        elif self._sink is not None:
+            self._sink.forward_notification(client, method, params)
+
+    def _nobody_heard(self, lane: Lane, method: str, params: Json) -> None:
+        if method in OF_THE_LANE:
+            self._watches.heard(lane, method, params)
+            self._task_watches.heard(method, params)
+        else:
+            self._count("unattributed_notifications")
+
+    def _client_lane_closed(self, key: LaneKey) -> None:
+        if isinstance(key[1], str):
+            self._publish_for(key[1], None)
+
+    def _publish_for(self, client: str, snapshot: Snapshot | None) -> None:
+        if self._sink is not None:
+            self._sink.publish_for(client, snapshot)
+
+    # -- retries --------------------------------------------------------------------------------------------------
+
+    async def _wait_before_retry(self) -> None:
+        delay_s = self._backoff.next_delay_s()
+        if not self._health_tracker.worth_waiting(delay_s):
+            self._release_parked(up=False)
+        await asyncio.sleep(delay_s)
+
+    def _release_parked(self, *, up: bool) -> None:
+        parked, self._parked = self._parked, []
+        for call in parked:
+            if call.done:
+                continue
+            if up:
+                handed_on(call, self.submit, call)
+            else:
+                call.finish(Failure(self._health_tracker.refusal(call.tool)))
+
+    # -- what others hear of it -----------------------------------------------------------------------------------
+
+    def _serves_some(self) -> bool:
+        """Clients with a process of their own are served whatever becomes of the one that all share."""
+        return self._lanes is not None and self._lanes.processes > 0
+
+    def _health_changed(self, health: Health) -> None:
+        if self._sink is not None:
+            self._sink.health(health)
+
+    def _count(self, counter: str) -> None:
+        if self._sink is not None:
+            self._sink.count(counter)
+
+
+def _tail(session: Session | None) -> str:
+    return session.lane.stderr_tail() if session is not None and isinstance(session.lane, StdioLane) else ""

@@ -1,0 +1,345 @@
+"""Resources that callers watch, each on the lane that its caller's calls use: asked for once, however many watch it.
+
+A subscription that is lost with its lane is made anew, which opens the lane again; nobody need know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteError, Request, Result
+from trunkline.core.errors import CANCELLED, DEADLINE, QUEUE_FULL, SOURCE_DOWN, UNKNOWN_METHOD, Code, Problem
+from trunkline.core.source import ResourceWatch
+from trunkline.protocol.jsonrpc import encode
+from trunkline.protocol.mcp.methods import CANCELLED as TOLD_CANCELLED
+from trunkline.protocol.mcp.methods import RESOURCE_UPDATED
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.safe_calls import contained
+from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.lane import Lane
+from trunkline.sources.mcp.listen import ACKNOWLEDGED, Listen, Uris
+from trunkline.sources.mcp.watched import Home, Subscription, Updated, and_parents, without_subscription_id
+
+MAX_PER_LANE: Final = 1000
+_ASKED_S: Final = 30.0
+_FAREWELL_S: Final = 10.0
+_NOTHING: Final = b"{}"
+
+
+class Watches:
+    """`submit` carries a call as any other of its caller; `home_of` says which lane that will be."""
+
+    def __init__(
+        self,
+        source: str,
+        submit: Callable[[Call], None],
+        home_of: Callable[[Caller], Home],
+        on_missed: Callable[[], None],
+    ) -> None:
+        self._source = source
+        self._submit = submit
+        self._home_of = home_of
+        self._on_missed = on_missed
+        self._subscriptions: dict[tuple[Home, str], Subscription] = {}
+        self._by_uri: dict[str, set[Subscription]] = {}
+        self._per_home: dict[Home, int] = {}
+        self._leaving: dict[tuple[Home, str], Request] = {}
+        self._early: dict[ResourceWatch, Deadline] = {}
+        self._session: Session | None = None
+        self._is_up = False
+        self._listen: Listen | None = None
+        self._news: dict[tuple[Lane, str], bytes] = {}
+        self._closed = False
+
+    # -- who watches ----------------------------------------------------------------------------------------------
+
+    def add(self, watch: ResourceWatch) -> None:
+        watch.when_closed(self._unwatched)
+        if self._session is None and not self._closed:
+            self._early[watch] = Deadline(_ASKED_S, partial(self._too_early, watch))
+            return
+        refusal = self._refusal(watch)
+        if refusal is not None:
+            watch.settle(Failure(refusal))
+            return
+        self._join(watch)
+
+    def _refusal(self, watch: ResourceWatch) -> Problem | None:
+        if self._closed or self._session is None:
+            return self._problem(SOURCE_DOWN, "was stopped")
+        if not self._session.hello.declares("resources", "subscribe"):
+            return self._problem(UNKNOWN_METHOD, "does not tell when resources change")
+        if self._per_home.get(self._home_of(watch.caller), 0) >= MAX_PER_LANE:
+            return self._problem(QUEUE_FULL, f"{MAX_PER_LANE} of its resources are watched already")
+        return None
+
+    def _problem(self, code: Code, reason: str) -> Problem:
+        return Problem(code=code, message=f"Server {self._source}: {reason}", source=self._source)
+
+    def _join(self, watch: ResourceWatch) -> None:
+        key = (self._home_of(watch.caller), watch.uri)
+        subscription = self._subscriptions.get(key)
+        if subscription is not None:
+            subscription.watches.append(watch)
+            if subscription.lane is not None:
+                watch.settle(Result(_NOTHING))
+            return
+        subscription = self._subscriptions[key] = Subscription(key[0], watch.caller, watch.uri)
+        self._by_uri.setdefault(watch.uri, set()).add(subscription)
+        self._per_home[subscription.home] = self._per_home.get(subscription.home, 0) + 1
+        subscription.watches.append(watch)
+        self._ask(subscription)
+
+    def _too_early(self, watch: ResourceWatch) -> None:
+        if self._early.pop(watch, None) is not None:
+            watch.settle(Failure(self._problem(SOURCE_DOWN, "is not connected")))
+
+    def _unwatched(self, watch: ResourceWatch) -> None:
+        early = self._early.pop(watch, None)
+        if early is not None:
+            early.cancel()
+        for subscription in list(self._by_uri.get(watch.uri, ())):
+            if watch in subscription.watches:
+                subscription.watches.remove(watch)
+                if not subscription.wanted:
+                    self._drop(subscription)
+
+    def forget(self, session: str) -> None:
+        """A client is gone: its lane is not opened again for what it watched."""
+        for subscription in list(self._subscriptions.values()):
+            if subscription.caller.session == session and subscription.home is not None:
+                subscription.watches.clear()
+                self._drop(subscription)
+
+    def move(self) -> None:
+        """Callers that had a lane of their own, or should have had one, now share the one that is always there."""
+        for subscription in list(self._subscriptions.values()):
+            if subscription.home != self._home_of(subscription.caller):
+                watches, subscription.watches = subscription.watches, []
+                asking, subscription.asking = subscription.asking, None
+                self._drop(subscription)
+                if asking is not None:
+                    asking.finish(Failure(self._problem(CANCELLED, "is asked in another way")))
+                for watch in watches:
+                    self._join(watch)
+
+    def close(self) -> None:
+        self._closed = True
+        for watch in list(self._early):
+            self._early.pop(watch).cancel()
+            watch.settle(Failure(self._problem(SOURCE_DOWN, "was stopped")))
+        for subscription in list(self._subscriptions.values()):
+            subscription.settle(Failure(self._problem(SOURCE_DOWN, "was stopped")))
+            self._remove(subscription)
+        self.down()
+
+    # -- the server comes and goes --------------------------------------------------------------------------------
+
+    def up(self, session: Session) -> None:
+        """The lane that is always there is there."""
+        self._session = session
+        self._is_up = True
+        if session.era == "modern":
+            self._listen = Listen(session, self._held, self._refused, self._on_missed)
+            self._listen_anew()
+        else:
+            for subscription in list(self._subscriptions.values()):
+                if subscription.waits_for_scout:
+                    subscription.lane = None
+                    contained("a subscription that is asked for again", self._ask, subscription)
+        early, self._early = self._early, {}
+        for watch, timer in early.items():
+            timer.cancel()
+            contained("a watch that came early", self.add, watch)
+
+    def down(self) -> None:
+        self._is_up = False
+        if self._listen is not None:
+            self._listen.close()
+            self._listen = None
+
+    # -- legacy: a request for each resource ----------------------------------------------------------------------
+
+    def _ask(self, subscription: Subscription) -> None:
+        subscription.quiet()
+        key = (subscription.home, subscription.uri)
+        if subscription.home is None and (self._listen is not None or not self._is_up):
+            subscription.timer = Deadline(_ASKED_S, partial(self._never_held, subscription))
+            self._listen_anew()
+            return
+        if key in self._leaving:  # over HTTP the later request might arrive first
+            return
+        params = b'{"uri":%b}' % encode(subscription.uri)
+        answered = partial(self._answered, subscription)
+        call = Call("resources/subscribe", params, answered, caller=subscription.caller, reply=_nobody)
+        call.source = self._source
+        subscription.asking = call
+        subscription.timer = Deadline(_ASKED_S, partial(self._answer_is_late, call))
+        self._submit(call)
+
+    def _answer_is_late(self, call: Call) -> None:
+        problem = self._problem(DEADLINE, f"did not accept the subscription within {_ASKED_S:g} seconds")
+        call.give_up(Failure(problem))
+
+    def _answered(self, subscription: Subscription, call: Request) -> None:
+        subscription.quiet()
+        if subscription.asking is not call or call.outcome is None:
+            return
+        subscription.asking = None
+        lane = call.upstream
+        if isinstance(call.outcome, Result) and isinstance(lane, Lane):
+            self._hold(subscription, lane)
+            if not subscription.wanted:  # they left meanwhile
+                self._release(subscription)
+        elif subscription.wanted:
+            self._failed(subscription, call.outcome)
+
+    def _failed(self, subscription: Subscription, outcome: Outcome) -> None:
+        """What never held is over; what held before is tried again, unless the server does not want to."""
+        if not subscription.was_held or isinstance(outcome, RemoteError):
+            self._remove(subscription)
+            subscription.settle(outcome)
+        elif not self._closed:
+            self._ask_later(subscription)
+
+    def _hold(self, subscription: Subscription, lane: Lane) -> None:
+        subscription.lane = lane
+        subscription.was_held = True
+        subscription.backoff.up()
+        lane.holds += 1
+        subscription.on_lost = partial(self._lost, subscription, lane)
+        lane.lost.add_done_callback(subscription.on_lost)
+        subscription.settle(Result(_NOTHING))
+
+    def _lost(self, subscription: Subscription, lane: Lane, _: asyncio.Future[Problem]) -> None:
+        if subscription.lane is lane:
+            subscription.lane = None
+            if subscription.wanted and not self._closed:
+                self._ask_later(subscription)
+
+    def _ask_later(self, subscription: Subscription) -> None:
+        """The server may be of another era by then, which is told of all its resources at once."""
+        subscription.quiet()
+        delay_s = subscription.backoff.next_delay_s()
+        subscription.timer = asyncio.get_running_loop().call_later(delay_s, self._ask, subscription)
+
+    def _drop(self, subscription: Subscription) -> None:
+        """Nobody watches it any more."""
+        self._remove(subscription)
+        if self._listen is not None and subscription.home is None:
+            subscription.lane = None
+            self._listen_anew()
+        elif subscription.lane is not None:
+            self._release(subscription)
+
+    def _remove(self, subscription: Subscription) -> None:
+        if subscription.asking is None:  # else its deadline still counts
+            subscription.quiet()
+        key = (subscription.home, subscription.uri)
+        if self._subscriptions.get(key) is not subscription:
+            return
+        del self._subscriptions[key]
+        same = self._by_uri[subscription.uri]
+        same.discard(subscription)
+        if not same:
+            del self._by_uri[subscription.uri]
+        self._per_home[subscription.home] -= 1
+        if not self._per_home[subscription.home]:
+            del self._per_home[subscription.home]
+
+    def _release(self, subscription: Subscription) -> None:
+        lane, subscription.lane = subscription.lane, None
+        if lane is None:
+            return
+        lane.holds -= 1
+        if subscription.on_lost is not None:
+            lane.lost.remove_done_callback(subscription.on_lost)
+        key = (subscription.home, subscription.uri)
+        if not lane.usable or key in self._subscriptions or key in self._leaving:
+            return
+        request = Request("resources/unsubscribe", b'{"uri":%b}' % encode(subscription.uri), partial(self._left, key))
+        self._leaving[key] = request
+        problem = self._problem(CANCELLED, "did not answer")
+        asyncio.get_running_loop().call_later(_FAREWELL_S, request.give_up, Failure(problem))
+        lane.send(request)
+
+    def _left(self, key: tuple[Home, str], request: Request) -> None:
+        del self._leaving[key]
+        subscription = self._subscriptions.get(key)
+        if subscription is not None and subscription.lane is None and subscription.asking is None:
+            self._ask(subscription)
+
+    # -- modern: one subscription for all -------------------------------------------------------------------------
+
+    def _never_held(self, subscription: Subscription) -> None:
+        if subscription.lane is None and not subscription.was_held:
+            self._remove(subscription)
+            subscription.settle(Failure(self._problem(SOURCE_DOWN, "cannot be asked now")))
+            self._listen_anew()
+
+    def _listen_anew(self) -> None:
+        if self._listen is not None:
+            subscriptions = self._subscriptions.values()
+            self._listen.want(
+                frozenset(subscription.uri for subscription in subscriptions if subscription.home is None)
+            )
+
+    def _held(self, uris: Uris) -> None:
+        session = self._session
+        if session is None:
+            return
+        for subscription in self._all_of(uris):
+            subscription.quiet()
+            subscription.lane = session.lane
+            subscription.was_held = True
+            subscription.settle(Result(_NOTHING))
+
+    def _refused(self, uris: Uris, outcome: Outcome) -> None:
+        for subscription in self._all_of(uris):
+            self._remove(subscription)
+            subscription.settle(outcome)
+        self._listen_anew()
+
+    def _all_of(self, uris: Uris) -> list[Subscription]:
+        found = (self._subscriptions.get((None, uri)) for uri in uris)
+        return [subscription for subscription in found if subscription is not None]
+
+    # -- news -----------------------------------------------------------------------------------------------------
+
+    def heard(self, lane: Lane, method: str, params: Json) -> None:
+        """What a server says of subscriptions; anything else is none of our business."""
+        if method == RESOURCE_UPDATED:
+            self._updated(lane, bytes(params))
+        elif self._listen is not None and method == ACKNOWLEDGED:
+            self._listen.acknowledged(params)
+        elif self._listen is not None and method == TOLD_CANCELLED:
+            self._listen.cancelled(params)
+
+    def _updated(self, lane: Lane, params: bytes) -> None:
+        """Many at once are told once: whoever watches reads the resource afterwards anyway."""
+        try:
+            uri = msgspec.json.decode(params, type=Updated).uri
+        except (msgspec.MsgspecError, RecursionError):
+            return
+        if not self._news:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._news[lane, uri] = params
+
+    def _tell(self) -> None:
+        news, self._news = self._news, {}
+        for (lane, uri), params in news.items():
+            told = without_subscription_id(params)
+            for watched in and_parents(uri):
+                for subscription in list(self._by_uri.get(watched, ())):
+                    if subscription.is_on(lane):
+                        for watch in list(subscription.watches):
+                            watch.on_updated(told)
+
+
+def _nobody(request: Request) -> None:
+    """Nobody waits for how it ended."""

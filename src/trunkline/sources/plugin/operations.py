@@ -1,0 +1,168 @@
+"""A plugin's operations as tools: JSON Schema from their inputs, and what is wrong with those that have none.
+
+What cannot be mapped is said and left out, never guessed: a tool whose schema is not the plugin's would be called
+wrongly for ever.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from trunkline.core.errors import TOOL_NOT_USABLE
+from trunkline.core.tool import Tool
+from trunkline.protocol.jsonrpc import LESS_ROOM, encode, encode_members
+from trunkline.runtime.child_io import harmless
+from trunkline.sdk.plugin_v1 import Operation, OperationInput, OperationOutput
+from trunkline.sources.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
+
+_FORMATS: Final = {"url": "uri", "email": "email"}
+_WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})\Z", re.ASCII)
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?\Z", re.ASCII)
+_MOST_FAULTS: Final = 20
+_MAX_DEFINITION_BYTES: Final = 64 * 1024
+"""More than any model could be shown of one tool."""
+
+
+class NotUsable(Exception):
+    """Why an operation cannot be offered as a tool."""
+
+
+def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    """The tools, and a line for each operation that is none."""
+    tools: dict[str, Tool] = {}
+    faults: list[str] = []
+    cut = ""
+    size_bytes = 0
+    for count, operation in enumerate(operations):
+        if cut := _reason_to_cut(count, size_bytes):
+            break
+        name = operation.name
+        try:
+            if not name:
+                raise NotUsable("it has no name")
+            if name in tools:
+                raise NotUsable("another operation before it has this name")
+            tool = tools[name] = Tool(source, name, definition_of(operation))
+            size_bytes += len(tool.definition)
+        except NotUsable as error:
+            faults.append(harmless(f"{TOOL_NOT_USABLE}: the operation `{name[:100]}` is not offered: {error}", str))
+    more = len(faults) - _MOST_FAULTS
+    if more > 0:
+        faults[_MOST_FAULTS:] = [f"{TOOL_NOT_USABLE}: … and {more} more operations are not offered"]
+    if cut:
+        faults.insert(0, f"{TOOL_NOT_USABLE}: {cut}")
+    return tuple(tools.values()), tuple(faults)
+
+
+def _reason_to_cut(count: int, size_bytes: int) -> str:
+    """Why no further operation is looked at; empty where the next one is."""
+    if count < MAX_ITEMS and size_bytes < MAX_BYTES:
+        return ""
+    limit = f"{MAX_ITEMS:,} entries" if count >= MAX_ITEMS else f"{MAX_BYTES:,} bytes"
+    return was_cut("ListOperations", count, "operation", over_limit(limit))
+
+
+def definition_of(operation: Operation) -> bytes:
+    """The definition of the tool. It has no `outputSchema`: nothing in the protocol makes results keep to it."""
+    properties: dict[str, bytes] = {}
+    for item in operation.inputs:
+        if not item.name:
+            raise NotUsable("one of its inputs has no name")
+        if item.name in properties:
+            raise NotUsable(f"two of its inputs have the name `{item.name[:100]}`")
+        properties[item.name] = _schema_of(item)
+    schema = {"type": b'"object"', "properties": encode_members(properties)}
+    required = [item.name for item in operation.inputs if item.required]
+    if required:
+        schema["required"] = encode(required)
+    members = {"name": encode(operation.name)}
+    description = _description(operation)
+    if description:
+        members["description"] = encode(description)
+    definition = encode_members(members | {"inputSchema": encode_members(schema)})
+    if len(definition) > _MAX_DEFINITION_BYTES:
+        size = f"its definition is {len(definition):,} bytes long"
+        raise NotUsable(f"{size}, and at most {_MAX_DEFINITION_BYTES:,} are offered: shorten its descriptions")
+    return definition
+
+
+def _description(operation: Operation) -> str:
+    """Its results are told in words, so that an agent knows what `structuredContent` may hold."""
+    if not operation.outputs:
+        return operation.description
+    outputs = "\n".join(_output_line(output) for output in operation.outputs)
+    return f"{operation.description}\n\nReturns:\n{outputs}".strip()
+
+
+def _output_line(output: OperationOutput) -> str:
+    kind = f" ({output.type})" if output.type else ""
+    return f"- {output.name}{kind}: {output.description}" if output.description else f"- {output.name}{kind}"
+
+
+def _schema_of(item: OperationInput) -> bytes:
+    read_default = _DEFAULTS.get(item.type)
+    if read_default is None:
+        known = ", ".join(_DEFAULTS)
+        raise NotUsable(f"its input `{item.name[:100]}` has the unknown type `{item.type[:100]}` (known: {known})")
+    members = {"type": encode(item.type)}
+    if item.description:
+        members["description"] = encode(item.description)
+    if item.validation:
+        members["format"] = encode(_format_of(item))
+    if item.default:
+        default = read_default(item.default)
+        if default is None:
+            raise NotUsable(f"the default of its input `{item.name[:100]}` is no {item.type}: `{item.default[:100]}`")
+        members["default"] = default
+    return encode_members(members)
+
+
+def _format_of(item: OperationInput) -> str:
+    known = _FORMATS.get(item.validation)
+    if known is None:
+        raise NotUsable(f"its input `{item.name[:100]}` has the unknown validation `{item.validation[:100]}`")
+    if item.type != "string":
+        raise NotUsable(f"its input `{item.name[:100]}` is of type {item.type}, which no `{item.validation}` can be")
+    return known
+
+
+def _whole_number(text: str) -> bytes | None:
+    return text.encode() if _WHOLE.match(text) else None
+
+
+def _number(text: str) -> bytes | None:
+    """Not one that is too large for most readers of JSON, which would refuse the whole list of tools for it."""
+    return text.encode() if _NUMBER.match(text) and math.isfinite(float(text)) else None
+
+
+def _boolean(text: str) -> bytes | None:
+    word = text.lower()
+    return word.encode() if word in ("true", "false") else None
+
+
+def _json_of(kind: type) -> Callable[[str], bytes | None]:
+    def read(text: str) -> bytes | None:
+        try:
+            with LESS_ROOM:
+                value = msgspec.json.decode(text)
+        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+            return None
+        return msgspec.json.format(text.encode(), indent=-1) if isinstance(value, kind) else None
+
+    return read
+
+
+_DEFAULTS: Final[dict[str, Callable[[str], bytes | None]]] = {
+    "string": encode,
+    "integer": _whole_number,
+    "number": _number,
+    "boolean": _boolean,
+    "array": _json_of(list),
+    "object": _json_of(dict),
+}
+"""Each type that an input may have, and how the text of its default becomes JSON."""

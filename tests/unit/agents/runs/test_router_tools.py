@@ -1,0 +1,70 @@
+"""A model's calls of the tools of its step: what it is told of long results, and calls that nobody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.plugin_rig import JOBS
+from tests.support.runs import settings_in
+from tests.support.waiting import START_WAIT_S, at_most, until
+
+from trunkline.agents.runs.model_step import RouterTools
+from trunkline.agents.runs.step_gateway import StepGateway
+from trunkline.agents.runs.step_settings import settings_of_step
+from trunkline.agents.workflow.document import PluginTools, Proxy
+from trunkline.core.call import Caller
+from trunkline.core.events import Events
+from trunkline.sources.plugin.section import PluginSection
+
+LONGEST = 50_000
+
+
+@asynccontextmanager
+async def started(folder: Path) -> AsyncIterator[StepGateway]:
+    proxy = Proxy(plugin_tools=(PluginTools(plugin="jobs", expose=("echo",)),))
+    plugin = PluginSection(command=sys.executable, args=(JOBS,), timeout=at_most(10))
+    wanted = settings_of_step(settings_in(folder / "x"), proxy, {"jobs": plugin}, folder)
+    caller = Caller(principal="step:a")
+    gateway = StepGateway(wanted, Events(), caller=caller, environ=os.environ, redact=str, private=())
+    try:
+        await gateway.start(patience_s=START_WAIT_S)
+        yield gateway
+    finally:
+        await gateway.close()
+
+
+def toolbox(gateway: StepGateway) -> RouterTools:
+    return RouterTools(gateway.router, gateway.caller, limit_bytes=100_000)
+
+
+async def test_a_call_that_nobody_waits_for_is_taken_back_at_once(tmp_path: Path) -> None:
+    async with started(tmp_path) as gateway:
+        call = asyncio.ensure_future(toolbox(gateway).call("Bash", b'{"command": "touch begun; sleep 1000"}'))
+        await until((tmp_path / "begun").exists, "the command runs")
+        assert gateway.router.in_flight == 1
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await until(lambda: gateway.router.in_flight == 0, "the call is over")
+
+
+async def test_a_result_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
+    async with started(tmp_path) as gateway:
+        whole = await toolbox(gateway).call("jobs_echo", said("x" * LONGEST))
+        cut = await toolbox(gateway).call("jobs_echo", said("begin" + "x" * LONGEST + "end"))
+    assert whole.text == "x" * LONGEST
+    assert len(cut.text) <= LONGEST
+    assert cut.text.startswith("begin")
+    assert cut.text.endswith("end")
+    assert not cut.is_error
+
+
+def said(text: str) -> bytes:
+    return json.dumps({"text": text}).encode()

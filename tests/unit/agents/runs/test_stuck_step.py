@@ -1,0 +1,75 @@
+"""A step that does not end when it is told to: the run ends all the same, and says that something is left."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from trunkline.agents.runs.run_events import RunEnded, RunEvent
+from trunkline.agents.runs.signals import Interrupt
+from trunkline.agents.runs.step import StepResult, StepUsage, TemplateValues
+from trunkline.agents.runs.workflow_run import Step, WorkflowExecutor
+from trunkline.agents.workflow.document import CommandState, Workflow
+from trunkline.agents.workflow.template import Template
+from trunkline.core.errors import INTERNAL, STEP_INTERRUPTED
+
+
+def one_step() -> Workflow:
+    state = CommandState(name="only", command=Template(("true",)), timeout_s=60.0)
+    return Workflow(path=Path("flow.yaml"), name="w", version="", inputs=(), initial="only", states={"only": state})
+
+
+async def test_an_interrupted_step_that_does_not_end_is_not_waited_for_longer_than_it_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trunkline.agents.runs.signals.ORDERLY_S", 0.05)
+    interrupt, released = Interrupt(), asyncio.Event()
+    told: list[RunEvent] = []
+
+    async def deaf(step: Step, values: TemplateValues) -> StepResult:
+        interrupt.on_signal(signal.SIGINT)
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+        return StepResult()
+
+    executor = WorkflowExecutor(one_step(), deaf, told.append, StepUsage(), interrupt)
+    ended = await executor.run({})
+    assert executor.stuck
+    assert (ended.status, ended.problem and ended.problem.code) == ("interrupted", STEP_INTERRUPTED)
+    assert isinstance(told[-1], RunEnded)
+    released.set()
+
+
+async def test_a_step_that_fails_for_a_reason_of_ours_is_a_failed_step() -> None:
+    async def broken(step: Step, values: TemplateValues) -> StepResult:
+        raise RuntimeError("a bug")
+
+    ended = await WorkflowExecutor(one_step(), broken, lambda _: None, StepUsage(), Interrupt()).run({})
+    assert (ended.status, ended.problem and ended.problem.code) == ("failure", INTERNAL)
+
+
+async def test_whoever_runs_a_workflow_can_end_it_and_its_step() -> None:
+    ended: list[str] = []
+
+    async def slow(step: Step, values: TemplateValues) -> StepResult:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            ended.append(step.name)
+        return StepResult()
+
+    run = asyncio.get_running_loop().create_task(
+        WorkflowExecutor(one_step(), slow, lambda _: None, StepUsage(), Interrupt()).run({})
+    )
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert ended == ["only"]

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.searching import make_parts
+from tests.support.waiting import at_most, until
+from tests.unit.router.fakes import Desk, FakeSource, problem_of
+
+from trunkline.config.sources import Unready
+from trunkline.core.errors import SOURCE_DISABLED, SOURCE_DOWN
+from trunkline.core.events import LogEvent
+from trunkline.core.source import Health, Sink, SourceKind
+from trunkline.core.tool import Snapshot, Tool
+from trunkline.gateway import source_reconciler
+from trunkline.gateway.source_reconciler import SourceReconciler
+from trunkline.runtime.children import Children
+from trunkline.sources.sections import McpHttpSection
+
+
+class Ship(FakeSource):
+    """Ready at once; it takes a few turns of the loop to clear up, and being ended twice it would not."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.ends = False
+        self.cleared_up = False
+
+    async def run(self, sink: Sink) -> None:
+        sink.publish(Snapshot(tools=(Tool(self.name, "a", b'{"name":"a"}'),)))
+        sink.health(Health(state="ready"))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ends = True
+            for _ in range(10):
+                await asyncio.sleep(0)
+            self.cleared_up = True
+
+
+class Sea:
+    """A fleet of sources that are made here, by whatever `build` is at the time."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.desk = Desk(folder)
+        self.ships: list[Ship] = []
+        self.notes: list[LogEvent] = []
+        self.build: Callable[[str], Ship] = Ship
+        self.desk.events.noted.append(self.notes.append)
+        kind = SourceKind(section=McpHttpSection, build=self._build)
+        monkeypatch.setattr(source_reconciler, "load_kind", lambda _: kind)
+        self.reconciler = SourceReconciler(self.desk.router.registry, make_parts(Children(), ""), self.desk.events)
+
+    def _build(self, name: str, section: Any, parts: Any) -> Ship:
+        ship = self.build(name)
+        self.ships.append(ship)
+        return ship
+
+    def apply(self, **urls: str) -> source_reconciler.Changes:
+        return self.reconciler.apply({name: McpHttpSection(url=url, prefix=name) for name, url in urls.items()})
+
+    async def states(self, **states: str) -> None:
+        admissions = self.desk.router.admissions
+        await until(
+            lambda: {name: admission.health.state for name, admission in admissions.items()} == states,
+            f"they are {states}",
+        )
+
+
+def sinks(name: str) -> Ship:
+    raise RuntimeError("no wood")
+
+
+async def test_a_source_that_cannot_be_built_is_down_and_all_others_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sea = Sea(tmp_path, monkeypatch)
+    sea.apply(one="1", two="2", three="3")
+    await sea.states(one="ready", two="ready", three="ready")
+    sea.build = sinks
+    assert sea.apply(one="1", two="other", four="4") == source_reconciler.Changes(
+        added=("four",), replaced=("two",), removed=("three",), unchanged=("one",)
+    )
+    await sea.states(one="ready", two="down", four="down")
+    assert "no wood" in sea.desk.router.admissions["four"].health.reason
+    assert problem_of(sea.desk.call("four.a")).code is SOURCE_DOWN
+    assert [note.event for note in sea.notes] == ["internal", "internal"]
+    sea.build = Ship
+    sea.reconciler.reconnect("four")
+    await sea.states(one="ready", two="down", four="ready")
+    assert sea.apply().removed == ("one", "two", "four")
+    await sea.reconciler.close()
+
+
+class Mutinous(Ship):
+    """Takes the end of something that it waited for to be its own."""
+
+    async def run(self, sink: Sink) -> None:
+        raise asyncio.CancelledError
+
+
+async def test_a_source_that_ends_itself_is_down_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sea = Sea(tmp_path, monkeypatch)
+    sea.build = Mutinous
+    sea.apply(one="1")
+    await sea.states(one="down")
+    assert "CancelledError" in sea.desk.router.admissions["one"].health.reason
+    await sea.reconciler.close()
+
+
+async def test_a_source_that_lacks_something_is_down_until_it_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sea = Sea(tmp_path, monkeypatch)
+    lacking = Unready(prefix="one", of_kind="mcp_http", obstacles=("no wood", "no nails"))
+    well = McpHttpSection(url="2", prefix="two")
+    sea.reconciler.apply({"one": lacking, "two": well, "off": lacking.replace(enabled=False)})
+    await sea.states(one="down", two="ready", off="disabled")
+    admission = sea.desk.router.admissions["one"]
+    assert (admission.health.reason, admission.options.kind) == ("no wood; no nails", "mcp_http")
+    problem = problem_of(sea.desk.call("one.a"))
+    assert problem.code is SOURCE_DOWN and "no wood" in problem.message
+    assert problem_of(sea.desk.call("off.a")).code is SOURCE_DISABLED
+    built = McpHttpSection(url="1", prefix="one")
+    assert sea.reconciler.apply({"one": built, "two": well}).replaced == ("one",)
+    await sea.states(one="ready", two="ready")
+    assert sea.reconciler.apply({"one": lacking, "two": well}).replaced == ("one",)
+    await sea.states(one="down", two="ready")
+    assert sea.reconciler.apply({"one": lacking, "two": well}).unchanged == ("one", "two")
+    await sea.reconciler.close()
+
+
+@pytest.mark.parametrize("drain_s", [3600.0, 0.0])
+async def test_sources_that_are_leaving_clear_up_when_everything_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drain_s: float
+) -> None:
+    monkeypatch.setattr(source_reconciler, "DRAIN_S", drain_s)
+    sea = Sea(tmp_path, monkeypatch)
+    sea.apply(one="1", two="2")
+    await sea.states(one="ready", two="ready")
+    held = sea.desk.call("one_a")
+    sea.apply(two="other")
+    async with asyncio.timeout(at_most(10)):
+        while not (sea.ships[1].ends and sea.ships[0].ends == (drain_s == 0)):
+            await asyncio.sleep(0)
+    await sea.reconciler.close()
+    assert [ship.cleared_up for ship in sea.ships] == [True, True, True]
+    assert len(asyncio.all_tasks()) == 1
+    held.cancel("over")
+
+
+class Impatient(Ship):
+    """Waits for a while, and then again."""
+
+    async def run(self, sink: Sink) -> None:
+        sink.health(Health(state="ready"))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(3600) as self.while_:
+                await asyncio.Event().wait()
+        await super().run(sink)
+
+
+async def test_a_source_that_is_ended_while_its_own_timeout_is_about_to_be_noticed_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sea = Sea(tmp_path, monkeypatch)
+    ship = Impatient("one")
+    sea.build = lambda _: ship
+    sea.apply(one="1")
+    await sea.states(one="ready")
+    ship.while_.reschedule(asyncio.get_running_loop().time() - 1)
+    await asyncio.sleep(0)  # the timeout has struck, and the source has not yet woken up
+    await sea.reconciler.close()
+    assert len(asyncio.all_tasks()) == 1

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.support.bugs import Bug, broken, bugs_told
+
+from trunkline.runtime.safe_calls import contained
+
+
+async def test_whoever_is_contained_is_told_of_and_what_comes_next_goes_on() -> None:
+    told = bugs_told()
+    done: list[str] = []
+    assert not contained("the first", broken)
+    assert contained("the second", done.append, "second")
+    assert done == ["second"]
+    assert [type(error) for error in told] == [Bug]
+
+
+async def test_what_is_no_bug_is_not_contained() -> None:
+    def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        contained("it", cancelled)

@@ -1,0 +1,150 @@
+"""A source of MCP tools at work, on servers that exist only as what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+from tests.support.waiting import until
+from tests.unit.sources.mcp.memory_lane import HELLO, MemoryLane, session_on
+
+from trunkline.core.call import Call, Json, Result
+from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError, Problem
+from trunkline.core.server_request import ServerRequest
+from trunkline.core.source import Health
+from trunkline.core.tool import Snapshot
+from trunkline.protocol.mcp.versions import Era
+from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.source import McpSource, Tuning
+
+
+class Connects(Protocol):
+    lanes: list[MemoryLane]
+
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session: ...
+
+
+class Server:
+    """A server that exists only as what it answers; every connection to it is a lane of its own."""
+
+    def __init__(self, era: Era = "legacy") -> None:
+        self.era: Era = era
+        self.tools = ["a"]
+        self.lanes: list[MemoryLane] = []
+        self.declared: list[bytes] = []
+        self.asked_for: list[Era | None] = []
+        self.refusals: list[Problem] = []
+        self.silent: set[str] = set()
+        self.after_list: Callable[[MemoryLane], None] | None = None
+
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+        self.asked_for.append(era)
+        await asyncio.sleep(0)
+        if self.refusals:
+            raise GatewayError(self.refusals.pop(0))
+        if era not in (None, self.era):
+            raise GatewayError(Problem(code=SOURCE_PROTOCOL, message="Server s: speaks another era", source="s"))
+        lane = MemoryLane(self.respond)
+        lane.questions.declared = capabilities
+        self.lanes.append(lane)
+        self.declared.append(capabilities)
+        return session_on(lane, self.era, HELLO)
+
+    def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
+        method = message.get("method", "")
+        if method in self.silent or "id" not in message:
+            return
+        if method == "tools/list":
+            lane.answer(message, {"tools": [{"name": name} for name in self.tools]})
+            if self.after_list is not None:
+                self.after_list(lane)
+        elif method in ("ping", "server/discover"):
+            lane.answer(message, {})
+        elif method == "tools/call":
+            lane.answer(message, {"lane": self.lanes.index(lane)})
+
+    def change(self, *tools: str) -> None:
+        self.tools = list(tools)
+        for lane in self.lanes:
+            lane.say({"method": "notifications/tools/list_changed"})
+
+
+class Book:
+    """A sink that writes everything down, in order."""
+
+    def __init__(self) -> None:
+        self.entries: list[Snapshot | Health] = []
+        self.for_clients: list[tuple[str, list[str] | None]] = []
+        self.asked: list[tuple[str, ServerRequest]] = []
+        self.told: list[tuple[str, str, bytes]] = []
+
+    def forward_request(self, session: str, server_request: ServerRequest) -> None:
+        self.asked.append((session, server_request))
+
+    def forward_notification(self, session: str, method: str, params: Json) -> None:
+        self.told.append((session, method, bytes(params)))
+
+    def publish_for(self, session: str, snapshot: Snapshot | None) -> None:
+        names = None if snapshot is None else [tool.name for tool in snapshot.tools]
+        self.for_clients.append((session, names))
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self.entries.append(snapshot)
+
+    def health(self, health: Health) -> None:
+        self.entries.append(health)
+
+    def count(self, counter: str, amount: int = 1) -> None: ...
+
+    @property
+    def healths(self) -> list[Health]:
+        return [entry for entry in self.entries if isinstance(entry, Health)]
+
+    @property
+    def states(self) -> list[str]:
+        return [health.state for health in self.healths]
+
+    @property
+    def offered(self) -> list[list[str]]:
+        return [[tool.name for tool in entry.tools] for entry in self.entries if isinstance(entry, Snapshot)]
+
+
+@contextlib.asynccontextmanager
+async def living(server: Connects, **tuning: Any) -> AsyncIterator[tuple[McpSource, Book]]:
+    """A source at work; afterwards nothing of it is left."""
+    defaults: dict[str, Any] = {"shared": False, "max_sessions": 4, "session_idle_s": 1000.0}
+    source = McpSource("s", server.open, Tuning(**{**defaults, **tuning}))
+    book = Book()
+    before = asyncio.all_tasks()
+    life = asyncio.get_running_loop().create_task(source.run(book))
+    try:
+        yield source, book
+    finally:
+        life.cancel()
+        await asyncio.wait([life])
+        left = asyncio.all_tasks() - before
+        assert not left, f"still running: {left}"
+        assert all(lane.closed == 1 for lane in server.lanes)
+
+
+async def ready(book: Book, times: int = 1) -> None:
+    await until(lambda: book.states.count("ready") >= times, f"ready for the {times}. time")
+
+
+def submitted(source: McpSource, call: Call) -> Call:
+    source.submit(call)
+    return call
+
+
+def lane_of(call: Call) -> int:
+    assert isinstance(call.outcome, Result), call.outcome
+    return int(bytes(call.outcome.raw).split(b":")[1].rstrip(b"}"))
+
+
+@contextlib.asynccontextmanager
+async def ready_source(server: Connects, **tuning: Any) -> AsyncIterator[McpSource]:
+    async with living(server, **tuning) as (source, book):
+        await ready(book)
+        yield source

@@ -1,0 +1,102 @@
+"""What worked for a client that has left is freed at once.
+
+As a cycle it would stay until the collector comes by, which is seldom: each session and crash would cost memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.servers import HttpFaults, StdioFaults
+from tests.support.waiting import at_most, until
+from tests.unit.sources.mcp.memory_lane import new_call
+from tests.unit.sources.mcp.source_rig import Book, ready, submitted
+
+from trunkline.protocol.mcp.versions import Era
+from trunkline.runtime.children import Children
+from trunkline.runtime.http_client import HttpPool, Target
+from trunkline.sources.mcp.handshake import Session, shake_hands
+from trunkline.sources.mcp.http_lane import HttpLane
+from trunkline.sources.mcp.lane import Lane
+from trunkline.sources.mcp.source import McpSource, Tuning
+from trunkline.sources.mcp.stdio_lane import open_stdio_lane
+
+LIMIT = 1_000_000
+Lanes = list[weakref.ref[Lane]]
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+class Opener:
+    """Opens sessions with a real server and keeps none of them alive."""
+
+    def __init__(self, open_lane: Callable[[], object]) -> None:
+        self._open_lane = open_lane
+        self.lanes: Lanes = []
+
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+        opened = self._open_lane()
+        lane = opened if isinstance(opened, Lane) else await opened  # type: ignore[misc]
+        assert isinstance(lane, Lane)
+        self.lanes.append(weakref.ref(lane))
+        return await shake_hands(lane, era, capabilities, at_most(20))
+
+
+@contextlib.asynccontextmanager
+async def at_work(opener: Opener) -> AsyncIterator[McpSource]:
+    source, book = McpSource("s", opener.open, Tuning(shared=False, max_sessions=4, session_idle_s=1000.0)), Book()
+    life = asyncio.get_running_loop().create_task(source.run(book))
+    try:
+        await ready(book)
+        yield source
+    finally:
+        life.cancel()
+        await asyncio.wait([life])
+
+
+async def is_freed_with_its_client(opener: Opener) -> None:
+    async with at_work(opener) as source:
+        for session in ("one", "two"):
+            call = submitted(source, new_call(session))
+            await until(lambda call=call: call.done, "the client has a lane of its own")
+            del call
+            source.forget(session)
+            await until(lambda: opener.lanes[-1]() is None, "the lane is freed")
+        assert [lane() is None for lane in opener.lanes] == [False, True, True]
+
+
+@pytest.mark.usefixtures("no_collector")
+async def test_a_process_that_worked_for_a_client_that_left_is_freed(tmp_path: Path) -> None:
+    children, command = Children(), StdioFaults(tmp_path, "s").command
+
+    def open_lane() -> object:
+        return open_stdio_lane("s", str, children, command, env={}, cwd=None, limit_bytes=LIMIT, redact=str)
+
+    try:
+        await is_freed_with_its_client(Opener(open_lane))
+    finally:
+        await children.close()
+
+
+@pytest.mark.usefixtures("no_collector")
+async def test_a_session_over_http_that_was_for_a_client_that_left_is_freed(tmp_path: Path) -> None:
+    with HttpFaults(tmp_path, "h") as server:
+
+        def open_lane() -> object:
+            pool = HttpPool(Target(server.url), connect_timeout_s=at_most(10), limit_bytes=LIMIT)
+            return HttpLane("s", str, pool, {}, LIMIT)
+
+        await is_freed_with_its_client(Opener(open_lane))

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call
+
+from trunkline.core.call import Call, Caller, Request
+from trunkline.protocol.mcp.modern import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
+from trunkline.sources.mcp.handshake import shake_hands
+from trunkline.sources.mcp.per_caller import LaneLevel, Stamps, level_in
+
+ROOTS = b'{"roots":{}}'
+
+
+def call_of(**caller: Any) -> Call:
+    call = new_call()
+    call.caller = Caller(**caller)
+    return call
+
+
+def stamped(stamps: Stamps, request: Request) -> dict[str, Any]:
+    return json.loads(b"{%b}" % stamps(request))
+
+
+# 2026-07-28 ----------------------------------------------------------------------------------------------------------
+
+
+def test_each_request_says_what_its_caller_can_be_asked_and_wants_to_hear() -> None:
+    stamps = Stamps(logs=True)
+    for _ in range(2):
+        meta = stamped(stamps, call_of(capabilities=ROOTS, log_level="error", version="2026-07-28"))
+        assert (meta[PROTOCOL_VERSION], meta[CLIENT_CAPABILITIES], meta[LOG_LEVEL]) == (
+            "2026-07-28",
+            {"roots": {}},
+            "error",
+        )
+        quiet = stamped(stamps, call_of(version="2026-07-28"))
+        assert quiet[CLIENT_CAPABILITIES] == {}
+        assert LOG_LEVEL not in quiet
+        own = stamped(stamps, Request("tools/list", b"{}", lambda _: None))
+        assert own == quiet
+
+
+@pytest.mark.parametrize("tasks", [True, False])
+def test_our_own_requests_about_tasks_say_that_we_know_them_where_the_server_does(tasks: bool) -> None:
+    stamps = Stamps(logs=False, tasks=tasks)
+    known = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    for method, declared in {"subscriptions/listen": known, "tasks/get": known, "tools/list": {}}.items():
+        own = stamped(stamps, Request(method, b"{}", lambda _: None))
+        assert own[CLIENT_CAPABILITIES] == (declared if tasks else {})
+    assert stamped(stamps, call_of(version="2026-07-28"))[CLIENT_CAPABILITIES] == {}
+
+
+def test_a_legacy_client_that_named_no_level_hears_what_is_worth_knowing() -> None:
+    assert stamped(Stamps(logs=True), call_of(version="2025-06-18"))[LOG_LEVEL] == "info"
+    assert stamped(Stamps(logs=True), call_of(version="2025-06-18", log_level="debug"))[LOG_LEVEL] == "debug"
+
+
+@pytest.mark.parametrize(("logs", "level"), [(False, "debug"), (True, "loud"), (True, "")])
+def test_no_level_is_named_to_a_server_that_keeps_none_or_where_it_is_none(logs: bool, level: str) -> None:
+    assert LOG_LEVEL not in stamped(Stamps(logs=logs), call_of(log_level=level))
+
+
+def test_callers_without_end_do_not_fill_the_memory() -> None:
+    stamps = Stamps(logs=True)
+    for number in range(10_000):
+        stamps(call_of(capabilities=b'{"experimental":{"n":%d}}' % number))
+    assert len(stamps._made) <= 256
+
+
+# Before --------------------------------------------------------------------------------------------------------------
+
+
+def levels_told(lane: MemoryLane) -> list[str]:
+    return [message["params"]["level"] for message in lane.sent if message.get("method") == "logging/setLevel"]
+
+
+async def test_a_legacy_server_is_told_only_when_someone_wants_to_hear_more() -> None:
+    lane = MemoryLane(lambda lane, message: lane.answer(message, {}))
+    lane.prepare = LaneLevel(lane)
+    for level in ("", "error", "emergency", "error", "info", "warning", "loud", "debug", "debug"):
+        lane.send(call_of(log_level=level))
+    assert levels_told(lane) == ["error", "info", "debug"]
+    assert [message["method"] for message in lane.sent[:3]] == ["tools/call", "logging/setLevel", "tools/call"]
+    assert [message["id"] for message in lane.sent] == list(range(1, 13))
+
+
+async def test_a_level_that_is_never_confirmed_does_not_keep_the_lane_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.support.waiting import until
+
+    from trunkline.sources.mcp import per_caller
+
+    monkeypatch.setattr(per_caller, "_SET_LEVEL_S", 0.01)
+    lane = MemoryLane()
+    LaneLevel(lane).want("debug")
+    assert not lane.idle
+    await until(lambda: lane.idle, "it is given up")
+
+
+@pytest.mark.parametrize(("declared", "told"), [(b'{"tools":{},"logging":{}}', ["debug"]), (b'{"tools":{}}', [])])
+async def test_only_a_server_that_has_logs_is_told(declared: bytes, told: list[str]) -> None:
+    hello = b'{"protocolVersion":"2025-06-18","capabilities":%b,"serverInfo":{"name":"m"}}' % declared
+
+    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+        if message.get("method") == "initialize":
+            lane.answer(message, json.loads(hello))
+
+    lane = MemoryLane(respond)
+    await shake_hands(lane, "legacy", ROOTS, 5)
+    assert lane.sent[0]["params"]["capabilities"] == {"roots": {}}
+    assert lane.questions.declared == ROOTS
+    lane.send(call_of(log_level="debug"))
+    assert levels_told(lane) == told
+
+
+@pytest.mark.parametrize(
+    ("params", "level"), [(b'{"level":"info"}', "info"), (b"{}", ""), (b"[]", ""), (b'{"level":1}', "")]
+)
+def test_the_level_of_a_request_to_set_it(params: bytes, level: str) -> None:
+    assert level_in(params) == level

@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.support.waiting import until
+from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
+
+from trunkline.core.call import Call, Caller, Failure, Result
+from trunkline.core.errors import DEADLINE, SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
+from trunkline.core.server_request import ServerRequest
+from trunkline.runtime.server_lifecycle import Backoff
+from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.lanes import ClientLanes
+from trunkline.sources.mcp.pool import MAX_SEATS, Pool, needs_seat
+from trunkline.sources.mcp.questions import refuse_nobody
+
+FORMS = b'{"elicitation":{}}'
+ROOTS = b'{"roots":{}}'
+
+
+class Opener:
+    """Opens a lane for whoever comes, as long as nothing is wrong."""
+
+    def __init__(self, kind: type[MemoryLane] = MemoryLane) -> None:
+        self._kind = kind
+        self.lanes: list[MemoryLane] = []
+        self.failure: Problem | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, capabilities: bytes) -> Session:
+        await self.gate.wait()
+        if self.failure is not None:
+            raise GatewayError(self.failure)
+        lane = self._kind()
+        lane.questions.declared = capabilities
+        self.lanes.append(lane)
+        return session_on(lane)
+
+    def lane_with(self, call: Call) -> int:
+        """Which lane carries a call now."""
+        (found,) = [number for number, lane in enumerate(self.lanes) if call in lane.pending.values()]
+        return found
+
+
+@contextlib.asynccontextmanager
+async def pool_with(opener: Opener, **options: Any) -> AsyncIterator[Pool]:
+    lanes = ClientLanes(
+        "s",
+        opener,
+        **{"max_sessions": 16, "idle_s": 1000.0, **options},
+        on_opened=lambda key, session: session.lane.questions.attend(refuse_nobody),
+    )
+    pool = Pool(lanes)
+    try:
+        yield pool
+    finally:
+        await lanes.close()
+        assert not pool._groups
+
+
+def submit(pool: Pool, principal: str = "local", capabilities: bytes = FORMS) -> Call:
+    call = new_call(None, principal, capabilities)
+    pool.submit(call)
+    return call
+
+
+async def sent(opener: Opener, *calls: Call) -> None:
+    await until(lambda: all(call.upstream_id for call in calls), "they are on their way")
+
+
+def answer(opener: Opener, call: Call) -> None:
+    opener.lanes[opener.lane_with(call)].answer({"id": call.upstream_id}, {})
+    assert isinstance(call.outcome, Result)
+
+
+# Who needs a seat ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("caller", "needs"),
+    [
+        (Caller(), False),
+        (Caller(capabilities=FORMS), True),
+        (Caller(session="one", capabilities=FORMS), False),
+        (Caller(capabilities=b'{"extensions":{"x/y":{}}}'), False),
+        (Caller(capabilities=b'{"extensions":{"x/y":{}},"roots":{}}'), True),
+    ],
+)
+def test_who_needs_a_server_that_can_ask_without_a_session(caller: Caller, needs: bool) -> None:
+    assert needs_seat(caller) is needs
+
+
+# One call at a time --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.law
+async def test_calls_at_the_same_time_never_share_a_lane_and_calls_in_turn_meet_the_same_one() -> None:
+    opener = Opener()
+    async with pool_with(opener) as pool:
+        first, second = submit(pool), submit(pool)
+        await sent(opener, first, second)
+        assert (opener.lane_with(first), opener.lane_with(second)) == (0, 1)
+        answer(opener, second)
+        answer(opener, first)
+        for _ in range(3):
+            call = submit(pool)
+            assert opener.lane_with(call) == 0
+            answer(opener, call)
+        assert len(opener.lanes) == 2
+
+
+@pytest.mark.law
+async def test_principals_and_capabilities_never_share_a_lane_even_in_turn() -> None:
+    opener = Opener()
+    async with pool_with(opener) as pool:
+        for number, (principal, capabilities) in enumerate([("a", FORMS), ("b", FORMS), ("a", ROOTS)]):
+            call = submit(pool, principal, capabilities)
+            await sent(opener, call)
+            assert opener.lane_with(call) == number
+            assert opener.lanes[number].questions.declared == capabilities
+            answer(opener, call)
+
+
+class ProcessLane(MemoryLane):
+    is_process = True
+
+
+async def test_a_seat_whose_process_keeps_crashing_is_passed_by_while_there_are_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+    opener = Opener(ProcessLane)
+    async with pool_with(opener) as pool:
+        for number in range(MAX_SEATS):
+            crashing = submit(pool)
+            await sent(opener, crashing)
+            opener.lanes[number].lose(Problem(code=SOURCE_LOST, message="gone"))
+            await until(lambda number=number: opener.lanes[number].closed > 0, "the crash is noticed")
+        refused = submit(pool)
+        assert isinstance(refused.outcome, Failure)
+        assert refused.outcome.problem.code == SOURCE_START_FAILED, "there is an end to trying"
+
+
+async def test_a_seat_that_nobody_uses_makes_room_at_once() -> None:
+    opener = Opener()
+    async with pool_with(opener, max_sessions=2) as pool:
+        first, second = submit(pool, "a"), submit(pool, "a")
+        await sent(opener, first, second)
+        answer(opener, first)
+        other = submit(pool, "b")
+        await sent(opener, other)
+        assert opener.lane_with(other) == 2
+        await until(lambda: opener.lanes[0].closed, "the free one of the first is closed")
+        assert opener.lane_with(second) == 1
+        for call in (second, other):
+            answer(opener, call)
+
+
+async def test_beyond_the_seats_calls_wait_in_order() -> None:
+    opener = Opener()
+    async with pool_with(opener) as pool:
+        seated = [submit(pool) for _ in range(MAX_SEATS)]
+        await sent(opener, *seated)
+        waiting = [submit(pool) for _ in range(4)]
+        assert [call.phase for call in waiting] == ["queued"] * 4
+        waiting[1].cancel("changed its mind")
+        answer(opener, seated[5])
+        assert opener.lane_with(waiting[0]) == 5
+        answer(opener, seated[2])
+        assert opener.lane_with(waiting[2]) == 2
+        late = Problem(code=DEADLINE, message="too late")
+        assert waiting[3].give_up(Failure(late))
+        assert waiting[3].phase == "queued"
+        answer(opener, waiting[2])
+        assert len(opener.lanes) == MAX_SEATS
+
+
+async def test_a_call_that_waits_for_its_client_keeps_nobody_from_a_seat() -> None:
+    opener, asked = Opener(), []
+    async with pool_with(opener) as pool:
+        calls = [new_call(None, capabilities=FORMS) for _ in range(MAX_SEATS + 2)]
+        for call in calls:
+            call.on_server_request = asked.append
+            pool.submit(call)
+        await sent(opener, *calls[:MAX_SEATS])
+        assert calls[MAX_SEATS].phase == "queued"
+        opener.lanes[3].say({"id": 1, "method": "elicitation/create", "params": {"message": "m"}})
+        await sent(opener, calls[MAX_SEATS])
+        assert opener.lane_with(calls[MAX_SEATS]) == MAX_SEATS
+        asked[0].answer(b"{}")
+        answer(opener, calls[3])
+        assert calls[-1].phase == "queued"
+        answer(opener, calls[0])
+        assert opener.lane_with(calls[-1]) == 0
+
+
+async def test_the_number_of_all_lanes_holds_here_too() -> None:
+    opener = Opener()
+    async with pool_with(opener, max_sessions=2) as pool:
+        first, second = submit(pool), submit(pool)
+        await sent(opener, first, second)
+        third, stranger = submit(pool), submit(pool, "stranger")
+        assert not third.done
+        assert isinstance(stranger.outcome, Failure)
+        assert stranger.outcome.problem.code is TOO_MANY_LANES
+        answer(opener, first)
+        assert opener.lane_with(third) == 0
+
+
+async def test_an_idle_lane_is_closed_as_any_other() -> None:
+    opener = Opener()
+    async with pool_with(opener, idle_s=0.01) as pool:
+        call = submit(pool)
+        await sent(opener, call)
+        answer(opener, call)
+        await until(lambda: opener.lanes[0].closed, "it is closed")
+        again = submit(pool)
+        await sent(opener, again)
+        assert opener.lane_with(again) == 1
+
+
+# What its server asks ------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_asks_the_one_call_that_it_works_for_and_nobody_between_calls() -> None:
+    opener = Opener()
+    async with pool_with(opener) as pool:
+        asked: list[tuple[int, ServerRequest]] = []
+        calls = []
+        for number in range(2):
+            call = new_call(None, capabilities=FORMS)
+            call.on_server_request = lambda server_request, number=number: asked.append((number, server_request))
+            pool.submit(call)
+            calls.append(call)
+        await sent(opener, *calls)
+        for number in (1, 0):
+            opener.lanes[number].say({"id": 1, "method": "elicitation/create", "params": {"message": "m"}})
+            assert asked[-1][0] == number
+        answer(opener, calls[0])
+        assert asked[-1][1].ended
+        assert opener.lanes[0].sent[-1]["error"]["code"] == -32603
+        opener.lanes[0].say({"id": 2, "method": "elicitation/create", "params": {"message": "m"}})
+        assert opener.lanes[0].sent[-1]["error"]["code"] == -32601
+        assert len(asked) == 2
+
+
+async def test_a_question_that_comes_while_the_lane_is_greeted_is_for_the_call_it_was_opened_for() -> None:
+    opener, asked = Opener(), []
+
+    async def eager(capabilities: bytes) -> Session:
+        session = await opener(capabilities)
+        opener.lanes[0].say({"id": "early", "method": "elicitation/create", "params": {"message": "m"}})
+        return session
+
+    lanes = ClientLanes(
+        "s",
+        eager,
+        max_sessions=4,
+        idle_s=1000.0,
+        on_opened=lambda key, session: session.lane.questions.attend(refuse_nobody),
+    )
+    call = new_call(None, capabilities=FORMS)
+    call.on_server_request = asked.append
+    Pool(lanes).submit(call)
+    await until(lambda: asked or (opener.lanes and opener.lanes[0].sent[1:]), "it is asked")
+    await lanes.close()
+    assert [server_request.params for server_request in asked] == [b'{"message": "m"}']
+
+
+@pytest.mark.law
+async def test_a_server_that_may_still_work_for_a_call_given_up_is_not_given_to_the_next() -> None:
+    opener = Opener()
+    async with pool_with(opener) as pool:
+        call = submit(pool)
+        await sent(opener, call)
+        call.cancel("the client left")
+        await until(lambda: opener.lanes[0].closed, "its server is closed")
+        again = submit(pool)
+        await sent(opener, again)
+        assert opener.lane_with(again) == 1
+
+
+# Failing -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_cannot_be_opened_answers_those_that_wait_for_a_seat_too() -> None:
+    opener = Opener()
+    opener.gate.clear()
+    opener.failure = Problem(code=SOURCE_START_FAILED, message="Server s: no such file")
+    async with pool_with(opener) as pool:
+        calls = [submit(pool) for _ in range(3000)]
+        await asyncio.sleep(0)
+        opener.gate.set()
+        await until(lambda: all(call.done for call in calls), "all are answered")
+        assert all(isinstance(call.outcome, Failure) and call.outcome.problem.executed == "no" for call in calls)
+
+
+async def test_a_lane_that_is_lost_makes_room_for_the_next() -> None:
+    opener = Opener()
+    async with pool_with(opener) as pool:
+        calls = [submit(pool) for _ in range(MAX_SEATS)]
+        await sent(opener, *calls)
+        waiting = submit(pool)
+        opener.lanes[3].lose(Problem(code=SOURCE_LOST, message="Server s: exited"))
+        assert isinstance(calls[3].outcome, Failure)
+        await sent(opener, waiting)
+        assert opener.lane_with(waiting) == MAX_SEATS
+
+
+async def test_a_call_that_comes_again_takes_a_new_seat() -> None:
+    opener = Opener()
+    async with pool_with(opener) as pool:
+        call = submit(pool)
+        await sent(opener, call)
+        lane = opener.lanes[0]
+        del lane.pending[call.upstream_id]
+        lane.lost.set_result(Problem(code=SOURCE_LOST, message="lost our session"))
+        await asyncio.sleep(0)
+        pool.submit(call)
+        await until(lambda: len(opener.lanes) == 2 and opener.lanes[1].sent, "it is sent again")
+        answer(opener, call)
+        again = submit(pool)
+        assert opener.lane_with(again) == 1

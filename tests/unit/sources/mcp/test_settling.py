@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.support.waiting import until
+from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
+
+from trunkline.core.call import Call, Failure
+from trunkline.core.errors import SOURCE_LOST
+from trunkline.core.server_request import ServerRequest
+from trunkline.sources.mcp import settling
+from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.lanes import ClientLanes, lane_key
+
+ROOTS = b'{"roots":{}}'
+
+
+class Server:
+    """It asks for the client's folders as soon as it is greeted, unless it is told not to."""
+
+    def __init__(self, *, asks: bool = True) -> None:
+        self.asks = asks
+        self.lane = MemoryLane(self.respond)
+        self.lane.questions.declared = ROOTS
+
+    def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
+        if message.get("method") == "ping":
+            if self.asks:
+                lane.say({"id": "q", "method": "roots/list"})
+            lane.answer(message, {})
+        elif message.get("method") == "tools/call":
+            lane.answer(message, {"content": []})
+
+    async def open(self, capabilities: bytes) -> Session:
+        return session_on(self.lane)
+
+
+@contextlib.asynccontextmanager
+async def lanes_of(server: Server) -> AsyncIterator[ClientLanes]:
+    lanes = ClientLanes("s", server.open, max_sessions=3, idle_s=1000.0)
+    try:
+        yield lanes
+    finally:
+        await lanes.close()
+
+
+def call_on(lanes: ClientLanes, capabilities: bytes = ROOTS) -> tuple[Call, list[ServerRequest]]:
+    call, asked = new_call(capabilities=capabilities), list[ServerRequest]()
+    call.on_server_request = asked.append
+    key = lane_key(call.caller)
+    assert key is not None
+    lanes.submit(call, key)
+    return call, asked
+
+
+async def test_the_first_call_waits_until_its_server_has_the_clients_folders() -> None:
+    server = Server()
+    async with lanes_of(server) as lanes:
+        call, asked = call_on(lanes)
+        await until(lambda: asked, "the client of the call is asked")
+        assert (asked[0].calls, call.phase, server.lane.methods()) == ((call,), "queued", ["ping"])
+        asked[0].answer(b'{"roots":[]}')
+        await until(lambda: call.done, "the call is answered")
+        assert server.lane.methods() == ["ping", "", "tools/call"]
+
+
+async def test_a_client_that_never_answers_does_not_hold_its_call_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "_LONGEST_S", 0.05)
+    async with lanes_of(Server()) as lanes:
+        call, _ = call_on(lanes)
+        await until(lambda: call.done, "the call is answered")
+
+
+async def test_a_server_that_asks_nothing_costs_a_ping() -> None:
+    server = Server(asks=False)
+    async with lanes_of(server) as lanes:
+        call, _ = call_on(lanes)
+        await until(lambda: call.done, "the call is answered")
+        assert server.lane.methods() == ["ping", "tools/call"]
+
+
+async def test_for_a_client_without_folders_there_is_nothing_to_wait_for() -> None:
+    server = Server()
+    async with lanes_of(server) as lanes:
+        call, _ = call_on(lanes, b'{"elicitation":{}}')
+        await until(lambda: call.done, "the call is answered")
+        assert server.lane.methods() == ["tools/call"]
+
+
+async def test_a_server_that_is_lost_meanwhile_fails_the_call_that_waits() -> None:
+    server = Server()
+    async with lanes_of(server) as lanes:
+        call, asked = call_on(lanes)
+        await until(lambda: asked, "the client of the call is asked")
+        server.lane.lose(server.lane.problem(SOURCE_LOST, "exited"))
+        await until(lambda: call.done, "the call has failed")
+        assert isinstance(call.outcome, Failure) and call.outcome.problem.retryable
+        await until(lambda: server.lane.closed and not len(lanes), "nothing is left of the lane")
+
+
+async def test_a_client_that_leaves_meanwhile_takes_its_server_along() -> None:
+    server = Server()
+    async with lanes_of(server) as lanes:
+        call, asked = call_on(lanes)
+        await until(lambda: asked, "the client of the call is asked")
+        lanes.forget("one")
+        await until(lambda: server.lane.closed, "the server is closed")
+        assert call.done
+    assert asyncio.all_tasks() == {asyncio.current_task()}
