@@ -13,7 +13,7 @@ from tests.support.chunks import examples
 from tests.support.plugin_messages import REAL
 
 from trunkline.sdk import plugin_v1 as ours
-from trunkline.sdk.protobuf import Malformed, bytes_field
+from trunkline.sdk.protobuf import MalformedProtobuf, bytes_field
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 MAPS = st.dictionaries(TEXT, st.binary(max_size=20), max_size=4)
@@ -22,12 +22,12 @@ OUTPUTS = st.builds(ours.OperationOutput, TEXT, TEXT, TEXT)
 OPERATIONS = st.builds(
     ours.Operation, TEXT, TEXT, st.lists(INPUTS, max_size=3).map(tuple), st.lists(OUTPUTS, max_size=2).map(tuple)
 )
-INFOS = st.builds(ours.Info, TEXT, TEXT, TEXT, st.lists(TEXT, max_size=3).map(tuple))
-ENDS = st.builds(ours.OperationOutcome, st.booleans(), TEXT, MAPS, TEXT)
+INFOS = st.builds(ours.PluginInfo, TEXT, TEXT, TEXT, st.lists(TEXT, max_size=3).map(tuple))
+ENDS = st.builds(ours.OperationResult, st.booleans(), TEXT, MAPS, TEXT)
 
 
-def info_of(message: Any) -> ours.Info:
-    return ours.Info(message.name, message.version, message.description, tuple(message.capabilities))
+def info_of(message: Any) -> ours.PluginInfo:
+    return ours.PluginInfo(message.name, message.version, message.description, tuple(message.capabilities))
 
 
 def operation_of(message: Any) -> ours.Operation:
@@ -43,8 +43,8 @@ def operations_of(message: Any) -> list[ours.Operation]:
     return [operation_of(item) for item in message.operations]
 
 
-def executed_of(message: Any) -> ours.OperationOutcome:
-    return ours.OperationOutcome(message.success, message.output, dict(message.data), message.error)
+def executed_of(message: Any) -> ours.OperationResult:
+    return ours.OperationResult(message.success, message.output, dict(message.data), message.error)
 
 
 def execute_of(message: Any) -> tuple[str, dict[str, bytes]]:
@@ -62,7 +62,7 @@ READERS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], Any]]] = {
 
 
 @given(INFOS)
-def test_what_a_plugin_is_reads_the_same_on_both_sides(info: ours.Info) -> None:
+def test_what_a_plugin_is_reads_the_same_on_both_sides(info: ours.PluginInfo) -> None:
     encoded = ours.encode_info(info)
     assert info_of(REAL["GetInfoResponse"].FromString(encoded)) == info == ours.decode_info(encoded)
     assert len(encoded) == REAL["GetInfoResponse"].FromString(encoded).ByteSize()
@@ -86,7 +86,7 @@ def test_a_call_reads_the_same_on_both_sides(operation: str, inputs: dict[str, b
 
 
 @given(ENDS)
-def test_an_answer_reads_the_same_on_both_sides(done: ours.OperationOutcome) -> None:
+def test_an_answer_reads_the_same_on_both_sides(done: ours.OperationResult) -> None:
     encoded = ours.encode_executed(done)
     message = REAL["ExecuteResponse"].FromString(encoded)
     assert executed_of(message) == done == ours.decode_executed(encoded)
@@ -126,7 +126,7 @@ def test_any_bytes_are_read_as_the_real_library_reads_them_or_refused(name: str,
     try:
         expected = plain(REAL[name].FromString(data))
     except DecodeError:
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedProtobuf):
             read(data)
         return
     assert read(data) == expected
@@ -149,7 +149,7 @@ def test_any_bytes_are_read_as_the_real_library_reads_them_or_refused(name: str,
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, words: str) -> None:
-    with pytest.raises(Malformed, match=words):
+    with pytest.raises(MalformedProtobuf, match=words):
         ours.decode_info(data)
 
 
@@ -157,5 +157,5 @@ def test_what_is_wrong_is_said(data: bytes, words: str) -> None:
 def test_fields_of_messages_within_a_message_count_too(read: Callable[[bytes], object]) -> None:
     inner = b"\x78\x01" * 1000
     within = b"".join(bytes_field(number, inner) for number in (1, 3)) * 130
-    with pytest.raises(Malformed, match="more than 250,000 fields"):
+    with pytest.raises(MalformedProtobuf, match="more than 250,000 fields"):
         read(within * 2)

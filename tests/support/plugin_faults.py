@@ -190,7 +190,7 @@ class FaultPlugin:
 
     async def get_info(self, request: bytes, context: Any) -> bytes:
         self.note("info")
-        return base64.b64decode(self.options.info) or wire.encode_info(wire.Info("fault", "0.1"))
+        return base64.b64decode(self.options.info) or wire.encode_info(wire.PluginInfo("fault", "0.1"))
 
     async def init(self, request: bytes, context: Any) -> bytes:
         self.note("init", config={name: raw.decode() for name, raw in wire.decode_init(request).items()})
@@ -245,7 +245,7 @@ class FaultPlugin:
             raise
 
     def done(self, output: str = "", **more: Any) -> bytes:
-        return wire.encode_executed(wire.OperationOutcome(success=True, output=output, **more))
+        return wire.encode_executed(wire.OperationResult(success=True, output=output, **more))
 
     async def do_echo(self, inputs: dict[str, Any], context: Any) -> bytes:
         return self.done(str(inputs.get("text", "")))
@@ -269,7 +269,7 @@ class FaultPlugin:
     async def do_data(self, inputs: dict[str, Any], context: Any) -> bytes:
         """`data` is given in base64, so that it may be anything."""
         data = {key: base64.b64decode(value) for key, value in inputs["data"].items()}
-        done = wire.OperationOutcome(
+        done = wire.OperationResult(
             inputs.get("success", True), inputs.get("output", ""), data, inputs.get("error", "")
         )
         return wire.encode_executed(done)
@@ -300,7 +300,7 @@ class FaultPlugin:
         return self.done("made noise")
 
     async def do_fail(self, inputs: dict[str, Any], context: Any) -> bytes:
-        return wire.encode_executed(wire.OperationOutcome(error="it did not work"))
+        return wire.encode_executed(wire.OperationResult(error="it did not work"))
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, overload
 
-from .plugin_v1 import Info, Operation, OperationInput, OperationOutcome
+from .plugin_v1 import Operation, OperationInput, OperationResult, PluginInfo
 from .results import ToolError
 from .schema import ObjectSchema, PropertySchema, SchemaError, description_in, flat_schema_of, signature_of, unwrapped
 from .threads import is_being_cancelled
@@ -66,7 +66,7 @@ class Plugin:
     """`config` are the plugin's settings, once the host has given them. `log` writes lines that the host keeps."""
 
     def __init__(self, name: str, *, version: str = "0.0.0", description: str = "") -> None:
-        self.info = Info(name, version, description, ("operations",))
+        self.info = PluginInfo(name, version, description, ("operations",))
         self.config: dict[str, Any] = {}
         self.log = logging.getLogger(name)
         self._operations: dict[str, _RegisteredOperation] = {}
@@ -127,20 +127,20 @@ class Plugin:
         if self._on_shutdown is not None:
             await call(self._on_shutdown)
 
-    async def execute(self, name: str, given: Mapping[str, bytes], call: Caller) -> OperationOutcome:
+    async def execute(self, name: str, given: Mapping[str, bytes], call: Caller) -> OperationResult:
         """Whatever an operation does, the host gets an answer."""
         operation = self._operations.get(name)
         if operation is None:
-            return OperationOutcome(error=f"unknown operation `{name}`")
+            return OperationResult(error=f"unknown operation `{name}`")
         try:
             return _executed(await call(partial(operation.function, **operation.read(given))))
         except ToolError as error:
-            return OperationOutcome(error=_text_of(error))
+            return OperationResult(error=_text_of(error))
         except BaseException as error:  # an operation that calls `sys.exit` has failed too, and others go on
             if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
             self.log.error("operation %s failed", name, exc_info=error)
-            return OperationOutcome(error=f"{type(error).__name__}: {_text_of(error)}")
+            return OperationResult(error=f"{type(error).__name__}: {_text_of(error)}")
 
 
 # -- inputs ----------------------------------------------------------------------------------------------------------
@@ -218,15 +218,15 @@ def _default_text(parameter: inspect.Parameter, schema: Any, place: str) -> str:
 # -- results ---------------------------------------------------------------------------------------------------------
 
 
-def _executed(value: Any) -> OperationOutcome:
+def _executed(value: Any) -> OperationResult:
     if value is None:
-        return OperationOutcome(success=True)
+        return OperationResult(success=True)
     if isinstance(value, str):
-        return OperationOutcome(success=True, output=_utf8(value))
+        return OperationResult(success=True, output=_utf8(value))
     if isinstance(value, Result):
-        return OperationOutcome(success=True, output=_utf8(str(value.output)), data=_encoded(value.data))
+        return OperationResult(success=True, output=_utf8(str(value.output)), data=_encoded(value.data))
     data = cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {"result": value}
-    return OperationOutcome(success=True, output=_utf8(json.dumps(value, ensure_ascii=False)), data=_encoded(data))
+    return OperationResult(success=True, output=_utf8(json.dumps(value, ensure_ascii=False)), data=_encoded(data))
 
 
 def _encoded(data: Mapping[str, Any]) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from . import plugin_v1 as wire
-from .protobuf import Malformed
+from .protobuf import MalformedProtobuf
 from .threads import WorkerThreads, is_async
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class _PluginServer:
     async def _answer(self, method: Callable[[bytes, Any], Any], request: bytes, context: Any) -> bytes:
         try:
             return await method(request, context)
-        except Malformed as error:
+        except MalformedProtobuf as error:
             return await context.abort(self._grpc.StatusCode.INVALID_ARGUMENT, f"the request cannot be read: {error}")
 
     # -- the services ---------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class _PluginServer:
     async def _init(self, request: bytes, context: Any) -> bytes:
         try:
             await self._plugin.start(wire.decode_init(request), self._call)
-        except Malformed:
+        except MalformedProtobuf:
             raise
         except Exception as error:
             self._plugin.log.exception("init failed")

@@ -12,7 +12,7 @@ from typing import Final
 from .protobuf import (
     BYTES,
     VARINT,
-    Room,
+    FieldBudget,
     bytes_field,
     fields,
     map_entry,
@@ -48,7 +48,7 @@ EMPTY: Final = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Info:
+class PluginInfo:
     name: str = ""
     version: str = ""
     description: str = ""
@@ -83,7 +83,7 @@ class Operation:
 
 
 @dataclass(slots=True)
-class OperationOutcome:
+class OperationResult:
     """How an operation ended."""
 
     success: bool = False
@@ -95,12 +95,12 @@ class OperationOutcome:
 # -- what a plugin is ------------------------------------------------------------------------------------------------
 
 
-def encode_info(info: Info) -> bytes:
+def encode_info(info: PluginInfo) -> bytes:
     head = text_field(1, info.name) + text_field(2, info.version) + text_field(3, info.description)
     return head + b"".join([bytes_field(4, word.encode()) for word in info.capabilities])
 
 
-def decode_info(data: bytes) -> Info:
+def decode_info(data: bytes) -> PluginInfo:
     texts = {1: "", 2: "", 3: ""}
     capabilities: list[str] = []
     for number, kind, value in fields(data):
@@ -108,7 +108,7 @@ def decode_info(data: bytes) -> Info:
             capabilities.append(text(value))
         elif kind == BYTES and number in texts:
             texts[number] = text(value)
-    return Info(texts[1], texts[2], texts[3], tuple(capabilities))
+    return PluginInfo(texts[1], texts[2], texts[3], tuple(capabilities))
 
 
 def encode_init(config: Mapping[str, bytes]) -> bytes:
@@ -117,10 +117,10 @@ def encode_init(config: Mapping[str, bytes]) -> bytes:
 
 def decode_init(data: bytes) -> dict[str, bytes]:
     config: dict[str, bytes] = {}
-    room = Room()
-    for number, kind, value in fields(data, room):
+    budget = FieldBudget()
+    for number, kind, value in fields(data, budget):
         if kind == BYTES and number == 1:
-            config |= map_entry(value, room)
+            config |= map_entry(value, budget)
     return config
 
 
@@ -132,8 +132,8 @@ def encode_operations(operations: Sequence[Operation]) -> bytes:
 
 
 def decode_operations(data: bytes) -> list[Operation]:
-    room = Room()
-    return [_operation(value, room) for number, kind, value in fields(data, room) if kind == BYTES and number == 1]
+    budget = FieldBudget()
+    return [_operation(value, budget) for number, kind, value in fields(data, budget) if kind == BYTES and number == 1]
 
 
 def encode_operation(operation: Operation) -> bytes:
@@ -142,20 +142,20 @@ def encode_operation(operation: Operation) -> bytes:
     return head + inputs + b"".join([bytes_field(4, _encode_output(item)) for item in operation.outputs])
 
 
-def _operation(data: int | bytes, room: Room) -> Operation:
+def _operation(data: int | bytes, budget: FieldBudget) -> Operation:
     assert isinstance(data, bytes)
     texts = {1: "", 2: ""}
     inputs: list[OperationInput] = []
     outputs: list[OperationOutput] = []
-    for number, kind, value in fields(data, room):
+    for number, kind, value in fields(data, budget):
         if kind != BYTES:
             continue
         if number in texts:
             texts[number] = text(value)
         elif number == 3:
-            inputs.append(_input(value, room))
+            inputs.append(_input(value, budget))
         elif number == 4:
-            outputs.append(_output(value, room))
+            outputs.append(_output(value, budget))
     return Operation(texts[1], texts[2], tuple(inputs), tuple(outputs))
 
 
@@ -172,11 +172,11 @@ def _encode_input(item: OperationInput) -> bytes:
     )
 
 
-def _input(data: int | bytes, room: Room) -> OperationInput:
+def _input(data: int | bytes, budget: FieldBudget) -> OperationInput:
     assert isinstance(data, bytes)
     texts = {1: "", 2: "", 4: "", 5: "", 6: ""}
     required = False
-    for number, kind, value in fields(data, room):
+    for number, kind, value in fields(data, budget):
         if kind == VARINT and number == 3:
             required = bool(value)
         elif kind == BYTES and number in texts:
@@ -188,10 +188,10 @@ def _encode_output(item: OperationOutput) -> bytes:
     return text_field(1, item.name) + text_field(2, item.type) + text_field(3, item.description)
 
 
-def _output(data: int | bytes, room: Room) -> OperationOutput:
+def _output(data: int | bytes, budget: FieldBudget) -> OperationOutput:
     assert isinstance(data, bytes)
     texts = {1: "", 2: "", 3: ""}
-    for number, kind, value in fields(data, room):
+    for number, kind, value in fields(data, budget):
         if kind == BYTES and number in texts:
             texts[number] = text(value)
     return OperationOutput(texts[1], texts[2], texts[3])
@@ -219,31 +219,31 @@ def encode_execute(operation: str, inputs: Mapping[str, bytes]) -> bytes:
 def decode_execute(data: bytes) -> tuple[str, dict[str, bytes]]:
     operation = ""
     inputs: dict[str, bytes] = {}
-    room = Room()
-    for number, kind, value in fields(data, room):
+    budget = FieldBudget()
+    for number, kind, value in fields(data, budget):
         if kind == BYTES and number == 1:
             operation = text(value)
         elif kind == BYTES and number == 2:
-            inputs |= map_entry(value, room)
+            inputs |= map_entry(value, budget)
     return operation, inputs
 
 
-def encode_executed(done: OperationOutcome) -> bytes:
+def encode_executed(done: OperationResult) -> bytes:
     head = number_field(1, done.success) + text_field(2, done.output)
     return head + map_field(3, done.data) + text_field(4, done.error)
 
 
-def decode_executed(data: bytes) -> OperationOutcome:
-    done = OperationOutcome()
-    room = Room()
-    for number, kind, value in fields(data, room):
+def decode_executed(data: bytes) -> OperationResult:
+    done = OperationResult()
+    budget = FieldBudget()
+    for number, kind, value in fields(data, budget):
         if kind == VARINT:
             if number == 1:
                 done.success = bool(value)
         elif number == 2:
             done.output = text(value)
         elif number == 3:
-            done.data |= map_entry(value, room)
+            done.data |= map_entry(value, budget)
         elif number == 4:
             done.error = text(value)
     return done

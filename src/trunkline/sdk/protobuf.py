@@ -1,7 +1,7 @@
 """The protobuf wire format, as far as a few small messages need it: fields out of bytes, and bytes out of values.
 
 A reader takes the fields it knows and passes over the rest, as the format asks; a field of an unexpected type counts as
-one it does not know. Whatever is no such message is `Malformed`, with the reason.
+one it does not know. Whatever is no such message is `MalformedProtobuf`, with the reason.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Field = tuple[int, int, int | bytes]
 """A field's number, its type (VARINT or BYTES) and its value."""
 
 
-class Malformed(Exception):
+class MalformedProtobuf(Exception):
     """Bytes that are no protobuf message, or not the one that was expected."""
 
 
-class Room:
+class FieldBudget:
     """How many fields a message may still have, with the messages in it: two bytes that arrive can make an object of
     two hundred, and keep us busy a hundred times as long as whoever sent them."""
 
@@ -41,23 +41,23 @@ class Room:
     def take(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise Malformed(f"it has more than {_MOST_FIELDS:,} fields")
+            raise MalformedProtobuf(f"it has more than {_MOST_FIELDS:,} fields")
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def fields(data: bytes, room: Room | None = None, *, unread: bool = False) -> Generator[Field, None, None]:
+def fields(data: bytes, budget: FieldBudget | None = None, *, unread: bool = False) -> Generator[Field, None, None]:
     """The fields of a message in their order. Those of types that no message of ours has are passed over, or given
-    without their value where `unread` asks for that. A message within another one shares its `room`."""
-    room = room or Room()
+    without their value where `unread` asks for that. A message within another one shares its `budget`."""
+    budget = budget or FieldBudget()
     at, end = 0, len(data)
     while at < end:
-        room.take()
+        budget.take()
         tag, at = _varint(data, at)
         number, kind = tag >> 3, tag & 7
         if number == 0 or tag > _LARGEST_TAG:
-            raise Malformed("a field has the number 0 or one that is too large")
+            raise MalformedProtobuf("a field has the number 0 or one that is too large")
         if kind == BYTES:
             start, at = _length(data, at)
             yield number, kind, data[start:at]
@@ -65,7 +65,7 @@ def fields(data: bytes, room: Room | None = None, *, unread: bool = False) -> Ge
             value, at = _varint(data, at)
             yield number, kind, value
         else:
-            at = _skip(data, at, number, kind, 0, room)
+            at = _skip(data, at, number, kind, 0, budget)
             if unread:
                 yield number, kind, 0
 
@@ -75,15 +75,15 @@ def text(value: int | bytes) -> str:
     try:
         return bytes(value).decode() if isinstance(value, bytes) else ""
     except UnicodeDecodeError:
-        raise Malformed("a text is not UTF-8") from None
+        raise MalformedProtobuf("a text is not UTF-8") from None
 
 
-def map_entry(value: int | bytes, room: Room | None = None) -> dict[str, bytes]:
+def map_entry(value: int | bytes, budget: FieldBudget | None = None) -> dict[str, bytes]:
     """One entry of a `map<string, bytes>`. One with anything else in it is none, as Google's library has it."""
     key, content = "", b""
     assert isinstance(value, bytes)
     strange = False
-    for number, kind, inner in fields(value, room, unread=True):
+    for number, kind, inner in fields(value, budget, unread=True):
         if kind == BYTES and number == 1:
             key = text(inner)
         elif kind == BYTES and number == 2:
@@ -109,8 +109,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
                 return value, place + 1
             shift += 7
     except IndexError:
-        raise Malformed("it ends in the middle of a number") from None
-    raise Malformed("a number has more than 64 bits")
+        raise MalformedProtobuf("it ends in the middle of a number") from None
+    raise MalformedProtobuf("a number has more than 64 bits")
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
@@ -118,37 +118,39 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
     length, start = _varint(data, at)
     end = start + length
     if length > _LARGEST_LENGTH or end > len(data):
-        raise Malformed("it ends in the middle of a field")
+        raise MalformedProtobuf("it ends in the middle of a field")
     return start, end
 
 
-def _skip(data: bytes, at: int, number: int, kind: int, depth: int, room: Room) -> int:
+def _skip(data: bytes, at: int, number: int, kind: int, depth: int, budget: FieldBudget) -> int:
     """Where a field ends whose content does not matter."""
     if kind in (_FIXED32, _FIXED64):
         at += 4 if kind == _FIXED32 else 8
         if at > len(data):
-            raise Malformed("it ends in the middle of a field")
+            raise MalformedProtobuf("it ends in the middle of a field")
         return at
     if kind == VARINT:
         return _varint(data, at)[1]
     if kind == BYTES:
         return _length(data, at)[1]
     if kind == _GROUP and depth < _DEEPEST_GROUP:
-        return _skip_group(data, at, number, depth, room)
-    raise Malformed("a field has no type, or groups are nested too deeply" if kind != _GROUP_END else "a group ends")
+        return _skip_group(data, at, number, depth, budget)
+    raise MalformedProtobuf(
+        "a field has no type, or groups are nested too deeply" if kind != _GROUP_END else "a group ends"
+    )
 
 
-def _skip_group(data: bytes, at: int, number: int, depth: int, room: Room) -> int:
+def _skip_group(data: bytes, at: int, number: int, depth: int, budget: FieldBudget) -> int:
     while True:
-        room.take()
+        budget.take()
         tag, at = _varint(data, at)
         if tag >> 3 == 0 or tag > _LARGEST_TAG:
-            raise Malformed("a field has the number 0 or one that is too large")
+            raise MalformedProtobuf("a field has the number 0 or one that is too large")
         if tag & 7 == _GROUP_END:
             if tag >> 3 != number:
-                raise Malformed("a group ends that did not begin")
+                raise MalformedProtobuf("a group ends that did not begin")
             return at
-        at = _skip(data, at, tag >> 3, tag & 7, depth + 1, room)
+        at = _skip(data, at, tag >> 3, tag & 7, depth + 1, budget)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Optional, TypedDict
 import pytest
 
 from trunkline.plugin import Email, Plugin, Url
-from trunkline.sdk.plugin_v1 import OperationInput, OperationOutcome
+from trunkline.sdk.plugin_v1 import OperationInput, OperationResult
 
 
 class Point(TypedDict):
@@ -93,7 +93,7 @@ def test_what_cannot_be_an_input_is_said_when_it_is_offered(function: Callable[.
         offered(function)
 
 
-async def called_with(given: Mapping[str, bytes]) -> tuple[dict[str, Any], OperationOutcome]:
+async def called_with(given: Mapping[str, bytes]) -> tuple[dict[str, Any], OperationResult]:
     """What the function got, and how the call ended."""
     got: dict[str, Any] = {}
     plugin = offered(everything)
@@ -104,13 +104,13 @@ async def called_with(given: Mapping[str, bytes]) -> tuple[dict[str, Any], Opera
     return got, await plugin.execute("o", given, call)
 
 
-async def read(**given: object) -> tuple[dict[str, Any], OperationOutcome]:
+async def read(**given: object) -> tuple[dict[str, Any], OperationResult]:
     raw = {"text": b'"t"', "page": b'"p"'} | {name: json.dumps(value).encode() for name, value in given.items()}
     return await called_with(raw)
 
 
 async def test_values_are_read_and_what_is_not_given_is_left_to_the_default() -> None:
-    assert await read() == ({"text": "t", "page": "p"}, OperationOutcome(success=True))
+    assert await read() == ({"text": "t", "page": "p"}, OperationResult(success=True))
     values = {"whole": -1, "part": 2, "yes": True, "items": [1, 2], "table": {"a": None}}
     assert (await read(**values, more=None))[0] == {"text": "t", "page": "p", **values}
     assert (await read(items=["not", None], whole=3.0))[0]["items"] == ["not", None]

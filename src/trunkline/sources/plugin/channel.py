@@ -19,7 +19,7 @@ from trunkline.sdk.plugin_v1 import (
     decode_stdio,
     encode_health_request,
 )
-from trunkline.sdk.protobuf import Malformed
+from trunkline.sdk.protobuf import MalformedProtobuf
 from trunkline.sources.plugin.status import RpcFailed, status_of
 
 _DIAL_AGAIN_MS: Final = 100
@@ -119,7 +119,7 @@ class PluginChannel:
         try:
             async for message in stream:
                 on_data(decode_stdio(message))
-        except Malformed:
+        except MalformedProtobuf:
             return
         except self._errors as error:  # it has no such service, or is gone
             self._in_doubt |= status_of(error).status == _LOST

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from trunkline.protocol.jsonrpc import LESS_ROOM, BadMessage, check_text, encode, encode_members, single_line
-from trunkline.sdk.plugin_v1 import OperationOutcome
+from trunkline.sdk.plugin_v1 import OperationResult
 
 _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _UNEXPLAINED: Final = "the plugin says that the operation failed, and not why"
@@ -17,7 +17,7 @@ class BadData(Exception):
     """A value in the answer is not the JSON that it has to be."""
 
 
-def result_from(done: OperationOutcome) -> bytes:
+def result_from(done: OperationResult) -> bytes:
     """`output` is what people read and `data` what programs do; without an `output`, people get the data as text."""
     data = b"" if not done.data else encode_members({name: _value(name, raw) for name, raw in done.data.items()})
     if done.success:

@@ -32,8 +32,8 @@ from trunkline.sdk.plugin_v1 import (
     LIST_OPERATIONS,
     SERVING,
     SHUTDOWN,
-    Info,
     Operation,
+    PluginInfo,
     decode_executed,
     decode_health,
     decode_info,
@@ -42,7 +42,7 @@ from trunkline.sdk.plugin_v1 import (
     encode_health_request,
     encode_init,
 )
-from trunkline.sdk.protobuf import Malformed
+from trunkline.sdk.protobuf import MalformedProtobuf
 from trunkline.sources.plugin.channel import PluginChannel
 from trunkline.sources.plugin.process import PluginProcess
 from trunkline.sources.plugin.results import BadData, result_from
@@ -72,7 +72,7 @@ class RunningPlugin:
     ) -> None:
         self.take_back: Callable[[Call], None] = _drop
         """Takes a call that was never sent."""
-        self.info = Info()
+        self.info = PluginInfo()
         self.operations: list[Operation] = []
         self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
         self._name = name
@@ -109,7 +109,7 @@ class RunningPlugin:
             return decode(asking.result())
         except RpcFailed as error:
             raise self._process.failed(f"its `{name}` failed: {self._shown(str(error))}") from None
-        except Malformed as error:
+        except MalformedProtobuf as error:
             raise self._process.failed(f"its answer to `{name}` cannot be read: {error}") from None
         finally:
             asking.cancel()
@@ -155,7 +155,7 @@ class RunningPlugin:
             result = result_from(decode_executed(await self._channel.execute(request)))
         except RpcFailed as error:
             self._over(call, error.problem(self._name, call.tool, self._redact))
-        except (Malformed, BadData) as error:
+        except (MalformedProtobuf, BadData) as error:
             self._over(call, self._problem(SOURCE_PROTOCOL, f"the answer cannot be used: {error}"))
         else:
             del self._calls[call]
@@ -189,7 +189,7 @@ class RunningPlugin:
             if error.status in _NO_SUCH_SERVICE:
                 return await self._answers()
             return self._shown(str(error))
-        except Malformed as error:
+        except MalformedProtobuf as error:
             return f"its answer cannot be read: {error}"
         return "" if status == SERVING else f"it says that it is not serving (status {status})"
 
