@@ -21,9 +21,9 @@ from trunkline.core.errors import (
     SOURCE_LOST,
     SOURCE_PROTOCOL,
 )
-from trunkline.protocol.plugin_v1 import Operation, OperationInput, encode_operations
 from trunkline.router.status import server_statuses
 from trunkline.runtime import server_lifecycle
+from trunkline.sdk.plugin_v1 import Operation, OperationInput, encode_operations
 
 
 def b64(data: bytes) -> str:

@@ -12,7 +12,7 @@ from tests.support.mcp_dialogue import Dialogue
 from tests.support.waiting import at_most
 
 from trunkline.mcpserver import Server
-from trunkline.mcpserver.lines import Lines
+from trunkline.sdk.json_lines import LineSplitter
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -67,7 +67,7 @@ def test_nothing_keeps_a_server_from_the_next_message(lines: list[bytes], piece:
 @given(st.lists(st.binary(max_size=30)), st.lists(st.integers(1, 20)))
 def test_lines_are_the_same_in_any_pieces(lines: list[bytes], cuts: list[int]) -> None:
     data = b"\n".join(lines)
-    whole, pieces, rest = Lines(15), Lines(15), data
+    whole, pieces, rest = LineSplitter(15), LineSplitter(15), data
     found: list[bytes | None] = []
     for cut in cuts:
         found += pieces.feed(rest[:cut])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.chunks import examples
 from tests.support.plugin_messages import REAL
 
-from trunkline.protocol import plugin_v1 as ours
-from trunkline.protocol.protobuf import MalformedProtobuf, bytes_field
+from trunkline.sdk import plugin_v1 as ours
+from trunkline.sdk.protobuf import MalformedProtobuf, bytes_field
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 MAPS = st.dictionaries(TEXT, st.binary(max_size=20), max_size=4)

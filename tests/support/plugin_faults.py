@@ -21,7 +21,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import grpc
 import grpc.aio
 
-from trunkline.protocol import plugin_v1 as wire
+from trunkline.sdk import plugin_v1 as wire
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """The gRPC channel to one running plugin: requests of ours, calls of others, and what it prints.
 
-Messages are bytes here; `wire.plugin_v1` knows what is in them.
+Messages are bytes here; `sdk.plugin_v1` knows what is in them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from trunkline.protocol.plugin_v1 import (
+from trunkline.runtime.deadlines import TimeLimit
+from trunkline.sdk.plugin_v1 import (
     EMPTY,
     EXECUTE,
     HEALTH_CHECK,
@@ -18,8 +19,7 @@ from trunkline.protocol.plugin_v1 import (
     decode_stdio,
     encode_health_request,
 )
-from trunkline.protocol.protobuf import MalformedProtobuf
-from trunkline.runtime.deadlines import TimeLimit
+from trunkline.sdk.protobuf import MalformedProtobuf
 from trunkline.sources.plugin.status import RpcFailed, status_of
 
 _DIAL_AGAIN_MS: Final = 100

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from trunkline.protocol.plugin_v1 import CORE_VERSION, PROTOCOL_VERSION
 from trunkline.runtime.child_io import head_text
+from trunkline.sdk.plugin_v1 import CORE_VERSION, PROTOCOL_VERSION
 
 _HANDSHAKE: Final = re.compile(rb"\s*\d+\|[^|]*\|[^|]*\|.*")
 _FEWEST_FIELDS: Final = 5

@@ -16,8 +16,8 @@ import msgspec
 from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
 from trunkline.protocol.jsonrpc import REDUCED_STACK, encode, encode_members
-from trunkline.protocol.plugin_v1 import Operation, OperationInput, OperationOutput
 from trunkline.runtime.child_io import safe_text
+from trunkline.sdk.plugin_v1 import Operation, OperationInput, OperationOutput
 from trunkline.sources.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
 
 _FORMATS: Final = {"url": "uri", "email": "email"}

@@ -11,10 +11,10 @@ from typing import Final
 
 from trunkline.core.errors import SOURCE_OVER_LIMITS, GatewayError
 from trunkline.protocol.framing import LineFramer, LineTooLong
-from trunkline.protocol.plugin_v1 import COOKIE, COOKIE_NAME, PROTOCOL_VERSION
 from trunkline.runtime.child_io import PipeProtocol, StderrTail, describe_exit, safe_text, stderr_hint
 from trunkline.runtime.children import Child, Children, start_failed
 from trunkline.runtime.supervisor_client import Limits
+from trunkline.sdk.plugin_v1 import COOKIE, COOKIE_NAME, PROTOCOL_VERSION
 from trunkline.sources.plugin.handshake import Refused, looks_like_handshake, read_handshake, target_of
 from trunkline.sources.plugin.socket_folder import SocketFolder
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from trunkline.protocol.jsonrpc import REDUCED_STACK, BadMessage, check_text, encode, encode_members, single_line
-from trunkline.protocol.plugin_v1 import OperationResult
+from trunkline.sdk.plugin_v1 import OperationResult
 
 _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _UNEXPLAINED: Final = "the plugin says that the operation failed, and not why"

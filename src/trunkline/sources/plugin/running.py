@@ -21,7 +21,8 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.protocol.jsonrpc import BadMessage, members_of
-from trunkline.protocol.plugin_v1 import (
+from trunkline.runtime.child_io import describe_exit, safe_text, stderr_hint
+from trunkline.sdk.plugin_v1 import (
     CONTROLLER_SHUTDOWN,
     EMPTY,
     GET_INFO,
@@ -41,8 +42,7 @@ from trunkline.protocol.plugin_v1 import (
     encode_health_request,
     encode_init,
 )
-from trunkline.protocol.protobuf import MalformedProtobuf
-from trunkline.runtime.child_io import describe_exit, safe_text, stderr_hint
+from trunkline.sdk.protobuf import MalformedProtobuf
 from trunkline.sources.plugin.channel import PluginChannel
 from trunkline.sources.plugin.process import PluginProcess
 from trunkline.sources.plugin.results import BadData, result_from

@@ -45,7 +45,7 @@ from trunkline.core.errors import (
     STEP_TIMEOUT,
     UNKNOWN_TOOL,
 )
-from trunkline.protocol import plugin_v1 as wire
+from trunkline.sdk import plugin_v1 as wire
 from trunkline.sources.plugin.section import PluginSection
 from trunkline.telemetry.redact import Redactor
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.protocol.plugin_v1 import Operation, OperationInput, OperationOutput
+from trunkline.sdk.plugin_v1 import Operation, OperationInput, OperationOutput
 from trunkline.sources.plugin import operations
 from trunkline.sources.plugin.operations import NotUsable, definition_of, tools_of
 

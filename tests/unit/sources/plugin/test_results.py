@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.protocol.plugin_v1 import OperationResult
+from trunkline.sdk.plugin_v1 import OperationResult
 from trunkline.sources.plugin.results import BadData, result_from
 
 

@@ -1,0 +1,295 @@
+"""The tools of an app and the calls of them that run: what they report, what becomes of their results, their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import logging
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol, cast, get_args
+
+from .json_lines import Json
+from .results import NotJson, ToolError, plain
+from .schema import ObjectSchema, SchemaError, annotated, property_of, signature_of
+from .threads import WorkerThreads, call_in_loop, is_async
+
+MAX_WAITING: Final = 1_000
+_MAX_UNSENT: Final = 100
+_MAX_ERROR_CHARACTERS: Final = 10_000
+_CANCEL_DEADLINE_S: Final = 5.0
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}\Z")
+_log: Final = logging.getLogger("trunkline.client")
+
+
+class CallCancelled(Exception):
+    """The call was cancelled. Raised from `Progress.report`, so that a function in a thread can end."""
+
+
+class MessageTooLong(ValueError):
+    """A message that the gateway would not take."""
+
+
+# -- progress --------------------------------------------------------------------------------------------------------
+
+
+class Progress:
+    """What a tool gets for a parameter with this hint. The parameter is not part of the tool's schema."""
+
+    def __init__(self, post: Callable[[Json], None]) -> None:
+        self._post = post
+        self._cancelled = False
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the call was cancelled: nobody is waiting for its result any more."""
+        return self._cancelled
+
+    def report(
+        self, progress: float | None = None, *, total: float | None = None, message: str | None = None, data: Any = None
+    ) -> None:
+        """Tell the agent how far the call is. `data` is a part of the result that is there already.
+
+        Raises CallCancelled once the call was cancelled: a function in a thread ends there.
+        """
+        if self._cancelled:
+            raise CallCancelled("this call was cancelled")
+        report = {"progress": progress, "total": total, "message": message, "data": data}
+        self._post({name: value for name, value in report.items() if value is not None})
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def enter(self) -> None:
+        _current.set(self)
+
+
+_current: Final[contextvars.ContextVar[Progress | None]] = contextvars.ContextVar("progress", default=None)
+
+
+def report_progress(
+    progress: float | None = None, *, total: float | None = None, message: str | None = None, data: Any = None
+) -> None:
+    """The same for the call that is running here, without a parameter. Outside of a call it does nothing."""
+    current = _current.get()
+    if current is not None:
+        current.report(progress, total=total, message=message, data=data)
+
+
+# -- tools -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tool:
+    name: str
+    description: str
+    function: Callable[..., Any]
+    parameters: ObjectSchema
+    progress_parameters: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def is_async(self) -> bool:
+        return is_async(self.function)
+
+    @property
+    def input_schema(self) -> Json:
+        return self.parameters.schema()
+
+    def definition(self, registered_name: str) -> Json:
+        definition = {"name": registered_name, "description": self.description, "inputSchema": self.input_schema}
+        return {**definition, **self.extra}
+
+    def arguments(self, given: Any, progress: Progress) -> Json:
+        """What the function is called with. Raises ToolError, which names everything that is wrong at once."""
+        if given is not None and not isinstance(given, Mapping):
+            raise ToolError("The arguments must be an object")
+        read, problems = self.parameters.take(cast("Mapping[str, Any]", given or {}))
+        if problems:
+            raise ToolError(f"Wrong arguments for `{self.name}`: {'; '.join(problems)}")
+        return read | dict.fromkeys(self.progress_parameters, progress)
+
+
+def tool_of(function: Callable[..., Any], name: str | None, description: str | None, extra: Mapping[str, Any]) -> Tool:
+    """The tool made of a function. SchemaError, with the place, where that is not possible."""
+    name = name or str(getattr(function, "__name__", ""))
+    if not _NAME.match(name):
+        raise SchemaError(
+            f"`{name}` cannot be a tool's name: up to 100 ASCII letters, digits, `_`, `-`, `.`; give one with `name=`"
+        )
+    place = f"tool `{name}`"
+    parameters = {parameter.name: (parameter, hint) for parameter, hint in signature_of(function, place)}
+    progress = tuple(each for each, (_, hint) in parameters.items() if hint is Progress or Progress in get_args(hint))
+    properties = [
+        property_of(each, hint, parameter.default, f"{place}, parameter `{each}`")
+        for each, (parameter, hint) in parameters.items()
+        if each not in progress
+    ]
+    if description is None:
+        description = inspect.getdoc(annotated(function)) or ""
+    return Tool(name, description, function, ObjectSchema(tuple(properties)), progress, extra)
+
+
+class ToolRegistry:
+    """The tools of an app. They may be added and removed from any thread, also while the app is running."""
+
+    def __init__(self) -> None:
+        self._tools: Mapping[str, Tool] = {}
+        self._lock = threading.Lock()
+        self.on_change: Callable[[], None] = lambda: None
+
+    def current(self) -> Mapping[str, Tool]:
+        """The tools as they are now; never changed, only replaced."""
+        return self._tools
+
+    def add(self, tool: Tool) -> None:
+        """A tool of a known name takes the place of the old one, as when a notebook's cell is run again."""
+        with self._lock:
+            self._tools = {**self._tools, tool.name: tool}
+        self.on_change()
+
+    def remove(self, name: str) -> None:
+        """KeyError where there is none. Calls in progress run to their end."""
+        with self._lock:
+            if name not in self._tools:
+                raise KeyError(name)
+            self._tools = {other: tool for other, tool in self._tools.items() if other != name}
+        self.on_change()
+
+
+# -- calls -----------------------------------------------------------------------------------------------------------
+
+
+class CallTransport(Protocol):
+    """What calls need of the connection to the gateway."""
+
+    @property
+    def is_congested(self) -> bool: ...
+    def post(self, message: Json) -> None: ...
+    async def send(self, message: Json) -> None: ...
+
+
+class ProgressSender:
+    """Brings the reports of one call from its thread to the event loop. Reports that come faster than they can be sent
+    are dropped, so that they take up no memory."""
+
+    def __init__(self, send: Callable[[Json], None], transport: CallTransport) -> None:
+        self._send = send
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._unsent = 0
+        self._lock = threading.Lock()
+
+    def post(self, report: Json) -> None:
+        written = plain(report)
+        if self._transport.is_congested:
+            return
+        if threading.get_ident() == self._loop_thread:
+            self._send(written)  # at once: the result is sent after it
+            return
+        with self._lock:
+            if self._unsent >= _MAX_UNSENT:
+                return
+            self._unsent += 1
+        call_in_loop(self._loop, self._send_from_loop, written)
+
+    def _send_from_loop(self, written: Json) -> None:
+        with self._lock:
+            self._unsent -= 1
+        self._send(written)
+
+
+class AppCalls:
+    """The calls of one connection. When it ends they are cancelled: their results could not be delivered."""
+
+    def __init__(self, transport: CallTransport, workers: WorkerThreads) -> None:
+        self._transport = transport
+        self._workers = workers
+        self._running: dict[Any, tuple[asyncio.Task[None], Progress]] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def start(self, tool: Tool, correlation_id: Any, given: Any) -> None:
+        if len(self._running) >= MAX_WAITING:
+            self.fail(correlation_id, f"The app is busy: {MAX_WAITING:,} calls of it are open")
+            return
+        progress = Progress(ProgressSender(partial(self._show, correlation_id), self._transport).post)
+        task = self._loop.create_task(self._run(tool, correlation_id, given, progress))
+        self._running[correlation_id] = (task, progress)
+        task.add_done_callback(lambda _: self._running.pop(correlation_id, None))
+
+    def cancel(self, correlation_id: Any) -> None:
+        if found := self._running.get(correlation_id):
+            task, progress = found
+            progress.cancel()
+            task.cancel()
+
+    def fail(self, correlation_id: Any, message: str) -> None:
+        self._transport.post(_response(correlation_id, error=message))
+
+    async def close(self) -> None:
+        tasks = {task for task, _ in self._running.values()}
+        for correlation_id in list(self._running):
+            self.cancel(correlation_id)
+        if tasks:
+            _, stubborn = await asyncio.wait(tasks, timeout=_CANCEL_DEADLINE_S)
+            for task in stubborn:
+                _log.warning("A tool does not end although it was cancelled: %r", task)
+
+    async def _run(self, tool: Tool, correlation_id: Any, given: Any, progress: Progress) -> None:
+        response = await self._outcome(tool, correlation_id, given, progress)
+        with contextlib.suppress(OSError):  # the connection is gone, and so is the call
+            try:
+                await self._transport.send(response)
+            except MessageTooLong as error:
+                await self._transport.send(_response(correlation_id, error=f"The result of `{tool.name}` {error}"))
+
+    async def _outcome(self, tool: Tool, correlation_id: Any, given: Any, progress: Progress) -> Json:
+        try:
+            result = await self._call(tool, tool.arguments(given, progress), progress)
+            return _response(correlation_id, data=plain(result))
+        except (ToolError, CallCancelled) as error:
+            return _response(correlation_id, error=str(error) or f"`{tool.name}` failed")
+        except NotJson as error:
+            _log.error("The result of tool `%s` cannot be sent: %s", tool.name, error)
+            return _response(correlation_id, error=f"The result of `{tool.name}` cannot be sent: {error}")
+        except asyncio.CancelledError:
+            if progress.cancelled:
+                raise
+            return _response(correlation_id, error=f"`{tool.name}` was cancelled by the app")
+        except Exception as error:  # an agent is told the kind and the text, never a traceback
+            _log.exception("Tool `%s` failed", tool.name)
+            kind = type(error).__name__
+            return _response(correlation_id, error=f"{kind}: {error}" if str(error) else kind)
+
+    async def _call(self, tool: Tool, arguments: Json, progress: Progress) -> Any:
+        progress.enter()
+        if tool.is_async:
+            async with self._workers.slots:
+                return await tool.function(**arguments)
+        result = await self._workers.run(partial(_contained, tool.function, arguments), "trunkline-tool")
+        return await result if inspect.isawaitable(result) else result
+
+    def _show(self, correlation_id: Any, report: Json) -> None:
+        if correlation_id in self._running:
+            self._transport.post({"type": "toolProgress", "correlationId": correlation_id, **report})
+
+
+def _contained(function: Callable[..., Any], arguments: Json) -> Any:
+    """A function that exits fails its call, and does not end the program."""
+    try:
+        return function(**arguments)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"the tool ended with {type(error).__name__}") from error
+
+
+def _response(correlation_id: Any, *, data: Any = None, error: str | None = None) -> Json:
+    result = {"success": error is None, "data": data, "error": error and error[:_MAX_ERROR_CHARACTERS]}
+    return {"type": "toolResponse", "correlationId": correlation_id, "result": result}

@@ -1,0 +1,287 @@
+"""A small MCP server for any program: register functions as tools, and serve them over stdio or any stream."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+import threading
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, redirect_stdout, suppress
+from types import MappingProxyType
+from typing import Any, Final, TextIO
+
+from .json_lines import Json, close_within
+from .mcp_connection import LIMIT_BYTES, McpConnection, Reader, Writer
+from .mcp_messages import Client
+from .mcp_tools import Context, Handler, LogLevel, Tool
+from .results import Content, ToolError, audio, image, text
+
+__all__ = [
+    "Client",
+    "Content",
+    "Context",
+    "Handler",
+    "LogLevel",
+    "Reader",
+    "Server",
+    "Tool",
+    "ToolError",
+    "Writer",
+    "audio",
+    "image",
+    "text",
+]
+
+_CLOSE_S: Final = 2.0
+_STDIN: Final = 0
+_STDOUT: Final = 1
+_STDERR: Final = 2
+
+
+class Server:
+    """An MCP server. `instructions` are for the model, about all tools together; a message of a client that is longer
+    than `limit_bytes` is refused."""
+
+    def __init__(
+        self,
+        name: str = "server",
+        version: str = "0",
+        instructions: str = "",
+        *,
+        title: str = "",
+        limit_bytes: int = LIMIT_BYTES,
+    ) -> None:
+        self._info: Json = {"name": name, "version": version} | ({"title": title} if title else {})
+        self._instructions = instructions
+        self._limit_bytes = limit_bytes
+        self._tools: dict[str, Tool] = {}
+        self._changing = threading.Lock()  # handlers in threads may add and remove tools
+        self._connections: set[McpConnection] = set()
+
+    @property
+    def info(self) -> Json:
+        """How it introduces itself."""
+        return dict(self._info)
+
+    @property
+    def instructions(self) -> str:
+        return self._instructions
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools by name, in the order in which clients see them."""
+        return MappingProxyType(self._tools)
+
+    # -- tools -------------------------------------------------------------------------------------------------------
+
+    def register_tool(
+        self,
+        name: str,
+        schema: Mapping[str, Any] | None,
+        handler: Handler,
+        *,
+        description: str | None = "",
+        title: str | None = "",
+        annotations: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Offer a tool, also to clients that are connected already. `schema` is the JSON Schema of its arguments.
+
+        Raises ValueError for a name that is taken, and for a definition that no client could use.
+        """
+        input_schema: Json = {"type": "object", **(schema or {})}
+        optional = {"title": title, "annotations": annotations, "outputSchema": output_schema}
+        definition = {"name": name, "description": description or "", "inputSchema": input_schema}
+        tool = Tool(definition | {key: value for key, value in optional.items() if value}, handler)
+        with self._changing:
+            if name in self._tools:
+                raise ValueError(f"there is a tool `{name}` already")
+            self._tools = {**self._tools, name: tool}
+        self._tools_changed()
+
+    def remove_tool(self, name: str) -> None:
+        """Stop offering it; calls in progress go on. Raises KeyError where there is no such tool."""
+        with self._changing:
+            tools = dict(self._tools)
+            del tools[name]
+            self._tools = tools
+        self._tools_changed()
+
+    def _tools_changed(self) -> None:
+        for connection in tuple(self._connections):
+            connection.tools_changed()
+
+    # -- serving -----------------------------------------------------------------------------------------------------
+
+    async def serve(self, reader: Reader, writer: Writer) -> None:
+        """Serve one client, until it ends its side; any number may be served at once. The writer is closed then.
+
+        The two are asyncio's streams, or anything else that has `read`, and `write`, `drain` and `close`.
+        """
+        connection = McpConnection(self, reader, writer, limit_bytes=self._limit_bytes)
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    async def serve_stdio(self) -> None:
+        """Serve the program that started this one. What is printed meanwhile goes to stderr."""
+        async with _stdio_streams() as (reader, writer):
+            await self.serve(reader, writer)
+
+    def run(self) -> None:
+        """The whole program: serve stdio, and return when the client is done."""
+        with suppress(KeyboardInterrupt):
+            asyncio.run(self.serve_stdio())
+
+    @asynccontextmanager
+    async def listening(
+        self, host: str = "127.0.0.1", port: int = 0, *, path: str | os.PathLike[str] | None = None
+    ) -> AsyncGenerator[tuple[str, int], None]:
+        """Serve whoever connects, by TCP or with `path` at a Unix socket, while the `with` block runs.
+
+        It gives the address, where port 0 has become a free one. Nobody has to show who they are: anyone who can
+        connect can call the tools.
+        """
+        serving: set[asyncio.Task[None]] = set()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await self.serve(reader, writer)
+            finally:
+                await close_within(writer, _CLOSE_S)
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.get_running_loop().create_task(serve(reader, writer))
+            serving.add(task)
+            task.add_done_callback(serving.discard)
+
+        if path is None:
+            listener = await asyncio.start_server(connected, host, port)
+        else:
+            listener = await asyncio.start_unix_server(connected, path)
+        try:
+            yield (os.fspath(path), 0) if path is not None else listener.sockets[0].getsockname()[:2]
+        finally:
+            listener.close()
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
+            if path is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)  # noqa: PTH108  (an instant, like the rest of the socket's end)
+
+
+# -- stdio -----------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _stdio_streams() -> AsyncGenerator[tuple[Reader, Writer], None]:
+    """Standard input and output as a client's streams. While they are in use, descriptor 1 leads to stderr and
+    descriptor 0 to nothing, for this process and its children: both may print, and neither reads messages."""
+    with _reserved_stdio() as (from_client, to_client):
+        if not _is_pipe(to_client):
+            yield _DescriptorReader(from_client), _DescriptorWriter(to_client)
+            return
+        writer = await _pipe_writer(to_client)
+        try:
+            yield _DescriptorReader(from_client), writer
+        finally:
+            await close_within(writer, _CLOSE_S)
+
+
+@contextmanager
+def _reserved_stdio() -> Generator[tuple[int, int], None, None]:
+    """The two descriptors under other numbers, until the end."""
+    _flush(sys.stdout)
+    from_client, to_client = os.dup(_STDIN), os.dup(_STDOUT)
+    blocking = os.get_blocking(to_client)
+    try:
+        with _redirected(_STDIN, os.devnull), _redirected(_STDOUT, _STDERR), redirect_stdout(sys.stderr):
+            yield from_client, to_client
+    finally:
+        os.set_blocking(_STDOUT, blocking)
+        os.close(from_client)
+        os.close(to_client)
+
+
+@contextmanager
+def _redirected(number: int, target: str | int) -> Generator[None, None, None]:
+    """A descriptor that leads elsewhere for a while."""
+    kept = os.dup(number)
+    try:
+        other = os.dup(target) if isinstance(target, int) else os.open(target, os.O_RDWR)
+    except OSError:  # there is no stderr
+        other = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(other, number)
+        yield
+    finally:
+        _flush(sys.stdout)
+        os.dup2(kept, number)
+        os.close(kept)
+        os.close(other)
+
+
+def _flush(stream: TextIO | None) -> None:
+    with suppress(OSError, ValueError):
+        if stream is not None:
+            stream.flush()
+
+
+def _is_pipe(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+class _DescriptorReader:
+    """Reads when there is something to read. The descriptor stays a blocking one: others may hold the same pipe."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._must_wait = _is_pipe(fd) or os.isatty(fd)
+
+    async def read(self, n: int, /) -> bytes:
+        while self._must_wait:
+            await self._readable()
+            with suppress(BlockingIOError):  # another process that holds the pipe was faster
+                return os.read(self._fd, n)
+        return os.read(self._fd, n)
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._fd, lambda: ready.done() or ready.set_result(None))
+        try:
+            await ready
+        finally:
+            loop.remove_reader(self._fd)
+
+
+class _DescriptorWriter:
+    """For a file or a terminal, which take what they are given at once."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def write(self, data: bytes, /) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._fd, rest) :]
+
+    async def drain(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Whoever opened the descriptor closes it."""
+
+
+async def _pipe_writer(fd: int) -> asyncio.StreamWriter:
+    loop = asyncio.get_running_loop()
+    pipe = os.fdopen(os.dup(fd), "wb", buffering=0)
+    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+    transport, _ = await loop.connect_write_pipe(lambda: protocol, pipe)
+    return asyncio.StreamWriter(transport, protocol, None, loop)
