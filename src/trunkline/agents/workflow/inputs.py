@@ -212,7 +212,7 @@ def _input_problem(declared: WorkflowInput, text: str | None) -> Problem | None:
     value = _READERS[declared.type](text)
     if value is None:
         return _problem(f"The input `{declared.name}` must be {_TYPE_NAMES[declared.type]}", "")
-    wrong = declared.rules.problem_with(_written(value), _as_number(value))
+    problem = declared.rules.problem_with(_written(value), _as_number(value))
     return _problem(f"The input `{declared.name}` {problem}", "") if problem else None
 
 

@@ -132,7 +132,7 @@ class RunningToolCall:
     @property
     def left_s(self) -> float:
         """How long until whoever asked is told that this took too long."""
-        return self._call.started_at + self._call.timeout - monotonic()
+        return self._call.started_at + self._call.timeout_s - monotonic()
 
     def progress(self, text: str) -> None:
         """Tell the caller, where it asked for that, how far this is. Only from the event loop."""

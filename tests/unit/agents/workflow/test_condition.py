@@ -102,7 +102,7 @@ def test_whatever_asks_for_a_state_that_has_not_run_does_not_hold(text: str) -> 
         ("states.a.Output", "compare"),
         ("not states.a.ExitCode == 0", "compare"),
         ("1", "compare"),
-        ("(inputs.a == 1) == true", "brackets"),
+        ("(inputs.a == 1) == true", "parentheses"),
         ("a ? b : c", "`a`"),
         ("1e5 == 1", "`1`"),
         ("(" * 31 + "true" + ")" * 31, "nested"),
