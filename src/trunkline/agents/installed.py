@@ -131,9 +131,9 @@ class VersionCache:
             self._file.put(program, (identity, version))
 
 
-# A cached version holds as long as the program's file stays the same, if that file alone decides the version. What `PATH`
-# names may be a link of npm's, a script, a native program, or the launcher of a version manager, which starts one of
-# several programs depending on the working folder and on files elsewhere.
+# A cached version holds as long as the program's file stays the same, if that file alone decides the version. What
+# `PATH` names may be a link of npm's, a script, a native program, or the launcher of a version manager, which starts
+# one of several programs depending on the working folder and on files elsewhere.
 
 _SHIMS: Final = "shims"
 """The folder where version managers keep launchers."""

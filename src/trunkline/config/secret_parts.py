@@ -43,11 +43,10 @@ def parts_of(secret: str) -> tuple[str, ...]:
     members = _members_of_json(secret)
     if members is None:
         members = _members_of_lines(_unescaped(secret))
-    pieces = (
-        _pieces_of_members(members)
-        if members
-        else filter(_may_be_part, (*_pieces(secret), *_pieces(_unescaped(secret))))
-    )
+    if members:
+        pieces = _pieces_of_members(members)
+    else:
+        pieces = filter(_may_be_part, (*_pieces(secret), *_pieces(_unescaped(secret))))
     found = islice(dict.fromkeys(pieces), _MOST_PARTS)
     return tuple(dict.fromkeys((secret, *found))) if len(secret) >= SHORTEST_SECRET else ()
 

@@ -266,8 +266,10 @@ def _is_random(segment: str) -> bool:
 
 def is_path_for_certain(text: str) -> bool:
     """The stricter test for values under the name of a secret, as passwords may begin or end like a path."""
-    if not is_path(text) or len(text) < SHORTEST_SECRET or _PLAINLY_A_PATH.match(text) is not None:
-        return is_path(text)
+    if not is_path(text):
+        return False
+    if len(text) < SHORTEST_SECRET or _PLAINLY_A_PATH.match(text) is not None:
+        return True
     return os.path.lexists(os.path.expanduser(text))  # noqa: PTH111 - a Path raises for a user that does not exist
 
 

@@ -1,7 +1,7 @@
-"""A section: a group of known keys, declared once as a class, and from that read, checked and described.
+"""Sections: groups of known keys, each declared as a class that is read, checked and described to editors.
 
-Sections are frozen dataclasses whose methods are written here once: generating them for each class, as `dataclass`
-usually does, takes about a millisecond per class at every start.
+Sections are frozen dataclasses whose methods are written here once: having `dataclass` generate them takes about a
+millisecond per class at every start.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ def key(
     later: bool = False,
     formerly: str = "",
 ) -> Any:
-    """Declare one key. Without a default it is required; a secret one never shows in a repr.
+    """Declare one key. Without a default it is required; a secret one is left out of the repr.
 
-    `later` is for a key whose feature is still to come: writing it warns, so that nobody relies on it. `formerly` is
-    the key's old name, which is refused with the new one.
+    `later` is for a key whose feature is still to come: using it is a warning. `formerly` is the key's old name, which
+    is an error that names the new one.
     """
     declaration = {_KEY: Key(shape, default, doc, secret, later, formerly)}
     if default is _REQUIRED:
         return field(metadata=declaration)
-    # a factory, because `dataclass` takes defaults without a hash for mutable ones; ours never change
+    # a factory, because `dataclass` takes unhashable defaults for mutable ones
     return field(default_factory=lambda: default, metadata=declaration)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(key,))
 class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
-    """Base of all sections: immutable, made from keyword arguments, equal when all keys are."""
+    """Base class of sections: immutable, made from keyword arguments, equal when all keys are."""
 
     declared: ClassVar[Mapping[str, Key]] = {}
 
@@ -98,16 +98,16 @@ class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
 
     @classmethod
     def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:
-        """Look at keys that depend on each other. `values` has the defaults too, but no key that is wrong by itself."""
+        """Check keys that depend on each other. `values` includes defaults, but no key that is invalid by itself."""
 
     @classmethod
     def tolerates(cls, unknown: Scalar, reader: ConfigReader) -> bool:
-        """Whether a key that is not known may stand there, having warned of it."""
+        """Whether an unknown key is accepted, after a warning."""
         return False
 
     @classmethod
     def unknown_key_error(cls, unknown: Scalar, reader: ConfigReader, known: Sequence[str]) -> Invalid:
-        """Report a key that is not among those that are known."""
+        """Report an unknown key."""
         for name, declared in cls.declared.items():
             if declared.formerly == unknown.text:
                 message = f"Unknown key `{unknown.text}`: it is now called `{name}`"
@@ -117,7 +117,7 @@ class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
 
 
 class SectionNodes:
-    """Where the keys of one section stand, for a section's own checks."""
+    """The nodes of a section's values, for reporting problems at their positions."""
 
     __slots__ = ("_table", "reader")
 
@@ -126,7 +126,7 @@ class SectionNodes:
         self.reader = reader
 
     def of(self, *path: str) -> Node:
-        """The value of a key, or of a key inside it; where it is not written, what would hold it."""
+        """The value of a key, or of a key inside it; where it is not given, what would contain it."""
         node: Node = self._table
         for name in path:
             node = (node.get(name) if isinstance(node, Table) else None) or node
@@ -142,17 +142,20 @@ def read_section(
     also_known: tuple[str, ...] = (),
     presets: Mapping[str, object] | None = None,
 ) -> S:
-    """Read a section, reporting everything wrong with it before raising Invalid.
+    """Read a section, reporting everything that is wrong with it before raising Invalid.
 
-    `at` is the key the section stands under, where a missing key is reported. `also_known` are keys somebody else
-    reads; `presets` are values for keys that are not written.
+    Missing keys are reported at `at`, the section's own key. `also_known` are keys that are read elsewhere; `presets`
+    are values for keys that are not given.
     """
     if isinstance(node, Scalar) and node.kind == "null":
         node = Table(node.span)
     if not isinstance(node, Table):
         raise reader.wrong_type(node, "a group of keys")
     values = {name: item.default for name, item in kind.declared.items() if not item.required} | dict(presets or {})
-    valid = _nothing_missing(kind, node, at or node, reader)
+    missing = [name for name, item in kind.declared.items() if item.required and node.get(name) is None]
+    for name in missing:
+        reader.error(MISSING_KEY, at or node, f"Missing key `{name}`", kind.declared[name].doc)
+    valid = not missing
     for entry in node.entries:
         name = entry.key.text
         if name in also_known or (name not in kind.declared and kind.tolerates(entry.key, reader)):
@@ -180,15 +183,8 @@ def _read_entry(kind: type[Section], entry: TableEntry, reader: ConfigReader, al
     return declared.shape.read(entry.value, reader)
 
 
-def _nothing_missing(kind: type[Section], table: Table, at: Node, reader: ConfigReader) -> bool:
-    missing = [name for name, item in kind.declared.items() if item.required and table.get(name) is None]
-    for name in missing:
-        reader.error(MISSING_KEY, at, f"Missing key `{name}`", kind.declared[name].doc)
-    return not missing
-
-
 class NestedSection(Shape[S]):
-    """A section inside a section."""
+    """A section within a section."""
 
     def __init__(self, kind: type[S]) -> None:
         self._kind = kind
@@ -204,7 +200,7 @@ class NestedSection(Shape[S]):
 
 
 def section_schema(kind: type[Section]) -> JsonSchema:
-    """The JSON Schema of a section: what editors complete and underline."""
+    """The JSON Schema of a section, for editors."""
     properties = {name: _key_schema(item) for name, item in kind.declared.items()}
     required = [name for name, item in kind.declared.items() if item.required]
     schema: JsonSchema = {"type": ["object", "null"], "additionalProperties": False, "properties": properties}

@@ -1,12 +1,13 @@
-"""The shapes a value can have. Each reads a node into its value and describes itself to editors, side by side.
+"""Types of values: each reads a node into a value and describes itself as a JSON Schema.
 
-Messages never quote a value that came from the environment, nor one that may be a secret: the place is enough.
+Messages never quote a value that comes from the environment or may be a secret.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -23,29 +24,29 @@ REFERENCE_PATTERN: Final = r"\$\{[A-Za-z_]"
 
 
 def or_reference(schema: JsonSchema) -> JsonSchema:
-    """A value that is no text may still be written as a reference to the environment."""
+    """The schema of a value that is not text but may be given as a reference to the environment."""
     return {"anyOf": [schema, {"$ref": "#/$defs/reference"}]}
 
 
 class Shape(Generic[T]):
-    """What a value must look like."""
+    """Base class of the types of values."""
 
     def read(self, node: Node, reader: ConfigReader) -> T:
-        """The node's value; raises Invalid once everything wrong with it is reported."""
+        """The node's value. Raises Invalid after reporting everything that is wrong with it."""
         raise NotImplementedError
 
     def schema(self) -> JsonSchema:
         raise NotImplementedError
 
     def example(self, value: T) -> Any:
-        """A value of this shape as JSON, for the schema's `default`."""
+        """A value as JSON, for the schema's `default`."""
         return value
 
 
 class Text(Shape[str]):
-    """Text. `written` also takes plain numbers and booleans as they are spelled, as people write them in env and args.
+    """Text. With `written`, unquoted numbers and booleans are taken as they are spelled, as in env and args.
 
-    `check` says what is wrong with a text, or nothing.
+    `check` returns what is wrong with a text, or None.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ Unit = Literal["seconds", "milliseconds"]
 
 
 class Seconds(Shape[float]):
-    """A span of time, more than none. `unit` is what the file counts in; the value is always in seconds."""
+    """A duration. `unit` is that of the file; the value is always in seconds."""
 
     def __init__(self, *, maximum: float, zero: bool = False, unit: Unit = "seconds") -> None:
         self._per_second = 1 if unit == "seconds" else 1000
@@ -164,14 +165,14 @@ class Seconds(Shape[float]):
 
 
 class Choice(Shape[str]):
-    """One of a few words."""
+    """One of several words."""
 
     def __init__(self, *words: str) -> None:
         self._words = words
 
     def read(self, node: Node, reader: ConfigReader) -> str:
         if isinstance(node, Scalar) and node.kind == "switch" and node.text in self._words:
-            return node.text  # here `off` can be nothing else
+            return node.text  # `off` is not ambiguous where it is one of the words
         word = Text().read(node, reader)
         if word in self._words:
             return word
@@ -185,7 +186,7 @@ class Choice(Shape[str]):
 
 
 class FilePath(Shape[Path]):
-    """A path; relative ones start at the file's folder."""
+    """A path; relative paths start at the file's folder."""
 
     def read(self, node: Node, reader: ConfigReader) -> Path:
         return reader.path(Text(may_be_empty=False).read(node, reader))
@@ -215,7 +216,7 @@ class ListOf(Shape[tuple[T, ...]]):
 
 
 class MapOf(Shape[Mapping[str, T]]):
-    """Names of the file's own choosing, each with a value. `check_name` says what is wrong with a name, or nothing."""
+    """Arbitrary names, each with a value. `check_name` returns what is wrong with a name, or None."""
 
     def __init__(self, value: Shape[T], *, check_name: Callable[[str], str | None] | None = None) -> None:
         self._value = value
@@ -242,7 +243,7 @@ class MapOf(Shape[Mapping[str, T]]):
 
 
 class Variables(MapOf[str]):
-    """Environment variables with their values."""
+    """Environment variables and their values."""
 
     def __init__(self) -> None:
         super().__init__(Text(written=True), check_name=_check_variable_name)
@@ -255,15 +256,13 @@ def _check_variable_name(name: str) -> str | None:
 A = TypeVar("A")
 
 
-def _every(sources: Sequence[A], read: Callable[[A], T]) -> list[T]:
-    """Read all of them, so that each can report what is wrong with it, before giving up because of one."""
+def _every(nodes: Sequence[A], read: Callable[[A], T]) -> list[T]:
+    """Read all nodes, so that each reports what is wrong with it, before raising Invalid because of one."""
     values: list[T] = []
-    for source in sources:
-        try:
-            values.append(read(source))
-        except Invalid:
-            continue
-    if len(values) < len(sources):
+    for node in nodes:
+        with suppress(Invalid):
+            values.append(read(node))
+    if len(values) < len(nodes):
         raise Invalid
     return values
 

@@ -1,8 +1,9 @@
-"""What a child process writes: its pipes as callbacks, and the end of its stderr, safe to show."""
+"""Reads and writes the pipes of child processes, keeps bounded amounts of their output, and makes it safe to show."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -10,40 +11,45 @@ from typing import TYPE_CHECKING, Final
 from trunkline.core.errors import SOURCE_LOST, SOURCE_OVER_LIMITS, Code
 from trunkline.core.hidden_text import reveal
 
+from trunkline.runtime.fair_reading import FairReader
+
 if TYPE_CHECKING:
     from trunkline.runtime.children import Child
-import os
 
-from trunkline.runtime.fair_reading import FairReader
+_READ_BYTES: Final = 1 << 18
+_READS_AT_THE_END: Final = 8  # two mebibytes, more than a pipe holds
+_PAUSE_S: Final = 0.002  # after each _READ_BYTES: copying them out of the pipe takes time as well
+_WRITE_BYTES: Final = 1 << 16
 
 _KEPT_BYTES: Final = 16 * 1024
 _SHOWN_CHARACTERS: Final = 2 * 1024
 _FIRST_WORD: Final = re.compile(r"""\A[^\s"'`,;<>()\[\]{}]*""")
-"""What is cut may be a part of a secret, however long that is."""
+"""The word at a cut may be part of a secret, however long."""
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def safe_text(text: str, redact: Callable[[str], str]) -> str:
-    """Text of a program that others may see: nothing in it drives a terminal, no secret of ours is in it, and a model
-    reads in it what people see. A secret may have hidden characters in it, so they are shown last."""
+    """A program's text without control characters and secrets, and with hidden characters made visible.
+
+    Secrets are redacted before hidden characters become visible, because a secret may contain some.
+    """
     text = redact(_UNPRINTABLE.sub("", text))
     return text if text.isascii() else reveal(text)
 
 
 def head_text(data: bytes, limit_bytes: int) -> str:
-    """The first of a text that may be long. What was cut ends at a border between words: half a secret would not be
-    recognised as one."""
+    """The beginning of a text, cut between words: half a secret would not be recognised as one."""
     text = data[:limit_bytes].decode(errors="replace")
     return text if len(data) < limit_bytes else _FIRST_WORD.sub("", text[::-1], count=1)[::-1]
 
 
 def tail_text(text: str, limit: int) -> str:
-    """The last of a text; it too begins at a border."""
-    return text if len(text) <= limit else _from_border(text[-limit:])
+    """The end of a text, cut between lines or words."""
+    return text if len(text) <= limit else _without_cut_line(text[-limit:])
 
 
-def _from_border(text: str) -> str:
-    """A line is better than a word: some secrets are several words."""
+def _without_cut_line(text: str) -> str:
+    """The text without its first line, or if it has only one, its first word: some secrets are several words."""
     lines = text.partition("\n")[2]
     return lines if lines.strip() else _FIRST_WORD.sub("", text, count=1)
 
@@ -64,13 +70,13 @@ class StderrTail:
             self._is_cut = True
 
     def __str__(self) -> str:
-        """Half a secret would not be recognised as one, so it is cut last."""
         kept = self._kept.decode(errors="replace")
-        text = safe_text(_from_border(kept) if self._is_cut else kept, self._redact)
-        return text.strip()[-_SHOWN_CHARACTERS:]
+        text = safe_text(_without_cut_line(kept) if self._is_cut else kept, self._redact)
+        return text.strip()[-_SHOWN_CHARACTERS:]  # cut after redaction: half a secret would not be recognised
 
 
 class PipeProtocol(asyncio.Protocol):
+    """Passes on what a pipe's transport reads."""
     def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._on_data = on_data
         self._on_end = on_end
@@ -87,7 +93,7 @@ def stderr_hint(tail: str) -> str:
 
 
 def describe_exit(child: Child) -> tuple[Code, str]:
-    """How a program ended that has: the code for calls that it carried, and the reason."""
+    """The error code for a program that has ended, and a description of how it ended."""
     if child.exceeded is not None:
         return SOURCE_OVER_LIMITS, f"was ended because it {child.exceeded}"
     return SOURCE_LOST, "has ended" if child.exited.cancelled() else exit_reason(child.exited.result())
@@ -97,11 +103,10 @@ def exit_reason(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"exited with status {code}"
 
 
-# The beginning and the end of a long output, in bounded memory: what lies between is counted and dropped.
 
 
 class HeadTailBuffer:
-    """Keeps the first `head_bytes` and the last `tail_bytes` of what is added, and never much more than that."""
+    """Keeps the first `head_bytes` and the last `tail_bytes` of an output, and counts what is between them."""
 
     __slots__ = ("_head", "_head_bytes", "_tail", "_tail_bytes", "total_bytes", "total_lines")
 
@@ -112,7 +117,7 @@ class HeadTailBuffer:
         self._tail = bytearray()
         self.total_bytes = 0
         self.total_lines = 0
-        """Line ends so far, those in what was dropped included."""
+        """Line ends so far, including those that were dropped."""
 
     def add(self, data: bytes) -> None:
         self.total_bytes += len(data)
@@ -122,7 +127,7 @@ class HeadTailBuffer:
             self._head += data[:room]
             data = data[room:]
         self._tail += data[-self._tail_bytes :]
-        if len(self._tail) > 2 * self._tail_bytes:  # not at every step: moving the bytes costs
+        if len(self._tail) > 2 * self._tail_bytes:  # not every time, because it moves the bytes
             del self._tail[: -self._tail_bytes]
 
     @property
@@ -131,38 +136,31 @@ class HeadTailBuffer:
 
     @property
     def tail(self) -> bytes:
-        """What came after the head, or the end of it."""
+        """The end of what came after the head."""
         return bytes(self._tail[-self._tail_bytes :])
 
     @property
     def dropped_bytes(self) -> int:
-        """How much is missing between head and tail."""
+        """How many bytes are missing between head and tail."""
         return self.total_bytes - len(self._head) - min(len(self._tail), self._tail_bytes)
 
 
-# A child's pipes without tasks or transports: read as they fill, written as they empty, closed in one step.
-#
-# Nothing here waits, so a cancelled owner cannot leave a descriptor behind that nobody has.
-
-_READ_BYTES: Final = 1 << 18
-_READS_AT_THE_END: Final = 8  # two mebibytes, more than a pipe holds
-_BREATHER_S: Final = 0.002  # after each _READ_BYTES: copying them out of the pipe takes time as well
-_WRITE_BYTES: Final = 1 << 16
+# The two classes below need no tasks or transports. They never wait, so cancelling their owner cannot leak a descriptor.
 
 
 class PipeReader:
-    """Hands on what comes out of a pipe, and never so fast that others have to wait."""
+    """Passes on what a pipe brings, with pauses so that other work on the event loop is not held up."""
 
     def __init__(self, pipe: int, on_data: Callable[[bytes], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._pipe = pipe
         self._on_data = on_data
-        self._since_breather = 0
-        self._fair_reader = FairReader(self._hand_on, self._read_on)
+        self._since_pause = 0
+        self._fair_reader = FairReader(self._pass_on, self._read_on)
         self._read_on(True)
 
     def close(self) -> None:
-        """Read what the pipe still holds, as nobody writes any more, and close it."""
+        """Pass on what the pipe still holds, once nobody writes to it any more, and close it."""
         self._read_on(False)
         try:
             self._fair_reader.finish()
@@ -182,11 +180,11 @@ class PipeReader:
         elif data is not None:
             self._read_on(False)
 
-    def _hand_on(self, data: bytes) -> None:
-        self._since_breather += len(data)
-        if self._since_breather >= _READ_BYTES:
-            self._since_breather = 0
-            self._fair_reader.rest(_BREATHER_S)
+    def _pass_on(self, data: bytes) -> None:
+        self._since_pause += len(data)
+        if self._since_pause >= _READ_BYTES:
+            self._since_pause = 0
+            self._fair_reader.rest(_PAUSE_S)
         self._on_data(data)
 
     def _read_on(self, wanted: bool) -> None:
@@ -196,7 +194,7 @@ class PipeReader:
             self._loop.remove_reader(self._pipe)
 
     def _read(self) -> bytes | None:
-        """Nothing at the end; None where nothing has come."""
+        """The next data, empty at the end; None when nothing has arrived."""
         try:
             return os.read(self._pipe, _READ_BYTES)
         except BlockingIOError:
@@ -204,7 +202,7 @@ class PipeReader:
 
 
 class PipeWriter:
-    """Writes all of `data` into a pipe and closes it; a reader that goes away ends it sooner."""
+    """Writes all of `data` to a pipe and closes it, early if the other end is closed."""
 
     def __init__(self, pipe: int, data: bytes) -> None:
         self._loop = asyncio.get_running_loop()
@@ -217,7 +215,7 @@ class PipeWriter:
             self.close()
 
     def close(self) -> None:
-        """What was not written yet is dropped."""
+        """Close the pipe; what is not written yet is dropped."""
         if self._open:
             self._open = False
             self._loop.remove_writer(self._pipe)

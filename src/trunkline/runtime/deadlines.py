@@ -1,7 +1,7 @@
-"""Deadlines of a process that may be stopped: what lies in pipes and sockets is read before a late one strikes.
+"""Deadlines that allow for a stopped process: pipes and sockets are read before a late deadline takes effect.
 
-After SIGCONT, or on a machine that was frozen or starved, every timer is due at once, and the event loop runs them
-before it has looked at a single descriptor. The answer that a deadline waits for may have been there for long.
+After SIGCONT, or on a machine that was frozen or overloaded, every timer is due at once, and the event loop runs them
+before it reads a single descriptor. The response that a deadline waits for may have been there for a long time.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from types import TracebackType
 from typing import Any, Final
 
 LATE_S: Final = 0.1
-"""A timer that is later than this was not late for want of a moment: the loop did not run."""
+"""A timer later than this is not just a little late: the event loop did not run."""
 READ_FIRST_S: Final = 1.0
-"""What a late deadline gives to whoever met it in time."""
+"""How much longer a late deadline waits for what arrived in time to be read."""
 
 
 class Deadline:
-    """Calls `on_expired` after so many seconds, unless it is cancelled. Late it waits a moment longer, once.
+    """Calls `on_expired` after `seconds` unless cancelled; if late, it once waits a moment longer.
 
-    Less than no seconds is how long ago it was due.
+    Negative `seconds` say how long ago it was due.
     """
 
     __slots__ = ("_due", "_loop", "_on_expired", "_timer")
@@ -33,7 +33,7 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = self._loop.call_at(self._due, self._look)
 
     def cancel(self) -> None:
-        self._on_expired = _nothing  # it may lead to whoever holds this
+        self._on_expired = _do_nothing  # breaks a reference cycle with the owner
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -45,12 +45,12 @@ class Deadline:
             self._end()
 
     def _end(self) -> None:
-        self._timer = None  # it leads back here
+        self._timer = None  # breaks a reference cycle
         self._on_expired()
 
 
 class TimeLimit:
-    """As `asyncio.timeout`, by such a deadline."""
+    """Like `asyncio.timeout`, with a `Deadline`."""
 
     __slots__ = ("_deadline", "_seconds", "_timeout")
 
@@ -78,11 +78,11 @@ class TimeLimit:
 
 
 async def wait_first(awaited: Iterable[asyncio.Future[Any]], seconds: float) -> None:
-    """Until one of them is done, or until such a deadline."""
+    """Wait until one of the futures is done, or the deadline has passed."""
     with suppress(TimeoutError):
         async with TimeLimit(seconds):
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _nothing() -> None:
-    """What a deadline does that was cancelled."""
+def _do_nothing() -> None:
+    """Replaces the callback of a cancelled deadline."""

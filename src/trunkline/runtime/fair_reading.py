@@ -1,7 +1,7 @@
-"""Turns: how much of the event loop one wire gets before the others have theirs.
+"""Fairness between connections: limits how long one connection may keep the event loop before the others get a turn.
 
-Whatever a peer sends, a line of it costs us time. A chunk may hold a hundred thousand lines, and the loop hands on many
-chunks of one wire before it looks at another: so it is time that is counted, not bytes, chunks or lines.
+Each line that a peer sends takes time. A chunk may hold a hundred thousand lines, and the loop reads many chunks of one
+connection before it looks at another, so a turn is measured in time rather than bytes, chunks or lines.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from weakref import WeakKeyDictionary
 
 _SLICE_BYTES: Final = 8192
 _FULL_BYTES: Final = 65_536
-"""Behind a chunk of this size the next one of the same wire may come at once; a smaller one is the last for now."""
+"""After a chunk of this size the next may follow at once; a smaller one is the last for now."""
 _TURN_S: Final = 0.002
 _LONGEST_TURN_S: Final = 0.005
-"""For one who brings what others wait for: many answers that leave together cost less than some at a time."""
+"""For a connection that brings useful data: many responses that leave together cost less than a few at a time."""
 _IDLE_TURNS: Final = 32
 _MOST_RESTS: Final = 4
 _LEAST_REST_S: Final = 0.001
 
 
 class FairReader:
-    """Feeds what a wire brings to `feed`, in slices that end with a line, and after a turn's work lets others go first.
+    """Passes data of one connection to `feed` in slices that end with a line, and yields to others after each turn.
 
-    While some of it waits for the next turn the wire is not read: `read(False)`, then `read(True)`. `served` counts
-    what came of use, such as answers, where that is known: a wire that brings nothing but noise for many turns rests
+    While data waits for the next turn, the connection is not read: `read(False)` is called, then `read(True)`. `served`
+    counts useful results, such as responses, if that is known: a connection that brings none for many turns rests
     between them, up to four times as long as a turn. A large line is not divided.
 
-    Whoever knows that lines end otherwise sets `line_ends`; without any, slices have `slice_bytes` each. However many
-    wires wait for their next turn, in one round of the event loop only one of them has it.
+    `line_ends` may be set for other line ends; if empty, slices have `slice_bytes` each. However many connections wait
+    for their next turn, only one of them gets it in each round of the event loop.
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class FairReader:
         "_feed",
         "_handle",
         "_idle_turns",
-        "_line",
+        "_queue",
         "_open",
         "_read",
         "_rest_s",
@@ -62,10 +62,10 @@ class FairReader:
         self.line_ends: tuple[bytes, ...] = (b"\n",)
         self.slice_bytes = _SLICE_BYTES
         self.more = False
-        """Whether something came behind the slice that is being fed."""
+        """Whether more data follows the slice that is being fed."""
         self.waiting = False
-        """Whether the wire is left unread until its next turn."""
-        self._line = _line_of(asyncio.get_running_loop())
+        """Whether the connection is not read until its next turn."""
+        self._queue = _queue_of(asyncio.get_running_loop())
         self._data = b""
         self._at = 0
         self._used_s = 0.0
@@ -77,11 +77,11 @@ class FairReader:
 
     @property
     def held_bytes(self) -> int:
-        """What came and was not fed yet."""
+        """How much data was received and not fed yet."""
         return len(self._data) - self._at
 
     def take(self, data: bytes) -> None:
-        """What the wire brought."""
+        """Take data that was received."""
         if self.waiting:
             self._data = self._data[self._at :] + data
             self._at = 0
@@ -95,11 +95,11 @@ class FairReader:
             self._work()
 
     def rest(self, seconds: float) -> None:
-        """Called from `feed`: nothing more of this wire for so long."""
+        """Called from `feed`: take nothing more from this connection for so long."""
         self._rest_s = seconds
 
     def finish(self) -> None:
-        """The wire is gone: what it left is fed now."""
+        """Feed the rest now: the connection has been closed."""
         self._cancel()
         data, self._data, self._at = self._data[self._at :], b"", 0
         self.more = False
@@ -107,7 +107,7 @@ class FairReader:
             self._feed(data)
 
     def close(self) -> None:
-        """Nobody wants the rest. The wire is let go of, so that no cycle waits for the collector."""
+        """Drop the rest, and the callbacks, so that no reference cycle is left."""
         self._cancel()
         self._open = False
         self._data, self._at = b"", 0
@@ -116,7 +116,7 @@ class FairReader:
 
     def _cancel(self) -> None:
         self.waiting = False
-        self._line.leave(self)
+        self._queue.leave(self)
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -141,11 +141,11 @@ class FairReader:
 
     @property
     def _idle(self) -> bool:
-        """Whether nothing of use came since the last turn."""
+        """Whether nothing useful came since the last turn."""
         return self._served is None or self._served() == self._served_before
 
     def _cut(self, data: bytes, at: int) -> int:
-        """Behind the first line that ends a slice or more after `at`."""
+        """The end of the first line that ends at least a slice after `at`."""
         end, cut = at + self.slice_bytes, len(data)
         if not self.line_ends:
             return min(end, cut)
@@ -168,66 +168,66 @@ class FairReader:
         self.waiting = True
         self._read(False)
         if rest_s < _LEAST_REST_S:
-            self._line.join(self)
+            self._queue.join(self)
         else:
-            self._handle = self._line.loop.call_later(rest_s, self._rested)
+            self._handle = self._queue.loop.call_later(rest_s, self._rested)
 
     def _rested(self) -> None:
         self._handle = None
-        self._line.join(self)
+        self._queue.join(self)
 
     def go_on(self) -> None:
-        """It is this wire's turn."""
+        """Called when it is this connection's turn."""
         self.waiting = False
         try:
             if self._data:
                 self._work()
-        finally:  # whatever one line did to us, those behind it are read
+        finally:  # even if one line raised, those after it are read
             if not self.waiting and self._open:
                 if self._data:
                     self.waiting = True
-                    self._line.join(self)
+                    self._queue.join(self)
                 else:
                     self._read(True)
 
 
 class _TurnQueue:
-    """Those whose last turn is over, in the order in which they get the next one."""
+    """The readers of one event loop that wait for their next turn, in order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._waiting: dict[FairReader, None] = {}
-        self._moves = False
+        self._scheduled = False
 
     def join(self, turns: FairReader) -> None:
         self._waiting[turns] = None
-        if not self._moves:
-            self._moves = True
-            self.loop.call_soon(self._move)
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._next_turn)
 
     def leave(self, turns: FairReader) -> None:
         self._waiting.pop(turns, None)
 
-    def _move(self) -> None:
+    def _next_turn(self) -> None:
         first = next(iter(self._waiting), None)
         if first is not None:
             del self._waiting[first]
-        self._moves = bool(self._waiting)
-        if self._moves:
-            self.loop.call_soon(self._move)
+        self._scheduled = bool(self._waiting)
+        if self._scheduled:
+            self.loop.call_soon(self._next_turn)
         if first is not None:
             first.go_on()
 
 
-_lines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _TurnQueue]] = WeakKeyDictionary()
+_queues: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _TurnQueue]] = WeakKeyDictionary()
 
 
-def _line_of(loop: asyncio.AbstractEventLoop) -> _TurnQueue:
-    line = _lines.get(loop)
-    if line is None:
-        line = _lines[loop] = _TurnQueue(loop)
-    return line
+def _queue_of(loop: asyncio.AbstractEventLoop) -> _TurnQueue:
+    queue = _queues.get(loop)
+    if queue is None:
+        queue = _queues[loop] = _TurnQueue(loop)
+    return queue
 
 
 def _drop(_: object) -> None:
-    """In place of what fed and read a wire that is closed."""
+    """Replaces the callbacks of a closed reader."""

@@ -169,7 +169,8 @@ def _linked(request: LaunchRequest) -> Iterator[Path]:
 
 
 def _instructions(request: LaunchRequest) -> str:
-    """The user's instructions, then the project's. Codex itself would read any file that a link of this name leads to."""
+    """The user's instructions, then the project's. Codex itself would read any file that a link of this name leads
+    to."""
     texts = request.home.texts
     users = "" if request.model_url else texts.get(_OVERRIDE, "").strip() or texts.get(_AGENTS, "").strip()
     return "\n\n".join(filter(None, [users, request.instructions]))
@@ -210,7 +211,8 @@ def _no_catalog() -> Problem:
 
 
 def _additive(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
-    """The plan for our tools beside its own, in the user's folder. Headless, it writes to the run's folder or nowhere."""
+    """The plan for our tools beside its own, in the user's folder. Headless, it writes to the run's folder or
+    nowhere."""
     options = _server(request)
     if not settings.limits_results:
         options["tool_output_token_limit"] = _RESULT_TOKENS

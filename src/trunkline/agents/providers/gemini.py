@@ -178,8 +178,8 @@ def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _environment(request: LaunchRequest) -> dict[str, str]:
-    """Avoids a second process, which would keep signals to itself, and sets the folder for temporary files, where it puts
-    the whole conversation when something goes wrong."""
+    """Avoids a second process, which would keep signals to itself, and sets the folder for temporary files, where it
+    puts the whole conversation when something goes wrong."""
     env = {"GEMINI_CLI_NO_RELAUNCH": "true", "TMPDIR": str(request.run / _TMP)}
     if request.mode != "native":
         env["GEMINI_CLI_HOME"] = str(request.run / _HOME)

@@ -1,4 +1,5 @@
-"""What an isolated agent needs, whichever it is: a safe environment, an empty folder to start in, and its user's configuration."""
+"""What an isolated agent needs, whichever it is: a safe environment, an empty folder to start in, and its user's
+configuration."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ PROXY_VARIABLES: Final = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy",
 def project_notice(request: LaunchRequest) -> str:
     """Tells the agent about the project, as it is started in another folder than its tools work in."""
     place = (
-        f"The project you work on is the folder {request.project}. Your tools work there: relative paths are relative to"
-        " it, and absolute paths have to lie in it. The folder that you were started in is empty and of no use.\n"
+        f"The project you work on is the folder {request.project}. Your tools work there: relative paths are relative"
+        " to it, and absolute paths have to lie in it. The folder that you were started in is empty and of no use.\n"
     )
     return "\n\n".join(filter(None, [request.mitigation, place, request.instructions]))
 
@@ -43,7 +44,8 @@ _NO_REPOSITORY: Final = "/dev/null"
 
 
 def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables for an isolated agent that is started in a project, so that it runs no programs that the project brings.
+    """Variables for an isolated agent that is started in a project, so that it runs no programs that the project
+    brings.
 
     Agents ask git about the project, and a repository can name programs that git then runs: monitors, filters. Relative
     folders in PATH would be the project's.

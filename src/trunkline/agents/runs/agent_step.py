@@ -32,7 +32,8 @@ from trunkline.sources.builtin.protection.places import started_files
 
 
 class AgentStepRunner:
-    """Runs the agent steps of the workflow in the file `workflow`. `plugins` are those whose operations steps may expose."""
+    """Runs the agent steps of the workflow in the file `workflow`. `plugins` are those whose operations steps may
+    expose."""
 
     def __init__(
         self,

@@ -120,8 +120,8 @@ def read_files(
 ) -> CheckedWorkflow:
     """Read a workflow and the files that belong to it.
 
-    Blocks where a file is a pipe, so it must not run in an event loop. With `inspect_only` untrusted files are read too, for
-    callers that start nothing of them.
+    Blocks where a file is a pipe, so it must not run in an event loop. With `inspect_only` untrusted files are read
+    too, for callers that start nothing of them.
     """
     loaded = load_workflow(workflow, environ=environ)
     ours = find_config(config, cwd, home, workflow=workflow)
@@ -140,8 +140,8 @@ def read_files(
 
 
 def _needs_awf_file(loaded: LoadedWorkflow, settings: Settings | None) -> bool:
-    """Whether AWF's file provides any tools, or could: it never takes the names of a configuration that was named, or is
-    the user's own."""
+    """Whether AWF's file provides any tools, or could: it never takes the names of a configuration that was named, or
+    is the user's own."""
     ours = settings.sources.keys() if settings is not None and settings.origin != "found" else ()
     named = {source_name(name.text) for use in loaded.uses for name in (*use.plugins, *use.sources)}
     return not named <= {*ours}

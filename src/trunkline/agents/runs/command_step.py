@@ -44,8 +44,8 @@ _QUOTED: Final = 500
 
 
 class CommandStepRunner:
-    """Runs the commands of a workflow, with the user's environment except our own tokens. `workflow` is its file; `warn`
-    gets the steps that should have a sandbox and have none."""
+    """Runs the commands of a workflow, with the user's environment except our own tokens. `workflow` is its file;
+    `warn` gets the steps that should have a sandbox and have none."""
 
     def __init__(
         self,

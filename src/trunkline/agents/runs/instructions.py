@@ -29,7 +29,8 @@ def project_instructions(
     redact: Callable[[str], str],
     warn: Callable[[Problem], None],
 ) -> str:
-    """The text for the agent; empty where there is none. It excludes what the agent's tools may not read, even by links."""
+    """The text for the agent; empty where there is none. It excludes what the agent's tools may not read, even by
+    links."""
     own = GatewayFiles(
         folders=(str(settings.gateway.state_dir),),
         files=(str(settings.path.absolute()), str(plugins_file(settings.path))),

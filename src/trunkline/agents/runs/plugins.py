@@ -1,4 +1,5 @@
-"""The sources and plugins that a workflow may get tools of, and starting plugins for a moment to list their operations."""
+"""The sources and plugins that a workflow may get tools of, and starting plugins for a moment to list their
+operations."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ class Plugins:
 
     `sections` are the plugins and MCP servers by name, also those that are disabled or incomplete; `other_kinds` the
     kinds of all other sources, and `sources` all together. `renamed` maps names in AWF's file that cannot be names of
-    sources to those that replace them. `texts` are the files that `problems` are about; `referenced_variables` the variables that
-    AWF's file refers to, with their values. `verdict` is on AWF's file, whose sources are `of_file`.
+    sources to those that replace them. `texts` are the files that `problems` are about; `referenced_variables` the
+    variables that AWF's file refers to, with their values. `verdict` is on AWF's file, whose sources are `of_file`.
     """
 
     sections: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
@@ -126,7 +127,8 @@ _UP: Final = ("ready", "degraded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginProbe:
-    """The operations of a started plugin, and warnings about those that cannot be tools. `trouble`: it did not start."""
+    """The operations of a started plugin, and warnings about those that cannot be tools. `trouble`: it did not
+    start."""
 
     operations: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

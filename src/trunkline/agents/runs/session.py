@@ -223,8 +223,8 @@ class SessionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionObserver:
-    """What the command line shows: `emit` gets warnings until the agent has the terminal, `waiting` lasts while things are
-    made ready, and `ready` gets what is about to be started."""
+    """What the command line shows: `emit` gets warnings until the agent has the terminal, `waiting` lasts while things
+    are made ready, and `ready` gets what is about to be started."""
 
     emit: EmitEvent
     waiting: Callable[[], AbstractAsyncContextManager[None]]

@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 
 class Interrupt:
-    """A request to end the run early. `received` gets the name of the first signal; `second` is done on another one, after
-    which nothing is waited for any more."""
+    """A request to end the run early. `received` gets the name of the first signal; `second` is done on another one,
+    after which nothing is waited for any more."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -71,7 +71,8 @@ def interrupt_on_signals() -> Generator[Interrupt, None, None]:
 
 @contextmanager
 def handle_signals(on_signal: Callable[[int], None]) -> Generator[None, None, None]:
-    """Call `on_signal` for all signals that end a process, except those that we were started to ignore, as with `nohup`.
+    """Call `on_signal` for all signals that end a process, except those that we were started to ignore, as with
+    `nohup`.
 
     None is lost: one that the loop had no time left to deliver is delivered at the end.
     """
@@ -126,7 +127,8 @@ _GRACE_S: Final = 1.0
 
 
 class SessionSignals:
-    """The signals of a session. `pressed`: Ctrl+C came while the agent had the terminal, so it received that as well."""
+    """The signals of a session. `pressed`: Ctrl+C came while the agent had the terminal, so it received that as
+    well."""
 
     def __init__(self) -> None:
         self.interrupt = Interrupt()
@@ -176,8 +178,8 @@ class SessionSignals:
             self.interrupt.on_signal(number)
 
     async def unless_interrupted(self, work: Coroutine[Any, Any, T], what: str) -> T:
-        """The result of `work`; on a signal it is cancelled, and GatewayError raised. If it does not end then, this process
-        does, and the supervisors end the rest."""
+        """The result of `work`; on a signal it is cancelled, and GatewayError raised. If it does not end then, this
+        process does, and the supervisors end the rest."""
         task = asyncio.get_running_loop().create_task(work, name=what)
         try:
             await asyncio.wait({task, self.interrupt.received}, return_when=asyncio.FIRST_COMPLETED)
@@ -195,8 +197,8 @@ class SessionSignals:
 def handle_session_signals() -> Generator[SessionSignals, None, None]:
     """Handle the signals of a session.
 
-    The loop gets a signal even while its handler is an empty one, as with an agent in the foreground: that is how Ctrl+C
-    is noticed then.
+    The loop gets a signal even while its handler is an empty one, as with an agent in the foreground: that is how
+    Ctrl+C is noticed then.
     """
     signals = SessionSignals()
     with handle_signals(signals.on_signal):

@@ -76,8 +76,8 @@ async def run_workflow(
     redact: Redactor,
     warnings: Sequence[FileProblem] = (),
 ) -> RunOutcome:
-    """Run a workflow to its end, or to the first signal. `emit` gets every event as it happens; the `warnings` about its
-    file are logged too."""
+    """Run a workflow to its end, or to the first signal. `emit` gets every event as it happens; the `warnings` about
+    its file are logged too."""
     with interrupt_on_signals() as interrupt:
         telemetry = RunTelemetry(settings, emit, redact=redact, log_file=context.log_file, environ=context.environ)
         telemetry.record(warnings)

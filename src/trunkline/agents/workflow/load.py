@@ -42,8 +42,8 @@ class WorkflowKeys(WorkflowSection):
 
 @dataclass(frozen=True, slots=True)
 class LoadedWorkflow:
-    """A workflow file that was read. `text` is for showing problems, with secrets hidden. `uses` are for checks that need
-    more than the file, and add to `report`; they exist even where the file has errors."""
+    """A workflow file that was read. `text` is for showing problems, with secrets hidden. `uses` are for checks that
+    need more than the file, and add to `report`; they exist even where the file has errors."""
 
     path: Path
     report: Report

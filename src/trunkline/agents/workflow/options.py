@@ -155,7 +155,8 @@ def is_openai(base_url: str) -> bool:
 
 
 def default_key(environ: Mapping[str, str], written_url: str) -> str:
-    """`OPENAI_API_KEY`, if the server is OpenAI's, or the one in `OPENAI_BASE_URL`: who sets both means them together."""
+    """`OPENAI_API_KEY`, if the server is OpenAI's, or the one in `OPENAI_BASE_URL`: who sets both means them
+    together."""
     key, paired = environ.get(KEY_VARIABLE, ""), environ.get(URL_VARIABLE, "")
     if written_url or not paired:
         return key if is_openai(written_url or OPENAI_URL) else ""

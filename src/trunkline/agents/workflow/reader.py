@@ -33,7 +33,8 @@ class SourceText:
         self._left = _MOST
 
     def place(self, node: Scalar, piece: str | Reference, nth: int = 0) -> TextSpan:
-        """The place of the `nth` (from 0) occurrence of the piece in the value; the value's own where it is not found."""
+        """The place of the `nth` (from 0) occurrence of the piece in the value; the value's own where it is not
+        found."""
         self._left -= 1
         if self._left < 0:
             return node.span
@@ -61,7 +62,8 @@ T = TypeVar("T")
 
 
 class ReferenceUse(NamedTuple):
-    """A reference in a text of a step. `when_ended`: it is evaluated after the step, so it may refer to the step itself."""
+    """A reference in a text of a step. `when_ended`: it is evaluated after the step, so it may refer to the step
+    itself."""
 
     step: str
     at: TextSpan
@@ -127,8 +129,8 @@ FOR_CALLERS: Final = frozenset({"outputs"})
 
 
 class WorkflowSection(Section):
-    """A group of keys that refuses unknown ones by name. `called` names it in messages; `elsewhere` says where keys belong
-    that do not belong here. `has_metadata` allows keys for people; `unused` are others without effect."""
+    """A group of keys that refuses unknown ones by name. `called` names it in messages; `elsewhere` says where keys
+    belong that do not belong here. `has_metadata` allows keys for people; `unused` are others without effect."""
 
     called: ClassVar[str] = "a workflow"
     elsewhere: ClassVar[Mapping[str, str]] = {}

@@ -1,5 +1,5 @@
-"""Patterns for places where bash evaluates text as code, whatever its quotes: arithmetic, names of variables, and programs
-that run their arguments or their input.
+"""Patterns for places where bash evaluates text as code, whatever its quotes: arithmetic, names of variables, and
+programs that run their arguments or their input.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text with references to inputs and outputs of states: `{{.inputs.NAME}}` and `{{.states.NAME.Output}}`.
 
-As in AWF, the first dot is optional; as in Go's templates, `{{"{{"}}` stands for two braces, and `}}` by itself is plain
-text. `{{.raw.inputs.NAME}}` is for shell commands, where values are quoted otherwise.
+As in AWF, the first dot is optional; as in Go's templates, `{{"{{"}}` stands for two braces, and `}}` by itself is
+plain text. `{{.raw.inputs.NAME}}` is for shell commands, where values are quoted otherwise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Asks a model for one turn: sends the request, reads the response within its deadlines, and retries where that helps."""
+"""Asks a model for one turn: sends the request, reads the response within its deadlines, and retries where that
+helps."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ _ANOTHER: Final = "Check that `base_url` is a chat completions API; most often i
 
 
 class ChatClient:
-    """A client of one endpoint, with connections of its own. `on_event` gets retries and token counts, and `dialects` keeps
-    what was learned from refusals."""
+    """A client of one endpoint, with connections of its own. `on_event` gets retries and token counts, and `dialects`
+    keeps what was learned from refusals."""
 
     def __init__(
         self,
@@ -255,7 +256,7 @@ class StreamedResponse(Exchange):
         if self._fault is not None:
             raise self._fault
 
-    # -- called by the pool -------------------------------------------------------------------------------------------------
+    # -- called by the pool --------------------------------------------------------------------------------------------
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         self.status, self.headers = status, headers

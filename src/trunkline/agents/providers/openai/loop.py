@@ -141,7 +141,8 @@ def _with_names(turn: ModelTurn, known: Collection[str]) -> ModelTurn:
 
 
 def _canonical(name: str, known: Collection[str]) -> str:
-    """The tool's real name. Some models put their template's namespace before it, and the number of the call after it."""
+    """The tool's real name. Some models put their template's namespace before it, and the number of the call after
+    it."""
     bare = name.strip()
     if (prefixed := _PREFIX.fullmatch(bare)) is not None:
         bare = prefixed[1]

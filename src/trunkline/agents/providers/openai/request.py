@@ -57,8 +57,8 @@ DEFAULT_LIMITS = ChatLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelToolCall:
-    """A call that the model wants. `arguments` is the JSON object that was meant, else what the model wrote; `extra` and
-    `function_extra` are sent back as they came."""
+    """A call that the model wants. `arguments` is the JSON object that was meant, else what the model wrote; `extra`
+    and `function_extra` are sent back as they came."""
 
     id: str
     name: str
@@ -194,7 +194,8 @@ Message = dict[str, Any]
 
 
 def target_of(base_url: str) -> HttpTarget:
-    """The URL for turns. Its query is kept: some servers want their version there. Raises GatewayError for a bad URL."""
+    """The URL for turns. Its query is kept: some servers want their version there. Raises GatewayError for a bad
+    URL."""
     try:
         parts = urlsplit(base_url.strip())
         path = parts.path.rstrip("/")

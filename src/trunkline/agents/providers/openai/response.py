@@ -313,8 +313,8 @@ class TurnAssembler:
         )
 
     def _finished(self, call: _Call, number: int, at: int) -> ModelToolCall:
-        """The finished call. A generated id has nine letters and digits, which the strictest server accepts; a call whose
-        id was reused by another gets one as well."""
+        """The finished call. A generated id has nine letters and digits, which the strictest server accepts; a call
+        whose id was reused by another gets one as well."""
         own = call.id if self._by_id.get(call.id) is call else ""
         written = sendable(call.arguments)
         return ModelToolCall(

@@ -1,7 +1,7 @@
 """Tool arguments as models write them: JSON that is not quite valid, or that arrives in pieces.
 
-Only what can mean one thing is accepted: an object, an object with raw line breaks or tabs inside its strings, and either
-of them encoded once more as a JSON string. Everything else is for the model to correct.
+Only what can mean one thing is accepted: an object, an object with raw line breaks or tabs inside its strings, and
+either of them encoded once more as a JSON string. Everything else is for the model to correct.
 """
 
 from __future__ import annotations
