@@ -1,4 +1,4 @@
-"""The `sandbox` key: one shape, with the same meaning, for everything that can be run in a sandbox."""
+"""The `sandbox` key, for everything that can run in a sandbox, and the `protect` key, for files kept from agents."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from trunkline.core.errors import BAD_VALUE
 MODES: Final = ("off", "auto", "required")
 NETWORKS: Final = ("on", "loopback", "off")
 ACCESS: Final = ("rw", "ro")
-"""Each from the laxest to the strictest."""
+"""Each from the most permissive to the strictest."""
 SCRATCH_PREFIX: Final = "trunkline-bash-"
-"""How the names of the folders begin that commands in a sandbox have to themselves, elsewhere on the disk."""
+"""Prefix of the private folders of commands in a sandbox."""
 KERNEL_FOLDERS: Final = ("/proc", "/dev", "/sys")
-"""Nothing below these is shown in a sandbox as it is outside."""
+"""Folders that a sandbox has of its own."""
 
 
 class FolderAccess(Shape[Mapping[Path, str]]):
@@ -62,7 +62,7 @@ class SandboxSettings(Section):
         doc="None at all, a loopback of the command's own, or the network of this machine with the gateway's own ports",
     )
     folders: Mapping[Path, str] = key(
-        FolderAccess(), default=NOTHING, doc="Folders to be seen there as well, each with `ro` or `rw`"
+        FolderAccess(), default=NOTHING, doc="Folders that are visible there as well, each with `ro` or `rw`"
     )
     env: Mapping[str, str] = key(
         Variables(),
@@ -73,7 +73,7 @@ class SandboxSettings(Section):
 
 
 class SandboxKey(Shape[SandboxSettings]):
-    """Only the mode, as one word, or the whole section."""
+    """The mode as one word, or the whole section."""
 
     _mode: Final = Choice("auto", "required", "off")
 
@@ -92,9 +92,9 @@ class SandboxKey(Shape[SandboxSettings]):
         return value.mode
 
 
-def strictest_sandbox(said: Iterable[SandboxSettings]) -> SandboxSettings:
-    """What holds where several sandboxes are configured and one has to stand for all of them."""
-    first, *others = [*said] or [SandboxSettings()]
+def strictest_sandbox(configured: Iterable[SandboxSettings]) -> SandboxSettings:
+    """The one sandbox that is as strict as all of the configured ones."""
+    first, *others = [*configured] or [SandboxSettings()]
     for other in others:
         shared = first.folders.keys() & other.folders.keys()
         first = SandboxSettings(
@@ -106,14 +106,12 @@ def strictest_sandbox(said: Iterable[SandboxSettings]) -> SandboxSettings:
     return first
 
 
-# The `protect` key: which places below a root are kept from agents besides those that always are, or `off`.
-
 _OFF: Final = "off"
 
 
 @dataclass(frozen=True, slots=True)
 class ProtectSettings:
-    """`more` are patterns of paths, with `/` between the names."""
+    """Whether files are protected, and patterns of further paths that are."""
 
     on: bool = True
     more: tuple[str, ...] = ()
@@ -122,14 +120,14 @@ class ProtectSettings:
 def _check_pattern(pattern: str) -> str | None:
     names = pattern.strip("/").split("/")
     if "\0" in pattern or any(name in ("", ".", "..") for name in names):
-        return "A protected place is a name or a path without `.` and `..`"
+        return "A protected path has no `.` and `..` in it"
     if "**" in names:
-        return "A protected place is protected at any depth, without `**`"
+        return "A protected path needs no `**`: it is protected at any depth"
     return None
 
 
 class ProtectKey(Shape[ProtectSettings]):
-    """Places to be protected as well, or the word `off`."""
+    """A list of paths that are protected as well, or the word `off`."""
 
     _patterns: Final = ListOf(Text(may_be_empty=False, check=_check_pattern))
     _word: Final = Choice(_OFF)
@@ -137,7 +135,7 @@ class ProtectKey(Shape[ProtectSettings]):
     def read(self, node: Node, reader: ConfigReader) -> ProtectSettings:
         if isinstance(node, Scalar):
             if node.kind == "boolean":
-                raise reader.wrong_type(node, "a list of places or the word `off`")
+                raise reader.wrong_type(node, "a list of paths or the word `off`")
             self._word.read(node, reader)
             return ProtectSettings(on=False)
         return ProtectSettings(more=tuple(self._patterns.read(node, reader)))
@@ -149,8 +147,8 @@ class ProtectKey(Shape[ProtectSettings]):
         return list(value.more) if value.on else _OFF
 
 
-def merge_protection(said: Iterable[ProtectSettings]) -> ProtectSettings:
-    """What holds where several sources say something and one has to stand for all of them."""
-    found = [*said] or [ProtectSettings()]
+def merge_protection(configured: Iterable[ProtectSettings]) -> ProtectSettings:
+    """The one protection that covers all of the configured ones."""
+    found = [*configured] or [ProtectSettings()]
     more = dict.fromkeys(pattern for settings in found for pattern in settings.more)
     return ProtectSettings(on=any(settings.on for settings in found), more=tuple(more))

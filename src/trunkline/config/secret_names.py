@@ -118,8 +118,8 @@ def is_secret_name(name: str) -> bool:
 
 
 def certainty_of(name: str) -> Certainty:
-    """How certainly this is the name of a secret. Under a vague name (AUTH, ROUTING_KEY) only random values are secrets;
-    numbers of tokens are counts."""
+    """How certainly this is the name of a secret. Under a vague name (AUTH, ROUTING_KEY) only random values are
+    secrets; numbers of tokens are counts."""
     # what comes before `=` in a text may be of any length
     words = [word.lower() for word in _WORD.findall(name[-_LONGEST_NAME:])]
     if len(words) > 1 and words[0] in _OFF:

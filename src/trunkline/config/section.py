@@ -183,7 +183,7 @@ def _read_entry(kind: type[Section], entry: TableEntry, reader: ConfigReader, al
     return declared.shape.read(entry.value, reader)
 
 
-class NestedSection(Shape[S]):
+class Nested(Shape[S]):
     """A section within a section."""
 
     def __init__(self, kind: type[S]) -> None:

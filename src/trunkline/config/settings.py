@@ -1,4 +1,4 @@
-"""What a good configuration file gives: everything the gateway is built from."""
+"""The `gateway` section, and the settings of a whole configuration file."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from urllib.parse import urlsplit
 from trunkline.config.config_file import ConfigFile, Origin
 from trunkline.config.reader import ReferencedVariable
 from trunkline.config.secret_values import secrets_in, secrets_in_environment
-from trunkline.config.section import NestedSection, Section, SectionNodes, key
+from trunkline.config.section import Nested, Section, SectionNodes, key
 from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListenAddress, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceSection
 from trunkline.core.bind_address import MAX_PORT, BindAddress
 from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, MISSING_KEY, TOKEN_REQUIRED, GatewayError, Problem
 from trunkline.core.unfinished_bytes import DEFAULT_BYTES
 from trunkline.runtime.state_files import gateway_key, gateways_folder
-
-# The `gateway` section: the doors, the names, what clients see, and every limit.
 
 STATE_DIR: Final = "~/.local/state/trunkline"
 _TOKEN_MESSAGE: Final = "Listening beyond this machine needs a `token`"
@@ -42,7 +40,7 @@ def _check_tag(tag: str) -> str | None:
 
 
 def check_collector_url(url: str) -> tuple[str, str] | None:
-    """What is wrong, and what to do."""
+    """What is wrong with the URL of a collector, and a hint; None where it is fine."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -56,17 +54,17 @@ def check_collector_url(url: str) -> tuple[str, str] | None:
 
 
 class SearchSettings(Section):
-    """How tools are found by what they do."""
+    """How tools are searched."""
 
     semantic: bool = key(Boolean(), default=True, doc="Search by meaning too, not only by words")
-    pinned: tuple[str, ...] = key(ListOf(Text(may_be_empty=False)), default=(), doc="Tools that are always shown")
+    pinned: tuple[str, ...] = key(NAMES, default=(), doc="Tools that are always shown")
     tags: Mapping[str, tuple[str, ...]] = key(
-        MapOf(ListOf(Text(may_be_empty=False)), check_name=_check_tag),
+        MapOf(NAMES, check_name=_check_tag),
         default=NOTHING,
         doc="Tags, each with the patterns of its tools",
     )
     show_all_to: tuple[str, ...] = key(
-        ListOf(Text(may_be_empty=False)),
+        NAMES,
         default=("claude-code",),
         doc="Clients that search by themselves and get the whole list when `disclosure` is `auto`",
     )
@@ -75,12 +73,12 @@ class SearchSettings(Section):
 class LogSettings(Section):
     """What is logged, and how."""
 
-    level: str = key(Choice("debug", "info", "warning", "error"), default="info", doc="The least level that is logged")
+    level: str = key(Choice("debug", "info", "warning", "error"), default="info", doc="The lowest level that is logged")
     format: str = key(
         Choice("auto", "human", "json"), default="auto", doc="`auto` is for people on a terminal and JSON elsewhere"
     )
     show_commands: bool = key(
-        Boolean(), default=False, doc="Whether what Bash is told to run is shown, without the secrets in it"
+        Boolean(), default=False, doc="Whether the commands that Bash runs are shown, without the secrets in them"
     )
 
 
@@ -101,7 +99,7 @@ class TelemetrySettings(Section):
 
 
 class LimitSettings(Section):
-    """How much is too much. Nothing here can be switched off."""
+    """Limits, none of which can be switched off."""
 
     message_bytes: int = key(
         Integer(minimum=4096, maximum=_GIB), default=16_777_216, doc="Largest message a server may send"
@@ -115,8 +113,8 @@ class LimitSettings(Section):
     unfinished_bytes: int = key(
         Integer(minimum=65_536, maximum=64 * _GIB),
         default=DEFAULT_BYTES,
-        doc="Memory for messages of clients and apps that have begun and not ended, of all together; "
-        "beyond it the oldest gives way; and as much again for large calls that wait or run, beyond it refused",
+        doc="Memory for incomplete messages of all clients and apps; beyond it the oldest is dropped. "
+        "As much again is for large calls that wait or run, beyond which calls are refused",
     )
     connections: int = key(Integer(minimum=1), default=4096, doc="HTTP connections open at once")
     in_flight_per_source: int = key(Integer(minimum=1), default=1024, doc="Calls one source works on at once")
@@ -160,28 +158,28 @@ class LimitSettings(Section):
 
 
 class GatewaySettings(Section):
-    """Everything that is not about one source."""
+    """Settings of the gateway as a whole."""
 
     listen: BindAddress = key(
         ListenAddress(),
         default=BindAddress("127.0.0.1", 4747),
-        doc="`host:port` of the HTTP door; beyond loopback it needs a `token`",
+        doc="`host:port` to listen on for HTTP; beyond loopback it needs a `token`",
     )
     allowed_hosts: tuple[str, ...] = key(
         ListOf(Text(check=_check_host)),
         default=(),
-        doc="Further `Host` names to accept, for use behind an ingress",
+        doc="Further `Host` names to accept, such as those of an ingress",
     )
     token: str = key(
         Text(check=_check_token),
         default="",
-        doc="Bearer token that clients must show; empty for none",
+        doc="Bearer token that clients must present; empty for none",
         secret=True,
     )
     operator_token: str = key(
         Text(check=_check_token),
         default="",
-        doc="Bearer token of the operator's routes; one is made at start if not given",
+        doc="Bearer token for the operator's routes; generated at start if not given",
         secret=True,
     )
     disclosure: str = key(
@@ -192,16 +190,16 @@ class GatewaySettings(Section):
     require_provisioning: bool = key(
         Boolean(),
         default=True,
-        doc="Whether `execute_tool` and REST run only what was discovered or provisioned before",
+        doc="Whether `execute_tool` and REST only run tools that were discovered or provisioned before",
     )
     context_tokens: int = key(
         Integer(minimum=100, maximum=100_000_000),
         default=4000,
-        doc="Tokens of tool definitions a session may hold, unless it asks for more",
+        doc="Tokens of tool definitions that a session may hold, unless it asks for more",
     )
-    search: SearchSettings = key(NestedSection(SearchSettings), default=SearchSettings(), doc="How tools are found")
+    search: SearchSettings = key(Nested(SearchSettings), default=SearchSettings(), doc="How tools are found")
     naming: str = key(
-        Choice("prefixed", "original"), default="prefixed", doc="Whether tools' names start with their source's prefix"
+        Choice("prefixed", "original"), default="prefixed", doc="Whether the names of tools start with their source's prefix"
     )
     max_name: int = key(Integer(minimum=16, maximum=128), default=48, doc="Longest name of a tool")
     meta_tools: bool = key(Boolean(), default=True, doc="Whether clients see the gateway's own tools")
@@ -210,13 +208,13 @@ class GatewaySettings(Section):
         default=1.5,
         doc="Seconds a first list of tools waits for servers that are not known yet",
     )
-    state_dir: Path = key(FilePath(), default=Path(STATE_DIR), doc="The folder for what is kept between runs")
-    log: LogSettings = key(NestedSection(LogSettings), default=LogSettings(), doc="What is logged, and how")
+    state_dir: Path = key(FilePath(), default=Path(STATE_DIR), doc="The folder for state that is kept between runs")
+    log: LogSettings = key(Nested(LogSettings), default=LogSettings(), doc="What is logged, and how")
     telemetry: TelemetrySettings = key(
-        NestedSection(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go"
+        Nested(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go"
     )
     socket: Path | None = key(FilePath(), default=None, doc="A Unix socket to listen on besides the port")
-    limits: LimitSettings = key(NestedSection(LimitSettings), default=LimitSettings(), doc="How much is too much")
+    limits: LimitSettings = key(Nested(LimitSettings), default=LimitSettings(), doc="Limits")
 
     @classmethod
     def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:
@@ -232,17 +230,17 @@ class GatewaySettings(Section):
 
 
 def needs_token(listen: BindAddress, token: str) -> bool:
-    """Whether this address may not be listened on because others could come in without a token."""
+    """Whether listening on this address needs a token that is not set."""
     return not listen.is_loopback and not token
 
 
 def with_commands_shown(gateway: GatewaySettings) -> GatewaySettings:
-    """The same where somebody asked for that otherwise than in the file."""
+    """The settings with `log.show_commands` on, as a command line may ask."""
     return gateway.replace(log=gateway.log.replace(show_commands=True))
 
 
 def with_listen(settings: GatewaySettings, *, host: str | None, port: int | None) -> GatewaySettings:
-    """The settings with the address a command line asks for; raises GatewayError where that may not be listened on."""
+    """The settings with the address of a command line. Raises GatewayError where that cannot be listened on."""
     host = settings.listen.host if host is None else host.removeprefix("[").removesuffix("]")
     listen = BindAddress(host, settings.listen.port if port is None else port)
     if not listen.host or "/" in listen.host or listen.port not in range(MAX_PORT + 1):
@@ -252,14 +250,13 @@ def with_listen(settings: GatewaySettings, *, host: str | None, port: int | None
     return settings.replace(listen=listen)
 
 
-_TOKENS: Final = "tokens"
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`sources` is in file order: on equal names the earlier source wins. `referenced_variables` are the variables that the file
-    refers to, with their values, and `files` those that values were taken from. `origin` says by whose word the file
-    counts."""
+    """The settings of a configuration file: everything the gateway is built from.
+
+    `sources` is in file order: of tools with equal names the earlier one wins. `referenced_variables` are the variables
+    that the file refers to, with their values, and `files` are those that values were taken from.
+    """
 
     path: Path
     gateway: GatewaySettings
@@ -270,11 +267,11 @@ class Settings:
 
     @property
     def file(self) -> ConfigFile:
-        """What to load again to get what the file says now."""
+        """The file to load again for its current settings."""
         return ConfigFile(self.path, self.origin)
 
     def secrets(self, environ: Mapping[str, str] = os.environ) -> set[str]:
-        """Every value that nobody may get to see, of the configuration and of what its programs inherit."""
+        """Every secret of the configuration and of the environment that its programs inherit."""
         secrets = {*secrets_of(self.gateway), *secrets_in_environment(environ)}
         for variable, value in self.referenced_variables:
             secrets.update(secrets_in(variable, value, from_outside=True))
@@ -285,7 +282,7 @@ class Settings:
         return secrets
 
     def names(self) -> set[str]:
-        """What the file calls servers and tools: nobody's secret, whatever variable has the same value."""
+        """The names of servers and tools, which are not secret even if a variable has the same value."""
         names = set(self.sources)
         for section in self.sources.values():
             tools = section.tools
@@ -295,13 +292,13 @@ class Settings:
 
 
 def secrets_of(section: Section) -> Iterator[str]:
-    """The secrets that are written in a section, and in those inside it."""
+    """The secrets in a section and the sections within it."""
     for name, declared in section.declared.items():
         value = getattr(section, name)
         if isinstance(value, Section):
             yield from secrets_of(value)
         elif declared.secret:
-            yield from secrets_in("token" if name == _TOKENS else name, value)
+            yield from secrets_in("token" if name == "tokens" else name, value)
 
 
 def gateway_folder(settings: Settings) -> Path:

@@ -246,13 +246,14 @@ class Variables(MapOf[str]):
     """Environment variables and their values."""
 
     def __init__(self) -> None:
-        super().__init__(Text(written=True), check_name=_check_variable_name)
+        def check(name: str) -> str | None:
+            return None if name and "=" not in name else "This is not the name of an environment variable"
+
+        super().__init__(Text(written=True), check_name=check)
 
 
-def _check_variable_name(name: str) -> str | None:
-    return None if name and "=" not in name else "This is not the name of an environment variable"
-
-
+NAMES: Final = ListOf(Text(may_be_empty=False))
+"""A list of texts that are not empty, such as names and patterns."""
 A = TypeVar("A")
 
 
@@ -288,11 +289,8 @@ class ListenAddress(Shape[BindAddress]):
         return str(value)
 
 
-# A value that is none of our business: whatever JSON can say, with references in its texts replaced.
-
-
 class JsonValue(Shape[Any]):
-    """Any value. Numbers are read as numbers and texts keep their type, whatever they look like."""
+    """Any JSON value, with the references in its texts replaced; what is quoted stays text."""
 
     def read(self, node: Node, reader: ConfigReader) -> Any:
         if isinstance(node, Items):
@@ -304,9 +302,8 @@ class JsonValue(Shape[Any]):
         text = reader.text(node)
         if node.kind == "boolean":
             return text.lower() == "true"
-        return self._number(node, text, reader) if node.kind == "number" else text
-
-    def _number(self, node: Node, text: str, reader: ConfigReader) -> int | float:
+        if node.kind != "number":
+            return text
         whole = text.lstrip("+-").isdigit()
         if len(text) <= _LONGEST_NUMBER and whole:
             return int(text)

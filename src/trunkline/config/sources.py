@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from trunkline.config.problems import Invalid, hint_for, listed
 from trunkline.config.reader import ConfigReader
 from trunkline.config.secrets import warn_about_secrets
-from trunkline.config.section import NestedSection, Section, SectionNodes, key, read_section
+from trunkline.config.section import Nested, Section, SectionNodes, key, read_section
 from trunkline.config.shapes import Boolean, Choice, ListOf, MapOf, Seconds, Text
 from trunkline.config.tree import Node, Scalar, Table, TableEntry
 from trunkline.core.errors import BAD_NAME, BAD_VALUE, DUPLICATE_KEY, MISSING_KEY, Problem
@@ -116,7 +116,7 @@ class SourceSection(Section):
         Seconds(maximum=ONE_DAY_S, zero=True), default=60.0, doc="Seconds its tools stay listed after it went down"
     )
     tools: ToolSelection = key(
-        NestedSection(ToolSelection), default=ToolSelection(), doc="Which tools are shown, and how"
+        Nested(ToolSelection), default=ToolSelection(), doc="Which tools are shown, and how"
     )
     sessions: str = key(
         Choice("per_client", "shared"),
@@ -124,10 +124,10 @@ class SourceSection(Section):
         doc="Whether each client has a server of its own; `shared` suits servers that keep no state",
     )
     guard: GuardSettings = key(
-        NestedSection(GuardSettings), default=GuardSettings(), doc="Checks on the arguments of calls"
+        Nested(GuardSettings), default=GuardSettings(), doc="Checks on the arguments of calls"
     )
     cache: CacheSettings = key(
-        NestedSection(CacheSettings),
+        Nested(CacheSettings),
         default=CacheSettings(),
         doc="Which results the same caller may be given again, also while the server is down, until they are too old "
         "or a call of a tool that does not only read has been made",

@@ -207,70 +207,70 @@ class DefinitionChanges:
     def begin(self, source: str, before: Snapshot | None) -> None:
         """Start to track a source, or another one of its name; `before` is what it offered when it last ran."""
         self.forget(source)
-        seen = self._sources[source] = _History()
+        history = self._sources[source] = _History()
         if before is not None:
-            _remember(seen, before)
+            _remember(history, before)
 
     def published(self, source: str, snapshot: Snapshot) -> None:
-        seen = self._sources.setdefault(source, _History())
-        is_first = not seen.definitions
-        listed, changed = _remember(seen, snapshot)
+        history = self._sources.setdefault(source, _History())
+        is_first = not history.definitions
+        listed, changed = _remember(history, snapshot)
         if not is_first:
             self._report_listed(source, listed)
-        self._changed(source, seen, changed)
+        self._changed(source, history, changed)
 
     def published_for_client(self, source: str, snapshot: Snapshot, known_warnings: Collection[str]) -> None:
         """Compare what a client's own process of this source offers with what all clients are offered.
 
         Only changed definitions are logged, not added and removed ones.
         """
-        seen = self._sources.setdefault(source, _History())
-        self._changed(source, seen, [f"{label} {_FOR_A_CLIENT}" for label in _new_variants(seen, snapshot)])
+        history = self._sources.setdefault(source, _History())
+        self._changed(source, history, [f"{label} {_FOR_A_CLIENT}" for label in _new_variants(history, snapshot)])
         for warning in snapshot.warnings:
             message = f"{warning}, {_FOR_A_CLIENT}"
             is_new = warning.startswith(f"{HIDDEN_CHARACTERS}:") and warning not in known_warnings
-            if is_new and message not in seen.hidden and len(seen.hidden) < _MAX_HIDDEN_WARNINGS:
-                seen.hidden[message] = None
+            if is_new and message not in history.hidden and len(history.hidden) < _MAX_HIDDEN_WARNINGS:
+                history.hidden[message] = None
                 self._events.note("warning", "source", message, source=source)
 
-    def _changed(self, source: str, seen: _History, changed: list[Label]) -> None:
+    def _changed(self, source: str, history: _History, changed: list[Label]) -> None:
         if changed:
-            seen.changed.update(dict.fromkeys(changed))
-            seen.unreported.update(dict.fromkeys(changed))
-            if seen.timer is None:
-                self._report_changed(source, seen)
+            history.changed.update(dict.fromkeys(changed))
+            history.unreported.update(dict.fromkeys(changed))
+            if history.timer is None:
+                self._report_changed(source, history)
 
     def warnings(self, source: str) -> tuple[str, ...]:
         """Warnings for the status of a source."""
-        seen = self._sources.get(source)
-        if seen is None:
+        history = self._sources.get(source)
+        if history is None:
             return ()
-        changed = f"{DEFINITION_CHANGED}: definitions changed: {_named(seen.changed)}; {_HINT}"
-        return (*((changed,) if seen.changed else ()), *seen.hidden)
+        changed = f"{DEFINITION_CHANGED}: definitions changed: {_named(history.changed)}; {_HINT}"
+        return (*((changed,) if history.changed else ()), *history.hidden)
 
     def forget(self, source: str) -> None:
         """Stop tracking a source. Logs what was held back: the next run will not find it changed."""
-        seen = self._sources.pop(source, None)
-        if seen is not None and seen.timer is not None:
-            seen.timer.cancel()
-            if seen.unreported:
-                self._log_changed(source, seen)
+        history = self._sources.pop(source, None)
+        if history is not None and history.timer is not None:
+            history.timer.cancel()
+            if history.unreported:
+                self._log_changed(source, history)
 
     def close(self) -> None:
         for source in list(self._sources):
             self.forget(source)
 
-    def _log_changed(self, source: str, seen: _History) -> None:
-        message = f"Definitions of {source} changed: {_named(seen.unreported)}"
+    def _log_changed(self, source: str, history: _History) -> None:
+        message = f"Definitions of {source} changed: {_named(history.unreported)}"
         code = DEFINITION_CHANGED.id
         self._events.note("warning", "definitions", message, source=source, code=code, hint=_HINT)
-        seen.unreported = {}
+        history.unreported = {}
 
-    def _report_changed(self, source: str, seen: _History) -> None:
-        seen.timer = None
-        if seen.unreported:
-            self._log_changed(source, seen)
-            seen.timer = self._loop.call_later(REPORT_INTERVAL_S, self._report_changed, source, seen)
+    def _report_changed(self, source: str, history: _History) -> None:
+        history.timer = None
+        if history.unreported:
+            self._log_changed(source, history)
+            history.timer = self._loop.call_later(REPORT_INTERVAL_S, self._report_changed, source, history)
 
     def _report_listed(self, source: str, listed: dict[str, list[Label]]) -> None:
         parts = [f"{verb} {_named(labels)}" for verb, labels in listed.items() if labels]
@@ -278,33 +278,33 @@ class DefinitionChanges:
             self._events.note("info", "definitions", f"{source} changed its lists: {'; '.join(parts)}", source=source)
 
 
-def _remember(seen: _History, snapshot: Snapshot) -> tuple[dict[str, list[Label]], list[Label]]:
+def _remember(history: _History, snapshot: Snapshot) -> tuple[dict[str, list[Label]], list[Label]]:
     """Store a snapshot; returns what was added and removed, and what changed.
 
     An empty list is ignored, because it may not have been fetched yet.
     """
     listed: dict[str, list[Label]] = {"added": [], "removed": []}
     changed: list[Label] = []
-    if len(seen.definitions) > _MAX_REMEMBERED:
-        seen.definitions.clear()
+    if len(history.definitions) > _MAX_REMEMBERED:
+        history.definitions.clear()
     for name in LISTS:
         definitions = dict(_labelled(snapshot, name))
         if not definitions:
             continue
-        changed += [label for label, raw in definitions.items() if _differs(seen.definitions.get(label), raw)]
+        changed += [label for label, raw in definitions.items() if _differs(history.definitions.get(label), raw)]
         labels = frozenset(definitions)
-        before = seen.listed.get(name, labels)
+        before = history.listed.get(name, labels)
         listed["added"] += [label for label in definitions if label not in before]
         listed["removed"] += sorted(before - labels)
-        seen.listed[name] = labels
-        seen.definitions.update(definitions)
+        history.listed[name] = labels
+        history.definitions.update(definitions)
     for label, text in _instructions(snapshot):
-        changed += [label] if seen.definitions.get(label, text) != text else []
-        seen.definitions[label] = text
+        changed += [label] if history.definitions.get(label, text) != text else []
+        history.definitions[label] = text
     return listed, changed
 
 
-def _new_variants(seen: _History, snapshot: Snapshot) -> list[Label]:
+def _new_variants(history: _History, snapshot: Snapshot) -> list[Label]:
     """Definitions that differ from what all clients are offered, and from what any client was offered before.
 
     A definition that only single clients are offered is compared with the first of them.
@@ -312,14 +312,14 @@ def _new_variants(seen: _History, snapshot: Snapshot) -> list[Label]:
     found: list[Label] = []
     offered = [pair for name in LISTS for pair in _labelled(snapshot, name)]
     for label, definition in (*offered, *_instructions(snapshot)):
-        known = seen.definitions.get(label)
+        known = history.definitions.get(label)
         if known is not None and not _differs(known, definition):
             continue
-        variants = seen.variants.get(label)
+        variants = history.variants.get(label)
         if variants is None:
-            if known is None and len(seen.variants) >= _MAX_REMEMBERED:
+            if known is None and len(history.variants) >= _MAX_REMEMBERED:
                 continue
-            variants = seen.variants[label] = set()
+            variants = history.variants[label] = set()
         if len(variants) >= _MAX_VARIANTS or (digest := _digest(definition)) in variants:
             continue
         if known is not None or variants:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.core.errors import SOURCE_LOST, SOURCE_OVER_LIMITS, Code
 from trunkline.core.hidden_text import reveal
-
 from trunkline.runtime.fair_reading import FairReader
 
 if TYPE_CHECKING:

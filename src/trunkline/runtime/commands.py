@@ -47,6 +47,10 @@ _LAUNCHER: Final = """\
 exec "$@" </dev/null 2>&1"""
 _WITH_INPUT: Final = _LAUNCHER.replace("</dev/null ", "")
 
+_LOAD: Final = Path("/proc/loadavg")
+# Everybody waits for a look, and there may be thousands of environments, of megabytes each, only to make it slow.
+_ENVIRONMENT_BYTES: Final = 32 << 10
+
 EndReason = Literal["exited", "timed_out", "too_many_processes", "lost"]
 
 
@@ -183,13 +187,6 @@ def path_of_folder(folder: int) -> str:
 def _where(folder: str | int) -> str | int:
     """An open folder as such where it can be handed over, and its path elsewhere."""
     return folder if isinstance(folder, str) or sees_all_processes() else path_of_folder(folder)
-
-
-# How many processes there are: of the whole system, which costs next to nothing, and of one command, which costs.
-
-_LOAD: Final = Path("/proc/loadavg")
-# Everybody waits for a look, and there may be thousands of environments, of megabytes each, only to make it slow.
-_ENVIRONMENT_BYTES: Final = 32 << 10
 
 
 def tasks_in_system() -> int | None:

@@ -176,7 +176,7 @@ class FairReader:
         self._handle = None
         self._queue.join(self)
 
-    def go_on(self) -> None:
+    def take_turn(self) -> None:
         """Called when it is this connection's turn."""
         self.waiting = False
         try:
@@ -199,14 +199,14 @@ class _TurnQueue:
         self._waiting: dict[FairReader, None] = {}
         self._scheduled = False
 
-    def join(self, turns: FairReader) -> None:
-        self._waiting[turns] = None
+    def join(self, reader: FairReader) -> None:
+        self._waiting[reader] = None
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._next_turn)
 
-    def leave(self, turns: FairReader) -> None:
-        self._waiting.pop(turns, None)
+    def leave(self, reader: FairReader) -> None:
+        self._waiting.pop(reader, None)
 
     def _next_turn(self) -> None:
         first = next(iter(self._waiting), None)
@@ -216,7 +216,7 @@ class _TurnQueue:
         if self._scheduled:
             self.loop.call_soon(self._next_turn)
         if first is not None:
-            first.go_on()
+            first.take_turn()
 
 
 _queues: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _TurnQueue]] = WeakKeyDictionary()

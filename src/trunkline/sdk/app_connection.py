@@ -17,9 +17,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from .app_tools import AppCalls, MessageTooLong, Tool, ToolRegistry
+from .app_tools import AppCalls, AppTool, MessageTooLong, ToolRegistry
 from .json_lines import Json, LineSplitter, close_within, encode
-from .threads import WorkerThreads, call_in_loop
+from .threads import FunctionThreads, call_in_loop
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 _CONNECT_DEADLINE_S: Final = 10.0
@@ -164,7 +164,7 @@ class AppIdentity:
     def registered_name(self, tool: str) -> str:
         return f"{self.app_name}:{tool}"
 
-    def registration(self, tools: Mapping[str, Tool]) -> Json:
+    def registration(self, tools: Mapping[str, AppTool]) -> Json:
         message: Json = {
             "type": "register",
             "appName": self.app_name,
@@ -181,9 +181,9 @@ class AppSession:
     def __init__(
         self,
         connection: GatewayConnection,
-        workers: WorkerThreads,
+        workers: FunctionThreads,
         identity: AppIdentity,
-        tools: Callable[[], Mapping[str, Tool]],
+        tools: Callable[[], Mapping[str, AppTool]],
         on_registered: Callable[[str], None],
     ) -> None:
         self._connection = connection
@@ -191,9 +191,9 @@ class AppSession:
         self._identity = identity
         self._tools = tools
         self._on_registered = on_registered
-        self._sent_tools: Mapping[str, Tool] = {}
+        self._sent_tools: Mapping[str, AppTool] = {}
         self._ended = False
-        self._by_registered_name: dict[str, Tool] = {}
+        self._by_registered_name: dict[str, AppTool] = {}
         self._loop = asyncio.get_running_loop()
         self._acknowledge_timer: asyncio.TimerHandle | None = None
 
@@ -348,7 +348,7 @@ class ConnectionLoop:
         identity: AppIdentity,
         tools: ToolRegistry,
         state: RegistrationState,
-        new_workers: Callable[[], WorkerThreads],
+        new_workers: Callable[[], FunctionThreads],
     ) -> None:
         self._address = address
         self._identity = identity
@@ -399,7 +399,7 @@ class ConnectionLoop:
                     self._warned = False
                 await asyncio.sleep(delay_s)
 
-    async def _connect(self, workers: WorkerThreads) -> float:
+    async def _connect(self, workers: FunctionThreads) -> float:
         """Serve one connection to its end. Returns how long to wait before the next one."""
         try:
             await self._serve(workers)
@@ -415,7 +415,7 @@ class ConnectionLoop:
             self._warn(error)
         return self._delay.next_s()
 
-    async def _serve(self, workers: WorkerThreads) -> None:
+    async def _serve(self, workers: FunctionThreads) -> None:
         connection = await GatewayConnection.open(self._address)
         session = AppSession(connection, workers, self._identity, self._tools.current, self._registered)
         loop = asyncio.get_running_loop()

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, cast, get_args
 from .json_lines import Json
 from .results import NotJson, ToolError, plain
 from .schema import ObjectSchema, SchemaError, annotated, property_of, signature_of
-from .threads import WorkerThreads, call_in_loop, is_async
+from .threads import FunctionThreads, call_in_loop, is_async
 
 MAX_WAITING: Final = 1_000
 _MAX_UNSENT: Final = 100
@@ -38,7 +38,7 @@ class MessageTooLong(ValueError):
 # -- progress --------------------------------------------------------------------------------------------------------
 
 
-class Progress:
+class ProgressReporter:
     """What a tool gets for a parameter with this hint. The parameter is not part of the tool's schema."""
 
     def __init__(self, post: Callable[[Json], None]) -> None:
@@ -69,7 +69,7 @@ class Progress:
         _current.set(self)
 
 
-_current: Final[contextvars.ContextVar[Progress | None]] = contextvars.ContextVar("progress", default=None)
+_current: Final[contextvars.ContextVar[ProgressReporter | None]] = contextvars.ContextVar("progress", default=None)
 
 
 def report_progress(
@@ -85,7 +85,7 @@ def report_progress(
 
 
 @dataclass(frozen=True)
-class Tool:
+class AppTool:
     name: str
     description: str
     function: Callable[..., Any]
@@ -105,7 +105,7 @@ class Tool:
         definition = {"name": registered_name, "description": self.description, "inputSchema": self.input_schema}
         return {**definition, **self.extra}
 
-    def arguments(self, given: Any, progress: Progress) -> Json:
+    def arguments(self, given: Any, progress: ProgressReporter) -> Json:
         """What the function is called with. Raises ToolError, which names everything that is wrong at once."""
         if given is not None and not isinstance(given, Mapping):
             raise ToolError("The arguments must be an object")
@@ -115,7 +115,9 @@ class Tool:
         return read | dict.fromkeys(self.progress_parameters, progress)
 
 
-def tool_of(function: Callable[..., Any], name: str | None, description: str | None, extra: Mapping[str, Any]) -> Tool:
+def tool_of(
+    function: Callable[..., Any], name: str | None, description: str | None, extra: Mapping[str, Any]
+) -> AppTool:
     """The tool made of a function. SchemaError, with the place, where that is not possible."""
     name = name or str(getattr(function, "__name__", ""))
     if not _NAME.match(name):
@@ -124,7 +126,9 @@ def tool_of(function: Callable[..., Any], name: str | None, description: str | N
         )
     place = f"tool `{name}`"
     parameters = {parameter.name: (parameter, hint) for parameter, hint in signature_of(function, place)}
-    progress = tuple(each for each, (_, hint) in parameters.items() if hint is Progress or Progress in get_args(hint))
+    progress = tuple(
+        each for each, (_, hint) in parameters.items() if hint is ProgressReporter or ProgressReporter in get_args(hint)
+    )
     properties = [
         property_of(each, hint, parameter.default, f"{place}, parameter `{each}`")
         for each, (parameter, hint) in parameters.items()
@@ -132,22 +136,22 @@ def tool_of(function: Callable[..., Any], name: str | None, description: str | N
     ]
     if description is None:
         description = inspect.getdoc(annotated(function)) or ""
-    return Tool(name, description, function, ObjectSchema(tuple(properties)), progress, extra)
+    return AppTool(name, description, function, ObjectSchema(tuple(properties)), progress, extra)
 
 
 class ToolRegistry:
     """The tools of an app. They may be added and removed from any thread, also while the app is running."""
 
     def __init__(self) -> None:
-        self._tools: Mapping[str, Tool] = {}
+        self._tools: Mapping[str, AppTool] = {}
         self._lock = threading.Lock()
         self.on_change: Callable[[], None] = lambda: None
 
-    def current(self) -> Mapping[str, Tool]:
+    def current(self) -> Mapping[str, AppTool]:
         """The tools as they are now; never changed, only replaced."""
         return self._tools
 
-    def add(self, tool: Tool) -> None:
+    def add(self, tool: AppTool) -> None:
         """A tool of a known name takes the place of the old one, as when a notebook's cell is run again."""
         with self._lock:
             self._tools = {**self._tools, tool.name: tool}
@@ -208,17 +212,17 @@ class ProgressSender:
 class AppCalls:
     """The calls of one connection. When it ends they are cancelled: their results could not be delivered."""
 
-    def __init__(self, transport: CallTransport, workers: WorkerThreads) -> None:
+    def __init__(self, transport: CallTransport, workers: FunctionThreads) -> None:
         self._transport = transport
         self._workers = workers
-        self._running: dict[Any, tuple[asyncio.Task[None], Progress]] = {}
+        self._running: dict[Any, tuple[asyncio.Task[None], ProgressReporter]] = {}
         self._loop = asyncio.get_running_loop()
 
-    def start(self, tool: Tool, correlation_id: Any, given: Any) -> None:
+    def start(self, tool: AppTool, correlation_id: Any, given: Any) -> None:
         if len(self._running) >= MAX_WAITING:
             self.fail(correlation_id, f"The app is busy: {MAX_WAITING:,} calls of it are open")
             return
-        progress = Progress(ProgressSender(partial(self._show, correlation_id), self._transport).post)
+        progress = ProgressReporter(ProgressSender(partial(self._show, correlation_id), self._transport).post)
         task = self._loop.create_task(self._run(tool, correlation_id, given, progress))
         self._running[correlation_id] = (task, progress)
         task.add_done_callback(lambda _: self._running.pop(correlation_id, None))
@@ -241,7 +245,7 @@ class AppCalls:
             for task in stubborn:
                 _log.warning("A tool does not end although it was cancelled: %r", task)
 
-    async def _run(self, tool: Tool, correlation_id: Any, given: Any, progress: Progress) -> None:
+    async def _run(self, tool: AppTool, correlation_id: Any, given: Any, progress: ProgressReporter) -> None:
         response = await self._outcome(tool, correlation_id, given, progress)
         with contextlib.suppress(OSError):  # the connection is gone, and so is the call
             try:
@@ -249,7 +253,7 @@ class AppCalls:
             except MessageTooLong as error:
                 await self._transport.send(_response(correlation_id, error=f"The result of `{tool.name}` {error}"))
 
-    async def _outcome(self, tool: Tool, correlation_id: Any, given: Any, progress: Progress) -> Json:
+    async def _outcome(self, tool: AppTool, correlation_id: Any, given: Any, progress: ProgressReporter) -> Json:
         try:
             result = await self._call(tool, tool.arguments(given, progress), progress)
             return _response(correlation_id, data=plain(result))
@@ -267,7 +271,7 @@ class AppCalls:
             kind = type(error).__name__
             return _response(correlation_id, error=f"{kind}: {error}" if str(error) else kind)
 
-    async def _call(self, tool: Tool, arguments: Json, progress: Progress) -> Any:
+    async def _call(self, tool: AppTool, arguments: Json, progress: ProgressReporter) -> Any:
         progress.enter()
         if tool.is_async:
             async with self._workers.slots:

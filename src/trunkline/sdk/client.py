@@ -15,10 +15,10 @@ from typing import Any, Final, TypeVar, overload
 
 from . import results
 from .app_connection import AppIdentity, ConnectionLoop, GatewayAddress, Refused, RegistrationState
-from .app_tools import CallCancelled, Progress, Tool, ToolRegistry, report_progress, tool_of
+from .app_tools import AppTool, CallCancelled, ProgressReporter, ToolRegistry, report_progress, tool_of
 from .results import ToolError
 from .schema import SchemaError
-from .threads import Starter, WorkerThreads
+from .threads import FunctionThreads, Starter
 
 __all__ = [
     "DEFAULT_GATEWAY",
@@ -34,6 +34,8 @@ __all__ = [
     "report_progress",
 ]
 
+Progress = ProgressReporter
+Tool = AppTool
 DEFAULT_GATEWAY: Final = "127.0.0.1:5100"
 _STOP_DEADLINE_S: Final = 10.0
 _log: Final = logging.getLogger("trunkline.client")
@@ -121,7 +123,7 @@ class App:
         self._tools.remove(name)
 
     @property
-    def tools(self) -> Mapping[str, Tool]:
+    def tools(self) -> Mapping[str, AppTool]:
         """By name, as they are now."""
         return self._tools.current()
 
@@ -163,8 +165,8 @@ class App:
             self._loop = ConnectionLoop(self.gateway, self._identity, self._tools, self._state, self._new_workers)
             return self._loop
 
-    def _new_workers(self) -> WorkerThreads:
-        return WorkerThreads(self._max_concurrent, self._start)
+    def _new_workers(self) -> FunctionThreads:
+        return FunctionThreads(self._max_concurrent, self._start)
 
 
 class Running:

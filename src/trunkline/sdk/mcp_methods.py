@@ -23,9 +23,9 @@ from .mcp_messages import (
     peer_of_initialize,
     peer_of_request,
 )
-from .mcp_tools import Context, Tool
+from .mcp_tools import Context, ServerTool
 from .results import ToolError, failed, result_of
-from .threads import WorkerThreads, call_in_loop
+from .threads import FunctionThreads, call_in_loop
 
 _CAPABILITIES: Final[Json] = {"tools": {"listChanged": True}, "logging": {}}
 _CACHE_HINTS: Final[Json] = {"ttlMs": 60_000, "cacheScope": "public"}
@@ -44,7 +44,7 @@ class ServerDefinition(Protocol):
     @property
     def instructions(self) -> str: ...
     @property
-    def tools(self) -> Mapping[str, Tool]: ...
+    def tools(self) -> Mapping[str, ServerTool]: ...
 
 
 class McpMethods:
@@ -54,7 +54,7 @@ class McpMethods:
         self._server = server
         self._notify = notify
         self._loop = asyncio.get_running_loop()
-        self._workers = WorkerThreads(_THREADS)
+        self._workers = FunctionThreads(_THREADS)
         self._initialized: Peer | None = None
         self._wants_changes = False
         self._log_level = ""
@@ -164,7 +164,7 @@ class McpMethods:
         )
         return partial(self._run, tool, cast(Json, arguments or {}), context, peer)
 
-    async def _run(self, tool: Tool, arguments: Json, context: Context, peer: Peer) -> bytes:
+    async def _run(self, tool: ServerTool, arguments: Json, context: Context, peer: Peer) -> bytes:
         finished = False
         try:
             value = await tool.call(arguments, context, self._workers)

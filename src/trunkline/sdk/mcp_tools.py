@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, cast
 from .json_lines import NOT_JSON, Json, encode
 from .mcp_messages import LOG_LEVELS, Client, notification
 from .results import ToolError
-from .threads import WorkerThreads, is_async, is_being_cancelled
+from .threads import FunctionThreads, is_async, is_being_cancelled
 
 Handler = Callable[..., Any]
 """`handler(arguments)` or `handler(arguments, context)`, plain or `async`."""
@@ -91,7 +91,7 @@ class Context:
         self._cancelled = self._cancelled or cancelled
 
 
-class Tool:
+class ServerTool:
     def __init__(self, definition: Json, handler: Handler) -> None:
         """Raises ValueError for what no client could use."""
         name: Any = definition["name"]
@@ -122,7 +122,7 @@ class Tool:
             return self._definition
         return {key: value for key, value in self._definition.items() if key != "outputSchema"}
 
-    async def call(self, arguments: Json, context: Context, workers: WorkerThreads) -> Any:
+    async def call(self, arguments: Json, context: Context, workers: FunctionThreads) -> Any:
         """What its handler returned. Whatever goes wrong is raised as ToolError, with words for the caller."""
         if problem := problem_with(arguments, self._definition["inputSchema"]):
             raise ToolError(problem)

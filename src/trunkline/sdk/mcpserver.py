@@ -15,7 +15,7 @@ from typing import Any, Final, TextIO
 from .json_lines import Json, close_within
 from .mcp_connection import LIMIT_BYTES, McpConnection, Reader, Writer
 from .mcp_messages import Client
-from .mcp_tools import Context, Handler, LogLevel, Tool
+from .mcp_tools import Context, Handler, LogLevel, ServerTool
 from .results import Content, ToolError, audio, image, text
 
 __all__ = [
@@ -33,6 +33,8 @@ __all__ = [
     "image",
     "text",
 ]
+
+Tool = ServerTool
 
 _CLOSE_S: Final = 2.0
 _STDIN: Final = 0
@@ -56,7 +58,7 @@ class Server:
         self._info: Json = {"name": name, "version": version} | ({"title": title} if title else {})
         self._instructions = instructions
         self._limit_bytes = limit_bytes
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, ServerTool] = {}
         self._changing = threading.Lock()  # handlers in threads may add and remove tools
         self._connections: set[McpConnection] = set()
 
@@ -70,7 +72,7 @@ class Server:
         return self._instructions
 
     @property
-    def tools(self) -> Mapping[str, Tool]:
+    def tools(self) -> Mapping[str, ServerTool]:
         """The tools by name, in the order in which clients see them."""
         return MappingProxyType(self._tools)
 
@@ -94,7 +96,7 @@ class Server:
         input_schema: Json = {"type": "object", **(schema or {})}
         optional = {"title": title, "annotations": annotations, "outputSchema": output_schema}
         definition = {"name": name, "description": description or "", "inputSchema": input_schema}
-        tool = Tool(definition | {key: value for key, value in optional.items() if value}, handler)
+        tool = ServerTool(definition | {key: value for key, value in optional.items() if value}, handler)
         with self._changing:
             if name in self._tools:
                 raise ValueError(f"there is a tool `{name}` already")

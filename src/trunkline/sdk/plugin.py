@@ -55,11 +55,14 @@ class OperationFailed(ToolError):
 
 
 @dataclass(frozen=True)
-class Result:
+class PluginResult:
     """What an operation returns when text alone will not do: `output` for people, `data` for programs."""
 
     output: str = ""
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+Result = PluginResult
 
 
 class Plugin:
@@ -223,7 +226,7 @@ def _executed(value: Any) -> OperationResult:
         return OperationResult(success=True)
     if isinstance(value, str):
         return OperationResult(success=True, output=_utf8(value))
-    if isinstance(value, Result):
+    if isinstance(value, PluginResult):
         return OperationResult(success=True, output=_utf8(str(value.output)), data=_encoded(value.data))
     data = cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {"result": value}
     return OperationResult(success=True, output=_utf8(json.dumps(value, ensure_ascii=False)), data=_encoded(data))

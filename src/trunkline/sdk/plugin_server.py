@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from . import plugin_v1 as wire
 from .protobuf import MalformedProtobuf
-from .threads import WorkerThreads, is_async
+from .threads import FunctionThreads, is_async
 
 if TYPE_CHECKING:
     from .plugin import Plugin
@@ -104,7 +104,7 @@ class _PluginServer:
     def __init__(self, plugin: Plugin) -> None:
         self._grpc: Any = import_module("grpc")
         self._plugin = plugin
-        self._workers = WorkerThreads(_THREADS)
+        self._workers = FunctionThreads(_THREADS)
         self._ending = False
         self._over = asyncio.Event()
 

@@ -24,7 +24,7 @@ _Job = tuple[str, Callable[[], _Outcome], _Deliver]
 _IDLE_S: Final = 10.0
 
 
-class WorkerThreads:
+class FunctionThreads:
     """Runs at most `limit` functions at once, in threads that are kept for the next ones; further ones wait. With
     `start` they run where that says."""
 

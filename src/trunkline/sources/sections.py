@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from trunkline.config.reader import ConfigReader
-from trunkline.config.section import NestedSection, Section, key
+from trunkline.config.section import Nested, Section, key
 from trunkline.config.shapes import Choice, FilePath, Integer, JsonSchema, ListOf, MapOf, Shape, Text, Variables
 from trunkline.config.sources import NOTHING, SourceSection
 from trunkline.config.tree import Items, Node, Scalar
@@ -112,7 +112,7 @@ class ProgramSection(SourceSection):
         NamesOrAll(), default=(), doc="Our environment variables the program gets besides the usual ones, or `all`"
     )
     limits: ProcessLimits = key(
-        NestedSection(ProcessLimits),
+        Nested(ProcessLimits),
         default=ProcessLimits(),
         doc="What it may use together with everything it starts; more ends it, and it is started again (Linux)",
     )

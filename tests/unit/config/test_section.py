@@ -10,7 +10,7 @@ import pytest
 from tests.support.config_files import node_of, reader_for
 
 from trunkline.config.problems import Invalid
-from trunkline.config.section import NestedSection, Section, SectionNodes, key, read_section, section_schema
+from trunkline.config.section import Nested, Section, SectionNodes, key, read_section, section_schema
 from trunkline.config.shapes import Integer, Text
 from trunkline.core.errors import CONFLICTING_KEYS
 
@@ -27,7 +27,7 @@ class Outside(Section):
     name: str = key(Text(), doc="What it is called")
     token: str = key(Text(), default="", doc="A secret", secret=True)
     note: str | None = key(Text(), default=None, doc="Anything")
-    inside: Inside = key(NestedSection(Inside), default=Inside(), doc="More")
+    inside: Inside = key(Nested(Inside), default=Inside(), doc="More")
 
     @classmethod
     def check(cls, values: Mapping[str, Any], places: SectionNodes) -> None:

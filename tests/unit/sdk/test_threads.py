@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import pytest
 from tests.support.waiting import at_most, until
 
-from trunkline.sdk.threads import WorkerThreads
+from trunkline.sdk.threads import FunctionThreads
 
 
 @pytest.fixture
-def threads() -> Iterator[WorkerThreads]:
-    workers = WorkerThreads(1)
+def threads() -> Iterator[FunctionThreads]:
+    workers = FunctionThreads(1)
     yield workers
     workers.close()
 
@@ -23,7 +23,7 @@ def threads() -> Iterator[WorkerThreads]:
 word: contextvars.ContextVar[str] = contextvars.ContextVar("word")
 
 
-async def test_what_the_function_returns_or_raises_is_the_outcome(threads: WorkerThreads) -> None:
+async def test_what_the_function_returns_or_raises_is_the_outcome(threads: FunctionThreads) -> None:
     assert await threads.run(lambda: threading.current_thread().name, "tool x") == "tool x"
     with pytest.raises(KeyError):
         await threads.run(lambda: {}["a"], "t")
@@ -33,12 +33,12 @@ async def test_what_the_function_returns_or_raises_is_the_outcome(threads: Worke
         await threads.run(lambda: exec("raise SystemExit(3)"), "t")
 
 
-async def test_context_variables_go_along(threads: WorkerThreads) -> None:
+async def test_context_variables_go_along(threads: FunctionThreads) -> None:
     word.set("here")
     assert await threads.run(word.get, "t") == "here"
 
 
-async def test_a_thread_is_used_again_and_ends_with_the_others(threads: WorkerThreads) -> None:
+async def test_a_thread_is_used_again_and_ends_with_the_others(threads: FunctionThreads) -> None:
     one, other = [await threads.run(threading.current_thread, "t") for _ in range(2)]
     assert one is other
     threads.close()
@@ -46,7 +46,7 @@ async def test_a_thread_is_used_again_and_ends_with_the_others(threads: WorkerTh
 
 
 async def test_a_thread_without_work_ends_and_the_next_function_gets_another(
-    threads: WorkerThreads, monkeypatch: pytest.MonkeyPatch
+    threads: FunctionThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trunkline.sdk.threads._IDLE_S", 0.001)
     for _ in range(3):
@@ -55,7 +55,7 @@ async def test_a_thread_without_work_ends_and_the_next_function_gets_another(
 
 
 async def test_no_function_is_lost_where_threads_are_about_to_end(
-    threads: WorkerThreads, monkeypatch: pytest.MonkeyPatch
+    threads: FunctionThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trunkline.sdk.threads._IDLE_S", 0)
     assert [await asyncio.wait_for(threads.run(lambda: 1, "t"), at_most(20)) for _ in range(500)] == [1] * 500
@@ -63,11 +63,11 @@ async def test_no_function_is_lost_where_threads_are_about_to_end(
 
 async def test_functions_may_run_somewhere_else() -> None:
     loop = asyncio.get_running_loop()
-    assert await WorkerThreads(1, loop.call_soon).run(threading.current_thread, "t") is threading.main_thread()
+    assert await FunctionThreads(1, loop.call_soon).run(threading.current_thread, "t") is threading.main_thread()
 
 
 async def test_no_more_run_than_there_is_room_for_and_a_cancelled_one_keeps_its_place_until_it_ends(
-    threads: WorkerThreads,
+    threads: FunctionThreads,
 ) -> None:
     loop = asyncio.get_running_loop()
     began, go_on = threading.Event(), threading.Event()
@@ -88,7 +88,7 @@ async def test_no_more_run_than_there_is_room_for_and_a_cancelled_one_keeps_its_
     assert await asyncio.wait_for(second, at_most(10)) == "second"
 
 
-def test_a_function_that_outlives_its_loop_harms_nobody(threads: WorkerThreads) -> None:
+def test_a_function_that_outlives_its_loop_harms_nobody(threads: FunctionThreads) -> None:
     began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:

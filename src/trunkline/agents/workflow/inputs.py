@@ -12,7 +12,7 @@ from trunkline.agents.workflow.reader import WorkflowSection, or_none
 from trunkline.agents.workflow.shapes import check_name
 from trunkline.config.problems import hint_for
 from trunkline.config.reader import ConfigReader
-from trunkline.config.section import NestedSection, key, read_section
+from trunkline.config.section import Nested, key, read_section
 from trunkline.config.shapes import Boolean, Choice, JsonSchema, ListOf, Shape, Text
 from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.core.errors import BAD_INPUT, BAD_VALUE, DUPLICATE_KEY, GatewayError, Problem
@@ -120,7 +120,7 @@ class InputKeys(WorkflowSection):
     required: bool = key(Boolean(), default=False, doc="Whether it must be given where it has no default")
     default: Scalar | None = key(_Any(), default=None, doc="The value if none is given; without it, empty")
     validation: ValidationKeys | None = key(
-        NestedSection(ValidationKeys), default=None, doc="What is asked of its value beyond the type"
+        Nested(ValidationKeys), default=None, doc="What is asked of its value beyond the type"
     )
     description: str = key(Text(written=True), default="", doc="For people; not used")
 

@@ -27,7 +27,7 @@ from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.agents.workflow.template import Template
 from trunkline.config.problems import Invalid, hint_for
 from trunkline.config.sandbox import SandboxKey, SandboxSettings
-from trunkline.config.section import NestedSection, key, read_section
+from trunkline.config.section import Nested, key, read_section
 from trunkline.config.shapes import Choice, ListOf, MapOf, Text
 from trunkline.config.tree import Node, Scalar, Table, TableEntry
 from trunkline.core.errors import CONFLICTING_KEYS, MISSING_KEY, WORKFLOW_UNSUPPORTED
@@ -89,7 +89,7 @@ class WithTransitions(WorkflowSection):
         Text(may_be_empty=False), default="", doc="The state that follows a failure; without it the run ends in failure"
     )
     transitions: tuple[TransitionKeys, ...] = key(
-        ListOf(NestedSection(TransitionKeys)),
+        ListOf(Nested(TransitionKeys)),
         default=(),
         doc="Where it leads under which condition: the first that applies is taken, before the two above",
     )

@@ -60,7 +60,7 @@ def extensions(capabilities: bytes) -> frozenset[str]:
         return frozenset()
 
 
-# What a server can do, read from the capabilities that it declared. Whatever cannot be read was not declared.
+# -- capabilities of servers: whatever cannot be read counts as not declared ------------------------------------------
 
 _NONE: Final[Members] = {}
 
@@ -73,7 +73,7 @@ def server_capabilities(capabilities: bytes) -> Mapping[str, msgspec.Raw]:
 
 @lru_cache(maxsize=1024)
 def announces_changes(capabilities: bytes, ability: str) -> bool:
-    """Whether the server says by itself when its list of this changes."""
+    """Whether the server sends a notification when this list of its own changes."""
     return bytes(_members(server_capabilities(capabilities).get(ability, b"{}")).get("listChanged", b"")) == b"true"
 
 
@@ -83,7 +83,7 @@ def server_extensions(capabilities: bytes) -> Mapping[str, msgspec.Raw]:
 
 
 class LegacyTasks(NamedTuple):
-    """What a server of 2025-11-25 says of tasks: whether tools can be run as such, and whether those can be stopped."""
+    """The `tasks` capability of MCP 2025-11-25: whether tools can be run as tasks, and whether tasks can be cancelled."""
 
     run_tools: bool
     cancel: bool

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from trunkline.config.section import NestedSection, Section, SectionNodes, key
+from trunkline.config.section import Nested, Section, SectionNodes, key
 from trunkline.config.shapes import Boolean, JsonValue, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S, GuardSettings, SourceSection
 from trunkline.core.errors import BAD_VALUE
@@ -63,7 +63,7 @@ class ServiceSection(SourceSection):
         Text(check=_wrong_with_endpoint), doc="The service's address, before `/tools/execute`", secret=True
     )
     declare: tuple[DeclaredTool, ...] = key(
-        ListOf(NestedSection(DeclaredTool)), default=(), doc="Tools it has beside those it lists at `/tools` itself"
+        ListOf(Nested(DeclaredTool)), default=(), doc="Tools it has beside those it lists at `/tools` itself"
     )
     tokens: Mapping[str, str] = key(
         MapOf(Text(check=_wrong_with_token)),
@@ -73,7 +73,7 @@ class ServiceSection(SourceSection):
     )
     timeout: float = key(Seconds(maximum=ONE_DAY_S), default=30.0, doc="Seconds a call may take")
     guard: GuardSettings = key(
-        NestedSection(ServiceGuard), default=ServiceGuard(), doc="Checks on the arguments of calls"
+        Nested(ServiceGuard), default=ServiceGuard(), doc="Checks on the arguments of calls"
     )
 
     @classmethod

@@ -52,6 +52,11 @@ class QuarantinedItem:
     bytes: int = 0
     thing: str = ""
 
+    @property
+    def shown(self) -> str:
+        """The path below `base`."""
+        return self.path[len(self.base.rstrip("/")) + 1 :]
+
 
 class Quarantine:
     def __init__(self, folder: Path) -> None:

@@ -1,5 +1,8 @@
-"""Takes back what a command has done at protected places: what is new there goes into quarantine, what was there before
-is put back."""
+"""Compares the protected places with a snapshot, and undoes the changes that matter.
+
+What is new goes into quarantine, what was there before is put back. Of a git configuration only dangerous keys matter,
+and only these are restored.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +37,25 @@ from trunkline.sources.builtin.protection.quarantine import Quarantine, Quaranti
 from trunkline.sources.builtin.protection.scanner import YOUNG_NS, is_passed_over
 from trunkline.sources.builtin.protection.snapshots import PlaceSnapshot
 
-# What is new, changed or gone at protected places since a command began, and counts.
-
 How = Literal["new", "changed", "gone"]
 _EXECUTABLE: Final = 0o111
-_WORKTREE: Final = "core.worktree"
+_CONFIG_MODE: Final = 0o644
+_MOST_MOVED: Final = 50
+"""By one command: making thousands of such files must not push everything older out of the quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceChange:
-    """`now` is None for what is gone, `before` for what is new. `keys` are those of a git configuration that count."""
+    """`now` is None for what is gone, `before` for what is new. `keys` are the dangerous ones of a git configuration."""
 
     path: str
     how: How
     before: PlaceRecord | None
     now: PlaceRecord | None
     keys: tuple[str, ...] = ()
+
+
+# -- comparing --------------------------------------------------------------------------------------------------------
 
 
 def compare(
@@ -59,20 +65,20 @@ def compare(
     base: str,
     was_missed: Callable[[str, PlaceRecord], bool],
 ) -> Iterator[PlaceChange]:
-    """`read` gives a content that was kept. `was_missed` says whether something may have been there before, unseen.
-    Only below `base`."""
+    """The changes below `base`. `read` gets a stored content by its digest; `was_missed` says whether something may have
+    been there before, unseen."""
     for path, record in now.items():
         known = before.records.get(path)
         if was_missed(path, record) if known is None else _is_same(known, record, before.taken_ns):
             continue
-        keys = _keys(path, known, record, read, base) if record.kind == "config" else ()
+        keys = _changed_keys(path, known, record, read, base) if record.kind == "config" else ()
         if keys or record.kind != "config":
             yield PlaceChange(path, "new" if known is None else "changed", known, record, keys)
     inside = f"{base.rstrip('/')}/"
     for path, known in before.records.items():
-        if path in now or not path.startswith(inside) or _is_there(path, known):
+        if path in now or not path.startswith(inside) or _is_still_there(path, known):
             continue
-        if known.kind != "config" or _counting(path, read(known.content), base):
+        if known.kind != "config" or _dangerous_entries(path, read(known.content), base):
             yield PlaceChange(path, "gone", known, None)
 
 
@@ -89,8 +95,8 @@ def _is_same(before: PlaceRecord, now: PlaceRecord, taken_ns: int) -> bool:
     return same_mode and before.content != "" and before.content == now.content
 
 
-def _is_there(path: str, known: PlaceRecord) -> bool:
-    """What a look that came to no end has not come to."""
+def _is_still_there(path: str, known: PlaceRecord) -> bool:
+    """A scan that was incomplete may not have come to it."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -98,37 +104,43 @@ def _is_there(path: str, known: PlaceRecord) -> bool:
     return status.st_ino == known.stamp.inode and status.st_ctime_ns == known.stamp.changed_ns
 
 
-# -- configurations of git ---------------------------------------------------------------------------------------------
-
-
-def _keys(
+def _changed_keys(
     path: str, before: PlaceRecord | None, now: PlaceRecord, read: Callable[[str], bytes | None], base: str
 ) -> tuple[str, ...]:
-    """The keys by which the two differ, as far as they count; a text that git would not take differs in all."""
-    old = _counting(path, read(before.content), base) if before is not None and before.kind == "config" else []
-    new = _counting(path, read(now.content), base)
+    """The dangerous keys in which two git configurations differ."""
+    old = _dangerous_entries(path, read(before.content), base) if before is not None and before.kind == "config" else []
+    new = _dangerous_entries(path, read(now.content), base)
     if old == new:
         return ()
     differing = {(entry.name, entry.value) for entry in old} ^ {(entry.name, entry.value) for entry in new}
     return tuple(dict.fromkeys(name for name, _ in sorted(differing, key=str))) or ("the order of keys",)
 
 
-def _counting(path: str, data: bytes | None, base: str) -> list[GitConfigEntry]:
+def _dangerous_entries(path: str, data: bytes | None, base: str) -> list[GitConfigEntry]:
+    """A text that git would refuse counts as one dangerous entry."""
     if data is None:
         return [GitConfigEntry("", None, "the whole file", None)]
     try:
         entries = parse_git_config(data)
     except BadGitConfig:
         return [GitConfigEntry("", None, "the whole file", data.decode("utf-8", "replace"))]
-    return [entry for entry in entries if _counts(entry, path, base)]
+    return [entry for entry in entries if _matters(entry, path, base)]
 
 
-def _counts(entry: GitConfigEntry, path: str, base: str) -> bool:
-    return (is_dangerous(entry) and not _stays_below(entry, path, base)) or _is_out_of_sight(entry, path, base)
+def _matters(entry: GitConfigEntry, path: str, base: str) -> bool:
+    return (is_dangerous(entry) and not _is_work_tree_below(entry, path, base)) or _is_out_of_sight(entry, path, base)
+
+
+def _is_work_tree_below(entry: GitConfigEntry, path: str, base: str) -> bool:
+    """Whether it names a working tree below `base`, as configurations of submodules do."""
+    if entry.name != "core.worktree" or not entry.value or "\0" in entry.value:
+        return False
+    tree = os.path.realpath(os.path.join(os.path.dirname(path), entry.value))  # noqa: PTH118, PTH120
+    return f"{tree}/".startswith(f"{base.rstrip('/')}/")
 
 
 def _is_out_of_sight(entry: GitConfigEntry, path: str, base: str) -> bool:
-    """Whether it names a repository that a command can write to and whose hooks nobody compares."""
+    """Whether it names a repository that a command can write to and whose hooks are not compared."""
     named = repository_named(entry).partition("\0")[0]
     if not named:
         return False
@@ -146,38 +158,28 @@ def _is_out_of_sight(entry: GitConfigEntry, path: str, base: str) -> bool:
     return False
 
 
-def _stays_below(entry: GitConfigEntry, path: str, base: str) -> bool:
-    """Whether it names a working tree below the folder, as configurations of submodules do."""
-    if entry.name != _WORKTREE or not entry.value or "\0" in entry.value:
-        return False
-    tree = os.path.realpath(os.path.join(os.path.dirname(path), entry.value))  # noqa: PTH118, PTH120
-    return f"{tree}/".startswith(f"{base.rstrip('/')}/")
-
-
 def with_dangerous_keys_restored(path: str, before: bytes | None, now: bytes | None, base: str) -> bytes | None:
-    """The text now, with the keys that count as they were before; None where nothing can be made of it."""
+    """The git configuration `now` with its dangerous keys as they were `before`; None where that cannot be made."""
     if now is None:
         return before
     try:
         entries, old = parse_git_config(now), [] if before is None else parse_git_config(before)
     except BadGitConfig:
         return before
-    harmless = [entry for entry in entries if not _counts(entry, path, base)]
-    own = [entry for entry in old if _counts(entry, path, base)]
+    harmless = [entry for entry in entries if not _matters(entry, path, base)]
+    own = [entry for entry in old if _matters(entry, path, base)]
     if before is not None and harmless == [entry for entry in old if entry not in own]:
         return before
     return format_git_config([*own, *harmless])
 
 
-_CONFIG_MODE: Final = 0o644
-_MOST_MOVED: Final = 50
-"""By one command: who makes thousands of such files has not all that was taken before go to make room for them."""
+# -- undoing ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class UndoneChange:
-    """What was done about one difference. `id` is that of what was taken; empty where nothing was. `failed` says why
-    something could not be undone. `restored` says whether what was there before is there again."""
+    """What was done about one change. `id` is that of the quarantined item, empty where there is none; `restored` says
+    whether what was there before is there again, `failed` why the change could not be undone."""
 
     path: str
     how: str
@@ -188,115 +190,110 @@ class UndoneChange:
 
 
 class ChangeUndoer:
-    """For one base."""
+    """Undoes the changes below one folder."""
 
-    def __init__(self, base: str, before: PlaceSnapshot, kept: ContentStore, quarantine: Quarantine) -> None:
+    def __init__(self, base: str, before: PlaceSnapshot, contents: ContentStore, quarantine: Quarantine) -> None:
         self._base = base
         self._old_places = {record.place for record in before.records.values()}
-        self._kept = kept
+        self._contents = contents
         self._quarantine = quarantine
         self._taken = 0
 
-    def all(self, found: Iterable[PlaceChange]) -> Iterator[UndoneChange]:
+    def all(self, changes: Iterable[PlaceChange]) -> Iterator[UndoneChange]:
         """What is new first: it may be in the way of what was there before."""
         by_how: Mapping[str, list[PlaceChange]] = {"new": [], "changed": [], "gone": []}
-        for difference in found:
-            by_how[difference.how].append(difference)
+        for change in changes:
+            by_how[change.how].append(change)
         done: set[str] = set()
-        for difference in by_how["new"]:
-            path = self._whole(difference)
+        for change in by_how["new"]:
+            path = self._whole(change)
             if path not in done:
                 done.add(path)
-                undone = self._undone(replace(difference, path=path))
-                # else another command has moved it meanwhile, which is compared when it ends
+                undone = self._undo(replace(change, path=path))
+                # else another command has moved it meanwhile, which is compared when that one ends
                 if not undone.failed or os.path.lexists(path):
                     yield undone
-        for difference in (*by_how["changed"], *by_how["gone"]):
-            yield self._undone(difference)
+        for change in (*by_how["changed"], *by_how["gone"]):
+            yield self._undo(change)
 
-    def _whole(self, difference: PlaceChange) -> str:
-        """All of a place where none of it was there before."""
-        assert difference.now is not None
-        place = difference.now.place
-        if difference.now.kind == "config" or os.path.basename(place).casefold() == HOOKS:  # noqa: PTH119
-            return difference.path  # beside it lies what nobody minds
-        return difference.path if place in self._old_places else place
+    def _whole(self, change: PlaceChange) -> str:
+        """The place with everything in it, where none of it was there before."""
+        assert change.now is not None
+        place = change.now.place
+        if change.now.kind == "config" or os.path.basename(place).casefold() == HOOKS:  # noqa: PTH119
+            return change.path  # there are harmless files beside it
+        return change.path if place in self._old_places else place
 
-    def _undone(self, difference: PlaceChange) -> UndoneChange:
-        done = UndoneChange(self._shown(difference.path), difference.how, keys=difference.keys)
+    def _undo(self, change: PlaceChange) -> UndoneChange:
+        done = UndoneChange(self._relative(change.path), change.how, keys=change.keys)
         try:
-            if difference.now is not None and difference.now.kind == "config":
-                return self._config(difference, done)
-            is_there = difference.now is not None or os.path.lexists(difference.path)
-            taken = self._take(difference) if is_there else None
-            done = replace(done, id="" if taken is None else taken.id)
-            if difference.before is not None:
-                done = replace(done, restored=self._put_back(difference.path, difference.before))
-                if taken is not None and taken.id and done.restored:
-                    self._quarantine.record(replace(taken, left=difference.before.content))
+            if change.now is not None and change.now.kind == "config":
+                return self._undo_config(change, done)
+            is_there = change.now is not None or os.path.lexists(change.path)
+            item = self._take(change) if is_there else None
+            done = replace(done, id="" if item is None else item.id)
+            if change.before is not None:
+                done = replace(done, restored=self._put_back(change.path, change.before))
+                if item is not None and item.id and done.restored:
+                    self._quarantine.record(replace(item, left=change.before.content))
         except OSError as error:
             return replace(done, failed=error.strerror or str(error))
         return done
 
-    def _take(self, difference: PlaceChange) -> QuarantinedItem:
+    def _take(self, change: PlaceChange) -> QuarantinedItem:
         self._taken += 1
-        why = believers(self._shown(difference.path).split("/"))
-        return self._quarantine.take(
-            self._base, difference.path, difference.how, why, difference.keys, leave=self._taken > _MOST_MOVED
-        )
+        why = believers(self._relative(change.path).split("/"))
+        leave = self._taken > _MOST_MOVED
+        return self._quarantine.take(self._base, change.path, change.how, why, change.keys, leave=leave)
 
     def _put_back(self, path: str, before: PlaceRecord) -> bool:
-        """False where there is nothing to be put back, or no folder any more that it was in."""
+        """False where its content is not known, or its folder is gone."""
         within = os.path.dirname(before.place) if path != before.place else os.path.dirname(path)  # noqa: PTH120
         if not _is_folder(self._base, within):
             return False
-        if before.kind == "link" and before.content:
-            self._clear(path)
-            link_to(self._base, path, before.content, make=True)
-            return True
-        data = self._kept.get(before.content) if before.kind in ("file", "config") else None
-        if data is None:
+        data = self._contents.get(before.content) if before.kind in ("file", "config") else None
+        is_link = before.kind == "link" and before.content != ""
+        if data is None and not is_link:
             return False
-        self._clear(path)
-        write_at(self._base, path, data, before.stamp.mode, make=True)
-        return True
-
-    def _clear(self, path: str) -> None:
-        """A folder in place of a file is in the way."""
         if _is_folder(self._base, path):
             self._quarantine.take(self._base, path, "new", "a folder in place of a file")
+        if data is None:
+            link_to(self._base, path, before.content, make=True)
+        else:
+            write_at(self._base, path, data, before.stamp.mode, make=True)
+        return True
 
-    def _config(self, difference: PlaceChange, done: UndoneChange) -> UndoneChange:
-        """Only the keys that count are as before; remotes and branches stay as they are now."""
-        path, old = difference.path, difference.before
+    def _undo_config(self, change: PlaceChange, done: UndoneChange) -> UndoneChange:
+        """Dangerous keys become what they were; remotes and branches stay as they are now."""
+        path, old = change.path, change.before
         data = read_at(self._base, path, LARGEST_KEPT_BYTES)
-        before = self._kept.get(old.content) if old is not None and old.kind == "config" else None
-        instead = with_dangerous_keys_restored(path, before, data, self._base)
+        before = self._contents.get(old.content) if old is not None and old.kind == "config" else None
+        restored = with_dangerous_keys_restored(path, before, data, self._base)
         self._taken += 1
-        if data is None or instead is None or self._taken > _MOST_MOVED:
-            return self._aside(difference, done, instead)
-        why = believers(self._shown(path).split("/"))
+        if data is None or restored is None or self._taken > _MOST_MOVED:
+            return self._take_config(change, done, restored)
+        why = believers(self._relative(path).split("/"))
         try:
-            taken = self._quarantine.copy(self._base, path, data, why, difference.keys)
-            write_at(self._base, path, instead, difference.now.stamp.mode if difference.now else _CONFIG_MODE)
-        except OSError:  # there is no room, which a command can see to
-            return self._aside(difference, done, instead)
-        self._quarantine.record(replace(taken, left=digest_of(instead)))
-        return replace(done, id=taken.id, restored=True)
+            item = self._quarantine.copy(self._base, path, data, why, change.keys)
+            write_at(self._base, path, restored, change.now.stamp.mode if change.now else _CONFIG_MODE)
+        except OSError:  # no space is left, which a command can bring about
+            return self._take_config(change, done, restored)
+        self._quarantine.record(replace(item, left=digest_of(restored)))
+        return replace(done, id=item.id, restored=True)
 
-    def _aside(self, difference: PlaceChange, done: UndoneChange, instead: bytes | None) -> UndoneChange:
-        """The configuration goes as a whole, and what it should say comes in its place, as far as there is room."""
-        taken = self._take(difference)
-        restored = False
-        if instead is not None:
+    def _take_config(self, change: PlaceChange, done: UndoneChange, restored: bytes | None) -> UndoneChange:
+        """The configuration goes into quarantine as a whole, and is written anew as far as there is space."""
+        item = self._take(change)
+        is_restored = False
+        if restored is not None:
             with contextlib.suppress(OSError):
-                write_at(self._base, difference.path, instead, _CONFIG_MODE)
-                restored = True
-                if taken.id:
-                    self._quarantine.record(replace(taken, left=digest_of(instead)))
-        return replace(done, id=taken.id, restored=restored)
+                write_at(self._base, change.path, restored, _CONFIG_MODE)
+                is_restored = True
+                if item.id:
+                    self._quarantine.record(replace(item, left=digest_of(restored)))
+        return replace(done, id=item.id, restored=is_restored)
 
-    def _shown(self, path: str) -> str:
+    def _relative(self, path: str) -> str:
         return path[len(self._base.rstrip("/")) + 1 :]
 
 
