@@ -83,7 +83,7 @@ def server_extensions(capabilities: bytes) -> Mapping[str, msgspec.Raw]:
 
 
 class LegacyTasks(NamedTuple):
-    """The `tasks` capability of MCP 2025-11-25: whether tools can be run as tasks, and whether tasks can be cancelled."""
+    """The `tasks` capability of MCP 2025-11-25: whether tools can run as tasks, and whether tasks can be cancelled."""
 
     run_tools: bool
     cancel: bool
