@@ -13,7 +13,18 @@ from trunkline.config.config_file import ConfigFile, Origin
 from trunkline.config.reader import ReferencedVariable
 from trunkline.config.secret_values import secrets_in, secrets_in_environment
 from trunkline.config.section import Nested, Section, SectionNodes, key
-from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListenAddress, ListOf, MapOf, Seconds, Text
+from trunkline.config.shapes import (
+    TEXTS,
+    Boolean,
+    Choice,
+    FilePath,
+    Integer,
+    ListenAddress,
+    ListOf,
+    MapOf,
+    Seconds,
+    Text,
+)
 from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceSection
 from trunkline.core.bind_address import MAX_PORT, BindAddress
 from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, MISSING_KEY, TOKEN_REQUIRED, GatewayError, Problem
@@ -57,14 +68,14 @@ class SearchSettings(Section):
     """How tools are searched."""
 
     semantic: bool = key(Boolean(), default=True, doc="Search by meaning too, not only by words")
-    pinned: tuple[str, ...] = key(NAMES, default=(), doc="Tools that are always shown")
+    pinned: tuple[str, ...] = key(TEXTS, default=(), doc="Tools that are always shown")
     tags: Mapping[str, tuple[str, ...]] = key(
-        MapOf(NAMES, check_name=_check_tag),
+        MapOf(TEXTS, check_name=_check_tag),
         default=NOTHING,
         doc="Tags, each with the patterns of its tools",
     )
     show_all_to: tuple[str, ...] = key(
-        NAMES,
+        TEXTS,
         default=("claude-code",),
         doc="Clients that search by themselves and get the whole list when `disclosure` is `auto`",
     )
@@ -199,7 +210,9 @@ class GatewaySettings(Section):
     )
     search: SearchSettings = key(Nested(SearchSettings), default=SearchSettings(), doc="How tools are found")
     naming: str = key(
-        Choice("prefixed", "original"), default="prefixed", doc="Whether the names of tools start with their source's prefix"
+        Choice("prefixed", "original"),
+        default="prefixed",
+        doc="Whether names of tools start with their source's prefix",
     )
     max_name: int = key(Integer(minimum=16, maximum=128), default=48, doc="Longest name of a tool")
     meta_tools: bool = key(Boolean(), default=True, doc="Whether clients see the gateway's own tools")
@@ -210,9 +223,7 @@ class GatewaySettings(Section):
     )
     state_dir: Path = key(FilePath(), default=Path(STATE_DIR), doc="The folder for state that is kept between runs")
     log: LogSettings = key(Nested(LogSettings), default=LogSettings(), doc="What is logged, and how")
-    telemetry: TelemetrySettings = key(
-        Nested(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go"
-    )
+    telemetry: TelemetrySettings = key(Nested(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go")
     socket: Path | None = key(FilePath(), default=None, doc="A Unix socket to listen on besides the port")
     limits: LimitSettings = key(Nested(LimitSettings), default=LimitSettings(), doc="Limits")
 

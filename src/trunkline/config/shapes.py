@@ -252,7 +252,7 @@ class Variables(MapOf[str]):
         super().__init__(Text(written=True), check_name=check)
 
 
-NAMES: Final = ListOf(Text(may_be_empty=False))
+TEXTS: Final = ListOf(Text(may_be_empty=False))
 """A list of texts that are not empty, such as names and patterns."""
 A = TypeVar("A")
 

@@ -10,7 +10,7 @@ from trunkline.config.problems import Invalid, hint_for, listed
 from trunkline.config.reader import ConfigReader
 from trunkline.config.secrets import warn_about_secrets
 from trunkline.config.section import Nested, Section, SectionNodes, key, read_section
-from trunkline.config.shapes import Boolean, Choice, ListOf, MapOf, Seconds, Text
+from trunkline.config.shapes import TEXTS, Boolean, Choice, ListOf, MapOf, Seconds, Text
 from trunkline.config.tree import Node, Scalar, Table, TableEntry
 from trunkline.core.errors import BAD_NAME, BAD_VALUE, DUPLICATE_KEY, MISSING_KEY, Problem
 from trunkline.core.names import RESERVED_SOURCE, SOURCE_NAME, is_source_name
@@ -38,12 +38,8 @@ def _check_new_name(name: str) -> str | None:
 class ToolSelection(Section):
     """Which tools of a source are shown, under which names and with which deadlines."""
 
-    allow: tuple[str, ...] = key(
-        ListOf(Text(may_be_empty=False)), default=("*",), doc="Patterns of the tools to show; `*` matches any text"
-    )
-    deny: tuple[str, ...] = key(
-        ListOf(Text(may_be_empty=False)), default=(), doc="Patterns of the tools to hide; they win over `allow`"
-    )
+    allow: tuple[str, ...] = key(TEXTS, default=("*",), doc="Patterns of the tools to show; `*` matches any text")
+    deny: tuple[str, ...] = key(TEXTS, default=(), doc="Patterns of the tools to hide; they win over `allow`")
     rename: Mapping[str, str] = key(
         MapOf(Text(check=_check_new_name), check_name=_check_tool_name),
         default=NOTHING,
@@ -74,10 +70,10 @@ class GuardSettings(Section):
 
 
 class CacheSettings(Section):
-    """Which results may be given again without asking the server. None are, unless tools are named here."""
+    """Which results are cached; none are, unless tools are named here."""
 
     tools: tuple[str, ...] = key(
-        ListOf(Text(may_be_empty=False)),
+        TEXTS,
         default=(),
         doc="Patterns of the tools whose results are kept, if the server says that they only read (`readOnlyHint`)",
     )
@@ -85,7 +81,7 @@ class CacheSettings(Section):
         Seconds(maximum=ONE_DAY_S), default=60.0, doc="Seconds a result is kept, unless its own `ttlMs` is shorter"
     )
     assume_read_only: tuple[str, ...] = key(
-        ListOf(Text(may_be_empty=False)),
+        TEXTS,
         default=(),
         doc="Patterns of tools whose results are kept although the server does not say so: you know they only read",
         formerly="vouched",
@@ -93,19 +89,19 @@ class CacheSettings(Section):
 
 
 class SourceSection(Section):
-    """What all kinds of source have in common. `kind` is the kind's name in the table and in the file."""
+    """The keys of all kinds of source. `kind` is the kind's name in the table of kinds and in the file."""
 
     kind: ClassVar[str] = ""
     default_timeouts: ClassVar[Mapping[str, float]] = NOTHING
-    """Seconds that calls of single tools may take, where the file does not say."""
+    """Timeouts of single tools in seconds, where the file has none."""
     only_by_name: ClassVar[frozenset[str]] = frozenset()
-    """Tools that are offered only where `tools.allow` has their very name: no pattern stands for them."""
+    """Tools that are listed only if `tools.allow` has their exact name: no pattern matches them."""
 
     enabled: bool = key(Boolean(), default=True, doc="`false` leaves the source out without deleting it")
     prefix: str = key(
         Text(check=_check_prefix),
         default="",
-        doc="What stands before the names of its tools; its name if not given",
+        doc="The prefix of its tools' names; its own name if not given",
     )
     timeout: float = key(Seconds(maximum=ONE_DAY_S), default=60.0, doc="Seconds a call may take without progress")
     connect_timeout: float = key(Seconds(maximum=600.0), default=5.0, doc="Seconds one connection attempt may take")
@@ -115,17 +111,13 @@ class SourceSection(Section):
     grace: float = key(
         Seconds(maximum=ONE_DAY_S, zero=True), default=60.0, doc="Seconds its tools stay listed after it went down"
     )
-    tools: ToolSelection = key(
-        Nested(ToolSelection), default=ToolSelection(), doc="Which tools are shown, and how"
-    )
+    tools: ToolSelection = key(Nested(ToolSelection), default=ToolSelection(), doc="Which tools are shown, and how")
     sessions: str = key(
         Choice("per_client", "shared"),
         default="per_client",
         doc="Whether each client has a server of its own; `shared` suits servers that keep no state",
     )
-    guard: GuardSettings = key(
-        Nested(GuardSettings), default=GuardSettings(), doc="Checks on the arguments of calls"
-    )
+    guard: GuardSettings = key(Nested(GuardSettings), default=GuardSettings(), doc="Checks on the arguments of calls")
     cache: CacheSettings = key(
         Nested(CacheSettings),
         default=CacheSettings(),
@@ -135,24 +127,24 @@ class SourceSection(Section):
 
     @classmethod
     def default_prefix(cls, name: str) -> str:
-        """What stands before its tools' names where the file does not say."""
+        """The prefix of its tools' names where the file has none."""
         return name
 
     def connection(self) -> SourceSection:
-        """This section with everything left out that matters to the router alone."""
+        """This section without what matters to the router alone."""
         return self.replace(**{name: self.declared[name].default for name in _ROUTERS_OWN})
 
     def lacks(self, environ: Mapping[str, str]) -> Problem | None:
-        """What this machine lacks for it, as far as can be told without starting anything."""
+        """What this machine lacks for the source, as far as that can be told without starting anything."""
         return None
 
     def same_connection(self, other: SourceSection) -> bool:
-        """Whether a server that runs for the one is as good for the other."""
+        """Whether a server started for one section can serve the other."""
         return self.connection() == other.connection()
 
 
 class UnreadySource(SourceSection):
-    """In place of a source that lacks something its file refers to. It is down, and says why, until that is there."""
+    """Stands in for a source that lacks something its file refers to, such as a variable. It is down, with the reason."""
 
     of_kind: str = key(Text(), doc="The kind it would be")
     obstacles: tuple[str, ...] = key(ListOf(Text()), doc="What it lacks")
@@ -286,7 +278,7 @@ def _kind_of(key: Scalar, table: Table, reader: ConfigReader, kinds: SourceKinds
 
 
 def _likely_kind(table: Table, kinds: SourceKinds) -> str:
-    for key, kind in _TELLING:
-        if table.get(key) is not None:
+    for telling, kind in _TELLING:
+        if table.get(telling) is not None:
             return f"add `kind: {kind}`"
     return f"kinds: {listed(kinds)}"

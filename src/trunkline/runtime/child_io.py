@@ -76,6 +76,7 @@ class StderrTail:
 
 class PipeProtocol(asyncio.Protocol):
     """Passes on what a pipe's transport reads."""
+
     def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._on_data = on_data
         self._on_end = on_end
@@ -100,8 +101,6 @@ def describe_exit(child: Child) -> tuple[Code, str]:
 
 def exit_reason(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"exited with status {code}"
-
-
 
 
 class HeadTailBuffer:
@@ -144,7 +143,7 @@ class HeadTailBuffer:
         return self.total_bytes - len(self._head) - min(len(self._tail), self._tail_bytes)
 
 
-# The two classes below need no tasks or transports. They never wait, so cancelling their owner cannot leak a descriptor.
+# The classes below need no tasks or transports. They never wait, so cancelling their owner cannot leak a descriptor.
 
 
 class PipeReader:

@@ -1,7 +1,7 @@
-"""Commands that run to their end: what they write is kept within bounds, and nothing that they started stays.
+"""Runs commands to their end, with bounded output and a process limit; nothing that they started is left.
 
-They have a supervisor of their own: whatever a command does to it, or to the process table, no server is lost by it,
-and a process that hid whose it is (no environment, no parent) still goes with the last of the commands.
+Commands have a supervisor of their own: whatever a command does to it, or to the process table, no server is lost, and
+a process that hides its origin (no environment, no parent) still ends with the last of the commands.
 """
 
 from __future__ import annotations
@@ -34,30 +34,29 @@ HEAD_BYTES: Final = 32 << 10
 TAIL_BYTES: Final = 128 << 10
 PROCESS_LIMIT: Final = 512
 _TERM_S: Final = 0.3  # enough to remove a lock file
-_GONE_S: Final = 2.0  # what is not gone by then hangs in the kernel, and nobody should wait for it
+_GONE_S: Final = 2.0  # a process that survives this long hangs in the kernel: do not wait for it
 _LOOK_S: Final = 0.1
 _F_GETPATH: Final[int] = getattr(fcntl, "F_GETPATH", 50)
 _LONGEST_PATH: Final = 1024
-# Output and errors go into one pipe, in the order they are written. Without input, what is there is the folder it
-# starts in, or a pipe, which some programs would take for something to read. No core files; and where memory runs out,
-# this is what has to go. The limit of processes (`-p` or `-u`, as the shell has it) is the user's, all that run already
-# included, and none for root.
+# Output and errors go into one pipe, in the order in which they are written. Without input, stdin would be the working
+# folder or a pipe, which some programs would try to read. There are no core files, and when memory runs out, commands
+# are killed first. The process limit (`-p` or `-u`, depending on the shell) counts all of the user's processes, and does
+# not apply to root.
 _LAUNCHER: Final = """\
 { ulimit -c 0; echo 500 >/proc/self/oom_score_adj; ulimit -p "$0" || ulimit -u "$0"; } 2>/dev/null
 exec "$@" </dev/null 2>&1"""
 _WITH_INPUT: Final = _LAUNCHER.replace("</dev/null ", "")
 
 _LOAD: Final = Path("/proc/loadavg")
-# Everybody waits for a look, and there may be thousands of environments, of megabytes each, only to make it slow.
-_ENVIRONMENT_BYTES: Final = 32 << 10
+_ENVIRONMENT_BYTES: Final = 32 << 10  # a command may have thousands of huge environments, to make the check slow
 
 EndReason = Literal["exited", "timed_out", "too_many_processes", "lost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSpec:
-    """What to run. `folder` is where: its path, or an open folder, which nobody can swap for another. `stdin` is its
-    input; with an open folder there can be none."""
+    """What to run. `folder` is the working folder: its path, or the descriptor of an open folder, which nobody can swap
+    for another. `stdin` is the input; it must be empty with an open folder."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -69,7 +68,7 @@ class CommandSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """How a command ended. `code` is negative for a signal, and means nothing unless it `exited` by itself."""
+    """How a command ended. `code` is negative for a signal, and meaningless unless it `exited` by itself."""
 
     how: EndReason
     code: int
@@ -78,7 +77,7 @@ class CommandResult:
 
 
 class CommandRunner:
-    """Runs commands. `on_fault` hears what went wrong with their supervisor."""
+    """Runs commands. `on_fault` is called with what goes wrong with their supervisor."""
 
     def __init__(
         self,
@@ -95,11 +94,11 @@ class CommandRunner:
         return self._children.supervisor_pid
 
     def hold(self, folder: Path, label: str) -> None:
-        """Have this folder of commands removed after the last of them, should we end without having done it."""
+        """Have this folder removed after the last command, in case the gateway is killed."""
         self._children.hold(folder, label)
 
     def release(self, folder: Path) -> None:
-        """It is gone."""
+        """Tell the supervisor that this folder is gone."""
         self._children.release(folder)
 
     async def run(
@@ -108,22 +107,27 @@ class CommandRunner:
         on_look: Callable[[HeadTailBuffer], None] | None = None,
         on_launch: Callable[[asyncio.Future[None]], None] | None = None,
     ) -> CommandResult:
-        """Run one command to its end or to its deadline, whatever comes first; then nothing of it is left.
+        """Run one command until it ends or its time is up; nothing of it is left afterwards.
 
-        `on_look` is called several times a second while it runs. `on_launch` gets what is done once nothing of it runs
-        any more. Raises `GatewayError` when it cannot be started. Cancelling this ends the command, a little later.
+        `on_look` is called several times a second while it runs. `on_launch` gets a future that is done once nothing of
+        it runs any more. Raises `GatewayError` when it cannot be started. Cancelling this ends the command soon after.
         """
         started_at = monotonic()
         launcher = _WITH_INPUT if command.stdin else _LAUNCHER
-        argv = ["/bin/sh", "-c", launcher, self._user_limit(), *command.argv]
+        tasks = tasks_in_system()  # the kernel counts everything that runs already
+        user_limit = "unlimited" if tasks is None else str(tasks + self._process_limit)
+        argv = ["/bin/sh", "-c", launcher, user_limit, *command.argv]
+        folder = command.folder
+        if isinstance(folder, int) and not sees_all_processes():  # only Linux can start in an open folder
+            folder = path_of_folder(folder)
         output = HeadTailBuffer(head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES)
         try:
             child = await self._children.spawn(
-                argv, env=command.env, cwd=_where(command.folder), label=command.label, on_launch=on_launch
+                argv, env=command.env, cwd=folder, label=command.label, on_launch=on_launch
             )
         except LostWhileStarting:
             return CommandResult(how="lost", code=0, output=output, seconds=monotonic() - started_at)
-        os.close(child.stderr)  # the launcher joins it with the output
+        os.close(child.stderr)  # the launcher redirects it to stdout
         feeding = PipeWriter(child.stdin, command.stdin)
         reading = PipeReader(child.stdout, output.add)
         try:
@@ -131,7 +135,7 @@ class CommandRunner:
             seconds = monotonic() - started_at
             await _end(child, at_once=how == "too_many_processes")
         finally:
-            child.terminate(term_s=_TERM_S)  # changes nothing unless this was cancelled
+            child.terminate(term_s=_TERM_S)  # has no effect unless this was cancelled
             feeding.close()
             reading.close()
         code = child.exited.result() if child.exited.done() else 0
@@ -142,12 +146,12 @@ class CommandRunner:
         await self._children.close()
 
     async def _wait(self, child: Child, deadline: float, on_look: Callable[[], object]) -> EndReason:
-        crowd = ProcessLimit(self._process_limit, lambda: self._has_too_many(child))
+        limit = ProcessLimit(self._process_limit, lambda: self._has_too_many(child))
         with suppress(TimeoutError):
             async with TimeLimit(deadline - monotonic()):
                 while not child.exited.done():
                     await asyncio.wait([child.exited], timeout=_LOOK_S)
-                    if crowd.too_large():
+                    if limit.exceeded():
                         return "too_many_processes"
                     on_look()
         if not child.exited.done():
@@ -160,16 +164,11 @@ class CommandRunner:
             self._process_limit, leader=child.pid, supervisor=supervisor, others=child.others()
         )
 
-    def _user_limit(self) -> str:
-        """For the kernel: everything that runs now and as much again as one command may have."""
-        tasks = tasks_in_system()
-        return "unlimited" if tasks is None else str(tasks + self._process_limit)
-
 
 async def _end(child: Child, *, at_once: bool) -> None:
-    """Where it has ended by itself, its supervisor is already ending what it left behind."""
+    """End a command with everything it started. If it ended by itself, its supervisor is doing that already."""
     if at_once:
-        signal_group(child.pid, signal.SIGKILL)  # in one step, before somebody looks for what is left
+        signal_group(child.pid, signal.SIGKILL)  # all in one step, before the supervisor looks for the rest
         child.kill()
     elif not child.exited.done():
         child.terminate(term_s=_TERM_S)
@@ -177,20 +176,15 @@ async def _end(child: Child, *, at_once: bool) -> None:
 
 
 def path_of_folder(folder: int) -> str:
-    """Where an open folder is at this moment."""
+    """The current path of an open folder."""
     if sees_all_processes():
         return os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115
     path = fcntl.fcntl(folder, _F_GETPATH, bytes(_LONGEST_PATH))  # macOS
     return os.fsdecode(path.partition(b"\0")[0])
 
 
-def _where(folder: str | int) -> str | int:
-    """An open folder as such where it can be handed over, and its path elsewhere."""
-    return folder if isinstance(folder, str) or sees_all_processes() else path_of_folder(folder)
-
-
 def tasks_in_system() -> int | None:
-    """Processes and threads of the whole system; None where it does not tell."""
+    """The number of processes and threads in the whole system, which is cheap to read; None when it is unknown."""
     try:
         return int(_LOAD.read_bytes().split()[3].partition(b"/")[2])  # "0.13 0.24 0.75 1/96 23213"
     except (OSError, IndexError, ValueError):
@@ -198,15 +192,15 @@ def tasks_in_system() -> int | None:
 
 
 def exceeds_process_limit(limit: int, *, leader: int, supervisor: int, others: Mapping[str, int]) -> bool:
-    """Whether a command has more processes than this: those of its leader's session, and whatever else is below the
-    supervisor and not known to come from other commands, which are given as their leaders by tag.
+    """Whether a command has more than `limit` processes: those of its leader's session, and whatever else is below the
+    supervisor and does not come from `others`, the leaders of other commands by tag.
 
-    Where a session is flooded that is seen first, by a look at the youngest processes only.
+    A flooded session is noticed first, by looking at the youngest processes only.
     """
     if _session_exceeds(limit, leader):
         return True
     table = process_table()
-    # One that is starting has no number yet, and the number of one that has ended may be ours by now.
+    # A leader that is starting has no pid yet, and the pid of one that has ended may be this command's by now.
     leaders = set(others.values()) - {0, leader}
     tops = [
         process
@@ -217,9 +211,9 @@ def exceeds_process_limit(limit: int, *, leader: int, supervisor: int, others: M
 
 
 def _is_of(process: Process, leaders: Collection[int], *, tags: Iterable[str]) -> bool:
-    """Whether a process comes from one of these. An orphan tells by its tag only; one without may be anybody's.
+    """Whether a process comes from one of these commands. An orphan without a tag may come from any.
 
-    What is killed together with its command has no environment left to tell: it does not count any more.
+    A process that is killed together with its command has no environment any more; it does not count.
     """
     if process.pid in leaders or process.session in leaders:
         return True
@@ -242,18 +236,20 @@ def _session_exceeds(limit: int, session: int) -> bool:
 
 
 class ProcessLimit:
-    """Watches for somebody who starts processes without end: `look` is asked only once the system has grown a lot."""
+    """Notices a command that starts processes without end. `look`, which is slow, is called only once the number of tasks
+    in the system has grown by more than the limit."""
 
     def __init__(self, limit: int, look: Callable[[], bool]) -> None:
         self._limit = limit
         self._look = look
         self._before = tasks_in_system()
 
-    def too_large(self) -> bool:
+    def exceeded(self) -> bool:
+        """Whether the command has too many processes."""
         if self._before is None:
             return False
         now = tasks_in_system() or 0
         if now - self._before <= self._limit:
             return False
-        self._before = now  # where others are growing, the next look is that much later
+        self._before = now  # if others are growing, the next look is that much later
         return self._look()

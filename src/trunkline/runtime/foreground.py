@@ -1,8 +1,7 @@
-"""One program in the terminal's foreground: it has our streams, our process group and the keyboard; at its end nothing
-that it started is left.
+"""Runs one program in the terminal's foreground, with our streams and process group; nothing of it is left at its end.
 
-Its processes come to us when they lose their parents, so that they can be found; should we be killed, the supervisor
-kills what carries the program's tag. Where the system does not tell about all processes, the program alone is ended.
+Its orphans become our children, so that they can be found. If we are killed, the supervisor kills everything that has
+the program's tag. On systems that do not list all processes, only the program itself is ended.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from trunkline.runtime.processes import (
 from trunkline.runtime.supervisor_client import SUPERVISOR_PIDS
 
 _TERM_S: Final = 2.5
-"""From SIGTERM to SIGKILL: together with what comes before and after it less than five seconds."""
+"""From SIGTERM to SIGKILL; with everything before and after, ending takes less than five seconds."""
 _KILL_S: Final = 1.0
 _LOOK_S: Final = 0.05
 _REAP_S: Final = 5.0
@@ -42,23 +41,23 @@ _OF_THE_KEYBOARD: Final = (signal.SIGINT, signal.SIGQUIT)
 async def run_in_foreground(
     children: Children, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None, label: str
 ) -> int:
-    """Its return code, negative for a signal. Raises `GatewayError` when it cannot start; `label` says whose it is.
+    """Run a program; returns its return code, negative for a signal. Raises `GatewayError` when it cannot start.
 
-    The keyboard's signals are the program's meanwhile: handlers that the event loop has for them are still called, and
-    must not end anything. Cancelling this ends the program: SIGTERM, then SIGKILL.
+    The keyboard's signals are for the program: the event loop's handlers are still called, but must not end anything.
+    Cancelling this ends the program: SIGTERM, then SIGKILL.
     """
     guarded = children.guard(label)
     if sees_all_processes():
         Prctl().become_subreaper()
-    before = frozenset(process.pid for process in _children_of_ours())
+    before = frozenset(process.pid for process in _own_children())
     try:
-        with _terminal_as_it_was(), _keyboard_left_alone():
+        with _terminal_modes_restored(), _keyboard_signals_ignored():
             process = _start(argv, {**env, TAG: guarded.tag}, cwd, label)
-            below = _Below(process.pid, before)
+            processes = _ProgramProcesses(process.pid, before)
             try:
-                return await _ended(process, below)
+                return await _wait(process, processes)
             finally:
-                await _to_its_end(process, below)
+                await _end(process, processes)
     finally:
         guarded.client.unguard(guarded)
 
@@ -71,26 +70,26 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, label: 
         raise failed_at(label, step, error.errno or 0, command=argv[0], cwd=cwd) from None
 
 
-async def _ended(process: subprocess.Popen[bytes], below: _Below) -> int:
-    """Its return code; meanwhile what came to us and died is taken, or a long session would fill the process table."""
+async def _wait(process: subprocess.Popen[bytes], processes: _ProgramProcesses) -> int:
+    """Wait for the return code, and reap orphans meanwhile: a long session would fill the process table."""
     reaped_at = time.monotonic()
     rested = False
     while (code := process.poll()) is None:
         await asyncio.sleep(_LOOK_S)
-        rested = _rest_with(process, rested)
+        rested = _stop_with(process, rested)
         if time.monotonic() - reaped_at > _REAP_S:
-            below.reap()
+            processes.reap()
             reaped_at = time.monotonic()
     return code
 
 
-def _rest_with(process: subprocess.Popen[bytes], was_stopped: bool) -> bool:
-    """Stop as it has: one that reads the keys itself stops for Ctrl+Z without us, and the shell would wait for ever.
+def _stop_with(process: subprocess.Popen[bytes], was_stopped: bool) -> bool:
+    """Stop with the program: one that reads keys itself stops without us on Ctrl+Z, and the shell would wait forever.
 
-    Whether it is stopped now. Seen at two looks, because one that is continued with us may be so a moment later.
+    Returns whether it is stopped. Two checks must agree, because a program that is continued with us may take a moment.
     """
     stopped = False
-    with contextlib.suppress(ChildProcessError):  # it has ended
+    with contextlib.suppress(ChildProcessError):  # the program has ended
         stopped = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
     if stopped and was_stopped:
         os.kill(os.getpid(), signal.SIGTSTP)  # the shell continues the whole group
@@ -98,33 +97,33 @@ def _rest_with(process: subprocess.Popen[bytes], was_stopped: bool) -> bool:
     return stopped
 
 
-async def _to_its_end(process: subprocess.Popen[bytes], below: _Below) -> None:
-    """However often this is cancelled meanwhile."""
-    ending = asyncio.get_running_loop().run_in_executor(None, _end_everything, process, below)
+async def _end(process: subprocess.Popen[bytes], processes: _ProgramProcesses) -> None:
+    """End the program and everything processes it, even if this is cancelled, however often."""
+    ending = asyncio.get_running_loop().run_in_executor(None, _end_everything, process, processes)
     while not ending.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.shield(ending)
 
 
-def _end_everything(process: subprocess.Popen[bytes], below: _Below) -> None:
-    """Blocks, for a few seconds at most."""
+def _end_everything(process: subprocess.Popen[bytes], processes: _ProgramProcesses) -> None:
+    """End the program and everything processes it. Blocks, for a few seconds at most."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_TERM_S)
     deadline = time.monotonic() + _KILL_S
-    while (left := below.alive()) and time.monotonic() < deadline:
+    while (left := processes.alive()) and time.monotonic() < deadline:
         signal_processes(left, signal.SIGKILL)
-        below.reap(at_once=True)
+        processes.reap(at_once=True)
         time.sleep(0.01)
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_KILL_S)
-    below.reap(at_once=True)
+    processes.reap(at_once=True)
 
 
-class _Below:
-    """What a program has started: below it, or come to us since then."""
+class _ProgramProcesses:
+    """The processes that a program has started: those processes it, and its orphans, which became our children."""
 
     def __init__(self, leader: int, before: frozenset[int]) -> None:
         self._leader = leader
@@ -135,8 +134,8 @@ class _Below:
         return with_descendants(self._tops(), process_table()) if sees_all_processes() else []
 
     def reap(self, *, at_once: bool = False) -> None:
-        """Take what is dead; what was not dead at the last look already may be a child of ours, which we wait for
-        elsewhere."""
+        """Reap dead orphans. Unless `at_once`, only those that were dead the last time too: others may be children that
+        we wait for elsewhere."""
         dead = frozenset(process.pid for process in self._tops() if process.dead and process.pid != self._leader)
         for pid in dead if at_once else dead & self._dead:
             with contextlib.suppress(ChildProcessError):
@@ -144,25 +143,21 @@ class _Below:
         self._dead = dead
 
     def _tops(self) -> list[Process]:
-        return [process for process in _children_of_ours() if process.pid not in self._before | SUPERVISOR_PIDS]
+        return [process for process in _own_children() if process.pid not in self._before | SUPERVISOR_PIDS]
 
 
-def _children_of_ours() -> list[Process]:
+def _own_children() -> list[Process]:
     if not sees_all_processes():
         return []
     own = os.getpid()
     return [process for process in process_table().values() if process.parent == own]
 
 
-def _nothing(number: int, frame: object) -> None:
-    """Is done."""
-
-
 @contextlib.contextmanager
-def _keyboard_left_alone() -> Generator[None]:
-    """With handlers that do nothing: a signal that is ignored would stay so in the program, and does where whoever
-    started us wants that."""
-    before = {number: signal.signal(number, _nothing) for number in unignored_signals(*_OF_THE_KEYBOARD)}
+def _keyboard_signals_ignored() -> Generator[None]:
+    """Handle the keyboard's signals by doing nothing. Ignoring them instead would make the program ignore them too, as
+    it should only if we were started that way."""
+    before = {number: signal.signal(number, lambda *_: None) for number in unignored_signals(*_OF_THE_KEYBOARD)}
     try:
         yield
     finally:
@@ -171,8 +166,8 @@ def _keyboard_left_alone() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _terminal_as_it_was() -> Generator[None]:
-    """A program that was killed cannot turn the echo of keys on again."""
+def _terminal_modes_restored() -> Generator[None]:
+    """Restore the terminal's modes: a program that was killed cannot turn the echo on again."""
     modes: list[Any] | None = None
     with contextlib.suppress(termios.error, ValueError, OSError):
         modes = termios.tcgetattr(sys.__stdin__.fileno()) if sys.__stdin__ is not None else None
@@ -182,5 +177,5 @@ def _terminal_as_it_was() -> Generator[None]:
         if modes is not None and sys.__stdin__ is not None:
             with contextlib.suppress(termios.error, ValueError, OSError):
                 fd = sys.__stdin__.fileno()
-                if os.tcgetpgrp(fd) == os.getpgrp():  # anything else would stop us
+                if os.tcgetpgrp(fd) == os.getpgrp():  # otherwise we would be stopped
                     termios.tcsetattr(fd, termios.TCSADRAIN, modes)

@@ -74,7 +74,7 @@ def keep_large_buffers() -> bool:
 
 
 def raise_open_file_limit() -> None:
-    """Raise the limit of open files as far as the system allows and as is useful. For our own programs, not libraries."""
+    """Raise the limit of open files as far as allowed and useful. For our own programs, not for libraries."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -92,7 +92,7 @@ def restore_open_file_limit(pid: int) -> None:
 
 
 def connection_limit() -> int:
-    """How many descriptors clients' connections may use: without any left, no server could be started or file opened."""
+    """How many descriptors connections may use: without any left, no server could start and no file be opened."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _NO_LIMIT

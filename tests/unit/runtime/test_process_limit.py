@@ -101,4 +101,4 @@ def test_a_command_that_has_the_number_of_one_that_is_ending_is_counted() -> Non
 
 def test_where_the_system_does_not_tell_nothing_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "tasks_in_system", lambda: None)
-    assert not ProcessLimit(1, lambda: True).too_large()
+    assert not ProcessLimit(1, lambda: True).exceeded()
