@@ -40,8 +40,8 @@ _F_GETPATH: Final[int] = getattr(fcntl, "F_GETPATH", 50)
 _LONGEST_PATH: Final = 1024
 # Output and errors go into one pipe, in the order in which they are written. Without input, stdin would be the working
 # folder or a pipe, which some programs would try to read. There are no core files, and when memory runs out, commands
-# are killed first. The process limit (`-p` or `-u`, depending on the shell) counts all of the user's processes, and does
-# not apply to root.
+# are killed first. The process limit (`-p` or `-u`, depending on the shell) counts all of the user's processes, and
+# does not apply to root.
 _LAUNCHER: Final = """\
 { ulimit -c 0; echo 500 >/proc/self/oom_score_adj; ulimit -p "$0" || ulimit -u "$0"; } 2>/dev/null
 exec "$@" </dev/null 2>&1"""
@@ -236,8 +236,8 @@ def _session_exceeds(limit: int, session: int) -> bool:
 
 
 class ProcessLimit:
-    """Notices a command that starts processes without end. `look`, which is slow, is called only once the number of tasks
-    in the system has grown by more than the limit."""
+    """Notices a command that starts processes without end. `look`, which is slow, is called only once the number of
+    tasks in the system has grown by more than the limit."""
 
     def __init__(self, limit: int, look: Callable[[], bool]) -> None:
         self._limit = limit

@@ -98,7 +98,7 @@ def _stop_with(process: subprocess.Popen[bytes], was_stopped: bool) -> bool:
 
 
 async def _end(process: subprocess.Popen[bytes], processes: _ProgramProcesses) -> None:
-    """End the program and everything processes it, even if this is cancelled, however often."""
+    """End the program and everything below it, even if this is cancelled, however often."""
     ending = asyncio.get_running_loop().run_in_executor(None, _end_everything, process, processes)
     while not ending.done():
         with contextlib.suppress(asyncio.CancelledError):
@@ -106,7 +106,7 @@ async def _end(process: subprocess.Popen[bytes], processes: _ProgramProcesses) -
 
 
 def _end_everything(process: subprocess.Popen[bytes], processes: _ProgramProcesses) -> None:
-    """End the program and everything processes it. Blocks, for a few seconds at most."""
+    """End the program and everything below it. Blocks, for a few seconds at most."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -123,7 +123,7 @@ def _end_everything(process: subprocess.Popen[bytes], processes: _ProgramProcess
 
 
 class _ProgramProcesses:
-    """The processes that a program has started: those processes it, and its orphans, which became our children."""
+    """The processes that a program has started: those below it, and its orphans, which became our children."""
 
     def __init__(self, leader: int, before: frozenset[int]) -> None:
         self._leader = leader

@@ -1,7 +1,7 @@
-"""HTTP/1.1 to one origin over a pool of kept-alive connections.
+"""HTTP/1.1 client for one origin, with a pool of kept-alive connections.
 
-An exchange is told what arrives as it arrives; nothing is followed, retried or cached here. The pool knows whether a
-byte of a request was ever written, which is what decides if a call may have run.
+An exchange gets the response as it arrives; nothing is followed, retried or cached here. Each exchange records whether
+any of its request was written, which decides whether a call may have run.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.fair_reading import FairReader
 
 IDLE_S: Final = 4.0
-"""Shorter than the 5 seconds after which common servers close: reusing a connection they just closed loses a call."""
+"""Shorter than the 5 seconds after which common servers close: a call on a connection they just closed would be lost."""
 MAX_WAITING: Final = 1000
 _CODED_SLICE_BYTES: Final = 64
 
 
 @lru_cache(maxsize=1)
 def _tls_context() -> ssl.SSLContext:
-    """One for all: building it reads every certificate authority and costs about 20 ms."""
+    """The shared TLS context: building one reads every certificate authority, which takes about 20 ms."""
     return ssl.create_default_context()
 
 
 class HttpTarget:
-    """Where requests go: the parts of a URL that matter on the wire, and the Unix socket to reach them by, if any."""
+    """Where requests go: the parts of a URL, and the Unix socket to connect to, if any."""
 
     __slots__ = ("authority", "host", "path", "port", "socket", "tls", "url")
 
@@ -52,7 +52,7 @@ class HttpTarget:
 
     @property
     def place(self) -> str:
-        """Where a connection is made to, for people."""
+        """The address to connect to, for messages."""
         return self.socket or self.authority.decode()
 
     def same_origin(self, other: HttpTarget) -> bool:
@@ -60,8 +60,8 @@ class HttpTarget:
 
 
 class Exchange:
-    """One request and its response. Subclasses say what to do with what arrives; every exchange ends exactly once,
-    with `on_end` or with `on_fail`."""
+    """One request and its response, which subclasses handle. Every exchange ends exactly once, with `on_end` or with
+    `on_fail`."""
 
     __slots__ = ("connection", "out", "over", "written")
 
@@ -77,12 +77,12 @@ class Exchange:
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None: ...
 
     def unlimited(self) -> None:
-        """The body is a stream of events: each has a limit, the sum has none."""
+        """Lift the size limit: the body is a stream of events, each of which has a limit of its own."""
         if self.connection is not None:
             self.connection.expect_events()
 
     def abort(self) -> None:
-        """Nobody wants the rest: the connection is closed, which tells the server so."""
+        """Drop the rest of the response and close the connection, which tells the server."""
         self.over = True
         if self.connection is not None:
             self.connection.drop()
@@ -104,7 +104,7 @@ class HttpPool:
         self._closed = False
         self.reading = True
         self.served: Callable[[], int] | None = None
-        """Counts what came of use over these connections, where somebody knows."""
+        """Counts the useful results that came over these connections, if known (see `FairReader`)."""
         self._loop = asyncio.get_running_loop()
 
     def send(self, exchange: Exchange) -> None:
@@ -121,18 +121,18 @@ class HttpPool:
 
     @property
     def crowded(self) -> bool:
-        """Whether so much waits to be sent that more should come only from whoever can be told to wait."""
+        """Whether so many requests wait that only callers that can be told to wait should send more."""
         return len(self._waiting) >= MAX_WAITING
 
     def _dial(self) -> None:
-        """Every exchange that waits has an attempt to connect under way, as far as the limit allows."""
+        """Start an attempt to connect for an exchange that waits, within the limit of connections."""
         room = len(self._open) + len(self._opening) < self._max_connections
         if room and len(self._opening) < len(self._waiting) and not self._closed:
             task = self._loop.create_task(self._connect())
             self._opening.add(task)
-            task.add_done_callback(self._dialed)
+            task.add_done_callback(self._on_dialed)
 
-    def _dialed(self, task: asyncio.Task[None]) -> None:
+    def _on_dialed(self, task: asyncio.Task[None]) -> None:
         self._opening.discard(task)
         self._dial()
 
@@ -150,11 +150,11 @@ class HttpPool:
             async with TimeLimit(timeout_s):
                 protocol = await self._open_connection(target)
         except TimeoutError:
-            self._refuse(f"no connection within {timeout_s:g} seconds")
+            self._fail_next(f"no connection within {timeout_s:g} seconds")
         except OSError as error:
-            self._refuse(f"cannot connect to {target.place}: {error.strerror or error}")
+            self._fail_next(f"cannot connect to {target.place}: {error.strerror or error}")
         except ValueError:
-            self._refuse(f"cannot connect: `{target.socket or target.host}` is not an address")
+            self._fail_next(f"cannot connect: `{target.socket or target.host}` is not an address")
         else:
             self.released(protocol)
 
@@ -165,19 +165,11 @@ class HttpPool:
                 lambda: _Connection(self), target.socket, ssl=tls, server_hostname=target.host if tls else None
             )
             return protocol
-        return await self._open_one_of(await self._addresses(target), tls)
-
-    async def _addresses(self, target: HttpTarget) -> list[str]:
-        """Looked up apart from the connection: uvloop does not end the lookup of one that is given up, and complains
-        of its failure later."""
+        # Looked up separately: uvloop does not cancel the lookup of a cancelled connection, and logs its failure later.
         found = await self._loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(address[0]) for *_, address in found))
-
-    async def _open_one_of(self, addresses: list[str], tls: ssl.SSLContext | None) -> _Connection:
-        """The first that takes us."""
-        name, port = self.target.host if tls else None, self.target.port
+        name, port = target.host if tls else None, target.port
         fault = OSError("the host has no address")
-        for address in addresses:
+        for address in dict.fromkeys(str(address[0]) for *_, address in found):
             try:
                 _, protocol = await self._loop.create_connection(
                     lambda: _Connection(self), address, port, ssl=tls, server_hostname=name
@@ -188,10 +180,10 @@ class HttpPool:
         try:
             raise fault
         finally:
-            del fault  # its traceback leads back here
+            del fault  # its traceback refers to this frame
 
-    def _refuse(self, reason: str) -> None:
-        """One failed attempt answers one exchange: the others have attempts of their own under way, or get one."""
+    def _fail_next(self, reason: str) -> None:
+        """Fail one exchange after one failed attempt: the others have attempts of their own, or get one."""
         while self._waiting:
             exchange = self._waiting.popleft()
             if not exchange.over:
@@ -200,7 +192,7 @@ class HttpPool:
                 break
 
     def released(self, connection: _Connection) -> None:
-        """A connection is free: the next in line, or the shelf."""
+        """Give a free connection to the next exchange, or keep it for later."""
         while self._waiting:
             exchange = self._waiting.popleft()
             if not exchange.over:
@@ -215,7 +207,7 @@ class HttpPool:
             self._sweep = self._loop.call_later(IDLE_S, self._drop_idle)
 
     def _drop_idle(self) -> None:
-        self._sweep = None  # first: whatever happens here, the next connection that is released starts it again
+        self._sweep = None  # first, so that the next released connection schedules it again even if this fails
         horizon = self._loop.time() - IDLE_S
         for connection in [c for c in self._idle if c.idle_since <= horizon]:
             self._idle.remove(connection)
@@ -233,7 +225,7 @@ class HttpPool:
         self._dial()
 
     def read(self, wanted: bool) -> None:
-        """Whether to take what servers send. Left unread, it stays with them: nobody here has room for more."""
+        """Read from all connections or from none. Unread data stays with the servers while there is no room for it."""
         self.reading = wanted
         for connection in self._open:
             connection.read(wanted)
@@ -249,7 +241,7 @@ class HttpPool:
         for connection in list(self._open):
             connection.drop()
         while self._waiting:
-            self._refuse("the connection pool is closed")
+            self._fail_next("the connection pool is closed")
         self.served = None
 
 
@@ -282,10 +274,10 @@ class _Connection(asyncio.Protocol):
             self.read(False)
 
     def expect_events(self) -> None:
-        """The answer that has begun is a stream of events: its size has no limit, and its lines may end in CR."""
+        """Treat the response as a stream of events: its size has no limit, and its lines may end in CR."""
         self.parser.lift_limit()
         self._fair_reader.line_ends = (b"\n", b"\r")
-        if self._coded:  # a few bytes may stand for thousands of lines
+        if self._coded:  # a few compressed bytes may stand for thousands of lines
             self._fair_reader.line_ends, self._fair_reader.slice_bytes = (), _CODED_SLICE_BYTES
 
     def read(self, wanted: bool) -> None:
@@ -316,7 +308,7 @@ class _Connection(asyncio.Protocol):
 
     def _feed(self, data: bytes) -> None:
         if self._exchange is None:
-            self.drop()  # bytes that nobody asked for: what follows could not be trusted
+            self.drop()  # data without a request: what follows could not be trusted
             return
         try:
             self.parser.feed(data)
@@ -332,7 +324,7 @@ class _Connection(asyncio.Protocol):
         if exchange is None:
             self.parser.close()
             return
-        with contextlib.suppress(HttpProblem):  # a body cut short is a lost connection, as the reason says
+        with contextlib.suppress(HttpProblem):  # a truncated body is reported as a lost connection
             self.parser.eof()
         if exchange is self._exchange:
             self._fail(None, f"the connection was lost{f': {exc}' if exc else ''}")
@@ -372,17 +364,16 @@ class _Connection(asyncio.Protocol):
             exchange.on_end()
 
 
-# One request over a pool of connections, and its whole reply: for whoever waits for it in a task.
-
-
 class HttpResponse(NamedTuple):
+    """A whole response."""
+
     status: int
     body: bytes
     headers: Mapping[bytes, bytes] = MappingProxyType({})
 
 
 class RequestFailed(Exception):
-    """Why there is none. `sent` says whether a byte of the request was."""
+    """A request without a response. `sent` says whether any of the request was written."""
 
     def __init__(self, reason: str, *, sent: bool, too_large: bool = False, malformed: bool = False) -> None:
         super().__init__(reason)
@@ -391,7 +382,9 @@ class RequestFailed(Exception):
         self.malformed = malformed
 
 
-class _Waiting(Exchange):
+class _WholeExchange(Exchange):
+    """Collects a whole response for a future."""
+
     __slots__ = ("_headers", "_parts", "_status", "reply")
 
     def __init__(self, out: bytes) -> None:
@@ -419,8 +412,8 @@ class _Waiting(Exchange):
 
 
 async def send_request(pool: HttpPool, out: bytes, timeout_s: float) -> HttpResponse:
-    """The reply to a request, or RequestFailed. Whoever stops waiting closes the connection."""
-    exchange = _Waiting(out)
+    """Send a request and return its response; raises RequestFailed. Cancelling this closes the connection."""
+    exchange = _WholeExchange(out)
     pool.send(exchange)
     try:
         async with TimeLimit(timeout_s):

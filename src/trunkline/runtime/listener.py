@@ -1,4 +1,4 @@
-"""A port or a Unix socket that is listened on, with everything that must be undone at its end."""
+"""Listens on TCP ports and Unix sockets, and cleans up afterwards."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import LISTEN_FAILED, GatewayError, Problem
 
 _BACKLOG: Final = 1024
+LISTENING_SOCKETS: Final[set[Path]] = set()
+"""The paths of all Unix sockets that this process listens on: nothing in a sandbox may reach them."""
+_ANSWER_S: Final = 1.0
+_GONE: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
 class Listener:
-    """`where` is its address for people: with the port that was found, where any free one was asked for."""
+    """A port or a Unix socket that is open. `where` is its address for messages, with the actual port."""
 
     def __init__(self, where: str, server: asyncio.Server, unix_socket: UnixSocket | None = None) -> None:
         self.where = where
@@ -28,55 +32,44 @@ class Listener:
 
     @classmethod
     async def open(cls, address: BindAddress | Path, connected: Callable[[], asyncio.Protocol], key: str) -> Listener:
-        """Listen; raises GatewayError where that cannot be. `key` is where the address is configured."""
-        if isinstance(address, Path):
-            return await cls._open_unix(address, connected, key)
+        """Start to listen; raises GatewayError if that fails. `key` is the setting that holds the address."""
         loop = asyncio.get_running_loop()
+        if isinstance(address, Path):
+            unix_socket = UnixSocket(address, key)
+            server = await loop.create_unix_server(connected, sock=unix_socket.socket, backlog=_BACKLOG)
+            return cls(str(address), server, unix_socket)
         try:
             server = await loop.create_server(connected, address.host, address.port, backlog=_BACKLOG)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-            hint = f"another program may hold it: choose another port with `{key}`"
+            hint = f"another program may be using it: choose another port with `{key}`"
             raise GatewayError(
                 Problem(code=LISTEN_FAILED, message=f"Cannot listen on {address}: {reason}", hint=hint)
             ) from None
         bound = BindAddress(address.host, server.sockets[0].getsockname()[1])
         return cls(str(bound), server)
 
-    @classmethod
-    async def _open_unix(cls, path: Path, connected: Callable[[], asyncio.Protocol], key: str) -> Listener:
-        unix_socket = UnixSocket(path, key)
-        loop = asyncio.get_running_loop()
-        server = await loop.create_unix_server(connected, sock=unix_socket.socket, backlog=_BACKLOG)
-        return cls(str(path), server, unix_socket)
-
     def close(self) -> None:
-        """Nobody new comes; those who came stay."""
+        """Accept no more connections; those that are open stay."""
         self._server.close()
         if self._unix_socket is not None:
             self._unix_socket.remove()
 
 
-# A Unix socket to listen on: bound for its owner only, never taken from a program that lives, gone at the end.
-
-LISTENING_SOCKETS: Final[set[Path]] = set()
-"""The sockets that this process has, of all its gateways: nothing in a sandbox may see them."""
-_ANSWER_S: Final = 1.0
-
-
 class UnixSocket:
-    """A bound socket that does not listen yet. `remove` takes its file away, unless another has taken its place.
+    """A Unix socket that only its owner can connect to, bound but not listening yet.
 
-    `key` is where its path is configured. Raises GatewayError where it cannot be had.
+    It never replaces the socket of a living program; `remove` deletes its file unless it has been replaced. `key` is
+    the setting that holds the path. Raises GatewayError if it cannot be bound.
     """
 
     def __init__(self, path: Path, key: str) -> None:
         self.path = path
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | getattr(socket, "SOCK_CLOEXEC", 0))
         try:
-            _clear_the_way(path, key)
+            _remove_stale_socket(path, key)
             self.socket.bind(str(path))
-            path.chmod(0o600)  # before anybody is listened to, so that there is no moment when others could come in
+            path.chmod(0o600)  # before listening, so that others can never connect
             self._identity = _identity(path)
         except OSError as error:
             self.socket.close()
@@ -94,23 +87,23 @@ class UnixSocket:
                 self.path.unlink()
 
 
-def _clear_the_way(path: Path, key: str) -> None:
-    """A socket on which nobody answers was left by a gateway that was killed. Anything else stays."""
+def _remove_stale_socket(path: Path, key: str) -> None:
+    """Remove a socket that a killed gateway left behind. Raises GatewayError for anything else that is there."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise _problem(path, key, "something that is no socket is there")
+        raise _problem(path, key, "a file that is not a socket is there")
     before = _identity(path)
     if _answers(path):
-        raise _problem(path, key, "another program listens there")
+        raise _problem(path, key, "another program is listening there")
     if _identity(path) == before:
         path.unlink(missing_ok=True)
 
 
 def _answers(path: Path) -> bool:
-    """Whether somebody listens; in doubt, yes."""
+    """Whether a program listens on this socket; True when in doubt."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_ANSWER_S)
         try:
@@ -134,13 +127,8 @@ def _problem(path: Path, key: str, reason: str) -> GatewayError:
     return GatewayError(Problem(code=LISTEN_FAILED, message=f"Cannot listen on `{path}`: {reason}", hint=hint))
 
 
-# Whether a peer has gone whose bytes nobody reads at the moment: a transport that is paused does not say.
-
-_GONE: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
-
-
 def peer_has_hung_up(transport: asyncio.BaseTransport) -> bool:
-    """Also where it only says that it will send no more, as at the end of what is read."""
+    """Whether the peer has closed its end, or will send no more: a transport that is paused does not say."""
     descriptor = transport.get_extra_info("socket").fileno()
     if descriptor < 0:
         return False

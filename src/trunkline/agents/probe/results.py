@@ -77,7 +77,7 @@ async def check_isolation(
         result = await probe()
         store.put(name, setup, result)
     if result.own_tools:
-        what = f"{version}, tried out as isolation was verified with {_verified(provider)}, offered"
+        what = f"{version}, probed because isolation was verified with {_verified(provider)}, offered"
         raise GatewayError(native_tool_problem(name, what, result.own_tools))
     if result.isolated:
         what = "it offered its model no tool that bypasses ours"
@@ -87,7 +87,7 @@ async def check_isolation(
 
 def _unverified(provider: Provider, version: str, what: str) -> Problem:
     message = (
-        f"Isolation of {provider.name} was verified with {_verified(provider)}; the installed {version} was tried out: "
+        f"Isolation of {provider.name} was verified with {_verified(provider)}; the installed {version} was probed: "
         f"{what}"
     )
     return Problem(code=ISOLATION_UNVERIFIED, message=message, severity="warning", hint=_HINT)
@@ -95,7 +95,7 @@ def _unverified(provider: Provider, version: str, what: str) -> Problem:
 
 def _unknown(provider: Provider, version: str, why: str) -> Problem:
     if provider.name not in DOUBTED:
-        return _unverified(provider, version, f"that came to nothing: {why}")
+        return _unverified(provider, version, f"without a result: {why}")
     # The first sentence is the one that the workflow format documents.
     message = (
         f"mcp_proxy on provider={provider.name} runs in coexistence mode. Isolation was verified with "

@@ -27,7 +27,7 @@ from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 _PREFIX: Final = f"mcp__{SERVER}__"
 _MCP_FILE: Final = "mcp.json"
 _SETTINGS_FILE: Final = "settings.json"
-_PROMPT_FILE: Final = "told.md"
+_PROMPT_FILE: Final = "system_prompt.md"
 _ADDED: Final = "--append-system-prompt"
 _ADDED_FILE: Final = "--append-system-prompt-file"
 _CONFIG: Final = "claude"

@@ -158,9 +158,9 @@ async def check_started(
     settings, plugins = read.settings, read.plugins
     # if a file cannot be used, the set of plugins is unknown
     known = plugins if not plugins.failed and (read.configured is None or settings is not None) else None
-    said = settings or Settings(Path(), GatewaySettings(), {})
-    asked = plugins.added_to(said)
-    redact = Redactor(asked.secrets(environ), asked.names())
+    known_settings = settings or Settings(Path(), GatewaySettings(), {})
+    all_settings = plugins.added_to(known_settings)
+    redact = Redactor(all_settings.secrets(environ), all_settings.names())
     policy = PluginStartPolicy(
         start_none=start == "none", untrusted={} if start == "all" else read.untrusted_plugins(), failed=read.failed
     )
@@ -198,9 +198,9 @@ async def check_environment(
         _check_sources(loaded, plugins)
         wanted = _wanted(loaded, plugins)
         left = _not_started_plugins(loaded, plugins, wanted, policy)
-        asked = {name: section for name, section in wanted.items() if name not in left}
-        if asked:
-            group.create_task(_check_operations(loaded, plugins, asked, environ, redact))
+        to_start = {name: section for name, section in wanted.items() if name not in left}
+        if to_start:
+            group.create_task(_check_operations(loaded, plugins, to_start, environ, redact))
     return left
 
 

@@ -200,7 +200,6 @@ class CommandSandboxes:
         key = state.name, folder, state.sandbox.mode
         if key not in self._sandboxes:
             self._trusted.keep_below([Path(folder)])
-            whose = f"Step `{state.name}`"
             self._sandboxes[key] = SandboxProvider(
                 state.sandbox,
                 folder,
@@ -209,7 +208,7 @@ class CommandSandboxes:
                 hidden=self._hidden,
                 fixed=self._fixed,
                 started=self._protected,
-                whose=whose,
+                whose=f"Step `{state.name}`",
             )
         choice = self._sandboxes[key]
         sandbox = await _or_failure(choice.get())

@@ -260,14 +260,14 @@ class _Lexer:
     def _is_declared(self, opened: _Open, at: int, inside: bool) -> bool:
         """Whether it is only the value of a declared variable, or an argument of a command inside it."""
         flags = FLAGS.match(self._text, opened.declares_from)
-        said = set("" if flags is None else flags.group())
-        if said & {"i", "n"}:
+        letters = set("" if flags is None else flags.group())
+        if letters & {"i", "n"}:
             return False
         if inside or opened.parentheses > opened.declares_at:
             return True
         match = DECLARED.search(self._text, max(opened.declares_from, at - FAR), at)
         name = match and (match["name"] or match["first"] or match["second"])
-        return name is not None and not said & {"a", "A"} and name not in self._arrays
+        return name is not None and not letters & {"a", "A"} and name not in self._arrays
 
     def _is_command(self, at: int) -> bool:
         return BEFORE_COMMAND.search(self._text[max(0, at - NEAR) : at]) is not None

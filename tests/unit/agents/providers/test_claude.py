@@ -69,7 +69,7 @@ def test_the_plan_with_every_wish_and_nothing_of_the_users_is_as_written_down() 
 def test_what_a_person_adds_to_the_system_prompt_comes_before_what_the_project_says(given: tuple[str, ...]) -> None:
     keys = {"prompt": None, "args": ("-p", *given, "--", "-hello"), "instructions": "The word is plover."}
     plan = CLAUDE.plan(launch_request(CLAUDE, "intercept", **keys))
-    assert plan.files["told.md"] == "Be brief.\n\nThe word is plover."
+    assert plan.files["system_prompt.md"] == "Be brief.\n\nThe word is plover."
     assert [word for word in plan.argv if "append-system-prompt" in word] == ["--append-system-prompt-file"]
     alone = CLAUDE.plan(launch_request(CLAUDE, "intercept", **(keys | {"instructions": ""})))
     assert given == alone.argv[2 : 2 + len(given)]

@@ -34,7 +34,7 @@ async def started(folder: Path) -> AsyncIterator[StepGateway]:
     caller = Caller(principal="step:a")
     gateway = StepGateway(wanted, Events(), caller=caller, environ=os.environ, redact=str, private=())
     try:
-        await gateway.start(patience_s=START_WAIT_S)
+        await gateway.start(at_most_s=START_WAIT_S)
         yield gateway
     finally:
         await gateway.close()

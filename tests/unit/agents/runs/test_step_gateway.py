@@ -40,7 +40,7 @@ async def started(wanted: StepSettings, *private: Path) -> AsyncIterator[StepGat
         private=tuple(map(str, private)),
     )
     try:
-        await gateway.start(patience_s=START_WAIT_S)
+        await gateway.start(at_most_s=START_WAIT_S)
         yield gateway
     finally:
         await gateway.close()
@@ -100,7 +100,7 @@ SLOW = McpStdioSection(command=sys.executable, args=("-c", "import time; time.sl
 async def test_a_server_that_is_still_starting_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience_s: float | None
 ) -> None:
-    monkeypatch.setattr("trunkline.agents.runs.step_gateway.PATIENCE_S", 0.3)
+    monkeypatch.setattr("trunkline.agents.runs.step_gateway.START_S", 0.3)
     monkeypatch.setattr("trunkline.agents.runs.step_gateway._SPARE_S", 0.1)
     settings = settings_in(tmp_path / "x", {"slow": SLOW.replace(start_timeout=at_most(1))})
     events, noted = Events(), []

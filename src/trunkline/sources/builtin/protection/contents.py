@@ -1,4 +1,4 @@
-"""Reads and writes at protected places without following a link, and stores what they held so that it can be put back."""
+"""Reads and writes at protected places without following links, and stores what they held, so that it can be restored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLO
 
 @contextlib.contextmanager
 def parent_of(base: str, path: str, *, change: bool = False, make: bool = False) -> Generator[tuple[int, str]]:
-    """Yields the open parent folder of a path below `base`, and its last name. Raises OSError where a link is on the way.
+    """The open parent folder of a path below `base`, and its last name. Raises OSError where a link is on the way.
 
     `change` makes the parent writable for as long as this lasts; `make` also makes missing folders.
     """
@@ -128,7 +128,7 @@ def open_up(base: str, path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PlaceRecord:
-    """One file at a protected place. `content` is the digest of its bytes or the target of a link; empty if not known."""
+    """A file at a protected place. `content` is the digest of its bytes or the target of a link; empty if not known."""
 
     place: str
     kind: Kind

@@ -109,7 +109,7 @@ class IncompleteGitConfig(Exception):
 
 
 def entries_of(path: str) -> Iterator[GitConfigEntry]:
-    """What a configuration file says, and those that it includes, under whichever condition. Raises IncompleteGitConfig."""
+    """The entries of a configuration file and of all that it may include. Raises IncompleteGitConfig."""
     waiting, seen = [path], set[str]()
     while waiting:
         at = waiting.pop()

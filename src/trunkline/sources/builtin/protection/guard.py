@@ -1,4 +1,4 @@
-"""Has the protected places compared around every command, and tells what was undone."""
+"""Protects the places around commands from the event loop, and reports what was undone."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from trunkline.sources.builtin.tool import ToolFault, WorkerThreads
 T = TypeVar("T")
 Notify = Callable[[Level, str, str, Mapping[str, object]], None]
 
-_GONE_S: Final = 10.0
+_EXIT_S: Final = 10.0
 _CLOSE_S: Final = 15.0
-_MOST_TOLD: Final = 20
+_MOST_REPORTED: Final = 20
 _EVENT: Final = "protected_places"
-_NO_MOUNTS: Final = ProtectiveMounts({}, ())
 
 
 class PlaceGuard:
-    """For the commands that run below `root`; none of them is compared where there are no `places`.
+    """Watches the commands that run below `root`, or none where there are no `places`.
 
-    It has a thread of its own, so that what waits for the disk here keeps no other tool waiting.
+    It has threads of its own, so that other tools do not wait while it waits for the disk.
     """
 
     def __init__(
@@ -36,56 +35,56 @@ class PlaceGuard:
     ) -> None:
         self._root = root
         self._note = note
-        self._watch = None if places is None else PlaceWatch([(root, places)], state_dir, self._told, home=home)
+        self._watch = None if places is None else PlaceWatch([(root, places)], state_dir, self._warn, home=home)
         self._threads = WorkerThreads("protection", 2)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._warned = False
 
     async def begin(self) -> GuardedCommand:
-        """Look at the places before a command runs. Raises ToolFault where that is not possible."""
+        """Take a snapshot before a command runs. Raises ToolFault where that is not possible."""
         if self._watch is None:
             return GuardedCommand(self, None)
-        looking = self._own(self._threads.run(self._watch.begin))
+        beginning = self._start(self._threads.run(self._watch.begin))
         try:
-            return GuardedCommand(self, await asyncio.shield(looking))
+            return GuardedCommand(self, await asyncio.shield(beginning))
         except asyncio.CancelledError:
-            self._own(self._end_when_begun(looking))
+            self._start(self._end_when_begun(beginning))
             raise
         except OSError as error:
             raise ToolFault(
-                f"No command runs, because protected places cannot be compared: {error.strerror or error}. Where"
-                " that is wanted all the same, set `protect: off` in the configuration"
+                f"No command was run, because protected places cannot be compared: {error.strerror or error}. To run"
+                " commands all the same, set `protect: off` in the configuration"
             ) from None
 
     async def close(self) -> None:
-        """No command begins any more. What is still to be compared is, within a time."""
+        """No command begins any more. Comparisons that are due are finished, within a time limit."""
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=_CLOSE_S)
         await self._threads.close()
 
-    def end(self, command: WatchedCommand, gone: Sequence[asyncio.Future[None]]) -> asyncio.Task[str]:
-        """Compare once nothing of the command runs any more, also where nobody waits for that."""
-        return self._own(self._end(command, gone))
+    def end(self, command: WatchedCommand, exited: Sequence[asyncio.Future[None]]) -> asyncio.Task[str]:
+        """Compare once nothing of the command runs any more, whether or not anyone waits for it."""
+        return self._start(self._end(command, exited))
 
-    async def _end(self, command: WatchedCommand, gone: Sequence[asyncio.Future[None]]) -> str:
-        if gone:
-            await asyncio.wait(gone, timeout=_GONE_S)
+    async def _end(self, command: WatchedCommand, exited: Sequence[asyncio.Future[None]]) -> str:
+        if exited:
+            await asyncio.wait(exited, timeout=_EXIT_S)
         try:
             outcome = await self._threads.run(command.end)
         except OSError as error:
-            words = f"Protected places could not be compared after a command: {error.strerror or error}"
-            self._tell("error", words, PLACES_NOT_COMPARED.id)
-            return words
-        return self._outcome(outcome)
+            message = f"Protected places could not be compared after a command: {error.strerror or error}"
+            self._report("error", message, PLACES_NOT_COMPARED.id)
+            return message
+        return self._reported(outcome)
 
-    async def _end_when_begun(self, looking: asyncio.Task[WatchedCommand]) -> None:
+    async def _end_when_begun(self, beginning: asyncio.Task[WatchedCommand]) -> None:
         try:
-            command = await looking
+            command = await beginning
         except OSError:
             return
         await self._end(command, ())
 
-    def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name="protected places")
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -94,86 +93,83 @@ class PlaceGuard:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: whoever waits for it is told
+            task.exception()  # retrieved, so that asyncio does not log it: whoever awaits the task gets it
 
-    # -- what is told -----------------------------------------------------------------------------------------------
-
-    def _outcome(self, outcome: WatchOutcome) -> str:
-        """For whoever called."""
+    def _reported(self, outcome: WatchOutcome) -> str:
+        """Log what was undone, and return it as text for the caller."""
         if not outcome.complete and not self._warned:
             self._warned = True
-            self._told(
-                f"Below {self._root} there are more folders than are looked at after a command, or some that cannot be"
-                " looked into: protected places in them are not compared"
+            self._warn(
+                f"Below {self._root} there are more folders than are scanned after a command, or some that cannot be"
+                " read: protected places in them are not compared"
             )
         for one in outcome.undone:
             level: Level = "error" if one.failed else "warning"
-            self._tell(level, undone_sentence(one), PLACE_UNDONE.id, path=one.path, id=one.id)
+            self._report(level, undone_sentence(one), PLACE_UNDONE.id, path=one.path, id=one.id)
         return undone_text(outcome.undone)
 
-    def _told(self, message: str) -> None:
-        self._tell("warning", message, PLACES_NOT_COMPARED.id)
+    def _warn(self, message: str) -> None:
+        self._report("warning", message, PLACES_NOT_COMPARED.id)
 
-    def _tell(self, level: Level, message: str, code: str, **fields: object) -> None:
+    def _report(self, level: Level, message: str, code: str, **fields: object) -> None:
         if self._note is not None:
             self._note(level, _EVENT, message, {"code": code, **fields})
 
 
 class GuardedCommand:
-    """One command: `launched` hears when something of it will be gone, and `end` is asked for whatever became of it."""
+    """One command: give `launched` a future for each process, and call `end` however the command went."""
 
     def __init__(self, guard: PlaceGuard, command: WatchedCommand | None) -> None:
         self._guard = guard
         self._command = command
-        self._gone: list[asyncio.Future[None]] = []
+        self._exited: list[asyncio.Future[None]] = []
 
     @property
     def mounts(self) -> ProtectiveMounts:
-        """For its sandbox, which it then has to have."""
+        """For its sandbox, which then has to make them."""
         if self._command is None:
-            return _NO_MOUNTS
-        self._command.mounted()
+            return ProtectiveMounts({}, ())
+        self._command.is_mounted = True
         return self._command.mounts
 
-    def launched(self, gone: asyncio.Future[None]) -> None:
-        self._gone.append(gone)
+    def launched(self, exited: asyncio.Future[None]) -> None:
+        self._exited.append(exited)
 
     async def end(self) -> str:
-        """What is to be told whoever called. Where that one is cancelled, it goes on to its end all the same."""
+        """The text for the caller. Where the caller is cancelled, the comparison goes on to its end all the same."""
         if self._command is None:
             return ""
         command, self._command = self._command, None
-        return await asyncio.shield(self._guard.end(command, self._gone))
+        return await asyncio.shield(self._guard.end(command, self._exited))
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
+# -- texts -------------------------------------------------------------------------------------------------------------
 
 
 def undone_text(undone: Sequence[UndoneChange]) -> str:
-    """For a model: what became of its work, and what can be done about it."""
+    """For a model: what was undone of its work, and what can be done about it."""
     if not undone:
         return ""
     lines = [
         "Protected places were changed. Programs outside the sandbox act on these files, so the changes were undone:",
-        *(f"- {undone_sentence(one)}" for one in undone[:_MOST_TOLD]),
+        *(f"- {undone_sentence(one)}" for one in undone[:_MOST_REPORTED]),
     ]
-    if len(undone) > _MOST_TOLD:
-        lines.append(f"- and {len(undone) - _MOST_TOLD:,} more")
+    if len(undone) > _MOST_REPORTED:
+        lines.append(f"- and {len(undone) - _MOST_REPORTED:,} more")
     lines.append("Carry on without them. If one is needed, ask the user to review it with `trunkline protect`.")
     return "\n".join(lines)
 
 
 def undone_sentence(one: UndoneChange) -> str:
     keys = f" ({', '.join(quoted(key) for key in one.keys)})" if one.keys else ""
-    kept = f"; `trunkline protect accept {one.id}` brings the change back" if one.id else ""
+    accept = f"; `trunkline protect accept {one.id}` brings the change back" if one.id else ""
     if one.failed:
-        return f"{quoted(one.path)}{keys} could not be undone: {one.failed}{kept}"
+        return f"{quoted(one.path)}{keys} could not be undone: {one.failed}{accept}"
     if one.how == "gone":
-        again = "was restored" if one.restored else "could not be restored"
-        return f"{quoted(one.path)} had been removed and {again}"
-    became = "was restored" if one.restored else "was moved to quarantine"
+        return f"{quoted(one.path)} had been removed and {'was' if one.restored else 'could not be'} restored"
+    result = "was restored" if one.restored else "was moved to quarantine"
     if one.keys and one.restored:
-        became = "has its former settings again"
+        result = "has its former settings again"
     if one.how == "changed" and not one.restored:
-        became = "was moved to quarantine, as its former content is not known"
-    return f"{quoted(one.path)}{keys} {became}{kept}"
+        result = "was moved to quarantine, as its former content is not known"
+    return f"{quoted(one.path)}{keys} {result}{accept}"

@@ -1,7 +1,7 @@
 """The quarantine: what was taken from protected places, kept in a private folder until the user accepts it.
 
-Nothing is deleted but the oldest items, once there are too many. What cannot be moved here (it is too large, or the disk
-is full) stays beside its place, under a name that no program looks for.
+Nothing is deleted but the oldest items, once there are too many. What cannot be moved here (it is too large, or
+the disk is full) stays beside its place, under a name that no program looks for.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _LONGEST_NAME: Final = 150
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedItem:
-    """One thing that was taken from `path`, below `base`. `thing` is where it is now, `left` the digest of what was put in
-    its place, empty where nothing was; `why` and `keys` say what it could have made programs do. Stored as JSON."""
+    """Something taken from `path`, below `base`. `thing` is where it is now, `left` the digest of what was put in its
+    place, empty where nothing was; `why` and `keys` say what it could have made programs do. Stored as JSON."""
 
     id: str
     base: str

@@ -60,7 +60,9 @@ class PlaceSnapshot:
 
     def overlaps(self, other: PlaceSnapshot) -> bool:
         """Whether one command can move something that the other one works in."""
-        return any(base in other.bases or other.covers(base) for base in self.bases) or any(map(self.covers, other.bases))
+        return any(base in other.bases or other.covers(base) for base in self.bases) or any(
+            map(self.covers, other.bases)
+        )
 
     def may_have_missed(self, path: str, record: PlaceRecord) -> bool:
         """Whether it may have been there, unseen; judged by its own time alone."""
@@ -132,7 +134,7 @@ class CommandRegistry:
         return running, abandoned
 
     def remove_from_all(self, planted: Sequence[str]) -> None:
-        """Remove what was planted from the snapshots of other commands, so that none puts it back. Only under the lock."""
+        """Remove what was planted from all snapshots, so that no other command puts it back. Only under the lock."""
         for path in self._folder.glob(f"*{_SUFFIX}") if planted else ():
             with contextlib.suppress(OSError), path.open("r+b") as file:
                 snapshot = _read(file.read())

@@ -46,7 +46,7 @@ _MOST_MOVED: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class PlaceChange:
-    """`now` is None for what is gone, `before` for what is new. `keys` are the dangerous ones of a git configuration."""
+    """`now` is None for what is gone, `before` for what is new. `keys` are dangerous ones of a git configuration."""
 
     path: str
     how: How
@@ -65,7 +65,7 @@ def compare(
     base: str,
     was_missed: Callable[[str, PlaceRecord], bool],
 ) -> Iterator[PlaceChange]:
-    """The changes below `base`. `read` gets a stored content by its digest; `was_missed` says whether something may have
+    """The changes below `base`. `read` gets a stored content by digest; `was_missed` says whether something may have
     been there before, unseen."""
     for path, record in now.items():
         known = before.records.get(path)

@@ -1,7 +1,6 @@
-"""Looks at the protected places below the folders that commands can write to, before and after each command.
+"""Takes a snapshot of the protected places before a command, and compares and undoes after it.
 
-What a command has changed there is taken back before anybody is told how it ended. Everything here touches the disk:
-not on the event loop.
+Everything here touches the disk: not on the event loop (`guard` calls it from a thread).
 """
 
 from __future__ import annotations
@@ -26,25 +25,26 @@ from trunkline.sources.builtin.protection.snapshots import (
     CommandRegistry,
     PlaceSnapshot,
     RunningCommand,
-    _is_own,
     commands_folder,
+    identity_of,
+    is_usable,
     spare_folder,
 )
 from trunkline.sources.builtin.protection.undo import ChangeUndoer, PlaceChange, UndoneChange, compare
 
 MOST_MOUNTS: Final = 100
-"""For each of them bubblewrap reads the list of all. What is beyond is compared like the rest."""
-_OPENINGS: Final = 20
-_ROUNDS: Final = 10
-_MOST_TOLD: Final = 10
+"""For each of them bubblewrap reads the list of all. Places beyond that are compared like the rest."""
+_MOST_OPENINGS: Final = 20
+_MOST_ROUNDS: Final = 10
+_MOST_NAMED: Final = 10
 
 Identity = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ProtectiveMounts:
-    """What is to be read-only in a sandbox, and the folders that nobody may move from their places there. Each is what
-    it was when it was looked at."""
+    """What a sandbox mounts read-only, each path with the identity that it had in the snapshot, and the folders that
+    nobody may move there."""
 
     read_only: dict[str, Identity]
     pinned: tuple[str, ...]
@@ -52,7 +52,7 @@ class ProtectiveMounts:
 
 @dataclass(frozen=True, slots=True)
 class WatchOutcome:
-    """What was undone, whether everything was looked at, and the paths of what was new and is gone."""
+    """What was undone, whether everything was compared, and the paths that were new and are gone."""
 
     undone: tuple[UndoneChange, ...] = ()
     complete: bool = True
@@ -60,210 +60,209 @@ class WatchOutcome:
 
 
 class PlaceWatch:
-    """`bases` are the folders with their places. `told` hears what is wrong with the watch itself."""
+    """`bases` are the folders with their places. `warn` gets what is wrong with the watch itself."""
 
     def __init__(
         self,
         bases: Sequence[tuple[str, ProtectedPlaces]],
         state_dir: Path,
-        told: Callable[[str], None],
+        warn: Callable[[str], None],
         *,
         most_folders: int = MOST_FOLDERS,
         home: str = "",
     ) -> None:
         self._bases = bases
         self._most_folders = most_folders
-        self._trees: list[PlaceScanner] = []
+        self._scanners: list[PlaceScanner] = []
         self._state_dir = state_dir
         self._home = home
-        self._told = told
-        self._kept: dict[str, ContentStore] = {}
+        self._warn = warn
+        self._contents: dict[str, ContentStore] = {}
 
     def begin(self) -> WatchedCommand:
-        """Look, before a command runs. Raises OSError."""
-        self._find_trees()
-        folder = self._folder()
-        sessions = CommandRegistry(commands_folder(self._home, folder))
-        kept = self._kept.setdefault(str(folder), ContentStore(folder / "kept"))
-        with sessions.alone():
-            before, found = self._look(kept)
-            running, left = sessions.others()
+        """Take a snapshot before a command runs, and register the command. Raises OSError."""
+        self._find_bases()
+        folder = self._state_folder()
+        registry = CommandRegistry(commands_folder(self._home, folder))
+        contents = self._contents.setdefault(str(folder), ContentStore(folder / "kept"))
+        with registry.lock():
+            before = PlaceSnapshot(tuple(scanner.base for scanner in self._scanners), taken_ns=time.time_ns())
+            scans = [scanner.look() for scanner in self._scanners]
+            for scanner, scan in zip(self._scanners, scans, strict=True):
+                before.records |= contents.records(scanner.base, scan)
+                before.complete = before.complete and scan.complete
+                before.unlisted |= scan.unlisted
+            running, abandoned = registry.others()
             for other in running:
-                before.taking_over(other)
-            for other in left:
-                self._tell_of(other, before)
-            mounts = _mounts(before, found, running, [root for tree in self._trees for root in _roots_in(tree)])
+                before.merge(other)
+            for other in abandoned:
+                self._warn_of(other, before)
+            mounts = _mounts(
+                before, scans, running, [root for scanner in self._scanners for root in _roots_in(scanner)]
+            )
             before.mounted, before.pinned = mounts.read_only, mounts.pinned
-            session = sessions.begin(before)
-        return WatchedCommand(self, before, found, mounts, session, sessions, kept, Quarantine(folder.parent / FOLDER))
+            command = registry.register(before)
+        quarantine = Quarantine(folder.parent / FOLDER)
+        return WatchedCommand(mounts, self, before, scans, command, registry, contents, quarantine)
 
-    def _find_trees(self) -> None:
+    def _find_bases(self) -> None:
         """A root may be a link that leads elsewhere by now; a sandbox that was made before is still where it was."""
         home = os.path.realpath(self._home) if self._home else ""
         state = (self._state_dir, Path(STATE_DIR.replace("~", home)))
         left_out = [*(os.path.realpath(folder) for folder in state), *KERNEL_FOLDERS]
         for path, places in self._bases:
             base = os.path.realpath(path)
-            if all(tree.base != base for tree in self._trees):
-                tree = PlaceScanner(base, places, most_folders=self._most_folders, left_out=left_out, home=home)
-                self._trees = [*self._trees, tree]
+            if all(scanner.base != base for scanner in self._scanners):
+                scanner = PlaceScanner(base, places, most_folders=self._most_folders, left_out=left_out, home=home)
+                self._scanners = [*self._scanners, scanner]
 
-    def _folder(self) -> Path:
-        """Where state is kept, or a folder for temporary files where none can be."""
+    def _state_folder(self) -> Path:
+        """The folder for state, or one for temporary files where that cannot be used."""
         for parent in (self._state_dir, spare_folder()):
             try:
                 make_private_folder(parent / STATE)
             except OSError as error:
-                self._told(f"No state of protected places can be kept in {parent}: {error.strerror}")
+                self._warn(f"The state of protected places cannot be kept in {parent}: {error.strerror}")
                 continue
-            if os.access(parent / STATE, os.W_OK) and _is_own(parent) and _is_own(parent / STATE):
+            if is_usable(parent / STATE):
                 return parent / STATE
         raise OSError("no folder for the state of protected places")
 
-    def _look(self, kept: ContentStore) -> tuple[PlaceSnapshot, list[PlaceScan]]:
-        before = PlaceSnapshot(tuple(tree.base for tree in self._trees), taken_ns=time.time_ns())
-        found = [tree.look() for tree in self._trees]
-        for tree, one in zip(self._trees, found, strict=True):
-            before.records |= kept.records(tree.base, one)
-            before.complete = before.complete and one.complete
-            before.unlisted |= one.unlisted
-        return before, found
+    def _warn_of(self, abandoned: PlaceSnapshot, now: PlaceSnapshot) -> None:
+        """A gateway was killed while a command of it ran. What changed may be its user's own work, so it stays."""
+        contents = next(iter(self._contents.values()))
+        for base in set(abandoned.bases) & set(now.bases):
+            below = {path: one for path, one in now.records.items() if path.startswith(f"{base.rstrip('/')}/")}
+            changes = compare(abandoned, below, contents.get, base, abandoned.may_have_missed)
+            names = ", ".join([change.path for change in changes][:_MOST_NAMED])
+            if names:
+                self._warn(f"A gateway was killed while a command ran in {base}; check what has changed since: {names}")
 
     def undo(
         self,
         before: PlaceSnapshot,
-        seen: Sequence[PlaceScan],
-        kept: ContentStore,
+        scans: Sequence[PlaceScan],
+        contents: ContentStore,
         quarantine: Quarantine,
         is_left: Callable[[PlaceChange], bool],
     ) -> WatchOutcome:
-        """Look again, and take back what differs from what was `seen`, but for what `is_left`."""
+        """Scan again, and undo what differs from before, except for what `is_left`."""
         undone: list[UndoneChange] = []
         planted: list[str] = []
         complete = True
         since_ns = before.taken_ns - YOUNG_NS
-        for tree, old in zip(self._trees, seen, strict=False):  # there may be one more by now
+        for scanner, old in zip(self._scanners, scans, strict=False):  # there may be one more by now
 
-            def was_missed(path: str, record: PlaceRecord, old: PlaceScan = old, base: str = tree.base) -> bool:
+            def was_missed(path: str, record: PlaceRecord, old: PlaceScan = old, base: str = scanner.base) -> bool:
                 return old.was_missed(path, record.stamp, base, since_ns)
 
-            undoing = ChangeUndoer(tree.base, before, kept, quarantine)
+            undoer = ChangeUndoer(scanner.base, before, contents, quarantine)
             is_whole = False
-            for _ in range(_ROUNDS):  # there may have been more than one look takes in
-                found = _opened(tree, before)
-                now = kept.records(tree.base, found)
-                found_now = compare(before, now, kept.get, tree.base, was_missed)
-                different = [one for one in found_now if not is_left(one)]
-                done = [one for one in undoing.all(different) if not (one.failed and one in undone)]
-                planted += (
-                    f"{tree.base.rstrip('/')}/{one.path}" for one in done if one.how == "new" and not one.failed
-                )
+            for _ in range(_MOST_ROUNDS):  # there may have been more than one scan takes in
+                scan = _opened(scanner, before)
+                now = contents.records(scanner.base, scan)
+                all_changes = compare(before, now, contents.get, scanner.base, was_missed)
+                changes = [change for change in all_changes if not is_left(change)]
+                done = [one for one in undoer.all(changes) if not (one.failed and one in undone)]
+                new = [one.path for one in done if one.how == "new" and not one.failed]
+                planted += (f"{scanner.base.rstrip('/')}/{path}" for path in new)
                 undone += done
-                is_whole = found.complete
-                if is_whole or not different:
+                is_whole = scan.complete
+                if is_whole or not changes:
                     break
             complete = complete and is_whole
         return WatchOutcome(tuple(undone), complete, tuple(planted))
 
-    def _tell_of(self, left: PlaceSnapshot, now: PlaceSnapshot) -> None:
-        """A gateway was killed while a command of it ran. What changed may be its user's own work, so it stays."""
-        kept = next(iter(self._kept.values()))
-        for base in set(left.bases) & set(now.bases):
-            found = compare(left, _below(now, base), kept.get, base, left.may_have_missed)
-            paths = [one.path for one in found]
-            if paths:
-                names = ", ".join(paths[:10])
-                self._told(
-                    f"A gateway was killed while a command ran in {base}; changed since then, look at it: {names}"
-                )
+
+def _opened(scanner: PlaceScanner, before: PlaceSnapshot) -> PlaceScan:
+    """A scan of everything: folders that a command has closed to their owner are opened, as they may hold something."""
+    scan = scanner.look(thoroughly=before.complete)
+    for _ in range(_MOST_OPENINGS):
+        closed = scan.unlisted - before.unlisted
+        if not closed:
+            break
+        for path in closed:
+            open_up(scanner.base, path)
+        scan = scanner.look(thoroughly=before.complete)
+    return scan
 
 
+@dataclass(slots=True)
 class WatchedCommand:
-    """One command that may run now. `end` it, whatever became of it, once nothing of it runs any more."""
+    """One command that may run now. Call `end`, however it went, once nothing of it runs any more."""
 
-    def __init__(
-        self,
-        watch: PlaceWatch,
-        before: PlaceSnapshot,
-        seen: Sequence[PlaceScan],
-        mounts: ProtectiveMounts,
-        session: RunningCommand,
-        sessions: CommandRegistry,
-        kept: ContentStore,
-        quarantine: Quarantine,
-    ) -> None:
-        self.mounts = mounts
-        self._watch = watch
-        self._before = before
-        self._seen = seen
-        self._session = session
-        self._sessions = sessions
-        self._kept = kept
-        self._quarantine = quarantine
-        self._mounted = False
-
-    def mounted(self) -> None:
-        """The command gets what is to be read-only so."""
-        self._mounted = True
+    mounts: ProtectiveMounts
+    watch: PlaceWatch
+    before: PlaceSnapshot
+    scans: Sequence[PlaceScan]
+    command: RunningCommand
+    registry: CommandRegistry
+    contents: ContentStore
+    quarantine: Quarantine
+    is_mounted: bool = False
+    """Whether the command has the mounts."""
 
     def end(self) -> WatchOutcome:
-        """Raises OSError where nothing could be compared."""
+        """Compare, and undo. Raises OSError where nothing could be compared."""
         try:
-            with self._sessions.alone(TO_THE_END_S):
-                self._session.refresh(self._before)
-                outcome = self._watch.undo(
-                    self._before, self._seen, self._kept, self._quarantine, self._is_from_outside
+            with self.registry.lock(TO_THE_END_S):
+                self.command.refresh(self.before)
+                outcome = self.watch.undo(
+                    self.before, self.scans, self.contents, self.quarantine, self._is_from_outside
                 )
-                self._sessions.never_seen(outcome.planted)
-                running, _ = self._sessions.others(forget=False)
-                wanted = (before.records.values() for before in (self._before, *running))
-                self._kept.prune({record.content for records in wanted for record in records})
+                self.registry.remove_from_all(outcome.planted)
+                running, _ = self.registry.others(forget=False)
+                wanted = (snapshot.records.values() for snapshot in (self.before, *running))
+                self.contents.prune({record.content for records in wanted for record in records})
                 return outcome
         finally:
-            self._session.close()
+            self.command.close()
 
-    def _is_from_outside(self, difference: PlaceChange) -> bool:
-        """Whether somebody outside of the sandbox did it, since nobody inside could. With another name somewhere, a
-        file could be written by that."""
-        if not self._mounted:
+    def _is_from_outside(self, change: PlaceChange) -> bool:
+        """Whether the change was made outside the sandbox, as inside it was impossible. A file with another hard link
+        could be written through that one."""
+        if not self.is_mounted:
             return False
-        known = [record for record in (difference.before, difference.now) if record is not None]
-        if difference.how == "changed" and any(record.stamp.links > 1 for record in known):
+        known = [record for record in (change.before, change.now) if record is not None]
+        if change.how == "changed" and any(record.stamp.links > 1 for record in known):
             return False
-        if difference.now is not None and self.mounts.read_only.get(difference.path) == difference.now.stamp.identity:
+        if change.now is not None and self.mounts.read_only.get(change.path) == change.now.stamp.identity:
             return True
         return any(
-            difference.path.startswith(f"{path}/") and _identity(path) == identity
+            change.path.startswith(f"{path}/") and identity_of(path) == identity
             for path, identity in self.mounts.read_only.items()
         )
 
 
+# -- mounts -----------------------------------------------------------------------------------------------------------
+
+
 def _mounts(
-    before: PlaceSnapshot, found: Sequence[PlaceScan], running: Sequence[PlaceSnapshot], roots: Sequence[str]
+    before: PlaceSnapshot, scans: Sequence[PlaceScan], running: Sequence[PlaceSnapshot], roots: Sequence[str]
 ) -> ProtectiveMounts:
-    """Only what lies near, and while another command runs here, what that one has mounted itself and so cannot move:
-    bubblewrap takes paths, and where any other path leads could change between now and then."""
+    """Only what lies near the root; and while another command runs here, only what that one has mounted itself and so
+    cannot move. bubblewrap takes paths, and where any other path leads could change before the mount is made."""
     others = [other for other in running if other.overlaps(before)]
     if others:
-        return _shared(before, others)
+        return _shared_mounts(before, others)
     read_only: dict[str, Identity] = {}
     pinned = set(roots)
-    for base, one in zip(before.bases, found, strict=True):
-        near = [(path, identity) for path, identity in _candidates(before, one) if _is_near(path, base)]
+    for base, scan in zip(before.bases, scans, strict=True):
+        near = [(path, identity) for path, identity in _candidates(before, scan) if _is_near(path, base)]
         for path, identity in sorted(near, key=lambda item: (item[0].count("/"), item[0])):
             if len(read_only) < MOST_MOUNTS:
                 read_only[path] = identity
                 pinned |= {os.path.dirname(path)} - {base}  # noqa: PTH120
         git = f"{base.rstrip('/')}/{GIT}"
-        if git in one.folders:
+        if git in scan.folders:
             pinned.add(git)
     return ProtectiveMounts(read_only, tuple(sorted(pinned)))
 
 
-def _roots_in(tree: PlaceScanner) -> Iterator[str]:
-    """The folders that others work in, and those above them: whoever moves one has the others follow a link of his."""
-    for names in tree.places.roots:
-        path = tree.base
+def _roots_in(scanner: PlaceScanner) -> Iterator[str]:
+    """The roots of other tools and the folders above them: where one is moved, others could follow a link instead."""
+    for names in scanner.places.roots:
+        path = scanner.base
         for name in names:
             path = f"{path.rstrip('/')}/{name}"
             if os.path.islink(path) or not os.path.isdir(path):  # noqa: PTH112, PTH114
@@ -271,8 +270,8 @@ def _roots_in(tree: PlaceScanner) -> Iterator[str]:
             yield path
 
 
-def _shared(before: PlaceSnapshot, others: Sequence[PlaceSnapshot]) -> ProtectiveMounts:
-    """What all of these have mounted, and the ways to the folders that they work in."""
+def _shared_mounts(before: PlaceSnapshot, others: Sequence[PlaceSnapshot]) -> ProtectiveMounts:
+    """What all of these have mounted, and the folders on the way to those that they work in."""
     first = others[0]
     read_only = {
         path: identity
@@ -291,45 +290,20 @@ def _shared(before: PlaceSnapshot, others: Sequence[PlaceSnapshot]) -> Protectiv
 
 
 def _is_near(path: str, base: str) -> bool:
-    """Whether it lies in the folder itself, or in one there that is full of such places."""
+    """Whether it lies in the root itself, or in a hidden folder there."""
     holder = os.path.dirname(path)  # noqa: PTH120
     above, _, name = holder.rpartition("/")
     return holder == base or (above == base and name.startswith("."))
 
 
-def _candidates(before: PlaceSnapshot, found: PlaceScan) -> Iterator[tuple[str, Identity]]:
-    full = {record.place for record in before.records.values()}
+def _candidates(before: PlaceSnapshot, scan: PlaceScan) -> Iterator[tuple[str, Identity]]:
+    occupied = {record.place for record in before.records.values()}
     own = {f"{base.rstrip('/')}/{GIT}/{HOOKS}" for base in before.bases}
-    for path, identity in found.folders.items():
+    for path, identity in scan.folders.items():
         name = os.path.basename(path)  # noqa: PTH119
-        # where hooks are only git's own samples, nobody who removes the repository is to be kept from it
-        if name.casefold() != GIT and (name != HOOKS or path in own or path in full):
+        # a repository whose hooks are git's own samples can be removed as a whole, so these are not mounted
+        if name.casefold() != GIT and (name != HOOKS or path in own or path in occupied):
             yield path, identity
     for path, record in before.records.items():
-        if record.place == path and record.kind in ("file", "folder") and path in found.items:
+        if record.place == path and record.kind in ("file", "folder") and path in scan.items:
             yield path, record.stamp.identity
-
-
-def _opened(tree: PlaceScanner, before: PlaceSnapshot) -> PlaceScan:
-    """A look at all of it: what a command has closed to its own user is opened, as something may lie in there."""
-    found = tree.look(thoroughly=before.complete)
-    for _ in range(_OPENINGS):
-        closed = found.unlisted - before.unlisted
-        if not closed:
-            break
-        for path in closed:
-            open_up(tree.base, path)
-        found = tree.look(thoroughly=before.complete)
-    return found
-
-
-def _identity(path: str) -> Identity | None:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def _below(before: PlaceSnapshot, base: str) -> dict[str, PlaceRecord]:
-    return {path: record for path, record in before.records.items() if path.startswith(f"{base.rstrip('/')}/")}

@@ -220,7 +220,7 @@ def test_a_file_with_another_name_somewhere_is_not_taken_for_the_users_own_work(
     scene.write(".envrc", "mine")
     os.link(scene.root / ".envrc", scene.root / "twin")
     command = scene.begin()
-    command.mounted()
+    command.is_mounted = True
     (scene.root / "twin").write_text("theirs")
     assert paths(command.end()) == {".envrc"}
     assert (scene.root / ".envrc").read_text() == "mine"
@@ -261,11 +261,11 @@ def test_what_is_planted_is_not_put_back_however_much_commands_have_to_tell_each
     long = "x" * 1_000
     stamp = FileStamp(0o100644, 1, 2, 3, 4, 1)
     records = {f"/{number}/{long}": PlaceRecord(long, "config", stamp, True, "") for number in range(10_000)}
-    with alike.alone():
-        session = alike.begin(PlaceSnapshot((str(tmp_path / "root"),), {**records, planted: records[f"/0/{long}"]}))
+    with alike.lock():
+        session = alike.register(PlaceSnapshot((str(tmp_path / "root"),), {**records, planted: records[f"/0/{long}"]}))
         [seen], _ = alike.others()
         assert planted in seen.records
-        alike.never_seen([planted])
+        alike.remove_from_all([planted])
         [seen], _ = alike.others()
         assert len(seen.records) == len(records)
     session.close()
@@ -356,7 +356,7 @@ def test_a_folder_of_somebody_else_holds_no_configuration_up(
     """As one in a shared folder for temporary files, or one that is left of `sudo`."""
     monkeypatch.setattr(snapshots, "spare_folder", lambda: tmp_path / "spare")
     folder = tmp_path / below / STATE / COMMANDS
-    with CommandRegistry(folder).alone():
+    with CommandRegistry(folder).lock():
         assert may_be_planted("/any", tmp_path / "state", str(tmp_path / "home"))
         monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
         assert not may_be_planted("/any", tmp_path / "state", str(tmp_path / "home"))
