@@ -1,6 +1,6 @@
-"""`mcpServers` as MCP clients write it: each entry is translated into a source of ours and read like any other.
+"""`mcpServers` as MCP clients write it: each entry is translated into a source and read like any other.
 
-Clients agree on a few keys and differ in the rest, so what only they understand is a warning here and no error.
+Clients agree on a few keys and differ in the rest, so keys that only a client understands are warnings, not errors.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
 from trunkline.config.problems import Invalid, nearest
-from trunkline.config.reader import ConfigReader
+from trunkline.config.reader import ConfigReader, escape_references
 from trunkline.config.section import Section, key, section_schema
 from trunkline.config.shapes import Boolean, Choice, FilePath, JsonSchema, ListOf, MapOf, Seconds, Text, Unit
-from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceList, SourceSection
+from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceList, SourceSection, read_entries
 from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (
@@ -39,14 +39,14 @@ TRANSPORT_OF: Final = {
 }
 
 _OF_PROGRAMS: Final = ("kind", "inherit_env", "limits")
-"""Keys of ours that not every source has."""
+"""Keys of sources that not every kind has."""
 
 ServerKeys = dict[str, TableEntry]
-"""The keys of one server by their usual names: those of ClientEntry, and for what it lacks those of our sections."""
+"""The entries of one server by their canonical names: keys of ClientEntry or, where it has none, of sections."""
 
 
 class ClientEntry(Section):
-    """The usual keys and names, as most clients write them under `mcpServers`."""
+    """The keys of a server under `mcpServers`, as most clients name them."""
 
     command: str | None = key(Text(may_be_empty=False), default=None, doc="The program to start")
     args: tuple[str, ...] = key(ListOf(Text(written=True)), default=(), doc="The program's arguments")
@@ -83,32 +83,34 @@ CLIENT_ONLY: Final = frozenset(
 
 
 class ClientFormat(NamedTuple):
-    """How the servers of one file are written."""
+    """How a client writes the servers in its file."""
 
     names: Mapping[str, str] = CANONICAL_NAMES
-    """Its keys, each with its usual name."""
+    """Its keys, each with its canonical name."""
     client_only: frozenset[str] = CLIENT_ONLY
-    """Keys that only mean something to the client. Others are taken for that too, unless they look like a slip."""
+    """Keys that only mean something to the client, as other unknown keys may unless they look like a typo."""
     notes: frozenset[str] = frozenset()
-    """Keys that are not worth a word."""
+    """Keys that are ignored without a warning."""
     instead: Mapping[str, str] = NOTHING
-    """Keys of other clients, each with what this one calls it."""
+    """Keys of other clients, each with this client's name for it."""
     adapt: Callable[[ServerKeys], ServerKeys] = dict
-    """Makes of the keys what no renaming can."""
+    """Translates what renaming keys cannot."""
     start_folder: Path | None = None
-    """Where its programs start if nothing else is said."""
+    """The folder its programs start in by default."""
     ours: bool = False
-    """Whether this is a file of our own, where a key of ours may have got into the wrong place."""
+    """Whether this is a file of Trunkline, in which keys of sources may be misplaced."""
 
 
 OWN_FORMAT: Final = ClientFormat(ours=True)
 
 
 def canonical_keys(table: Table, client_format: ClientFormat, reader: ConfigReader) -> ServerKeys:
-    """The entry's keys by their usual names. Of the others, a likely slip is an error and the rest a warning."""
+    """The entry's keys by their canonical names. Of the others, a likely typo is an error and the rest are warnings."""
     given: ServerKeys = {}
     for entry in table.entries:
-        name = _usual_name(entry, client_format)
+        name = client_format.names.get(entry.key.text)
+        if entry.key.text == "tools" and isinstance(entry.value, Items):
+            name = "includeTools"
         if entry.key.text in client_format.notes:
             continue
         if name is None:
@@ -122,14 +124,8 @@ def canonical_keys(table: Table, client_format: ClientFormat, reader: ConfigRead
 
 
 def entry_as(name: str, origin: TableEntry, value: Scalar | Items | Table) -> TableEntry:
-    """The value under another key, which keeps the place of the one in the file."""
+    """The value under another key, at the position of the original one."""
     return TableEntry(Scalar(origin.key.span, "text", name), value)
-
-
-def _usual_name(entry: TableEntry, client_format: ClientFormat) -> str | None:
-    if entry.key.text == "tools" and isinstance(entry.value, Items):
-        return "includeTools"
-    return client_format.names.get(entry.key.text)
 
 
 def _report_unknown(name: Scalar, client_format: ClientFormat, reader: ConfigReader) -> None:
@@ -155,15 +151,16 @@ _ONE_HOUR_S: Final = 3600.0
 def read_mcp_servers(
     node: Node, reader: ConfigReader, sources: SourceList, listen: BindAddress, client_format: ClientFormat = OWN_FORMAT
 ) -> None:
-    """Read the servers of a file into the list. `listen` is our own address, which no entry may point at."""
-    if isinstance(node, Scalar) and node.kind == "null":
-        return
-    if not isinstance(node, Table):
-        reader.wrong_type(node, "a group of keys", "give each server a name, with its keys below it")
-        return
-    for entry in node.entries:
-        with reader.reading_source():
-            _read_server(entry, reader, sources, listen, client_format)
+    """Read the servers of a file into the list. Entries that lead back to the gateway, at `listen`, are skipped."""
+
+    def read_server(entry: TableEntry, server: Table) -> None:
+        if is_own_entry(server, reader, listen):
+            sources.release(entry.key)
+            reader.warn(OWN_ENTRY_SKIPPED, entry.key, f"`{entry.key.text}` is Trunkline itself and is skipped")
+        else:
+            _read_server(entry, server, reader, sources, client_format)
+
+    read_entries(node, reader, "server", read_server)
 
 
 def mcp_servers_schema() -> JsonSchema:
@@ -172,33 +169,19 @@ def mcp_servers_schema() -> JsonSchema:
 
 
 def _read_server(
-    entry: TableEntry, reader: ConfigReader, sources: SourceList, listen: BindAddress, client_format: ClientFormat
+    entry: TableEntry, server: Table, reader: ConfigReader, sources: SourceList, client_format: ClientFormat
 ) -> None:
-    if not isinstance(entry.value, Table):
-        raise reader.wrong_type(entry.value, "a group of keys")
-    if is_own_entry(entry.value, reader, listen):
-        sources.release(entry.key)
-        reader.warn(OWN_ENTRY_SKIPPED, entry.key, f"`{entry.key.text}` is Trunkline itself and is skipped")
-        return
-    given = canonical_keys(entry.value, client_format, reader)
-    enabled = not _is_switched_off(given, reader)
-    given = client_format.adapt(given)
+    given = client_format.adapt(canonical_keys(server, client_format, reader))
     if not client_format.ours:
         given = _from_its_folder(given, reader)
     kind = _kind_of(entry.key, given, reader)
-    table = Table(entry.value.span, _translate(given, kind, reader))
+    table = Table(server.span, _translate(given, kind, reader))
     if kind == "mcp_stdio" and client_format.start_folder is not None and "cwd" not in given:
-        folder = Scalar(entry.key.span, "text", str(client_format.start_folder).replace("${", "$${"))
+        folder = Scalar(entry.key.span, "text", escape_references(str(client_format.start_folder)))
         table.entries.append(entry_as("cwd", entry, folder))
     name = source_name_for(entry.key, reader, sources)
     sources.claim(name, entry.key)
-    sources.add(name, kind, entry.key, table, enabled=enabled)
-
-
-def _is_switched_off(given: ServerKeys, reader: ConfigReader) -> bool:
-    """Whether nothing needs to be ready for this server, as far as that can be seen without a complaint."""
-    words = {name: reader.peek(given[name].value) for name in ("disabled", "enabled") if name in given}
-    return words.get("disabled") == "true" or words.get("enabled") == "false"
+    sources.add(name, kind, entry.key, table)
 
 
 def _kind_of(at: Scalar, given: Mapping[str, TableEntry], reader: ConfigReader) -> str:
@@ -212,13 +195,11 @@ def _kind_of(at: Scalar, given: Mapping[str, TableEntry], reader: ConfigReader) 
 
 
 def _from_its_folder(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
-    """Clients start a program in its folder, and that is where a relative path to it is followed from."""
+    """A relative path to the program is made relative to its `cwd`, as clients read it."""
     command, folder = given.get("command"), given.get("cwd")
-    if (
-        command is None
-        or folder is None
-        or not (isinstance(command.value, Scalar) and isinstance(folder.value, Scalar))
-    ):
+    if command is None or folder is None:
+        return given
+    if not isinstance(command.value, Scalar) or not isinstance(folder.value, Scalar):
         return given
     program = reader.peek(command.value)
     if "/" not in program or program.startswith(("/", "~/")):
@@ -228,7 +209,7 @@ def _from_its_folder(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
 
 
 def _translate(given: ServerKeys, kind: str, reader: ConfigReader) -> list[TableEntry]:
-    """The entries of our own section that say the same."""
+    """The equivalent entries of a section."""
     foreign = _HTTP_ONLY if kind == "mcp_stdio" else _STDIO_ONLY
     for name in foreign:
         if name in given:
@@ -313,7 +294,7 @@ def source_name_for(at: Scalar, reader: ConfigReader, sources: SourceList) -> st
     return name
 
 
-# Finding Trunkline among the servers of a client's file: a gateway behind itself would call itself for ever.
+# -- entries that are Trunkline itself -------------------------------------------------------------------------------
 
 _OWN: Final = "trunkline"
 _RUNNERS: Final = frozenset({"uvx", "uv", "pipx"})
@@ -328,19 +309,16 @@ _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def is_own_entry(table: Table, reader: ConfigReader, listen: BindAddress) -> bool:
-    """Whether a server of a client starts this program, or points at the address it listens on."""
-    command, args = _command_line(table, reader)
-    if _starts_trunkline(command, args) or _bridges_to_gateway([command, *args], listen):
-        return True
-    return any(_points_at_gateway(reader.peek(table.get(key)), listen) for key in ("url", "httpUrl", "serverUrl"))
-
-
-def _command_line(table: Table, reader: ConfigReader) -> tuple[str, list[str]]:
+    """Whether a client's server is this program, or points at the address it listens on: it would call itself for ever."""
     command, args = table.get("command"), table.get("args")
-    if isinstance(command, Items):  # some write both in one list
-        words = [reader.peek(item) for item in command.items]
-        return (words[0], words[1:]) if words else ("", [])
-    return reader.peek(command), [reader.peek(item) for item in args.items] if isinstance(args, Items) else []
+    nodes = command.items if isinstance(command, Items) else [command]  # some write both in one list
+    if isinstance(args, Items) and not isinstance(command, Items):
+        nodes = [*nodes, *args.items]
+    words = [reader.peek(node) for node in nodes] or [""]
+    urls = [reader.peek(table.get(key)) for key in ("url", "httpUrl", "serverUrl")]
+    if any(PurePath(word).name.partition("@")[0] in _BRIDGES for word in words):
+        urls += words
+    return _starts_trunkline(words[0], words[1:]) or any(_points_at_gateway(url, listen) for url in urls)
 
 
 def _starts_trunkline(command: str, args: list[str]) -> bool:
@@ -357,23 +335,14 @@ def _starts_trunkline(command: str, args: list[str]) -> bool:
     if program == "env":
         words = [word for word in args if "=" not in word and not word.startswith("-")]
         return bool(words) and _starts_trunkline(words[0], words[1:])
-    return program in _SHELLS and any(_script_starts_us(word) for word in args)
-
-
-def _script_starts_us(script: str) -> bool:
-    words = script.removeprefix("exec ").split()
-    return bool(words) and PurePath(words[0]).name.removesuffix(".exe") == _OWN
+    scripts = [word.removeprefix("exec ").split() for word in args if program in _SHELLS]
+    return any(PurePath(words[0]).name.removesuffix(".exe") == _OWN for words in scripts if words)
 
 
 def _package(word: str) -> str:
     """The name in `name@latest`, `name==1.0`, `name[extra]` or `name:tag`."""
     match = _PACKAGE.match(word)
     return match.group() if match is not None else ""
-
-
-def _bridges_to_gateway(words: list[str], listen: BindAddress) -> bool:
-    is_bridge = any(PurePath(word).name.partition("@")[0] in _BRIDGES for word in words)
-    return is_bridge and any(_points_at_gateway(word, listen) for word in words)
 
 
 def _points_at_gateway(url: str, listen: BindAddress) -> bool:

@@ -1,4 +1,4 @@
-"""The keys every source has, whatever its kind. A kind adds its own by inheriting from SourceSection."""
+"""The keys that every source has (a kind adds its own in a subclass of SourceSection), and the sources of a file."""
 
 from __future__ import annotations
 
@@ -144,16 +144,16 @@ class SourceSection(Section):
 
 
 class UnreadySource(SourceSection):
-    """Stands in for a source that lacks something its file refers to, such as a variable. It is down, with the reason."""
+    """Stands in for a source that lacks something, such as a variable its file refers to. It is down with that reason."""
 
     of_kind: str = key(Text(), doc="The kind it would be")
     obstacles: tuple[str, ...] = key(ListOf(Text()), doc="What it lacks")
 
 
-# The `sources` of a file: each entry's name and kind, and the list all sources end up in, whoever declared them.
+# -- the sources of a file: their names and kinds, and the list of all sources ---------------------------------------
 
 SourceKinds = Mapping[str, Callable[[], type[SourceSection]]]
-"""Each kind's name, and what loads its section: a kind is imported only when a file uses it."""
+"""Each kind's name with a function that imports its section, as only the kinds that a file uses are imported."""
 
 _KIND: Final = "kind"
 _TELLING: Final = (
@@ -163,11 +163,11 @@ _TELLING: Final = (
     ("endpoint", "service"),
     ("root", "builtin"),
 )
-"""Keys that give away which kind was meant."""
+"""Keys that tell which kind was meant."""
 
 
 class SourceList:
-    """The sources found so far, in file order, and the names that are taken. `taken` are those of another file."""
+    """The sources read so far, in file order. `taken` are names of sources in another file."""
 
     def __init__(self, reader: ConfigReader, kinds: SourceKinds, taken: Container[str] = ()) -> None:
         self.found: dict[str, SourceSection] = {}
@@ -178,13 +178,13 @@ class SourceList:
         self._last_number: dict[str, int] = {}
 
     def reserve(self, entries: Iterable[TableEntry]) -> None:
-        """Names as they are written go first: a name made up for another entry keeps clear of them."""
+        """Reserve the valid names of entries, so that names made up for other entries differ from them."""
         for name, _ in entries:
             if is_source_name(name.text) and name.text != RESERVED_SOURCE:
                 self._owners.setdefault(name.text, name)
 
     def free_name(self, base: str) -> str:
-        """`base`, or `base` with the first number that makes it a name no source has."""
+        """`base`, with a number where the name is taken."""
         name = base
         while name in self._owners or name in self._taken or name == RESERVED_SOURCE:
             self._last_number[base] = self._last_number.get(base, 1) + 1
@@ -192,21 +192,21 @@ class SourceList:
         return name
 
     def release(self, node: Scalar) -> None:
-        """The entry at `node` is not used, so its name is free again."""
+        """Free the name of an entry that is not used."""
         if self._owners.get(node.text) is node:
             del self._owners[node.text]
 
     def claim(self, name: str, node: Scalar) -> None:
-        """Take a name for the entry at `node`; raises Invalid where another entry has it."""
+        """Take a name for an entry. Raises Invalid where another entry has it."""
         owner = self._owners.setdefault(name, node)
         if owner is not node:
             message = f"The source `{name}` is given twice; the first is on line {owner.span.line}"
             raise self._reader.error(DUPLICATE_KEY, node, message, "rename one of them")
 
-    def add(self, name: str, kind: str, at: Scalar, table: Table, *, enabled: bool) -> None:
-        """Read one source's section and keep it. Raises Invalid where it cannot be used.
+    def add(self, name: str, kind: str, at: Scalar, table: Table) -> None:
+        """Read a source's section and add it. Raises Invalid where it cannot be used.
 
-        One that only lacks something (a variable, a file) is kept as one that is not ready.
+        A source that only lacks something (a variable, a file) is added as an UnreadySource.
         """
         reader = self._reader
         warn_about_secrets(table, reader)
@@ -221,64 +221,54 @@ class SourceList:
                 raise
         if section is None or reader.obstacles:
             obstacles = tuple(dict.fromkeys(reader.obstacles or ()))
-            prefix = self._prefix(name, table)
+            written = table.get("prefix")
+            literal = isinstance(written, Scalar) and not reader.is_reference(written)
+            prefix = written.text if isinstance(written, Scalar) and literal else name
+            enabled = reader.peek(table.get("enabled")).lower() != "false"
             section = UnreadySource(prefix=prefix, enabled=enabled, of_kind=kind, obstacles=obstacles)
         self.found[name] = section
 
-    def _prefix(self, name: str, table: Table) -> str:
-        """What a call of one of its tools begins with, as far as the file says it outright."""
-        written = table.get("prefix")
-        return written.text if isinstance(written, Scalar) and not self._reader.is_reference(written) else name
+
+def read_entries(node: Node, reader: ConfigReader, noun: str, read_entry: Callable[[TableEntry, Table], None]) -> None:
+    """Read each entry of a group of sources; an invalid one does not keep the others from being read."""
+    if isinstance(node, Scalar) and node.kind == "null":
+        return
+    if not isinstance(node, Table):
+        reader.wrong_type(node, "a group of keys", f"give each {noun} a name, with its keys below it")
+        return
+    for entry in node.entries:
+        with reader.reading_source():
+            if not isinstance(entry.value, Table):
+                raise reader.wrong_type(entry.value, "a group of keys")
+            read_entry(entry, entry.value)
 
 
 def read_sources(node: Node, reader: ConfigReader, sources: SourceList) -> None:
     """Read the `sources` of a file into the list."""
-    if isinstance(node, Scalar) and node.kind == "null":
-        return
-    if not isinstance(node, Table):
-        reader.wrong_type(node, "a group of keys", "give each source a name, with its keys below it")
-        return
-    for entry in node.entries:
-        with reader.reading_source():
-            _read_source(entry, reader, sources)
 
+    def read_source(entry: TableEntry, table: Table) -> None:
+        key, invalid = entry.key, None
+        if not is_source_name(key.text):
+            invalid = reader.error(BAD_NAME, key, f"`{key.text}` is not a name: use letters, digits, `_` and `-`")
+        elif key.text == RESERVED_SOURCE:
+            invalid = reader.error(BAD_NAME, key, f"The name `{key.text}` is reserved for the gateway's own tools")
+        kind = _kind_of(key, table, reader, sources.kinds)
+        if invalid is not None:
+            raise invalid
+        sources.claim(key.text, key)
+        sources.add(key.text, kind, key, table)
 
-def _read_source(entry: TableEntry, reader: ConfigReader, sources: SourceList) -> None:
-    if not isinstance(entry.value, Table):
-        raise reader.wrong_type(entry.value, "a group of keys")
-    named = _is_good_name(entry.key, reader)
-    kind = _kind_of(entry.key, entry.value, reader, sources.kinds)
-    if not named:
-        raise Invalid
-    sources.claim(entry.key.text, entry.key)
-    enabled = reader.peek(entry.value.get("enabled")).lower() != "false"
-    sources.add(entry.key.text, kind, entry.key, entry.value, enabled=enabled)
-
-
-def _is_good_name(key: Scalar, reader: ConfigReader) -> bool:
-    if not is_source_name(key.text):
-        reader.error(BAD_NAME, key, f"`{key.text}` is not a name: use letters, digits, `_` and `-`")
-        return False
-    if key.text == RESERVED_SOURCE:
-        reader.error(BAD_NAME, key, f"The name `{RESERVED_SOURCE}` is reserved for the gateway's own tools")
-        return False
-    return True
+    read_entries(node, reader, "source", read_source)
 
 
 def _kind_of(key: Scalar, table: Table, reader: ConfigReader, kinds: SourceKinds) -> str:
     node = table.get(_KIND)
     if node is None:
-        raise reader.error(MISSING_KEY, key, f"Missing key `{_KIND}`", _likely_kind(table, kinds))
+        likely = (f"add `kind: {kind}`" for telling, kind in _TELLING if table.get(telling) is not None)
+        raise reader.error(MISSING_KEY, key, f"Missing key `{_KIND}`", next(likely, f"kinds: {listed(kinds)}"))
     if not isinstance(node, Scalar) or node.kind != "text":
         raise reader.wrong_type(node, "the name of a kind", f"kinds: {listed(kinds)}")
     kind = node.text
     if kind not in kinds:
         raise reader.error(BAD_VALUE, node, f"Unknown kind `{kind}`", hint_for(kind, kinds, "kinds"))
     return kind
-
-
-def _likely_kind(table: Table, kinds: SourceKinds) -> str:
-    for telling, kind in _TELLING:
-        if table.get(telling) is not None:
-            return f"add `kind: {kind}`"
-    return f"kinds: {listed(kinds)}"

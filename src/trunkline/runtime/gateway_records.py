@@ -1,7 +1,7 @@
-"""Which gateways run on this machine: each leaves a record of where it listens, and a lock for as long as it lives.
+"""Records of the gateways that run on this machine: where each listens, and a lock that it holds while it lives.
 
-The lock is the truth. The system drops it with the process, however that ends, so a record without a held lock is
-one that a killed gateway left behind, and nobody believes it.
+The system releases the lock with the process, however that ends, so a record whose lock is not held was left behind by
+a killed gateway and is ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 class RunningGateway(msgspec.Struct, frozen=True):
-    """A gateway that runs: `url` is its `/mcp`, `socket` the path of its Unix socket or nothing."""
+    """The record of a running gateway. `url` is that of its `/mcp`, `socket` the path of its Unix socket, if any."""
 
     pid: int
     url: str
@@ -41,7 +41,7 @@ class RunningGateway(msgspec.Struct, frozen=True):
 
 
 class Announcement:
-    """The record of this process, and the lock that makes it true. Without one, `reason` says why not."""
+    """The record of this process and the lock that validates it. Without a lock, `reason` says why."""
 
     def __init__(self, folder: Path, lock: int | None, reason: str = "") -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class Announcement:
         self.reason = reason
 
     def close(self) -> None:
-        """Take the record back. The lock's file stays: a removed one could be locked twice, by its old and new self."""
+        """Remove the record. The lock file stays: if it were removed, the old and a new file could both be locked."""
         lock, self._lock = self._lock, None
         if lock is None:
             return
@@ -59,7 +59,7 @@ class Announcement:
 
 
 def running_record(*, host: str, port: int, socket: Path | None, config: Path, version: str) -> RunningGateway:
-    """What this process tells others about itself. An address that means all of them is told as one to dial."""
+    """The record of this process. A wildcard host is replaced with one that clients can connect to."""
     host = _WILDCARDS.get(host, host)
     return RunningGateway(
         pid=os.getpid(),
@@ -72,19 +72,19 @@ def running_record(*, host: str, port: int, socket: Path | None, config: Path, v
 
 
 def announce_running(folder: Path, record: RunningGateway) -> Announcement:
-    """Tell others that this gateway runs. It never fails: a gateway that cannot be found by itself is still a gateway.
+    """Publish the record of this gateway. Never fails: a gateway without a record can still be reached by its URL.
 
-    The first gateway of a configuration file has the record; a second one beside it is reached by its URL.
+    Only the first gateway of a configuration file has a record.
     """
     lock: int | None = None
     try:
         make_private_folder(folder)
         lock = _open_lock(folder, os.O_RDWR | os.O_CREAT)
         if lock is None:
-            return Announcement(folder, None, f"`{folder / LOCK}` is not a file of this user")
+            return Announcement(folder, None, f"`{folder / LOCK}` does not belong to this user")
         if not _take(lock):
             os.close(lock)
-            return Announcement(folder, None, "another gateway runs for the same configuration file")
+            return Announcement(folder, None, "another gateway is running for the same configuration file")
         (folder / RECORD).unlink(missing_ok=True)
         write_private(folder / RECORD, msgspec.json.encode(record))
     except OSError as error:
@@ -95,7 +95,7 @@ def announce_running(folder: Path, record: RunningGateway) -> Announcement:
 
 
 def find_running(folder: Path) -> RunningGateway | None:
-    """The gateway that runs for this folder. Whatever lies there, this returns."""
+    """The running gateway that has this state folder, if any. Never raises, whatever the folder contains."""
     if not _alive(folder):
         return None
     data = read_private(folder / RECORD, _RECORD_BYTES)
@@ -109,7 +109,7 @@ def find_running(folder: Path) -> RunningGateway | None:
 
 
 def all_running(state_dir: Path) -> list[RunningGateway]:
-    """Every gateway that runs with this state folder, the oldest first."""
+    """All running gateways below `state_dir`, the oldest first."""
     try:
         folders = list(islice(gateways_folder(state_dir).iterdir(), _MAX_FOLDERS))
     except OSError:
@@ -119,7 +119,7 @@ def all_running(state_dir: Path) -> list[RunningGateway]:
 
 
 def _alive(folder: Path) -> bool:
-    """Whether somebody holds the lock: whoever can take it shows that nobody does."""
+    """Whether a gateway holds the lock of this folder."""
     try:
         lock = _open_lock(folder, os.O_RDONLY)
     except (OSError, ValueError):
@@ -146,7 +146,7 @@ def _open_lock(folder: Path, flags: int) -> int | None:
 
 
 def _take(lock: int) -> bool:
-    """A few tries: somebody who just looks whether we run holds the lock for a moment too."""
+    """Take the lock, with a few tries: a process that checks whether we run holds it for a moment."""
     for attempt in range(_LOCK_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

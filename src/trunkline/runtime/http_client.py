@@ -22,7 +22,7 @@ from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.fair_reading import FairReader
 
 IDLE_S: Final = 4.0
-"""Shorter than the 5 seconds after which common servers close: a call on a connection they just closed would be lost."""
+"""Shorter than the 5 s after which common servers close: a call on a connection they just closed would be lost."""
 MAX_WAITING: Final = 1000
 _CODED_SLICE_BYTES: Final = 64
 

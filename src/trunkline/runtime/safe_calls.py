@@ -1,7 +1,7 @@
-"""One of many goes wrong, and the others go on: for whatever tells, ends or begins several things in a row.
+"""Calls one of several callbacks so that an exception in it, which is a bug of ours, does not affect the others.
 
-What raises there is a bug of ours. The loop's own handler hears of it, as it does of a callback that raised: the
-gateway logs it as `internal`.
+The event loop's exception handler gets the exception, as if a callback of its own had raised: the gateway logs it as
+`internal`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ P = ParamSpec("P")
 
 
 def call_safely(what: str, run: Callable[P, object], *args: P.args, **more: P.kwargs) -> bool:
-    """Run one of many. Whether it went well."""
+    """Call one of several callbacks and report what it raises; returns whether it succeeded. `what` names it."""
     try:
         run(*args, **more)
     except Exception as error:
@@ -27,15 +27,16 @@ def call_safely(what: str, run: Callable[P, object], *args: P.args, **more: P.kw
 
 
 def resume_safely(call: Call, run: Callable[P, object], *args: P.args, **more: P.kwargs) -> None:
-    """The same for a call that waited: whoever waits for it is owed an answer all the same."""
+    """The same for a call that waited for its server: it is finished with an error if resuming it raises."""
     if not call_safely("a call that waited for its server", run, *args, **more):
         call.finish(Failure(internal_problem(call.source, call.tool)))
 
 
 def report_exception(what: str, error: Exception) -> None:
+    """Pass an exception to the event loop's exception handler."""
     asyncio.get_running_loop().call_exception_handler({"message": f"{what}:", "exception": error})
 
 
 def internal_problem(source: str = "", tool: str = "") -> Problem:
-    """For whoever is owed an answer by what raised."""
+    """The problem for a caller whose call hit a bug of ours."""
     return Problem(code=INTERNAL, message="Internal error", source=source, tool=tool, executed="unknown")

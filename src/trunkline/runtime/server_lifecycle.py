@@ -1,4 +1,4 @@
-"""How a server is doing, and why: told to whoever looks after it, whenever that changes."""
+"""Tracks the health of a server, and how long to wait before it is started or connected again."""
 
 from __future__ import annotations
 
@@ -12,20 +12,28 @@ from typing import Final
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_OVER_LIMITS, Problem
 from trunkline.core.source import Health, Sink, State
 
+FIRST_S: Final = 0.1
+BASE_S: Final = 0.5
+CAP_S: Final = 30.0
+AT_ONCE: Final = 5
+AT_ONCE_WITHIN_S: Final = 60.0
 SOON_S: Final = 1.0
-"""How long calls may wait for the next try without being told."""
+"""How long calls may wait for the next attempt."""
 _RETRY_AFTER_MS: Final = 1000
 
 
 def warn_if_over_limits(sink: Sink | None, lost: asyncio.Future[Problem]) -> None:
-    """A line in the log for a server that we ended, also for one of a single client, whose health nobody sees."""
+    """Log that a server was ended because of its limits, even one of a single client, whose health is not shown."""
     if sink is not None and lost.result().code is SOURCE_OVER_LIMITS:
         sink.note("warning", f"{SOURCE_OVER_LIMITS}: {lost.result().message}")
 
 
 class HealthTracker:
-    """`health` is that of the process or session that all share. Others are told that the server is degraded, not that
-    it is starting or down, as long as it still `serves` some of its clients by other means."""
+    """The health of a server; `tell` is called whenever it changes.
+
+    `health` is that of the process or session that all clients share. While it is starting or down but the server still
+    `serves` some clients by processes of their own, it is told as degraded.
+    """
 
     def __init__(self, source: str, tell: Callable[[Health], None], serves: Callable[[], bool] | None = None) -> None:
         self._source = source
@@ -35,22 +43,22 @@ class HealthTracker:
 
     @property
     def refuses(self) -> bool:
-        """Whether calls for what all share are better refused than kept waiting."""
+        """Whether calls for the shared process are to be refused rather than kept waiting."""
         return self.health.state in ("down", "auth_required")
 
     def refresh(self) -> None:
-        """What it serves by other means has changed."""
+        """Tell the health again: `serves` may have changed."""
         self._tell(self.health)
 
     def ready(self) -> None:
         self._report("ready")
 
     def degraded(self, reason: str) -> None:
-        """It answers calls, and something else of it does not work."""
+        """It answers calls, but something else does not work."""
         self._report("degraded", reason)
 
     def lost(self, problem: Problem, stderr_tail: str = "") -> None:
-        """It was up a moment ago: a restart follows at once, and calls may wait for it."""
+        """It was just lost: it is restarted at once, and calls may wait for it."""
         self._report_problem("starting", problem, stderr_tail, restarts=1)
 
     def failed(self, problem: Problem, stderr_tail: str = "") -> None:
@@ -58,13 +66,13 @@ class HealthTracker:
         self._report_problem(state, problem, stderr_tail)
 
     def may_wait(self, retry_s: float) -> bool:
-        """Whether calls may wait for the next try; where that is a while off, it is down until then."""
+        """Whether calls may wait for the next attempt; if that is too far off, the server is down until then."""
         if retry_s > SOON_S and self.health.state == "starting":
             self._tell(replace(self.health, state="down"))
         return self.health.state == "starting"
 
     def refusal(self, tool: str) -> Problem:
-        """For a call that cannot wait any longer."""
+        """The problem for a call that cannot wait any longer."""
         reason = self.health.reason or self.health.last_error or "not connected"
         return Problem(
             code=SOURCE_DOWN,
@@ -108,20 +116,11 @@ class HealthTracker:
             self._tell_others(health)
 
 
-# How long to wait before trying a server again: not at all where it worked, else exponential with full jitter.
-
-FIRST_S: Final = 0.1
-BASE_S: Final = 0.5
-CAP_S: Final = 30.0
-AT_ONCE: Final = 5
-AT_ONCE_WITHIN_S: Final = 60.0
-
-
 class RetryBackoff:
-    """One that came up before it was lost is tried again at once, `AT_ONCE` times a minute.
+    """How long to wait before a server is tried again: exponential with full jitter.
 
-    Its handshake is proof enough that it works: the number keeps one that crashes right behind it from being started
-    without a pause.
+    A server that worked before it was lost is tried again at once, but only `AT_ONCE` times a minute, because it may
+    crash right after each handshake.
     """
 
     def __init__(self) -> None:
@@ -130,11 +129,11 @@ class RetryBackoff:
         self._at_once: list[float] = []
 
     def up(self) -> None:
-        """The server answers."""
+        """Note that the server works: it has completed its handshake."""
         self._worked = True
 
     def next_delay_s(self) -> float:
-        """The wait before the next try. The first is near nothing, so that one failure costs callers almost no time."""
+        """The wait before the next attempt. The first is very short, so that a single failure costs almost no time."""
         now = time.monotonic()
         worked, self._worked = self._worked, False
         if worked:

@@ -1,7 +1,7 @@
-"""What is kept on disk between runs: where it lies, and how it is read and written so that only its owner can.
+"""State that is kept between runs, in files that only their owner can read and write.
 
-Every gateway has a folder of its own under `state_dir`, named after its configuration file. The state is a comfort:
-nothing found there, however odd, may stop a gateway from starting.
+Every gateway has a folder of its own below `state_dir`, named after its configuration file. The state is optional:
+nothing found there, however odd, may prevent a gateway from starting.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ def gateways_folder(state_dir: Path) -> Path:
 
 
 def gateway_key(config: Path) -> str:
-    """One name per configuration file, by whichever way its folder is reached.
+    """The name of a configuration file's state folder, the same for every path to that file.
 
-    A link in place of the file itself is not followed: where configuration is mounted, it points somewhere else after
-    every change, and the gateway is still the same.
+    A link in place of the file itself is not followed: mounted configuration is a link that changes with every update,
+    while the gateway stays the same.
     """
     path = Path(os.path.realpath(config.parent), config.name)
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:_KEY_LENGTH]
 
 
 def make_private_folder(folder: Path) -> None:
-    """The folder, readable to its owner only, as are those above it that were not there. Raises OSError."""
+    """Make a folder, and its missing parents, that only the owner can enter. Raises OSError."""
     missing = [above for above in folder.parents if not above.exists()]
     for above in (*reversed(missing), folder):
         above.mkdir(mode=0o700, exist_ok=True)
@@ -43,7 +43,7 @@ def make_private_folder(folder: Path) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replace a file as a whole, readable to its owner only: a reader sees the old text or the new. Raises OSError."""
+    """Replace a file atomically, readable by its owner only. Raises OSError."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.unlink(missing_ok=True)
     try:
@@ -59,13 +59,10 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def read_private(path: Path, limit_bytes: int) -> bytes | None:
-    """What a file of ours says, or None where there is none.
-
-    None too for anything that is no plain file, is too large, or that another user could have written: what stands
-    there decides where tokens are sent.
-    """
+    """The content of a private file; None if it is missing, not a plain file, too large, or another user could have
+    written it, because its content decides where tokens are sent."""
     try:
-        # without O_NONBLOCK, opening a named pipe would wait for somebody to write into it
+        # without O_NONBLOCK, opening a named pipe would block until something is written
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
@@ -81,6 +78,6 @@ def read_private(path: Path, limit_bytes: int) -> bytes | None:
 
 
 def is_ours(descriptor: int) -> bool:
-    """Whether an open file is a plain one that only this user can have written."""
+    """Whether an open file is a plain file that only this user can have written."""
     status = os.fstat(descriptor)
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_MAY_WRITE

@@ -1,6 +1,6 @@
-"""Folders for one run only, that nobody else can enter, and those that are left of gateways that were killed.
+"""Temporary folders that only this user can enter, and the removal of those that killed gateways left behind.
 
-Each is locked as long as its gateway lives. The lock goes with the process, so whatever is not locked is nobody's.
+Each is locked while its gateway lives. The lock ends with the process, so a folder that is not locked is abandoned.
 """
 
 from __future__ import annotations
@@ -16,64 +16,59 @@ from typing import Final
 from trunkline.runtime.children import Children, start_failed
 from trunkline.runtime.tree_removal import remove_tree
 
+PREFIX: Final = "trunkline-r-"
 _LONGEST_PARENT: Final = 60
-"""A socket's whole path has 103 bytes on some systems, and what is inside adds its own name to the folder's."""
+"""A socket's whole path may have 103 bytes on some systems, including the names of the folder and of the socket."""
 _NEW_S: Final = 60.0
-"""A folder this young may be one that is just about to be locked."""
+"""A folder this young may be about to be locked."""
 
 
 class TemporaryFolder:
-    """A folder with a short path, whose name begins with `prefix`. Raises OSError where none can be made."""
+    """A folder with a short path, whose name begins with `prefix`. Raises OSError if it cannot be made."""
 
     def __init__(self, prefix: str) -> None:
         parent = tempfile.gettempdir()
         parent = parent if len(os.fsencode(parent)) <= _LONGEST_PARENT else "/tmp"
-        _remove_left_once(parent, prefix)
+        _remove_abandoned_once(parent, prefix)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         self._lock = _open(self.path)
-        _locked(self._lock)
+        _try_lock(self._lock)
 
     def remove(self) -> None:
-        """With everything in it. Asked again, it does nothing."""
+        """Remove the folder with everything in it. A second call does nothing."""
         if self._lock >= 0:
             remove_tree(self.path)
             os.close(self._lock)
             self._lock = -1
 
 
-@functools.cache
-def _remove_left_once(parent: str, prefix: str) -> None:
-    remove_abandoned(parent, prefix)
-
-
 def remove_abandoned(parent: str, prefix: str) -> None:
-    """Remove the folders of gateways that are gone."""
+    """Remove the folders of gateways that were killed."""
     try:
         found = [entry.path for entry in os.scandir(parent) if entry.name.startswith(prefix)]
     except OSError:
         return
     for path in found:
         try:
-            _remove_if_left(path)
+            lock = _open(path)
         except OSError:
-            continue  # somebody else's, or gone already
+            continue  # another user's, or gone already
+        try:
+            status = os.fstat(lock)
+            if status.st_uid == os.getuid() and time.time() - status.st_mtime > _NEW_S and _try_lock(lock):
+                remove_tree(path)
+        finally:
+            os.close(lock)
 
 
-def _remove_if_left(path: str) -> None:
-    lock = _open(path)
-    try:
-        status = os.fstat(lock)
-        if status.st_uid == os.getuid() and time.time() - status.st_mtime > _NEW_S and _locked(lock):
-            remove_tree(path)
-    finally:
-        os.close(lock)
+_remove_abandoned_once: Final = functools.cache(remove_abandoned)
 
 
 def _open(path: str | Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def _locked(folder: int) -> bool:
+def _try_lock(folder: int) -> bool:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -81,22 +76,18 @@ def _locked(folder: int) -> bool:
     return True
 
 
-# The private folder of one agent's run: what its gateway and the agent need of files, gone with the run.
-#
-# It is gone also when the gateway is killed: the supervisor, which ends the run's processes then, removes it after them.
-# Should both be killed at once, the next start removes it.
-
-PREFIX: Final = "trunkline-r-"
-
-
 class RunFolder(TemporaryFolder):
-    """`label` says whose it is. Raises GatewayError where none can be made."""
+    """The private folder of one agent's run, removed with the run. Raises GatewayError if it cannot be made.
+
+    If the gateway is killed, the supervisor removes it after ending the run's processes; if both are killed at once, the
+    next start does.
+    """
 
     def __init__(self, children: Children, label: str) -> None:
         try:
             super().__init__(PREFIX)
         except OSError as error:
-            raise start_failed(label, f"no folder can be made for its run: {error}", retryable=True) from None
+            raise start_failed(label, f"cannot make a folder for its run: {error}", retryable=True) from None
         self._children = children
         try:
             children.hold(self.path, label)
@@ -105,6 +96,6 @@ class RunFolder(TemporaryFolder):
             raise
 
     def remove(self) -> None:
-        """With everything in it; what still uses it should have ended."""
+        """Remove the folder with everything in it; whatever uses it should have ended."""
         super().remove()
         self._children.release(self.path)

@@ -40,7 +40,7 @@ def test_a_socket_on_which_somebody_listens_is_left_alone(tmp_path: Path) -> Non
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
         other.listen()
-        assert "another program listens there" in refusal(path)
+        assert "another program is listening there" in refusal(path)
         assert path.is_socket()
 
 

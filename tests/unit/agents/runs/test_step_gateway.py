@@ -96,9 +96,9 @@ async def test_a_session_has_every_source_and_the_built_in_tools_where_the_agent
 SLOW = McpStdioSection(command=sys.executable, args=("-c", "import time; time.sleep(600)"), prefix="slow")
 
 
-@pytest.mark.parametrize("patience_s", [None, 0.3])
+@pytest.mark.parametrize("at_most_s", [None, 0.3])
 async def test_a_server_that_is_still_starting_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience_s: float | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_most_s: float | None
 ) -> None:
     monkeypatch.setattr("trunkline.agents.runs.step_gateway.START_S", 0.3)
     monkeypatch.setattr("trunkline.agents.runs.step_gateway._SPARE_S", 0.1)
@@ -108,7 +108,7 @@ async def test_a_server_that_is_still_starting_is_named(
     wanted = settings_of_session(settings, tmp_path, builtin=True)
     gateway = StepGateway(wanted, events, caller=Caller(principal="step:a"), environ=os.environ, redact=str)
     try:
-        await gateway.start(patience_s)
+        await gateway.start(at_most_s)
         assert set(BUILT_IN) <= set(gateway.tools())
     finally:
         await gateway.close()
