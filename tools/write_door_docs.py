@@ -13,7 +13,7 @@ from tools.docs_regions import DOCS, main
 
 from trunkline.core.tool import Tool
 from trunkline.frontends.http.routes import ROUTES
-from trunkline.search.offer import TOOLS
+from trunkline.search.own_tool_definitions import TOOLS
 
 # what is said within the OpenAPI document about itself
 _SAID_HERE = {"This document": "All routes, as an OpenAPI document"}

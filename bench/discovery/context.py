@@ -18,7 +18,7 @@ from typing import Any
 from bench.discovery.catalogs import by_servers
 from bench.discovery.gateway import Client, client, definition_servers, gateway, server_name, until_ready
 from bench.discovery.sets import ToolText, in_hash_order
-from trunkline.search.tokens import tokens_of, tokens_of_text
+from trunkline.search.token_costs import tokens_of, tokens_of_text
 
 SIZES = (10, 50, 500, 2700)
 MODES = ("all", "search", "auto")

@@ -21,9 +21,9 @@ from bench import machine
 from bench.discovery.sets import ToolText
 
 if TYPE_CHECKING:  # importing it loads numpy, which is part of what is measured
-    from trunkline.search.corpus import Collection, Group, Hit
-    from trunkline.search.numerics import Floats
-    from trunkline.search.vectors import VectorStore
+    from trunkline.search.index.arrays import Floats
+    from trunkline.search.index.corpus import Collection, Group, Hit
+    from trunkline.search.index.vectors import VectorStore
 
 WARM_UP = 20
 FOUND = 10
@@ -96,7 +96,7 @@ async def measure_fastmcp(tools: Sequence[ToolText], requests: Requests) -> Json
 def measure_words(tools: Sequence[ToolText], requests: Requests) -> Json:
     before_mb = rss_mb()
     from bench.discovery.ours import groups_of
-    from trunkline.search.corpus import Corpus
+    from trunkline.search.index.corpus import Corpus
 
     loaded_mb = rss_mb()
     groups = groups_of(tools)
@@ -147,9 +147,9 @@ def changed(groups: Sequence[Group], number: int) -> list[Group]:
 def measure_many(tools: Sequence[ToolText], requests: Requests) -> Json:
     """With vectors, but not those of the tools: how long a search takes does not depend on what they say."""
     from bench.discovery.ours import groups_of
-    from trunkline.search.corpus import Corpus
-    from trunkline.search.numerics import Flags, np
-    from trunkline.search.vectors import VectorStore
+    from trunkline.search.index.arrays import Flags, np
+    from trunkline.search.index.corpus import Corpus
+    from trunkline.search.index.vectors import VectorStore
 
     class AnyVectors:
         def __init__(self) -> None:
@@ -171,8 +171,8 @@ def measure_many(tools: Sequence[ToolText], requests: Requests) -> Json:
 async def measure_meaning(tools: Sequence[ToolText], requests: Requests, state: Path) -> Json:
     """From the first sight of a catalog until every tool has its vector, in the background as in a gateway."""
     from bench.discovery.ours import groups_of
-    from trunkline.search.corpus import Corpus
-    from trunkline.search.vectors import VectorStore
+    from trunkline.search.index.corpus import Corpus
+    from trunkline.search.index.vectors import VectorStore
 
     groups, texts_encoded = groups_of(tools), counted_texts()
     before_mb = rss_mb()
@@ -201,7 +201,7 @@ async def measure_meaning(tools: Sequence[ToolText], requests: Requests, state: 
 
 def counted_texts() -> list[str]:
     """Filled with every text that is encoded from now on."""
-    from trunkline.search.encoder import Encoder
+    from trunkline.search.index.encoder import Encoder
 
     encode, seen = Encoder.encode, list[str]()
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from bench.discovery.sets import ToolText
 from trunkline.core.tool import Tool
-from trunkline.search.corpus import Collection, Corpus, Entry, Group
-from trunkline.search.numerics import Flags, Floats
-from trunkline.search.vectors import VectorStore
+from trunkline.search.index.arrays import Flags, Floats
+from trunkline.search.index.corpus import Collection, Corpus, Entry, Group
+from trunkline.search.index.vectors import VectorStore
 
 
 class Encoded:

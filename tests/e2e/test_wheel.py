@@ -128,10 +128,14 @@ def test_it_holds_the_package_and_its_licence_and_no_tests(wheel: Path) -> None:
 
 def test_it_holds_the_encoder_with_its_notice_and_is_not_large(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    data = {"trunkline/search/data/weights.npz", "trunkline/search/data/vocab.txt", "trunkline/search/data/NOTICE"}
+    data = {
+        "trunkline/search/index/data/weights.npz",
+        "trunkline/search/index/data/vocab.txt",
+        "trunkline/search/index/data/NOTICE",
+    }
     data |= {"trunkline/core/error_explanations.md", "trunkline/frontends/http/home.html"}
     assert data <= set(names)
-    assert [name for name in names if "/licenses/" in name and name.endswith("search/data/NOTICE")]
+    assert [name for name in names if "/licenses/" in name and name.endswith("search/index/data/NOTICE")]
     assert wheel.stat().st_size < MOST_BYTES
 
 

@@ -20,7 +20,7 @@ from trunkline.core.errors import CODES
 from trunkline.core.source import State
 from trunkline.frontends.http.routes import ROUTES
 from trunkline.gateway.operations import LIVE_KEYS
-from trunkline.search.offer import TOOLS
+from trunkline.search.own_tool_definitions import TOOLS
 from trunkline.sources import KINDS
 
 SOURCES = sorted((ROOT / "src" / "trunkline").rglob("*.py"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trunkline.core.call import Caller
 from trunkline.core.seal import Sealer
-from trunkline.frontends.mcp.list_pages import Cursor, Walks
+from trunkline.frontends.mcp.lists import Cursor, Walks
 
 CALLER = Caller()
 names = st.lists(st.sampled_from("abcdefghijklmnop"), unique=True, max_size=16)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.core.tool import Tool
-from trunkline.search.corpus import Corpus, Group
-from trunkline.search.provisioning import Provisioned
-from trunkline.search.tokens import tokens_of
+from trunkline.search.index.corpus import Corpus, Group
+from trunkline.search.provisioning import ProvisionedTools
+from trunkline.search.token_costs import tokens_of
 
 MEMBERS = ("name", "title", "description", "inputSchema", "annotations", "_meta", "tags", "keywords", "properties")
 MEMBERS += ("type", "items", "anyOf", "enum", "required", "readOnlyHint", "$ref", "x")
@@ -54,7 +54,7 @@ steps = st.tuples(st.sampled_from(["find", "ask", "take", "budget"]), st.integer
 
 @given(st.lists(steps, max_size=40))
 def test_what_a_session_holds_is_within_its_budget_and_may_be_executed(taken: list[tuple[str, int, int]]) -> None:
-    held = Provisioned(100)
+    held = ProvisionedTools(100)
     for step, number, tokens in taken:
         address, cost = f"server.tool_{number}", 7 + 11 * number
         if step == "find" and cost <= held.room:

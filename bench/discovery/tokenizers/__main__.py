@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trunkline.search.tokens import tokens_of, tokens_of_text
+from trunkline.search.token_costs import tokens_of, tokens_of_text
 
 HERE = Path(__file__).resolve().parent
 SAMPLES = HERE.parents[2] / "tests" / "unit" / "search" / "token_samples.json"

@@ -31,7 +31,7 @@ from trunkline.runtime.child_io import PipeReader, PipeWriter, StderrTail, exit_
 from trunkline.runtime.children import Child, Children, child_environment
 from trunkline.runtime.deadlines import wait_first
 from trunkline.runtime.state_files import make_private_folder
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 _LISTING_S: Final = 60.0
 _ANSWER_S: Final = 60.0

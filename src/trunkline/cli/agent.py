@@ -157,7 +157,7 @@ class _Screen:
     def __init__(self, asked: SessionRequest, log: Path) -> None:
         from trunkline.agents.runs.progress import RunProgress
         from trunkline.cli.ask.waiting import Waiting
-        from trunkline.telemetry.redact import Redactor
+        from trunkline.telemetry.redaction import Redactor
 
         self._asked = asked
         self._log = log

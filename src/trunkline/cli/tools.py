@@ -115,7 +115,7 @@ def _show_table(tools: Sequence[Tool]) -> None:
 
 
 def _show_reasons(found: Sequence[Match]) -> None:
-    from trunkline.search.facts import shortened
+    from trunkline.search.definitions import shortened
 
     for number, match in enumerate(found):
         name, _, does = _row(match.tool)
@@ -138,9 +138,9 @@ def reasons(why: Why) -> list[str]:
 
 
 def _row(tool: Tool) -> tuple[str, str, str]:
-    from trunkline.search.facts import facts_of
+    from trunkline.search.definitions import parse_definition
 
-    facts = facts_of(tool)
+    facts = parse_definition(tool)
     lines = (facts.description or facts.title).strip().splitlines()
     return tool.name, _arguments(facts.input_schema), lines[0] if lines else ""
 

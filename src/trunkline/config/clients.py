@@ -309,7 +309,7 @@ _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def is_own_entry(table: Table, reader: ConfigReader, listen: BindAddress) -> bool:
-    """Whether a client's server is this program, or points at the address it listens on: it would call itself for ever."""
+    """Whether a server is Trunkline, by its command or the address it listens on: it would call itself without end."""
     command, args = table.get("command"), table.get("args")
     nodes = command.items if isinstance(command, Items) else [command]  # some write both in one list
     if isinstance(args, Items) and not isinstance(command, Items):

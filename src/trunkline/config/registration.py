@@ -1,6 +1,7 @@
-"""Servers that an operator adds while the gateway runs: one JSON object each, read like an entry of `mcpServers`.
+"""Sources that are added while the gateway runs: servers by an operator, and services that register themselves.
 
-Only servers with a `url`: what is run on this machine is decided by who can write its files, never over a network.
+Each is one JSON object: a server is read like an entry of `mcpServers`, a service like a source of `kind: service`.
+Only servers with a `url` are accepted: what runs on this machine is decided by its files, never over the network.
 """
 
 from __future__ import annotations
@@ -48,22 +49,24 @@ class AddedServer(NamedTuple):
 
 
 def read_added_server(body: bytes, kinds: SourceKinds, listen: BindAddress) -> AddedServer:
-    """One server from `{"name", "url", …}`. Raises GatewayError, with every fault in its details.
-
-    Nothing of our environment is put into it: a reference like `${NAME}` could carry a secret to any address.
-    """
+    """A server from `{"name", "url", …}`. Raises GatewayError with all problems in its details."""
     report = Report(_BODY)
-    reader = ConfigReader(report, {}, Path("/"), strict=True)
+    reader = _reader(report)
     try:
-        table = request_table(body, report, _EXAMPLE)
+        table = _request_table(body, report, _EXAMPLE)
         name = _name(table)
         return AddedServer(name, _section(name, table, reader, kinds, listen), body)
     except Invalid:
-        raise _refusal(report) from None
+        raise _refusal(report, "server") from None
 
 
-def request_table(body: bytes, report: Report, example: str) -> Table:
-    """The body of an operator's request, which is an object such as the example."""
+def _reader(report: Report) -> ConfigReader:
+    # without an environment: a reference like `${NAME}` could carry a secret to any address
+    return ConfigReader(report, {}, Path("/"), strict=True)
+
+
+def _request_table(body: bytes, report: Report, example: str) -> Table:
+    """The JSON object in the body of a request."""
     try:
         root: Node = parse_json(body.decode(), report)
     except UnicodeDecodeError:
@@ -94,24 +97,25 @@ def _section(name: str, table: Table, reader: ConfigReader, kinds: SourceKinds, 
     sources = SourceList(reader, kinds)
     read_mcp_servers(only, reader, sources, listen)
     if reader.report.failed or any(problem.code is CLIENT_ONLY_KEY for problem in reader.report.in_file_order()):
-        raise Invalid  # a key that nothing is done with would be a setting one believes in and does not have
+        raise Invalid  # an ignored key would be a setting that is believed in and has no effect
     section = sources.found.get(name)
     if section is None:
         raise GatewayError(Problem(code=SERVER_NOT_VALID, message="This is the gateway itself", source=name))
     return section
 
 
-def _refusal(report: Report) -> GatewayError:
+def _refusal(report: Report, noun: str) -> GatewayError:
     problems = report.in_file_order()
-    message = problems[0].message if problems else "The server's description is not valid"
-    return GatewayError(Problem(code=SERVER_NOT_VALID, message=message, hint=problems[0].hint), problems)
+    message = problems[0].message if problems else f"The {noun}'s description is not valid"
+    hint = problems[0].hint if problems else ""
+    return GatewayError(Problem(code=SERVER_NOT_VALID, message=message, hint=hint), problems)
 
 
 # -- those that outlive a restart ---------------------------------------------------------------------------------
 
 
 def load_added_servers(folder: Path) -> tuple[list[bytes], str]:
-    """The bodies that were kept, and what was wrong with the file, if anything."""
+    """The bodies of saved servers, and what is wrong with the file, if anything."""
     path = folder / _FILE
     data = read_private(path, _FILE_BYTES)
     if data is None:
@@ -124,16 +128,16 @@ def load_added_servers(folder: Path) -> tuple[list[bytes], str]:
 
 
 def save_added_server(folder: Path, name: str, body: bytes | None) -> None:
-    """Write one server down, or strike it out with None, and leave the others as they are. Raises OSError.
+    """Save a server, or remove it where `body` is None. Raises OSError.
 
-    They may be those of another gateway of the same file, or ones that only a later version understands.
+    Others are left as they are: they may be another gateway's of the same file, or for a later version.
     """
     make_private_folder(folder)
     try:
         kept = _kept(read_private(folder / _FILE, _FILE_BYTES) or _NONE)
     except _DAMAGED:
         kept = []
-    others = [other for other in kept if not _is_called(name, other)]
+    others = [other for other in kept if not (isinstance(other, dict) and other.get("name") == name)]
     bodies = others if body is None else [*others, json.loads(body)]
     data = json.dumps({"servers": bodies}, indent=2).encode()
     if len(data) > _FILE_BYTES:
@@ -141,15 +145,11 @@ def save_added_server(folder: Path, name: str, body: bytes | None) -> None:
     write_private(folder / _FILE, data)
 
 
-def _kept(data: bytes) -> list[object]:
+def _kept(data: bytes) -> list[Any]:
     kept: Any = json.loads(data)["servers"]
     if not isinstance(kept, list):
         raise TypeError("not a list")
-    return cast(list[object], kept)
-
-
-def _is_called(name: str, body: object) -> bool:
-    return isinstance(body, dict) and cast(dict[str, object], body).get("name") == name
+    return cast(list[Any], kept)
 
 
 # Services that register themselves while the gateway runs: one JSON object, read like a source of `kind: service`.
@@ -167,22 +167,15 @@ class LeasedService(NamedTuple):
 
 
 def read_leased_service(name: str, body: bytes, load_section: Callable[[], type[SourceSection]]) -> LeasedService:
-    """A service from `{"endpoint", "tools"?, "token"?, "lease"?, …}`. Raises GatewayError, with every fault in it.
-
-    Nothing of our environment is put into it: a reference like `${NAME}` could carry a secret to any address.
-    """
+    """A service from `{"endpoint", "tools"?, "token"?, "lease"?, …}`. Raises GatewayError with all problems."""
     if not is_source_name(name) or name == RESERVED_SOURCE:
         message = "A service's id has letters, digits, `_` and `-`, and is not `trunkline`"
         raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message))
     report = Report(_BODY)
-    reader = ConfigReader(report, {}, Path("/"), strict=True)
     try:
-        return _read(name, request_table(body, report, _LEASED_EXAMPLE), reader, load_section())
+        return _read(name, _request_table(body, report, _LEASED_EXAMPLE), _reader(report), load_section())
     except Invalid:
-        problems = report.in_file_order()
-        message = problems[0].message if problems else "The service's description is not valid"
-        hint = problems[0].hint if problems else ""
-        raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message, hint=hint), problems) from None
+        raise _refusal(report, "service") from None
 
 
 def _read(name: str, table: Table, reader: ConfigReader, kind: type[SourceSection]) -> LeasedService:

@@ -144,7 +144,7 @@ class SourceSection(Section):
 
 
 class UnreadySource(SourceSection):
-    """Stands in for a source that lacks something, such as a variable its file refers to. It is down with that reason."""
+    """Stands in for a source that lacks something its file refers to, such as a variable, and is down until then."""
 
     of_kind: str = key(Text(), doc="The kind it would be")
     obstacles: tuple[str, ...] = key(ListOf(Text()), doc="What it lacks")

@@ -20,9 +20,9 @@ from trunkline.gateway.config_watch import EVERY_S, FileWatch
 from trunkline.gateway.operations import Load, Operations
 from trunkline.runtime.own_process import keep_large_buffers, unignored_signals
 from trunkline.sources.builtin.protection.snapshots import may_be_planted
-from trunkline.telemetry.logs import CallLog, LogFormat
+from trunkline.telemetry.call_log import CallLog, LogFormat
 from trunkline.telemetry.metrics import Metrics
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 if TYPE_CHECKING:
     from trunkline.telemetry.tracing import Tracer
@@ -194,7 +194,7 @@ def has_terminal() -> bool:
 
 async def serve_stdio(settings: Settings, load: Load) -> int:
     """Run a gateway for the one client on stdin and stdout: `trunkline stdio` without a gateway to attach to."""
-    from trunkline.frontends.stdio.stdio import StdioDoor
+    from trunkline.frontends.stdio.server import StdioDoor
 
     async with running_gateway(settings, load, transport="pipe") as running:
         running.events.note("info", "started", "Serving one client", config=str(settings.path.absolute()))

@@ -24,7 +24,7 @@ from trunkline.router.registry import SourceRegistry, SourceSink
 from trunkline.router.sanitizing import Redact
 from trunkline.runtime.source_context import SourceContext
 from trunkline.sources import load_kind
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 DRAIN_S: Final = 30.0
 """How long the calls in flight of a source that leaves may take to end."""

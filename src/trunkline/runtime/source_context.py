@@ -1,4 +1,4 @@
-"""What the gateway lends to a source when it is built."""
+"""What the gateway gives to a source when it is built: processes, start slots, session tokens, limits and paths."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from trunkline.core.source import Level
 from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.runtime.children import Children
 
-# Servers start in parallel, but not all at once: a hundred interpreters starting together help nobody.
-
 AT_ONCE: Final = 16
 LONGEST_TURN_S: Final = 5.0
+MOST_SESSIONS: Final = 10_000
+_TOKEN: Final = re.compile(r"[\x21-\x7e]{1,8192}\Z")
+_KEY_BYTES: Final = 32
+_ALIAS_DIGITS: Final = 32
 
 
 class StartSlots:
-    """A turn ends when the start does, or after a while: servers that hang must not hold up those behind them."""
+    """Limits how many servers start at once. A slot is freed when the start ends, or after a while: servers that hang
+    must not hold up the others."""
 
     def __init__(self, at_once: int = AT_ONCE, longest_turn_s: float = LONGEST_TURN_S) -> None:
         self._places = asyncio.Semaphore(at_once)
@@ -49,22 +52,14 @@ class StartSlots:
             release()
 
 
-# Tokens that services are shown on behalf of a client's session, as an operator hands them in. Kept in memory only.
-#
-# A session's own id is a secret of the client and the gateway, so services are given another name for it.
-
-MOST_SESSIONS: Final = 10_000
-_TOKEN: Final = re.compile(r"[\x21-\x7e]{1,8192}\Z")
-_KEY_BYTES: Final = 32
-_ALIAS_DIGITS: Final = 32
-
-
 def is_token(text: str) -> bool:
-    """Whether this can stand in an `Authorization` header."""
+    """Whether a text can be used as a token in an `Authorization` header."""
     return _TOKEN.match(text) is not None
 
 
 class SessionTokens:
+    """The tokens that an operator has set for clients' sessions, to be shown to services. Kept in memory only."""
+
     def __init__(self) -> None:
         self._tokens: dict[str, str] = {}
         self._key = secrets.token_bytes(_KEY_BYTES)
@@ -73,7 +68,7 @@ class SessionTokens:
         return self._tokens.get(session)
 
     def put(self, session: str, token: str) -> bool:
-        """False when there are too many already."""
+        """Set a session's token; False when there are too many already."""
         if session not in self._tokens and len(self._tokens) >= MOST_SESSIONS:
             return False
         self._tokens[session] = token
@@ -83,12 +78,14 @@ class SessionTokens:
         return self._tokens.pop(session, None) is not None
 
     def alias(self, session: str) -> str:
-        """What services know the session by: the same as long as we run, and of no use to whoever hears it."""
+        """The name by which services know a session, whose own id is a secret; the same as long as we run."""
         return hmac.new(self._key, session.encode(), hashlib.sha256).hexdigest()[:_ALIAS_DIGITS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceContext:
+    """What every source is built with."""
+
     children: Children
     environ: Mapping[str, str]
     message_bytes: int
@@ -96,23 +93,23 @@ class SourceContext:
     session_idle_s: float
     start_slots: StartSlots
     redact: Callable[[str], str]
-    """Takes configured secrets out of text that a server wrote, before anyone sees it."""
+    """Removes configured secrets from text that a server wrote, before anyone sees it."""
     unfinished: UnfinishedBytes = field(default_factory=UnfinishedBytes)
-    """What all connections together hold of messages that have not ended."""
+    """How much of incomplete messages all connections hold together."""
     session_tokens: SessionTokens = field(default_factory=SessionTokens)
     on_fault: Callable[[str], None] | None = None
-    """Hears what went wrong with what looks after processes."""
+    """Called with what goes wrong with the supervisors of processes."""
     note: Callable[[Level, str, str, Mapping[str, object]], None] | None = None
-    """Writes a line of the log: a level, an event, a message, and fields."""
+    """Writes a log line: level, event, message, fields."""
     state_dir: Path = Path()
     """Where state is kept between runs."""
     private: tuple[str, ...] = ()
-    """Folders of the gateway's own that no tool of its own may look into, and nothing in a sandbox."""
+    """The gateway's own folders, which neither built-in tools nor anything in a sandbox may read."""
     own_sockets: tuple[str, ...] = ()
-    """Where this or another gateway of the same file may listen: nothing in a sandbox may reach it."""
+    """Sockets of this or another gateway of the same file, which nothing in a sandbox may reach."""
     own_files: tuple[str, ...] = ()
-    """Files that say what the gateway runs, whether they exist or not: no tool of its own may write them."""
+    """Files that decide what the gateway runs, existing or not, which no built-in tool may write."""
     protected_files: tuple[str, ...] = ()
-    """Other files that say what is run: no tool of its own may write them, and they are shown to everybody."""
+    """Other files that decide what is run, which no built-in tool may write; everyone may read them."""
     roots: tuple[str, ...] = ()
-    """The folders that sources work in: none of them may have another's lead elsewhere."""
+    """The folders that sources work in; no source may redirect another's."""

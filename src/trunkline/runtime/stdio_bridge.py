@@ -25,19 +25,19 @@ else:
 
 _CHUNK_BYTES = 64 * 1024
 _CONNECT_S = 10.0
-_LAST_ANSWERS_S = 7.0  # for what was asked before the agent closed its end; the router takes less
+_LAST_RESPONSES_S = 7.0  # for requests from before the agent closed its end; the router takes less
 _LARGEST_FILE_BYTES = 64 * 1024
 _ENDS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 _WHOLE_PROGRAM = "import sys; sys.argv[0] = 'trunkline'; from trunkline.cli import main; main()"
 
 
 def bridge_command(config: Path) -> tuple[str, tuple[str, ...]]:
-    """The program and its arguments: for any working folder and environment, and nothing is imported from either."""
+    """The bridge's program and arguments. They work in any folder and environment, and import nothing from either."""
     return sys.executable, ("-I", "-S", os.path.abspath(__file__), "mcp-serve", "--config", str(config))
 
 
 def socket_path(arguments: list[str]) -> str | None:
-    """The path of the router's socket; None where these arguments, or their file, are another matter."""
+    """The path of the router's socket; None when the arguments or the file are of another form."""
     if len(arguments) == 1 and arguments[0].startswith("--config="):
         file = arguments[0].partition("=")[2]
     elif len(arguments) == 2 and arguments[0] in ("-c", "--config"):
@@ -53,7 +53,7 @@ def socket_path(arguments: list[str]) -> str | None:
 
 
 def _only_member(text: str, name: str) -> str | None:
-    """The text that an object of JSON has under this name, and nothing else."""
+    """The string under this name in a JSON object that has no other member."""
     if text[:1] != "{" or text[-1:] != "}":
         return None
     key, rest = _leading_text(text[1:-1])
@@ -72,7 +72,7 @@ def _leading_text(text: str) -> tuple[str | None, str]:
 
 
 def run_bridge(path: str) -> NoReturn:
-    """Until either side ends, or a signal says so."""
+    """Copy bytes both ways until either side ends or a signal arrives."""
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _fill_standard_streams()
     router = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -81,8 +81,14 @@ def run_bridge(path: str) -> NoReturn:
         router.connect(path)
         router.settimeout(None)
     except OSError as error:
-        _refuse(path, error)
-    # All signals are waited for in one place: no other thread can have one taken from under it, or miss one.
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        if root not in sys.path:
+            sys.path.append(root)
+        from trunkline.runtime.stdio_bridge_refusal import answer_first_request
+
+        answer_first_request(path, error.strerror or str(error))
+        os._exit(1)
+    # Signals are received in one place only, so that none is lost and no thread is interrupted.
     _signal.pthread_sigmask(_signal.SIG_BLOCK, _ENDS)
     _thread.start_new_thread(_to_router, (router,))
     _thread.start_new_thread(_to_agent, (router,))
@@ -96,11 +102,11 @@ def _to_router(router: _socket.socket) -> None:
             router.sendall(data)
         router.shutdown(_socket.SHUT_WR)
     except OSError:
-        pass  # it may still have answered
-    # An agent that is gone reads no more either, which is an error on the stream that it read from.
+        pass  # responses may still be on their way
+    # Wait for them unless the agent is gone, which shows as an error on the stream that it reads.
     gone = select.poll()
     gone.register(1, 0)
-    gone.poll(_LAST_ANSWERS_S * 1000)
+    gone.poll(_LAST_RESPONSES_S * 1000)
     os._exit(0)
 
 
@@ -116,26 +122,13 @@ def _to_agent(router: _socket.socket) -> None:
 
 
 def _fill_standard_streams() -> None:
-    """One that is closed would be replaced by the socket, and one that does not block would lose what does not fit."""
+    """Make the standard streams open, so that the socket does not get their numbers, and blocking, so that all data
+    fits."""
     for stream in (0, 1, 2):
         try:
             os.set_blocking(stream, True)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-
-
-def _refuse(path: str, error: OSError) -> NoReturn:
-    _find_package()
-    from trunkline.runtime.stdio_bridge_refusal import answer_first_request
-
-    answer_first_request(path, error.strerror or str(error))
-    os._exit(1)
-
-
-def _find_package() -> None:
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    if root not in sys.path:
-        sys.path.append(root)
 
 
 def main(arguments: list[str]) -> NoReturn:

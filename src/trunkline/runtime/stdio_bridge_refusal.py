@@ -1,4 +1,4 @@
-"""What an agent is told whose run cannot be reached: agents show the answer to a request, and hardly anything else."""
+"""Tells an agent that its run cannot be reached, as the response to its first request: agents show little else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST_BYTES: Final = 1024 * 1024
 
 
 def answer_first_request(path: str, reason: str) -> None:
-    """With the problem, once it comes; one line on stderr says the same at once."""
+    """Respond to the agent's first request with an error, and write the same to stderr at once."""
     message = f"Cannot reach the run's router at `{path}`: {reason}"
     problem = Problem(code=GATEWAY_UNREACHABLE, message=message, hint="has the run ended?")
     os.write(2, f"{message} [{problem.code.id}]\n".encode(errors="backslashreplace"))
@@ -27,11 +27,11 @@ def answer_first_request(path: str, reason: str) -> None:
         try:
             os.write(1, json.dumps(answer).encode() + b"\n")
         except OSError:
-            return  # nobody wants to know
+            return  # the agent is gone
 
 
 def _first_line() -> bytes:
-    """Empty where none comes in time, or it is none."""
+    """The first line on stdin; empty or incomplete if it does not arrive in time."""
     text = b""
     deadline = time.monotonic() + _WAIT_S
     while b"\n" not in text and len(text) < _LARGEST_BYTES:

@@ -79,8 +79,8 @@ def _try_lock(folder: int) -> bool:
 class RunFolder(TemporaryFolder):
     """The private folder of one agent's run, removed with the run. Raises GatewayError if it cannot be made.
 
-    If the gateway is killed, the supervisor removes it after ending the run's processes; if both are killed at once, the
-    next start does.
+    If the gateway is killed, the supervisor removes it after ending the run's processes; if both are killed at once,
+    the next start does.
     """
 
     def __init__(self, children: Children, label: str) -> None:

@@ -14,12 +14,12 @@ from trunkline.protocol.jsonrpc import encode
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.router import Router
 from trunkline.router.status import ServerStatus, offered_beside_tools, server_statuses, status_json
-from trunkline.search.arguments import OneServer, Page, bounded, known_server
-from trunkline.search.facts import facts_of, shortened
+from trunkline.search.definitions import parse_definition, shortened
+from trunkline.search.own_tool_definitions import ListToolsArguments, ServerArguments, bounded, known_server
 from trunkline.version import __version__
 
 if TYPE_CHECKING:
-    from trunkline.search.corpus import Explanation
+    from trunkline.search.index.corpus import Explanation
 
 PAGE: Final = 50
 MAX_PAGE: Final = 200
@@ -50,7 +50,7 @@ def _line(status: ServerStatus) -> Answer:
     return line | {"reason": reason} if reason and status.state != "ready" else line
 
 
-def server_health(router: Router, asked: OneServer) -> Answer:
+def server_health(router: Router, asked: ServerArguments) -> Answer:
     name = known_server(asked.server, list(router.registry.servers()))
     statuses = server_statuses(router)
     if name is None:
@@ -94,9 +94,9 @@ def not_ready(router: Router, server: str | None = None) -> Answer:
 # -- tools ----------------------------------------------------------------------------------------------------------
 
 
-def list_tools(router: Router, catalog: Catalog, asked: Page) -> Answer:
+def list_tools(router: Router, catalog: Catalog, asked: ListToolsArguments) -> Answer:
     server = known_server(asked.server, list(router.registry.servers()))
-    entries = [entry for entry in offered(catalog) if server in (None, entry.tool.source)]
+    entries = [entry for entry in server_tools(catalog) if server in (None, entry.tool.source)]
     start = max(asked.offset or 0, 0)
     wanted = entries[start : start + bounded(asked.limit, PAGE, MAX_PAGE)]
     tools = list(_within_bounds(wanted))
@@ -111,7 +111,7 @@ def _within_bounds(entries: Iterable[ToolEntry]) -> Iterable[Answer]:
     """As many as fit; at least one, so that paging gets on."""
     size_bytes = 0
     for entry in entries:
-        described = _described(entry, facts_of(entry.tool).description)
+        described = _described(entry, parse_definition(entry.tool).description)
         size_bytes += len(encode(described))
         if size_bytes > MAX_PAGE_BYTES and size_bytes > len(encode(described)):
             return
@@ -126,7 +126,7 @@ def found_tools(router: Router, found: Sequence[ToolEntry], limit: int | None) -
 
 
 def _found(entry: ToolEntry, *, with_schema: bool) -> Answer:
-    facts = facts_of(entry.tool)
+    facts = parse_definition(entry.tool)
     described = _described(entry, facts.description)
     schema = facts.input_schema
     if with_schema and schema.startswith(b"{") and len(schema) <= MAX_SCHEMA_BYTES:
@@ -153,7 +153,7 @@ def _described(entry: ToolEntry, description: str) -> Answer:
     }
 
 
-def offered(catalog: Catalog) -> list[ToolEntry]:
+def server_tools(catalog: Catalog) -> list[ToolEntry]:
     """Every tool of a server; our own are not among them."""
     return [entry for entry in catalog.entries() if entry.tool.source != RESERVED_SOURCE]
 
@@ -163,7 +163,7 @@ def offered(catalog: Catalog) -> list[ToolEntry]:
 
 def registry_summary(router: Router, catalog: Catalog, uptime_s: float) -> Answer:
     servers = router.registry.servers()
-    by_server = Counter(entry.tool.source for entry in offered(catalog))
+    by_server = Counter(entry.tool.source for entry in server_tools(catalog))
     list_bytes = len(catalog.listing)
     beside = [offered_beside_tools(catalog, name) for name in servers]
     return {

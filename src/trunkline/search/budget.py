@@ -11,8 +11,8 @@ from typing import Final
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.search.answers import Answer
-from trunkline.search.costs import Costs, TokenCosts, listed
 from trunkline.search.discovery import Discovery
+from trunkline.search.token_costs import Costs, TokenCosts, listed
 
 _STEP_S: Final = 0.002
 

@@ -16,13 +16,19 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.router import Router
 from trunkline.search.answers import Answer, not_ready, reasons
-from trunkline.search.arguments import Discover, Provision, Unprovision, bounded, several
-from trunkline.search.costs import FOUND
-from trunkline.search.disclosure import Disclosure
+from trunkline.search.definitions import parse_definition, shortened
 from trunkline.search.execution import Execution
-from trunkline.search.facts import facts_of, shortened
-from trunkline.search.finder import Finder, Found
-from trunkline.search.provisioning import Provisioned, Provisioning
+from trunkline.search.finder import Finder, SearchResult
+from trunkline.search.listing import ToolListing
+from trunkline.search.own_tool_definitions import (
+    DiscoverArguments,
+    ProvisionArguments,
+    UnprovisionArguments,
+    bounded,
+    several,
+)
+from trunkline.search.provisioning import ProvisionedTools, Provisioning
+from trunkline.search.token_costs import FOUND
 
 MAX_FOUND: Final = 50
 MAX_IDS: Final = 200
@@ -39,7 +45,7 @@ Then = Callable[[Callable[[], Answer]], None]
 class Discovery:
     def __init__(self, router: Router, settings: GatewaySettings) -> None:
         self.provisioning = Provisioning(settings.context_tokens)
-        self.disclosure = Disclosure(router, settings, self.provisioning)
+        self.disclosure = ToolListing(router, settings, self.provisioning)
         self.execution = Execution(router, self.disclosure, self.provisioning)
         self.finder = Finder(settings.search, settings.state_dir, self._note)
         self.disclosure.on_search = self.finder.prepare
@@ -62,11 +68,11 @@ class Discovery:
 
     # -- finding --------------------------------------------------------------------------------------------------
 
-    def find(self, caller: Caller, query: str, tags: list[str], then: Callable[[Found], None]) -> None:
+    def find(self, caller: Caller, query: str, tags: list[str], then: Callable[[SearchResult], None]) -> None:
         """Every tool that a query is about, best first."""
         self._router.when_listed(lambda: self.finder.search(self._router.views.of(caller), query, tags, then))
 
-    def discover(self, caller: Caller, asked: Discover, then: Then) -> None:
+    def discover(self, caller: Caller, asked: DiscoverArguments, then: Then) -> None:
         """`then` may be called before this returns. Raises BadArgument."""
         query, tags = asked.query.strip(), several(asked.tags)
         if not query and not tags:
@@ -74,7 +80,7 @@ class Discovery:
         self.provisioning.seen_by(caller, asked.session)  # a bad handle is refused before anything is done
         self.find(caller, query, tags, lambda found: then(lambda: self._discovered(caller, asked, found)))
 
-    def _discovered(self, caller: Caller, asked: Discover, found: Found) -> Answer:
+    def _discovered(self, caller: Caller, asked: DiscoverArguments, found: SearchResult) -> Answer:
         held = self._held(caller, asked.session)
         provision = asked.provision is not False
         limit = bounded(asked.limit, FOUND, MAX_FOUND)
@@ -99,7 +105,7 @@ class Discovery:
             answer["servers"] = about
         return answer | self._used(held) | not_ready(self._router)
 
-    def _held(self, caller: Caller, handle: str | None) -> Provisioned:
+    def _held(self, caller: Caller, handle: str | None) -> ProvisionedTools:
         """What this caller holds. Tools that are there no more are in nobody's way."""
         held = self.provisioning.of(caller, handle)
         catalog = self._router.views.of(caller)
@@ -124,7 +130,7 @@ class Discovery:
         return picked, left_out
 
     def _described(self, entry: ToolEntry) -> Answer:
-        facts = facts_of(entry.tool)
+        facts = parse_definition(entry.tool)
         described: Answer = {"tool_id": entry.public_name, "description": facts.description or facts.title}
         if facts.input_schema.startswith(b"{"):
             described["inputSchema"] = Raw(msgspec.json.format(facts.input_schema, indent=-1))  # blanks cost tokens
@@ -132,7 +138,9 @@ class Discovery:
             described["read_only"] = True
         return described
 
-    def _about(self, caller: Caller, handle: str | None, held: Provisioned, entries: list[ToolEntry]) -> dict[str, str]:
+    def _about(
+        self, caller: Caller, handle: str | None, held: ProvisionedTools, entries: list[ToolEntry]
+    ) -> dict[str, str]:
         """What servers say of themselves: a list of all tools would have come with it. Once to each session; who has
         none may be another each time, and has heard of nothing."""
         catalog = self._router.views.of(caller)
@@ -147,7 +155,7 @@ class Discovery:
 
     # -- being given ----------------------------------------------------------------------------------------------
 
-    def provision(self, caller: Caller, asked: Provision) -> Answer:
+    def provision(self, caller: Caller, asked: ProvisionArguments) -> Answer:
         """Raises BadArgument."""
         ids = _ids(asked.tool_ids)
         if asked.context_tokens is not None and not 0 < asked.context_tokens <= _LONGEST_BUDGET:
@@ -169,7 +177,9 @@ class Discovery:
             answer["refused"] = refused
         return answer | self._used(held)
 
-    def _give(self, catalog: Catalog, held: Provisioned, name: str, given: list[Answer], refused: list[Answer]) -> None:
+    def _give(
+        self, catalog: Catalog, held: ProvisionedTools, name: str, given: list[Answer], refused: list[Answer]
+    ) -> None:
         entry = _offered(catalog, name)
         if entry is None:
             refused.append(
@@ -182,7 +192,7 @@ class Discovery:
         else:
             refused.append(_refusal(entry.public_name, tokens, held.room))
 
-    def unprovision(self, caller: Caller, asked: Unprovision) -> Answer:
+    def unprovision(self, caller: Caller, asked: UnprovisionArguments) -> Answer:
         """Raises BadArgument."""
         ids = _ids(asked.tool_ids)
         held = self.provisioning.of(caller, asked.session)
@@ -201,18 +211,18 @@ class Discovery:
             answer["unknown"] = unknown
         return answer | self._used(held)
 
-    def _used(self, held: Provisioned) -> dict[str, Any]:
+    def _used(self, held: ProvisionedTools) -> dict[str, Any]:
         return {"tokens": held.tokens, "budget": held.budget}
 
 
-def _room(held: Provisioned, asked: Discover) -> int:
+def _room(held: ProvisionedTools, asked: DiscoverArguments) -> int:
     """What is found has to fit; reasons are for people, who have the room."""
     if asked.provision is not False:
         return held.room
     return _LONGEST_BUDGET if asked.explain else held.budget
 
 
-def _explain(described: list[Answer], entries: list[ToolEntry], found: Found) -> None:
+def _explain(described: list[Answer], entries: list[ToolEntry], found: SearchResult) -> None:
     """Say of each tool why it was found."""
     hits = {entry.tool.address: hit for entry, hit in zip(found.entries, found.hits, strict=True)}
     for tool, entry in zip(described, entries, strict=True):

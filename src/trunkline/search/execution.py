@@ -27,9 +27,8 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.protocol.jsonrpc import REDUCED_STACK, Members
 from trunkline.router.catalog import ToolEntry, says_read_only
 from trunkline.router.router import Router
-from trunkline.search.arguments import Execute
-from trunkline.search.disclosure import Disclosure
-from trunkline.search.offer import EXECUTE, EXECUTE_READ_ONLY
+from trunkline.search.listing import ToolListing
+from trunkline.search.own_tool_definitions import EXECUTE, EXECUTE_READ_ONLY, ExecuteArguments
 from trunkline.search.provisioning import Provisioning
 
 _ID: Final = re.compile(r"[^\s\x00-\x1f\x7f]+[_.:][^\s\x00-\x1f\x7f]+")
@@ -40,7 +39,7 @@ Target = tuple[str, Members]
 
 
 class Execution:
-    def __init__(self, router: Router, disclosure: Disclosure, provisioning: Provisioning) -> None:
+    def __init__(self, router: Router, disclosure: ToolListing, provisioning: Provisioning) -> None:
         self.required = True
         """Whether only tools can be executed that were found or provisioned before."""
         self._router = router
@@ -52,7 +51,7 @@ class Execution:
         if tool not in (EXECUTE, EXECUTE_READ_ONLY):
             return None
         try:
-            asked = read(members.get("arguments", Raw(b"{}")), Execute)
+            asked = read(members.get("arguments", Raw(b"{}")), ExecuteArguments)
             name, inner = self.target(call.caller, asked, reads_only=tool == EXECUTE_READ_ONLY)
             return name, {**members, **inner}
         except BadArgument as error:
@@ -61,11 +60,11 @@ class Execution:
             call.finish(Failure(refused.problem))
         return None
 
-    def target(self, caller: Caller, asked: Execute, *, reads_only: bool = False) -> Target:
+    def target(self, caller: Caller, asked: ExecuteArguments, *, reads_only: bool = False) -> Target:
         """What is to be called in its place; raises BadArgument, or GatewayError where this caller may not."""
         return self._executable(caller, asked, reads_only=reads_only), {"arguments": _arguments(asked.arguments)}
 
-    def _executable(self, caller: Caller, asked: Execute, *, reads_only: bool) -> str:
+    def _executable(self, caller: Caller, asked: ExecuteArguments, *, reads_only: bool) -> str:
         """The name to call it by; raises GatewayError or BadArgument."""
         entry = self._router.views.of(caller).find(asked.tool_id)
         if entry is not None and entry.source == RESERVED_SOURCE:
@@ -90,7 +89,7 @@ def _is_id(text: str) -> bool:
     return len(text) <= _LONGEST_ID and _ID.fullmatch(text) is not None
 
 
-def _unknown(asked: Execute) -> Problem:
+def _unknown(asked: ExecuteArguments) -> Problem:
     name = asked.tool_id[:_LONGEST_SHOWN]
     if _is_id(asked.tool_id):
         return _problem(UNKNOWN_TOOL, f"Unknown tool: {name}", asked, "`discover_tools` finds the tools there are")
@@ -98,12 +97,12 @@ def _unknown(asked: Execute) -> Problem:
     return _problem(BAD_TOOL_ID, f"Invalid tool ID format: {name}", asked, hint)
 
 
-def _not_provisioned(asked: Execute) -> Problem:
+def _not_provisioned(asked: ExecuteArguments) -> Problem:
     message = f"Tool {asked.tool_id[:_LONGEST_SHOWN]} not provisioned. Use provision_tools first."
     return _problem(NOT_PROVISIONED, message, asked, "`discover_tools` provisions what it returns, too")
 
 
-def _problem(code: Code, message: str, asked: Execute, hint: str) -> Problem:
+def _problem(code: Code, message: str, asked: ExecuteArguments, hint: str) -> Problem:
     return Problem(code=code, message=message, tool=asked.tool_id[:_LONGEST_SHOWN], hint=hint)
 
 

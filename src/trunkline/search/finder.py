@@ -18,13 +18,136 @@ from trunkline.core.names import without_own_prefix
 from trunkline.core.tool import Tool
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.runtime.safe_calls import call_safely
-from trunkline.search.answers import offered
-from trunkline.search.engine import Engine
-from trunkline.search.patterns import ToolPatterns
+from trunkline.search.answers import server_tools
 
 if TYPE_CHECKING:
-    from trunkline.search.corpus import Collection, Explanation, Group, Hit, TagsOf
-    from trunkline.search.numerics import Floats
+    from trunkline.search.index.arrays import Floats
+    from trunkline.search.index.corpus import Collection, Explanation, Group, Hit, TagsOf
+import threading
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trunkline.search.index.arrays import Floats
+    from trunkline.search.index.corpus import Corpus
+    from trunkline.search.index.vectors import VectorStore
+import re
+from collections.abc import Iterable
+from fnmatch import translate
+
+# Patterns of the configuration that name tools, such as `github_*`, made quick enough to try on thousands.
+
+
+class ToolPatterns:
+    def __init__(self, patterns: Iterable[str]) -> None:
+        alternatives = "|".join(map(translate, patterns))
+        self._match = re.compile(alternatives).match if alternatives else None
+
+    def fit(self, tool: Tool, exposed: str | None) -> bool:
+        """Whether any is a pattern of the tool's address, or of the name that clients see."""
+        if self._match is None:
+            return False
+        return self._match(tool.address) is not None or (exposed is not None and self._match(exposed) is not None)
+
+
+# What it takes to search: numpy, the index and the encoder, loaded beside the loop when somebody first searches.
+
+_LIBRARIES: Final = ("trunkline.search.index.corpus", "trunkline.search.index.vectors")
+_CLOSE_S: Final = 5.0
+
+
+class Engine:
+    """`corpus` is None until it is loaded, and anew when meaning is switched on or off. `encoder_loaded` is None until
+    it is known whether there is an encoder."""
+
+    def __init__(
+        self, *, semantic: bool, state_dir: Path, on_progress: Callable[[], None], note: Callable[[str], None]
+    ) -> None:
+        self.corpus: Corpus | None = None
+        self.encoder_loaded: bool | None = None
+        self.closed = False
+        self._semantic = semantic
+        self._state_dir = state_dir
+        self._on_progress = on_progress
+        self._note = note
+        self._vectors: VectorStore | None = None
+        self._waiting: list[Callable[[], object]] = []
+        self._importing: threading.Thread | None = None
+
+    @property
+    def meaning(self) -> VectorStore | None:
+        return self._vectors if self._semantic else None
+
+    def switch(self, *, semantic: bool) -> bool:
+        """Search by meaning or not. Whether that is something new."""
+        if semantic == self._semantic:
+            return False
+        self._semantic = semantic
+        self.corpus = None
+        if self._vectors is not None and not semantic:
+            self._vectors.want_nothing()
+        return True
+
+    def when_loaded(self, then: Callable[[], object]) -> None:
+        """Now, or once everything is there: reading it takes a tenth of a second, in a thread that ends with it."""
+        if self.closed:
+            return
+        if self.corpus is not None:
+            then()
+            return
+        self._waiting.append(then)
+        if len(self._waiting) == 1:
+            loop = asyncio.get_running_loop()
+            ended = partial(loop.call_soon_threadsafe, self._imported)
+            self._importing = threading.Thread(target=_import_all, args=(ended,), name="search-import", daemon=True)
+            self._importing.start()
+
+    def _imported(self, fault: Exception | None) -> None:
+        waiting, self._waiting = self._waiting, []
+        if self.closed:
+            return
+        if fault is not None:  # whoever waits hears of it by its own deadline; the next search tries again
+            self._note(f"Nothing can be searched, for a library of it does not load: {fault}")
+            return
+        self._begin()
+        for then in waiting:
+            asyncio.get_running_loop().call_soon(self.when_loaded, then)  # settings may change in between
+
+    def _begin(self) -> None:
+        from trunkline.search.index.corpus import Corpus
+        from trunkline.search.index.vectors import VectorStore
+
+        if self.corpus is None:
+            if self._semantic and self._vectors is None:
+                self._vectors = VectorStore(self._state_dir, on_progress=self._on_progress, note=self._note)
+                self._vectors.query("", self._loaded)
+            self.corpus = Corpus(vectors=self.meaning)
+
+    def _loaded(self, vector: Floats | None) -> None:
+        """The first text takes a tenth of a second, for the encoder is loaded by it; no search waits for that."""
+        self.encoder_loaded = vector is not None
+
+    async def close(self) -> None:
+        """No thread is left. Who still waits is not answered any more."""
+        self.closed = True
+        end = time.monotonic() + _CLOSE_S
+        while self._importing is not None and self._importing.is_alive() and time.monotonic() < end:
+            await asyncio.sleep(_POLL_S)
+        if self._vectors is not None:
+            await self._vectors.close()
+
+
+def _import_all(then: Callable[[Exception | None], object]) -> None:
+    fault: Exception | None = None
+    try:
+        for module in _LIBRARIES:
+            import_module(module)
+    except Exception as problem:  # on a processor that is too old for it, say
+        fault = problem
+    with suppress(RuntimeError):  # the loop is closed: nobody searches any more
+        then(fault)
+
 
 _POLL_S: Final = 0.01
 _OUTDATED: Final = -1
@@ -33,7 +156,7 @@ KEPT: Final = 4
 """Most clients see the same catalog; one whose server shows it something else has its own."""
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The tools that a query is about, best first."""
 
     entries: list[ToolEntry]
@@ -41,7 +164,7 @@ class Found(NamedTuple):
     explain: Callable[[Hit], Explanation]
 
 
-Then = Callable[[Found], None]
+Then = Callable[[SearchResult], None]
 
 
 class _Indexed:
@@ -125,7 +248,7 @@ class Finder:
             del self._kept[catalog]
 
     def _begin(self, catalog: Catalog, waiting: list[Callable[[_Indexed], None]]) -> _Indexed:
-        entries = offered(catalog)
+        entries = server_tools(catalog)
         corpus = self._engine.corpus
         assert corpus is not None
         collection = corpus.begin(_groups(catalog, entries), _tagging(self._settings.tags))
@@ -199,8 +322,8 @@ class Finder:
         else:
             vectors.query(query, rank)
 
-    def _found(self, indexed: _Indexed, query: str, vector: Floats | None, tags: Sequence[str]) -> Found:
-        from trunkline.search.hits import Hit
+    def _found(self, indexed: _Indexed, query: str, vector: Floats | None, tags: Sequence[str]) -> SearchResult:
+        from trunkline.search.index.ranking import Hit
 
         collection = indexed.collection
         among = collection.tagged(tags) if tags else None
@@ -209,7 +332,7 @@ class Finder:
         else:
             hits = collection.search(query, vector, among=among)
         entries = [indexed.entries[hit.position] for hit in hits]
-        return Found(entries, hits, partial(collection.explain, query))
+        return SearchResult(entries, hits, partial(collection.explain, query))
 
     def _is_settled_in(self, catalog: Catalog) -> bool:
         return self._engine.corpus is not None and self._is_settled(self._indexed(catalog))
@@ -223,7 +346,7 @@ class Finder:
 
 
 def _groups(catalog: Catalog, entries: list[ToolEntry]) -> list[Group]:
-    from trunkline.search.corpus import Group
+    from trunkline.search.index.corpus import Group
 
     groups: list[Group] = []
     for server, theirs in groupby(entries, lambda entry: entry.tool.source):

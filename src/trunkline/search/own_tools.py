@@ -20,18 +20,19 @@ from trunkline.router.registry import SourceSink
 from trunkline.router.router import Router
 from trunkline.search import answers
 from trunkline.search.answers import Answer
-from trunkline.search.arguments import (
-    Discover,
-    Nothing,
-    OneServer,
-    Page,
-    Provision,
-    Query,
-    Unprovision,
-)
 from trunkline.search.discovery import Discovery
-from trunkline.search.finder import Found
-from trunkline.search.offer import SEARCHING, SNAPSHOT
+from trunkline.search.finder import SearchResult
+from trunkline.search.own_tool_definitions import (
+    SEARCHING,
+    SNAPSHOT,
+    DiscoverArguments,
+    FindArguments,
+    ListToolsArguments,
+    NoArguments,
+    ProvisionArguments,
+    ServerArguments,
+    UnprovisionArguments,
+)
 
 _RULES: Final = NameRules(prefix="", unlisted=SEARCHING)
 
@@ -98,35 +99,35 @@ class OwnTools(ToolsOnlySource):
     # -- the tools ------------------------------------------------------------------------------------------------
 
     def _list_servers(self, call: Call) -> Answer:
-        read_arguments(call.params, Nothing)
+        read_arguments(call.params, NoArguments)
         return answers.list_servers(self._router)
 
     def _server_health(self, call: Call) -> Answer:
-        return answers.server_health(self._router, read_arguments(call.params, OneServer))
+        return answers.server_health(self._router, read_arguments(call.params, ServerArguments))
 
     def _list_tools(self, call: Call) -> Answer:
-        return answers.list_tools(self._router, self._seen_by(call), read_arguments(call.params, Page))
+        return answers.list_tools(self._router, self._seen_by(call), read_arguments(call.params, ListToolsArguments))
 
     def _find_tool(self, call: Call) -> None:
-        asked = read_arguments(call.params, Query)
+        asked = read_arguments(call.params, FindArguments)
         query = asked.query.strip()
         if not query:
             raise BadArgument("`query` is missing", "some words about what the tool should do")
 
-        def then(found: Found) -> None:
+        def then(found: SearchResult) -> None:
             if not call.done:
                 self._answer(call, lambda: answers.found_tools(self._router, found.entries, asked.limit))
 
         self._discovery.find(call.caller, query, [], then)
 
     def _registry_summary(self, call: Call) -> Answer:
-        read_arguments(call.params, Nothing)
+        read_arguments(call.params, NoArguments)
         return answers.registry_summary(self._router, self._seen_by(call), time.monotonic() - self._started_at)
 
     # -- the tools that search and give ---------------------------------------------------------------------------
 
     def _discover_tools(self, call: Call) -> None:
-        asked = read_arguments(call.params, Discover)
+        asked = read_arguments(call.params, DiscoverArguments)
 
         def then(ask: Callable[[], Answer]) -> None:
             if not call.done:
@@ -135,7 +136,7 @@ class OwnTools(ToolsOnlySource):
         self._discovery.discover(call.caller, asked, then)
 
     def _provision_tools(self, call: Call) -> None:
-        asked = read_arguments(call.params, Provision)
+        asked = read_arguments(call.params, ProvisionArguments)
 
         def then() -> None:
             if not call.done:
@@ -144,7 +145,7 @@ class OwnTools(ToolsOnlySource):
         self._router.when_listed(then)  # right after a start a server may not have said yet what it offers
 
     def _unprovision_tools(self, call: Call) -> Answer:
-        return self._discovery.unprovision(call.caller, read_arguments(call.params, Unprovision))
+        return self._discovery.unprovision(call.caller, read_arguments(call.params, UnprovisionArguments))
 
     def _seen_by(self, call: Call) -> Catalog:
         return self._router.views.of(call.caller)

@@ -22,7 +22,7 @@ _HANDLE: Final = "handle"
 _SESSION: Final = "session"
 
 
-class Provisioned:
+class ProvisionedTools:
     """What one session holds, by the address of each tool: those `asked` for and those `found`, with their tokens.
 
     `granted` may be executed; `told_of` are the servers whose instructions it has seen. `version` goes up with every
@@ -109,17 +109,17 @@ class Provisioning:
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.on_change: list[Callable[[], None]] = []
-        self._held: OrderedDict[Key, Provisioned] = OrderedDict()
+        self._held: OrderedDict[Key, ProvisionedTools] = OrderedDict()
 
-    def seen_by(self, caller: Caller, handle: str | None = None) -> Provisioned | None:
+    def seen_by(self, caller: Caller, handle: str | None = None) -> ProvisionedTools | None:
         """None where nothing was ever given."""
         return self._held.get(_key(caller, handle))
 
-    def of(self, caller: Caller, handle: str | None = None) -> Provisioned:
+    def of(self, caller: Caller, handle: str | None = None) -> ProvisionedTools:
         key = _key(caller, handle)
         held = self._held.get(key)
         if held is None:
-            held = self._held[key] = Provisioned(self.budget)
+            held = self._held[key] = ProvisionedTools(self.budget)
             self._make_room(key)
         self._held.move_to_end(key)
         return held

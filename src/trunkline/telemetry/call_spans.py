@@ -3,16 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from trunkline.core.call import Call, Json
+from trunkline.core.errors import CODES
 from trunkline.core.events import Events
 from trunkline.protocol.mcp.methods import PROMPTS_GET, TOOLS_CALL
-from trunkline.telemetry.call_attributes import CallAttributes, Kept, Who
-from trunkline.telemetry.call_end import What, prompt_of, what_of
-from trunkline.telemetry.span import SERVER, Span, new_trace_id
-from trunkline.telemetry.tool_names import NamingRouter, ToolNames
-from trunkline.telemetry.trace_context import TRACEPARENT, TRACESTATE, read_parent, read_state
+from trunkline.telemetry.call_summary import NamingRouter, ToolNames, What, prompt_of, source_label, what_of
+from trunkline.telemetry.log_format import NAME_LIMIT
+from trunkline.telemetry.otlp_json import encode_attributes
+from trunkline.telemetry.redaction import one_line
+from trunkline.telemetry.span import SERVER, TRACEPARENT, TRACESTATE, Span, Value, new_trace_id, read_parent, read_state
+
+# What is recorded of a call: names, kinds and outcomes. Arguments, results, headers and servers' texts never are.
+#
+# The names of attributes are those of OpenTelemetry's conventions for MCP and GenAI where they have one.
+
+_SESSION_PREFIX: Final = 8
+
+Who = tuple[str, str | None, str]
+
+
+@dataclass(slots=True)
+class SharedAttributes:
+    """What spans of like calls share. `json` is `attributes` as OTLP writes them, ready to be followed by more."""
+
+    attributes: dict[str, Value]
+    json: str
+    name: str = ""
+    error: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True)
+class CallAttributes:
+    """Makes the two parts of a call's attributes that come again and again: what was called, and by whom."""
+
+    redact: Callable[[str], str]
+    kind_of: Callable[[str], str]
+    transport: str
+
+    def of_what(self, what: What) -> SharedAttributes:
+        method, source, name, outcome, executed, number, error = what
+        name = self._name(name)
+        found: dict[str, Value] = {"mcp.method.name": self._name(method)}
+        if method == TOOLS_CALL:
+            found["gen_ai.operation.name"] = "execute_tool"
+            found |= {"gen_ai.tool.name": name, "tool.name": name} if name else {}
+        elif name:
+            found["gen_ai.prompt.name"] = name
+        if source:
+            found["tool.source"] = self._source(source)
+        found["trunkline.outcome"] = outcome
+        if executed:
+            found["trunkline.executed"] = executed
+        if number:
+            found["rpc.response.status_code"] = number
+        if error:
+            found["error.type"] = error
+        if self.transport:
+            found["network.transport"] = self.transport
+        title = CODES[error].title if error in CODES else ""
+        shown = self._name(method)
+        if method == TOOLS_CALL:  # one for a server that is down, which never said what it has, has no name
+            shown = f"tool.call.{name}" if name else "tool.call"
+        return SharedAttributes(found, encode_attributes(found) + ",", shown, error, title)
+
+    def of_whom(self, who: Who) -> SharedAttributes:
+        """Of the session only its beginning: whoever has the whole id can use the session."""
+        version, session, client = who
+        found: dict[str, Value] = {}
+        if version:
+            found["mcp.protocol.version"] = self._name(version)
+        if session:
+            found["mcp.session.id"] = self._name(session[:_SESSION_PREFIX])
+        if client:
+            found["trunkline.client"] = self._name(client)
+        return SharedAttributes(found, encode_attributes(found) + "," if found else "")
+
+    def _source(self, source: str) -> str:
+        return source_label(self.kind_of(source), self._name(source))
+
+    def _name(self, text: str) -> str:
+        return one_line(self.redact(text), NAME_LIMIT)
+
 
 _KEPT_PARTS: Final = 4096
 _LONGEST_KEPT: Final = 1024
@@ -44,8 +119,8 @@ class CallSpans:
         self._redact = redact
         self._make = CallAttributes(redact, kind_of, transport)
         self._names = ToolNames(router, kind_of)
-        self._whats: dict[What, Kept] = {}
-        self._whos: dict[Who, Kept] = {}
+        self._whats: dict[What, SharedAttributes] = {}
+        self._whos: dict[Who, SharedAttributes] = {}
 
     def began(self, call: Call) -> None:
         """Its server is told of the span, so that what it records is a child of ours."""
@@ -106,7 +181,7 @@ class CallSpans:
             return self._names.tool(call)
         return prompt_of(call) if call.method == PROMPTS_GET and call.source else ""
 
-    def _keep_what(self, what: What) -> Kept:
+    def _keep_what(self, what: What) -> SharedAttributes:
         made = self._make.of_what(what)
         if sum(map(len, what)) <= _LONGEST_KEPT:
             if len(self._whats) >= _KEPT_PARTS:
@@ -114,7 +189,7 @@ class CallSpans:
             self._whats[what] = made
         return made
 
-    def _keep_who(self, who: Who) -> Kept:
+    def _keep_who(self, who: Who) -> SharedAttributes:
         made = self._make.of_whom(who)
         version, session, client = who
         if len(version) + len(session or "") + len(client) <= _LONGEST_KEPT:

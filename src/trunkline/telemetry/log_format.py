@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from trunkline.core.errors import CODES
 from trunkline.core.events import Level, LogEvent
-from trunkline.telemetry.safe_text import one_line
+from trunkline.telemetry.redaction import one_line
 
 NAME_LIMIT: Final = 128
 TEXT_LIMIT: Final = 2048

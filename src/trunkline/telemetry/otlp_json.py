@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 
-from trunkline.telemetry.safe_text import one_line
+from trunkline.telemetry.redaction import one_line
 from trunkline.telemetry.span import Span, Value
 from trunkline.version import __version__
 

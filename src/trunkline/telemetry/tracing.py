@@ -12,7 +12,7 @@ from trunkline.core.events import Events
 from trunkline.core.source import Level
 from trunkline.telemetry.call_spans import CallSpans, TracedRouter
 from trunkline.telemetry.otlp_json import TEXT_LIMIT, clean
-from trunkline.telemetry.safe_text import one_line
+from trunkline.telemetry.redaction import one_line
 from trunkline.telemetry.span import Span, Value, new_trace_id
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from trunkline.frontends.http.sessions import Sessions
 from trunkline.frontends.http.sse import SseRoute
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.frontends.rest.tools_api import ToolsApi
-from trunkline.frontends.stdio import line_connection
-from trunkline.frontends.stdio.stdio import StdioDoor
+from trunkline.frontends.stdio import transport
+from trunkline.frontends.stdio.server import StdioDoor
 from trunkline.protocol.http1 import HttpLimits
 from trunkline.search.discovery import Discovery
 
@@ -201,7 +201,7 @@ async def at_pipe(here: House, *, limit_bytes: int = 100_000) -> AsyncIterator[t
 
 def wait_for_last_answers(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """How long a client that closed its end of the line is still served."""
-    monkeypatch.setattr(line_connection, "LAST_ANSWERS_S", seconds)
+    monkeypatch.setattr(transport, "LAST_ANSWERS_S", seconds)
 
 
 def code(reply: Reply) -> Any:

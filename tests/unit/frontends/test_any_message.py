@@ -17,7 +17,7 @@ from tests.unit.frontends.rig import House
 
 from trunkline.core.call import Call, Failure, RemoteError, Result
 from trunkline.core.errors import SOURCE_LOST, Problem
-from trunkline.frontends.stdio.stdio import StdioDoor
+from trunkline.frontends.stdio.server import StdioDoor
 
 METHODS = ("tools/call", "tools/call", "tools/call", "tools/list", "ping", "initialize", "server/discover")
 METHODS += ("subscriptions/listen", "notifications/cancelled", "notifications/initialized", "prompts/list")

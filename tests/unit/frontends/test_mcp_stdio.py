@@ -18,7 +18,7 @@ from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, RemoteError, Result
 from trunkline.core.server_request import ServerRequest
-from trunkline.frontends.stdio.stdio import StdioDoor
+from trunkline.frontends.stdio.server import StdioDoor
 
 LIMIT = 10_000
 

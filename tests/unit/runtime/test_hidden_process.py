@@ -46,7 +46,7 @@ print("done")
 def test_hidden_processes_still_read_what_they_need_of_themselves_and_start_others_that_are_not_hidden():
     script = """
 processes.hide_from_other_processes()
-from trunkline.telemetry.process import process_readings
+from trunkline.telemetry.metrics import process_readings
 assert len(list(process_readings())) == 5
 fd = os.open("/", os.O_RDONLY)
 assert os.readlink(f"/proc/self/fd/{fd}") == "/"

@@ -14,7 +14,7 @@ from trunkline.config.settings import GatewaySettings, SearchSettings
 from trunkline.core.call import Call, Caller, Result
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.search.discovery import Discovery
-from trunkline.search.offer import INFORMING
+from trunkline.search.own_tool_definitions import INFORMING
 from trunkline.search.own_tools import OwnTools
 
 SCHEMAS = {tool.name: json.loads(tool.definition)["outputSchema"] for tool in INFORMING}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trunkline.config.call_arguments import BadArgument, read_arguments
-from trunkline.search.arguments import Execute, Page, Query, known_server
+from trunkline.search.own_tool_definitions import ExecuteArguments, FindArguments, ListToolsArguments, known_server
 
 
 def params(**arguments: Any) -> bytes:
@@ -16,9 +16,9 @@ def params(**arguments: Any) -> bytes:
 
 
 def test_text_for_a_number_and_null_for_nothing_will_do() -> None:
-    assert read_arguments(params(limit="10", server=None), Page) == Page(limit=10)
-    assert read_arguments(b'{"name":"x","arguments":null}', Query) == Query()
-    assert read_arguments(b'{"name":"x"}', Query) == Query()
+    assert read_arguments(params(limit="10", server=None), ListToolsArguments) == ListToolsArguments(limit=10)
+    assert read_arguments(b'{"name":"x","arguments":null}', FindArguments) == FindArguments()
+    assert read_arguments(b'{"name":"x"}', FindArguments) == FindArguments()
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_text_for_a_number_and_null_for_nothing_will_do() -> None:
 )
 def test_what_is_wrong_with_arguments_is_told_in_plain_words(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(BadArgument) as refused:
-        read_arguments(params(**arguments), Execute)
+        read_arguments(params(**arguments), ExecuteArguments)
     assert str(refused.value).startswith(words)
 
 
@@ -42,7 +42,7 @@ def test_what_cannot_be_meant_is_told_in_few_words_however_long_it_is() -> None:
         ({"limit": "9" * 1_000_000}, "`limit` cannot be"),
     ):
         with pytest.raises(BadArgument) as refused:
-            read_arguments(params(**arguments), Query)
+            read_arguments(params(**arguments), FindArguments)
         assert len(str(refused.value)) < 300
         assert words in str(refused.value)
     with pytest.raises(BadArgument) as unknown:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from tests.support.waiting import wait_until
 
-from trunkline.search.background_thread import BackgroundThread
-from trunkline.search.encoder_loading import LazyEncoder
-from trunkline.search.vector_file import VectorFile
-from trunkline.search.vector_records import text_key
+from trunkline.search.index.background_encoder import BackgroundEncoder
+from trunkline.search.index.encoder import LazyEncoder
+from trunkline.search.index.vector_file import VectorFile, text_key
 
 ENCODER = LazyEncoder()
 MANY = [f"tool number {number}: " + "does one thing after the other " * 20 for number in range(2000)]
@@ -27,11 +26,11 @@ class Outcome:
 @contextmanager
 def background(
     encoder: LazyEncoder = ENCODER, file: VectorFile | None = None, save_every_s: float = 5.0
-) -> Iterator[tuple[BackgroundThread, Outcome]]:
+) -> Iterator[tuple[BackgroundEncoder, Outcome]]:
     idle = threading.Event()
     idle.set()
     outcome = Outcome()
-    thread = BackgroundThread(
+    thread = BackgroundEncoder(
         encoder,
         file,
         queries_idle=idle,

@@ -10,7 +10,7 @@ from tests.unit.search.rig import Registry, parameters, tool
 
 from trunkline.router.catalog import shown_definition
 from trunkline.search.budget import budget
-from trunkline.search.tokens import tokens_of
+from trunkline.search.token_costs import tokens_of
 
 LONG = "It tells a great deal about itself before it comes to the point. " * 20
 

@@ -12,9 +12,9 @@ import pytest
 from tests.support.waiting import at_most
 
 from trunkline.core.tool import Tool
-from trunkline.search.corpus import Collection, Corpus, Entry, Group
-from trunkline.search.numerics import Flags, Floats, np
-from trunkline.search.vocabulary import Vocabulary
+from trunkline.search.index.arrays import Flags, Floats, np
+from trunkline.search.index.corpus import Collection, Corpus, Entry, Group
+from trunkline.search.index.lexical import Vocabulary
 
 VERBS = ("create", "list", "delete", "search", "update", "send", "read", "count")
 THINGS = ("issue", "file", "message", "invoice", "flight", "photo", "contact", "ticket", "branch", "playlist")

@@ -13,7 +13,7 @@ from trunkline.config.settings import GatewaySettings, SearchSettings
 from trunkline.core.call import Caller
 from trunkline.core.tool import Tool
 from trunkline.router.options import NameRules
-from trunkline.search.offer import INFORMING, SEARCHERS
+from trunkline.search.own_tool_definitions import INFORMING, SEARCHERS
 
 SEARCHING = [tool.name for tool in SEARCHERS]
 INFORMATIVE = [tool.name for tool in INFORMING]

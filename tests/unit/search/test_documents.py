@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from trunkline.core.tool import Tool
-from trunkline.search.documents import Document, document_of, labels, meaning_text
+from trunkline.search.index.documents import Document, document_of, labels, meaning_text
 
 DEFINITION = {
     "name": "getWeather",

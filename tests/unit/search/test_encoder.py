@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.search.encoder import DATA, MODEL_ID, Encoder, EncoderUnavailable
-from trunkline.search.numerics import np
+from trunkline.search.index.arrays import np
+from trunkline.search.index.encoder import DATA, MODEL_ID, Encoder, EncoderUnavailable
 
 SAMPLES = json.loads(Path(__file__).with_name("encoder_samples.json").read_text(encoding="utf-8"))
 TEXTS = [sample["text"] for sample in SAMPLES["texts"]]

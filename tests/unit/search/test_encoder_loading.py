@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from trunkline.search.encoder_loading import LazyEncoder
+from trunkline.search.index.encoder import LazyEncoder
 
 
 def test_threads_that_ask_at_once_get_the_same_encoder():

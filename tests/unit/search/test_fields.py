@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from trunkline.search.documents import Document
-from trunkline.search.fields import saturated, server_terms, strengths, strengths_by_field
+from trunkline.search.index.documents import Document, saturated, server_terms, strengths, strengths_by_field
 
 
 def document(**fields: object) -> Document:

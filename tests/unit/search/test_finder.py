@@ -16,9 +16,9 @@ from tests.unit.search.rig import Registry, tool
 from trunkline.config.settings import SearchSettings
 from trunkline.core.call import Caller
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.search.corpus import Collection
-from trunkline.search.finder import KEPT, Found
-from trunkline.search.vectors import VectorStore
+from trunkline.search.finder import KEPT, SearchResult
+from trunkline.search.index.corpus import Collection
+from trunkline.search.index.vectors import VectorStore
 
 MANY = tuple(tool("vast", f"export_{number}", f"Export the invoice number {number}") for number in range(1500))
 
@@ -35,7 +35,7 @@ class Catalogue(Registry):
         self.serve("restless", *version(0))
         self.serve("vast")
 
-    async def begin(self) -> list[Found]:
+    async def begin(self) -> list[SearchResult]:
         """A search that waits until the large server is indexed, which takes many turns of the loop."""
         first = self.search("high water")
         await until(lambda: first, "what it takes to search is loaded")
@@ -47,9 +47,9 @@ class Catalogue(Registry):
     def change(self, number: int) -> None:
         self.sinks["restless"].publish(Snapshot(tools=version(number)))
 
-    def search(self, query: str, session: str | None = None) -> list[Found]:
+    def search(self, query: str, session: str | None = None) -> list[SearchResult]:
         """Where what is found will be."""
-        found: list[Found] = []
+        found: list[SearchResult] = []
         self.discovery.find(Caller("local", session), query, [], found.append)
         return found
 
@@ -116,7 +116,7 @@ async def test_a_library_that_does_not_load_is_told_of_and_tried_again(
     here = Catalogue(tmp_path)
     notes: list[str] = []
     here.events.noted.append(lambda note: notes.append(note.message))
-    monkeypatch.setattr("trunkline.search.engine._LIBRARIES", ("trunkline.search.no_such_module",))
+    monkeypatch.setattr("trunkline.search.finder._LIBRARIES", ("trunkline.search.no_such_module",))
     here.search("high water")
     await until(lambda: notes, "the operator is told")
     assert "no_such_module" in notes[0]
@@ -166,7 +166,7 @@ async def test_tags_of_the_file_are_found_by_either_name_of_a_tool(tmp_path: Pat
     here = Catalogue(tmp_path)
     here.sinks["vast"].publish(Snapshot(tools=MANY[:50]))
     here.discovery.finder.adopt(SearchSettings(semantic=False, tags=tags))
-    found: list[Found] = []
+    found: list[SearchResult] = []
     for tag in tags:
         here.discovery.find(Caller("local"), "", [tag], found.append)
     await until(lambda: len(found) == len(tags), "all are answered")
@@ -190,7 +190,7 @@ async def test_without_meaning_no_more_is_worked_out_of_it(tmp_path: Path, monke
             super().__init__(*args, **keys)
             stores.append(self)
 
-    monkeypatch.setattr("trunkline.search.vectors.VectorStore", Noted)
+    monkeypatch.setattr("trunkline.search.index.vectors.VectorStore", Noted)
     here = Registry(tmp_path, gateway={"search": SearchSettings()})
     here.serve("vast", *MANY)
     here.discovery.find(Caller("local"), "export", [], lambda found: None)

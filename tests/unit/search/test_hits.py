@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import random
 
-from trunkline.search.hits import Hit, Scored, best
-from trunkline.search.numerics import np
+from trunkline.search.index.arrays import np
+from trunkline.search.index.ranking import Hit, Scored, best
 
 
 def floats(*values: float):

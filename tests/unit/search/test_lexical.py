@@ -3,12 +3,9 @@ from __future__ import annotations
 import pytest
 
 from trunkline.core.tool import Tool
-from trunkline.search.documents import document_of
-from trunkline.search.fields import server_terms
-from trunkline.search.lexical import LexicalIndex
-from trunkline.search.numerics import np
-from trunkline.search.segments import Segment, SegmentBuilder
-from trunkline.search.vocabulary import Vocabulary
+from trunkline.search.index.arrays import np
+from trunkline.search.index.documents import document_of, server_terms
+from trunkline.search.index.lexical import LexicalIndex, Segment, SegmentBuilder, Vocabulary
 
 NONE = server_terms("", "")
 

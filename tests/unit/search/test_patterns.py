@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from trunkline.core.tool import Tool
-from trunkline.search.patterns import ToolPatterns
+from trunkline.search.finder import ToolPatterns
 
 SEND = Tool("mail", "send", b"{}")
 

@@ -6,11 +6,11 @@ import pytest
 
 from trunkline.config.call_arguments import BadArgument
 from trunkline.core.call import Caller
-from trunkline.search.provisioning import MAX_GRANTED, MAX_HANDLES_PER_PRINCIPAL, Provisioned, Provisioning
+from trunkline.search.provisioning import MAX_GRANTED, MAX_HANDLES_PER_PRINCIPAL, ProvisionedTools, Provisioning
 
 
 def test_what_is_found_is_listed_and_may_be_executed() -> None:
-    held = Provisioned(100)
+    held = ProvisionedTools(100)
     held.find("a.x", 40)
     assert list(held.listed()) == ["a.x"]
     assert "a.x" in held.granted
@@ -18,7 +18,7 @@ def test_what_is_found_is_listed_and_may_be_executed() -> None:
 
 
 def test_what_is_found_makes_room_for_later_finds_and_stays_executable() -> None:
-    held = Provisioned(100)
+    held = ProvisionedTools(100)
     for address in ("a.x", "a.y", "a.z"):
         held.find(address, 40)
     assert list(held.listed()) == ["a.y", "a.z"]
@@ -26,7 +26,7 @@ def test_what_is_found_makes_room_for_later_finds_and_stays_executable() -> None
 
 
 def test_what_is_found_again_counts_as_found_last() -> None:
-    held = Provisioned(100)
+    held = ProvisionedTools(100)
     held.find("a.x", 40)
     held.find("a.y", 40)
     held.find("a.x", 40)
@@ -35,7 +35,7 @@ def test_what_is_found_again_counts_as_found_last() -> None:
 
 
 def test_finding_the_same_again_changes_no_list() -> None:
-    held = Provisioned(100)
+    held = ProvisionedTools(100)
     held.find("a.x", 40)
     version = held.version
     held.find("a.x", 40)
@@ -43,7 +43,7 @@ def test_finding_the_same_again_changes_no_list() -> None:
 
 
 def test_what_was_asked_for_stays_and_finds_make_way_for_it() -> None:
-    held = Provisioned(100)
+    held = ProvisionedTools(100)
     held.find("a.x", 60)
     assert held.ask_for("a.y", 60)
     assert list(held.listed()) == ["a.y"]
@@ -53,7 +53,7 @@ def test_what_was_asked_for_stays_and_finds_make_way_for_it() -> None:
 
 
 def test_what_does_not_fit_beside_what_was_asked_for_is_refused() -> None:
-    held = Provisioned(100)
+    held = ProvisionedTools(100)
     assert held.ask_for("a.x", 60)
     assert not held.ask_for("a.y", 60)
     assert list(held.listed()) == ["a.x"]
@@ -62,7 +62,7 @@ def test_what_does_not_fit_beside_what_was_asked_for_is_refused() -> None:
 
 
 def test_a_find_that_is_asked_for_is_counted_once() -> None:
-    held = Provisioned(100)
+    held = ProvisionedTools(100)
     held.find("a.x", 60)
     assert held.ask_for("a.x", 60)
     assert held.ask_for("a.x", 60)
@@ -70,7 +70,7 @@ def test_a_find_that_is_asked_for_is_counted_once() -> None:
 
 
 def test_what_is_taken_back_is_neither_listed_nor_executable() -> None:
-    held = Provisioned(100)
+    held = ProvisionedTools(100)
     held.ask_for("a.x", 10)
     held.find("a.y", 10)
     assert held.take_back("a.x")
@@ -81,7 +81,7 @@ def test_what_is_taken_back_is_neither_listed_nor_executable() -> None:
 
 
 def test_a_smaller_budget_sends_finds_away_and_keeps_what_was_asked_for() -> None:
-    held = Provisioned(100)
+    held = ProvisionedTools(100)
     held.ask_for("a.x", 50)
     held.find("a.y", 50)
     held.set_budget(60)
@@ -92,7 +92,7 @@ def test_a_smaller_budget_sends_finds_away_and_keeps_what_was_asked_for() -> Non
 
 
 def test_what_may_be_executed_has_an_end() -> None:
-    held = Provisioned(10)
+    held = ProvisionedTools(10)
     for number in range(MAX_GRANTED + 5):
         held.find(f"a.{number}", 1)
     assert len(held.granted) == MAX_GRANTED
@@ -149,7 +149,7 @@ def test_a_handle_is_a_short_printable_name(handle: str) -> None:
 
 
 def test_a_tool_that_is_gone_stays_listed_until_its_room_is_needed() -> None:
-    held = Provisioned(100)
+    held = ProvisionedTools(100)
     assert held.ask_for("a.x", 60)
     held.is_gone("a.x")
     assert list(held.listed()) == ["a.x"]

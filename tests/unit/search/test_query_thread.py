@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 
 from tests.support.waiting import until
 
-from trunkline.search.encoder_loading import LazyEncoder
-from trunkline.search.query_thread import QueryThread
+from trunkline.search.index.encoder import LazyEncoder
+from trunkline.search.index.query_encoder import QueryEncoder
 
 ENCODER = LazyEncoder()
 
 
 @asynccontextmanager
-async def query_thread(encoder: LazyEncoder = ENCODER) -> AsyncIterator[QueryThread]:
-    thread = QueryThread(encoder, lambda problem: None)
+async def query_thread(encoder: LazyEncoder = ENCODER) -> AsyncIterator[QueryEncoder]:
+    thread = QueryEncoder(encoder, lambda problem: None)
     try:
         yield thread
     finally:
@@ -22,7 +22,7 @@ async def query_thread(encoder: LazyEncoder = ENCODER) -> AsyncIterator[QueryThr
         await until(lambda: not thread.alive, "the thread ends")
 
 
-async def asked(thread: QueryThread, text: str):
+async def asked(thread: QueryEncoder, text: str):
     answer = asyncio.get_running_loop().create_future()
     thread.ask(text, asyncio.get_running_loop(), answer.set_result)
     return await answer
@@ -52,7 +52,7 @@ async def test_beyond_a_number_of_waiting_queries_there_is_no_answer():
 
 
 async def test_only_the_latest_answers_are_remembered_and_given_at_once(monkeypatch):
-    monkeypatch.setattr("trunkline.search.query_thread._REMEMBERED", 20)
+    monkeypatch.setattr("trunkline.search.index.query_encoder._REMEMBERED", 20)
     async with query_thread() as thread:
         vectors = [await asked(thread, f"{number}") for number in range(30)]
         answers: list[object] = []

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.search.numerics import np
-from trunkline.search.ranking import Fused, standing_out
+from trunkline.search.index.arrays import np
+from trunkline.search.index.ranking import Fused, standing_out
 
 
 def floats(*values: float):

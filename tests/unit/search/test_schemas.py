@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.search.schemas import MAX_NAMES, MAX_TEXT, SchemaWords, parameters_of
+from trunkline.search.definitions import MAX_NAMES, MAX_TEXT, SchemaWords, parameters_of
 
 
 def words_of(schema: Any) -> SchemaWords:

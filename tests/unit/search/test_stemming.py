@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.search.stemming import stem
+from trunkline.search.index.stemming import stem
 
 
 @pytest.mark.parametrize(

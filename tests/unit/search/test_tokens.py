@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.search.tokens import LIST_ERROR, TOOL_ERROR, tokens_of, tokens_of_text
+from trunkline.search.token_costs import LIST_ERROR, TOOL_ERROR, tokens_of, tokens_of_text
 
 # Counted by real tokenizers: `python -m bench.discovery.tokenizers --samples`
 SAMPLES: dict[str, list[dict[str, Any]]] = json.loads((Path(__file__).parent / "token_samples.json").read_text("utf-8"))

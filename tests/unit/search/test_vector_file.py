@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.search.vector_file import VectorFile
-from trunkline.search.vector_records import NOTHING, text_key
+from trunkline.search.index.vector_file import NOTHING, VectorFile, text_key
 
 MODEL = "some-model"
 

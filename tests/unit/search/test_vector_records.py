@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from trunkline.search.numerics import np
-from trunkline.search.vector_records import KEY_BYTES, NOTHING, records_of, text_key, vectors_of
+from trunkline.search.index.arrays import np
+from trunkline.search.index.vector_file import KEY_BYTES, NOTHING, records_of, text_key, vectors_of
 
 
 def unit_rows(count: int) -> np.ndarray:

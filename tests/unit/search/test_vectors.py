@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import until
 
-from trunkline.search import vectors as vectors_module
-from trunkline.search.encoder import EncoderUnavailable
-from trunkline.search.numerics import np
-from trunkline.search.vectors import VectorStore
+from trunkline.search.index import vectors as vectors_module
+from trunkline.search.index.arrays import np
+from trunkline.search.index.encoder import EncoderUnavailable
+from trunkline.search.index.vectors import VectorStore
 
 TEXTS = ["github create issue: Opens an issue", "mail send: Sends a message", "files read: Gives back a file"]
 

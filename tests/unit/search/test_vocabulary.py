@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trunkline.search.vocabulary import Vocabulary
+from trunkline.search.index.lexical import Vocabulary
 
 
 def test_a_term_keeps_its_number() -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from trunkline.search.numerics import Floats, np
-from trunkline.search.windows import query_vectors, query_windows
+from trunkline.search.index.arrays import Floats, np
+from trunkline.search.index.query_encoder import query_vectors, query_windows
 
 
 def test_a_short_request_stays_as_it_is() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.search.encoder import DATA
-from trunkline.search.wordpiece import MAX_PIECES, WordPieces, words
+from trunkline.search.index.encoder import DATA
+from trunkline.search.index.wordpiece import MAX_PIECES, WordPieces, words
 
 SAMPLES = json.loads(Path(__file__).with_name("encoder_samples.json").read_text(encoding="utf-8"))["texts"]
 SMALL = WordPieces(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "read", "file", "##s", "##name", "文", ".", "1"])

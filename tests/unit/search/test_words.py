@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.search.words import (
+from trunkline.search.index.words import (
     MAX_QUERY_TERMS,
     halves,
     joined_words,

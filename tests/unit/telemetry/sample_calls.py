@@ -8,7 +8,7 @@ from pathlib import Path
 from trunkline.core.call import Call, Caller, Failure, Outcome, Result
 from trunkline.core.errors import Code, Problem
 from trunkline.core.events import Events
-from trunkline.telemetry.logs import CallLog
+from trunkline.telemetry.call_log import CallLog
 
 CALLER = Caller(principal="local", session="0123456789abcdef", client="claude-code")
 

@@ -11,7 +11,7 @@ from tests.support.collector import Collector, attributes_of
 from trunkline.config.settings import TelemetrySettings
 from trunkline.core.events import Events
 from trunkline.telemetry.exporters import collector_of, resource_of
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 from trunkline.telemetry.tracing import make_tracer
 
 ENDPOINT, TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"

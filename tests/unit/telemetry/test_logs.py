@@ -16,8 +16,8 @@ from trunkline.core.call import Cached, Caller, NeedsInput, RemoteError
 from trunkline.core.errors import DEADLINE, INTERNAL, SOURCE_DOWN
 from trunkline.core.events import Events
 from trunkline.core.source import Health
-from trunkline.telemetry.logs import CallLog, LogFormat
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.call_log import CallLog, LogFormat
+from trunkline.telemetry.redaction import Redactor
 
 HOSTILE_NAMES = [
     "two\nlines",

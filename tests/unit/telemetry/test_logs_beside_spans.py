@@ -14,7 +14,7 @@ from tests.unit.telemetry.traced_desk import TracedDesk
 from trunkline.core.call import Cached, Call, Failure, NeedsInput, Outcome, RemoteError, Result
 from trunkline.core.errors import DEADLINE, Problem
 from trunkline.router.options import NameRules
-from trunkline.telemetry.logs import CallLog
+from trunkline.telemetry.call_log import CallLog
 
 FAILED = Result(b'{"content":[],"isError": true}')
 SHARED = ("tool.name", "tool.source", "error.type")

@@ -15,7 +15,7 @@ from tests.support.waiting import PATIENCE_S, at_most, until
 
 from trunkline.telemetry.otlp_export import BATCH, QUEUE_LIMIT, OtlpExporter
 from trunkline.telemetry.otlp_json import Envelope
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 from trunkline.telemetry.tracing import Tracer
 
 RETRY_SOON = (0.02, 0.02)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.telemetry.process import process_readings
+from trunkline.telemetry.metrics import process_readings
 
 
 def values(**options) -> dict[str, float]:

@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 pytestmark = pytest.mark.law
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.telemetry.safe_text import one_line
+from trunkline.telemetry.redaction import one_line
 
 
 def test_plain_text_stays_as_it_is():

@@ -11,9 +11,9 @@ from typing import Any
 from tests.support.collector import attributes_of, read_request, spans_in
 from tests.support.waiting import until
 
+from trunkline.telemetry.exporters import ConsoleExporter, FileExporter
 from trunkline.telemetry.otlp_json import Envelope
-from trunkline.telemetry.redact import Redactor
-from trunkline.telemetry.span_lines import ConsoleExporter, FileExporter
+from trunkline.telemetry.redaction import Redactor
 from trunkline.telemetry.tracing import Exporter, Tracer
 
 

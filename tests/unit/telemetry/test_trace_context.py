@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.telemetry.trace_context import RemoteParent, read_parent, read_state
+from trunkline.telemetry.span import RemoteParent, read_parent, read_state
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

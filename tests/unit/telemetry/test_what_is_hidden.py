@@ -11,7 +11,7 @@ import pytest
 from tests.support.config_files import load_json
 
 from trunkline.config.settings import Settings
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 pytestmark = pytest.mark.law
 

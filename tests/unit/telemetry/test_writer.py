@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.support.waiting import at_most, wait_until
 
-from trunkline.telemetry.writer import LineWriter
+from trunkline.telemetry.log_writer import LineWriter
 
 DEADLINE_S = at_most(10)
 

@@ -9,7 +9,7 @@ from tests.support.collector import read_request, spans_in
 from tests.unit.router.fakes import Desk
 
 from trunkline.telemetry.otlp_json import Envelope, encode_span
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 from trunkline.telemetry.span import Span
 from trunkline.telemetry.tracing import Tracer
 

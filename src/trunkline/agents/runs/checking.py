@@ -42,7 +42,7 @@ from trunkline.router.options import NameRules
 from trunkline.runtime.children import Children
 from trunkline.sources import section_kinds
 from trunkline.sources.list_limits import is_about_cut
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 PluginStart = Literal["none", "trusted", "all"]
 """Which plugins may be started to be checked: none, those of trusted files, or all."""

@@ -25,7 +25,7 @@ from trunkline.gateway.library.errors import CallError, ServerError
 from trunkline.gateway.library.results import CallResult, result_of, tool_of
 from trunkline.protocol.mcp.tool_results import cut_text
 from trunkline.router.router import Router
-from trunkline.search.answers import offered
+from trunkline.search.answers import server_tools
 
 
 async def run_model(
@@ -110,7 +110,7 @@ class RouterTools:
         self._limit_bytes = limit_bytes
 
     def definitions(self) -> Sequence[ToolDefinition]:
-        tools = (tool_of(entry) for entry in offered(self._router.views.of(self._caller)))
+        tools = (tool_of(entry) for entry in server_tools(self._router.views.of(self._caller)))
         return [
             ToolDefinition(name=tool.name, description=tool.description, parameters=tool.input_schema) for tool in tools
         ]

@@ -25,7 +25,7 @@ from trunkline.agents.runs.run_events import (
 )
 from trunkline.agents.runs.step_settings import BUILTIN
 from trunkline.core.errors import CODES, Problem
-from trunkline.telemetry.safe_text import one_line
+from trunkline.telemetry.redaction import one_line
 
 _NAME: Final = 128
 _TEXT: Final = 2000

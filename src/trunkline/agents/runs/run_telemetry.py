@@ -35,10 +35,9 @@ from trunkline.core.events import Events, Level, LogEvent
 from trunkline.core.source import Health
 from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.router.router import Router
-from trunkline.telemetry.call_lines import CallLines
-from trunkline.telemetry.logs import CallLog
-from trunkline.telemetry.outcome import outcome_word
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.call_log import CallLines, CallLog
+from trunkline.telemetry.call_summary import outcome_word
+from trunkline.telemetry.redaction import Redactor
 from trunkline.telemetry.span import Span, Value
 from trunkline.telemetry.tracing import Tracer, make_tracer
 

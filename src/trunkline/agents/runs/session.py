@@ -33,7 +33,7 @@ from trunkline.runtime.children import Children
 from trunkline.runtime.foreground import run_in_foreground
 from trunkline.runtime.state_files import make_private_folder
 from trunkline.runtime.temporary_folders import RunFolder
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 from trunkline.telemetry.span import Span, Value
 
 _CLOSE_S: Final = 10.0

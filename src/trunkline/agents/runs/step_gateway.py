@@ -32,7 +32,7 @@ from trunkline.gateway.composition import GatewayRuntime
 from trunkline.router.admission import Admission
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.stdio_bridge import bridge_command
-from trunkline.search.answers import offered
+from trunkline.search.answers import server_tools
 
 _UP: Final = frozenset({"ready", "degraded"})
 START_S: Final = 20.0
@@ -90,7 +90,7 @@ class StepGateway:
 
     def tools(self) -> tuple[str, ...]:
         """The names of the tools, without the prefix that the agent adds."""
-        return tuple(entry.public_name for entry in offered(self.router.catalog))
+        return tuple(entry.public_name for entry in server_tools(self.router.catalog))
 
     def kind_of(self, source: str) -> str:
         section = self.settings.sources.get(source)

@@ -42,8 +42,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.runtime.children import Children
-from trunkline.telemetry.redact import Redactor
-from trunkline.telemetry.safe_text import one_line
+from trunkline.telemetry.redaction import Redactor, one_line
 
 _SHOWN: Final = 200
 

@@ -28,8 +28,8 @@ from trunkline.router.status import server_statuses, status_json
 from trunkline.router.tool_diagnosis import diagnose_tool
 from trunkline.search.answers import reasons
 from trunkline.search.budget import budget
-from trunkline.search.finder import Found
-from trunkline.telemetry.redact import Redactor
+from trunkline.search.finder import SearchResult
+from trunkline.telemetry.redaction import Redactor
 
 _CALLER: Final = Caller(client="trunkline-cli")
 _LOOK_EVERY_S: Final = 0.05
@@ -64,7 +64,7 @@ class EmbeddedDesk:
         self._progress("learning what the tools mean")
         discovery = self._gateway.discovery
         await discovery.finder.settle(self._gateway.router.views.of(_CALLER), _MEANING_S)
-        answered: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[SearchResult] = asyncio.get_running_loop().create_future()
         discovery.find(_CALLER, query, [], answered.set_result)
         found = await answered
         ranked = list(zip(found.entries, found.hits, strict=True))[:limit]

@@ -11,7 +11,7 @@ from trunkline.core.call import Json
 from trunkline.core.errors import CODES, Problem
 from trunkline.core.tool import Tool
 from trunkline.protocol.jsonrpc import BadMessage, members_of
-from trunkline.search.facts import facts_of
+from trunkline.search.definitions import parse_definition
 
 
 def progress_line(params: Json) -> str:
@@ -30,7 +30,7 @@ def progress_line(params: Json) -> str:
 def input_schema(tool: Tool) -> Mapping[str, Any]:
     """Its `inputSchema`; empty where there is none that can be read."""
     try:
-        schema: Any = msgspec.json.decode(facts_of(tool).input_schema)
+        schema: Any = msgspec.json.decode(parse_definition(tool).input_schema)
     except (msgspec.MsgspecError, RecursionError):
         return {}
     return cast(dict[str, Any], schema) if isinstance(schema, dict) else {}

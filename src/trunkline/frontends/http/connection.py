@@ -10,7 +10,7 @@ from trunkline.core.call import Json
 from trunkline.core.errors import BAD_HTTP, NO_ROOM, REQUEST_TOO_LARGE, GatewayError, Problem
 from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.frontends.http.exchange import HttpExchange
-from trunkline.frontends.rest.rest import unread_body
+from trunkline.frontends.http.requests import unread_body
 from trunkline.protocol.http1 import (
     CONTINUE,
     HttpLimits,

@@ -18,7 +18,7 @@ from typing import Final
 
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.router.status import ServerStatus
-from trunkline.telemetry.safe_text import one_line
+from trunkline.telemetry.redaction import one_line
 from trunkline.version import __version__
 
 _PAGE: Final = Path(__file__).with_name("home.html")

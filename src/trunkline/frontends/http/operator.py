@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from trunkline.core.errors import INVALID_PARAMS, UNKNOWN_SERVER, UNSUPPORTED_MEDIA, GatewayError, Problem
 from trunkline.core.names import is_source_name
 from trunkline.frontends.http.exchange import JSON
-from trunkline.frontends.rest.rest import Visit
+from trunkline.frontends.http.requests import Visit
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.router.router import Router
 from trunkline.router.status import server_statuses, status_json

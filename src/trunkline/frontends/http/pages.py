@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from trunkline.frontends.http.access import HOLDER, STRANGER
-from trunkline.frontends.rest.rest import NO_STORE, Visit
+from trunkline.frontends.http.requests import NO_STORE, Visit
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.router.router import Router
 from trunkline.router.status import server_statuses

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from trunkline.core.errors import METHOD_NOT_ALLOWED, NOT_FOUND, Problem
 from trunkline.frontends.http.access import Credential, Denied
+from trunkline.frontends.http.requests import API, Handler
 from trunkline.frontends.http.routes import AGENTS, MCP, ROUTES, Handlers, Route
-from trunkline.frontends.rest.rest import API, Handler
 
 _PART: Final = re.compile(r"\{(\w+)\}")
 

@@ -50,8 +50,8 @@ from trunkline.core.errors import (
 from trunkline.frontends.http.access import Credential
 from trunkline.frontends.http.operator import PERSIST, OperatorApi
 from trunkline.frontends.http.pages import Pages
+from trunkline.frontends.http.requests import Handler, Visit
 from trunkline.frontends.http.sse import MESSAGES, SseRoute
-from trunkline.frontends.rest.rest import Handler, Visit
 from trunkline.frontends.rest.tools_api import TOOLS, ToolsApi
 from trunkline.protocol.jsonrpc import encode
 

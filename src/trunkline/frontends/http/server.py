@@ -20,14 +20,13 @@ from trunkline.core.errors import (
 from trunkline.core.events import Events
 from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.frontends.http.access import STRANGER, Access, Denied
-from trunkline.frontends.http.call_answers import answer_problem
 from trunkline.frontends.http.connection import Connection
 from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.frontends.http.mcp import CROWDED, McpRoute
+from trunkline.frontends.http.requests import Visit, answer_problem, problem_document
 from trunkline.frontends.http.route_table import RouteTable
 from trunkline.frontends.http.routes import MCP, Handlers
 from trunkline.frontends.http.sessions import Sessions
-from trunkline.frontends.rest.rest import Visit, problem_document
 from trunkline.protocol.http1 import HttpLimits, HttpRequest
 from trunkline.protocol.jsonrpc import encode
 from trunkline.runtime.deadlines import Deadline

@@ -10,7 +10,7 @@ from trunkline.core.errors import TOO_MANY_SESSIONS, UNKNOWN_SESSION, Problem
 from trunkline.frontends.http.access import Denied
 from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.frontends.http.replay import Kept, Replay, Track
-from trunkline.frontends.mcp.conversation import Conversation
+from trunkline.frontends.mcp.clients import Conversation
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.runtime.safe_calls import call_safely
 

@@ -13,14 +13,12 @@ from urllib.parse import parse_qs
 
 from trunkline.core.call import Json, Result
 from trunkline.core.errors import INVALID_REQUEST, NOT_ACCEPTABLE, Problem
-from trunkline.frontends.http.access import Denied
+from trunkline.frontends.http.access import Denied, check_type, takes_stream
 from trunkline.frontends.http.exchange import EVENTS
-from trunkline.frontends.http.posted import check_type, takes_stream
+from trunkline.frontends.http.requests import Visit, bridge_trace
 from trunkline.frontends.http.sessions import Session, Sessions
-from trunkline.frontends.http.trace import bridge_trace
 from trunkline.frontends.mcp.batches import WANT_OF_ROOM, Batch, as_array
 from trunkline.frontends.mcp.server import McpServer
-from trunkline.frontends.rest.rest import Visit
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.jsonrpc import (
     BATCH_VERSION,

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Final
 from trunkline.core.call import Call, Caller, Json, NeedsInput
 from trunkline.core.errors import INTERNAL, SOURCE_PROTOCOL, Problem
 from trunkline.core.server_request import ServerRequest
-from trunkline.frontends.mcp.answer import Answer, refuse
-from trunkline.frontends.mcp.asked import Asked
-from trunkline.frontends.mcp.client_calls import ClientCalls
-from trunkline.frontends.mcp.delivery import deliver_legacy, deliver_modern
-from trunkline.frontends.mcp.notices import pass_on
-from trunkline.frontends.mcp.parameters import NO_NAME, text_or_none, wrong_with, wrong_with_arguments
-from trunkline.frontends.mcp.rounds import Rounds
+from trunkline.frontends.mcp.clients import ClientCalls
+from trunkline.frontends.mcp.notifications import pass_on
+from trunkline.frontends.mcp.requests import Answer, Asked, refuse
+from trunkline.frontends.mcp.server_requests import Rounds
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, single_line, text_member
 from trunkline.protocol.mcp.capabilities import NO_CAPABILITIES
 from trunkline.protocol.mcp.methods import TOOLS_CALL
@@ -22,8 +19,38 @@ from trunkline.protocol.mcp.modern import HOP_META
 from trunkline.router.router import Router
 
 if TYPE_CHECKING:
-    from trunkline.frontends.mcp.conversation import Conversation
-    from trunkline.frontends.mcp.parking import ParkedCall, Parking
+    from trunkline.frontends.mcp.clients import Conversation
+    from trunkline.frontends.mcp.suspended_calls import ParkedCall, Parking
+from typing import TYPE_CHECKING
+
+from trunkline.core.call import Failure, RemoteError, Result
+from trunkline.core.errors import CANCELLED, UNKNOWN_RESOURCE
+from trunkline.frontends.mcp.requests import deliver, result_of_ours
+from trunkline.protocol.jsonrpc import encode, encode_error, has_member
+from trunkline.protocol.mcp.methods import COMPLETION_COMPLETE, PROMPTS_GET, RESOURCES_READ, TASKS_GET
+from trunkline.protocol.mcp.modern import completed_result
+from trunkline.protocol.mcp.server_requests import labelled_result
+from trunkline.protocol.mcp.translation import (
+    RESOURCE_NOT_FOUND,
+    URL_ELICITATION_REQUIRED,
+    downgraded_result,
+    error_code,
+    error_for_legacy,
+    error_for_modern,
+    legacy_code,
+)
+from trunkline.protocol.mcp.versions import LEGACY, MODERN
+
+if TYPE_CHECKING:
+    from trunkline.frontends.mcp.clients import Conversation
+    from trunkline.frontends.mcp.requests import Asked
+    from trunkline.frontends.mcp.suspended_calls import Parking
+from trunkline.core.errors import INVALID_PARAMS
+from trunkline.protocol.mcp.methods import (
+    TASKS_CANCEL,
+    TASKS_RESULT,
+    TASKS_UPDATE,
+)
 
 _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_META)
 """Compared without case: a server that ignores case must not find a second progress token."""
@@ -205,3 +232,130 @@ def _too_deep(call: Call) -> Problem:
         phase="sent",
         executed="unknown",
     )
+
+
+# What a call came to, as clients of either era may see it: results, errors and codes of the other one.
+
+_READ_HINTS: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
+_WITH_CONTENT: Final = frozenset({TOOLS_CALL, PROMPTS_GET})
+_OLD: Final = frozenset(LEGACY[:2])
+"""Versions whose clients cannot read everything that servers of today answer."""
+_SPECIAL: Final = b"-32"
+"""Every code that may have to be changed begins like this."""
+
+
+def deliver_modern(asked: Asked, call: Call, parking: Parking) -> None:
+    outcome = call.outcome
+    if isinstance(outcome, Result):
+        raw = completed_result(outcome.raw)
+        if call.method == RESOURCES_READ:
+            raw = _with_hints(raw)
+        elif call.method == TASKS_GET and _has(raw, "inputRequests"):
+            raw = labelled_result(call.source, raw, in_text=parking.rules.names_servers())
+        asked.answer.result(Result(raw, outcome.message))
+    elif isinstance(outcome, NeedsInput):
+        raw = labelled_result(call.source, outcome.raw, in_text=parking.rules.names_servers())
+        asked.answer.result(Result(raw))
+    elif isinstance(outcome, RemoteError) and _SPECIAL in bytes(outcome.raw):
+        _modern_error(asked, call, outcome.raw, parking)
+    else:
+        deliver(asked.answer, call)
+
+
+def _modern_error(asked: Asked, call: Call, error: Json, parking: Parking) -> None:
+    if error_code(error) == URL_ELICITATION_REQUIRED:
+        asking = parking.urls_to_visit(asked, call.source, error)
+        if asking is not None:
+            asked.answer.result(result_of_ours(asking))
+            return
+    uri = text_member(asked.params, "uri") if call.method == RESOURCES_READ else None
+    asked.answer.error(error_for_modern(error, uri), None)
+
+
+def _with_hints(raw: bytes) -> bytes:
+    """A resource that was read may be kept for no time and for nobody else, unless its server says otherwise."""
+    missing = [b'"%b":%b,' % (name.encode(), value) for name, value in _READ_HINTS.items() if not _has(raw, name)]
+    return b"{%b%b" % (b"".join(missing), raw[1:]) if missing else raw
+
+
+def _has(raw: bytes, name: str) -> bool:
+    return (b'"%b"' % name.encode() in raw or b"\\u" in raw) and has_member(raw, name)
+
+
+def deliver_legacy(asked: Asked, conversation: Conversation, call: Call, router: Router) -> None:
+    outcome = call.outcome
+    if isinstance(outcome, Result):
+        snapshot = router.catalog.snapshot(call.source)
+        newer = snapshot is not None and snapshot.protocol_version in MODERN
+        if (newer or conversation.version in _OLD) and call.method in _WITH_CONTENT:
+            raw = downgraded_result(outcome.raw, conversation.version, outcome.message)
+            if raw is not outcome.raw:
+                outcome = Result(raw)
+        asked.answer.result(outcome)
+    elif isinstance(outcome, RemoteError) and _SPECIAL in bytes(outcome.raw):
+        reading = call.method == RESOURCES_READ and _is_modern(router, call.source)
+        asked.answer.error(error_for_legacy(outcome.raw, reading=reading), None)
+    elif isinstance(outcome, Failure) and outcome.problem.code is not CANCELLED and call.method != COMPLETION_COMPLETE:
+        asked.answer.error(legacy_error(outcome.problem), outcome.problem)
+    else:
+        deliver(asked.answer, call)
+
+
+def legacy_error(problem: Problem) -> bytes:
+    """A problem of ours with a code that clients from before 2026-07-28 know."""
+    known = problem.code.jsonrpc
+    code = RESOURCE_NOT_FOUND if problem.code is UNKNOWN_RESOURCE else legacy_code(known)
+    if code == known:
+        return encode_error(problem)
+    return encode({"code": code, "message": problem.message, "data": problem.data()})
+
+
+def _is_modern(router: Router, source: str) -> bool:
+    snapshot = router.catalog.snapshot(source)
+    return snapshot is not None and snapshot.protocol_version in MODERN
+
+
+# The shapes of what clients ask servers through us: wrong ones are refused here, with the same words for all.
+
+_OPEN_BRACE: Final = 0x7B
+_TEXTS: Final = {
+    PROMPTS_GET: "name",
+    RESOURCES_READ: "uri",
+    TASKS_GET: "taskId",
+    TASKS_UPDATE: "taskId",
+    TASKS_CANCEL: "taskId",
+    TASKS_RESULT: "taskId",
+}
+_OBJECTS: Final = {COMPLETION_COMPLETE: ("ref", "argument"), TASKS_UPDATE: ("inputResponses",)}
+
+
+def wrong_with(method: str | None, params: Members) -> Problem | None:
+    name = _TEXTS.get(method or "")
+    if name is not None and text_or_none(params, name) is None:
+        return _must_be(name, "a string")
+    for name in _OBJECTS.get(method or "", ()):
+        if name not in params or memoryview(params[name])[0] != _OPEN_BRACE:
+            return _must_be(name, "an object")
+    return wrong_with_arguments(params)
+
+
+def wrong_with_arguments(params: Members) -> Problem | None:
+    """Arguments are an object. Some clients write null for none; whether that will do is for the server to say."""
+    arguments = params.get("arguments")
+    if arguments is None or memoryview(arguments)[0] == _OPEN_BRACE or bytes(arguments) == b"null":
+        return None
+    return _must_be("arguments", "an object")
+
+
+def text_or_none(params: Members, name: str) -> str | None:
+    try:
+        return text_member(params, name)
+    except BadMessage:
+        return None
+
+
+def _must_be(name: str, what: str) -> Problem:
+    return Problem(code=INVALID_PARAMS, message=f"`params.{name}` must be {what}")
+
+
+NO_NAME: Final = _must_be("name", "a string")

@@ -7,11 +7,10 @@ from typing import Final
 
 from trunkline.core.call import Failure, Json, Outcome, RemoteError, Result
 from trunkline.core.errors import CANCELLED, CLIENT_LIMIT, DEADLINE, INVALID_PARAMS, Problem
-from trunkline.frontends.mcp.answer import Answer, refuse, result_of_ours
-from trunkline.frontends.mcp.asked import Asked
-from trunkline.frontends.mcp.conversation import Conversation
-from trunkline.frontends.mcp.delivery import legacy_error
+from trunkline.frontends.mcp.calls import legacy_error
+from trunkline.frontends.mcp.clients import Conversation
 from trunkline.frontends.mcp.listen import MAX_CHARACTERS, Watching
+from trunkline.frontends.mcp.requests import Answer, Asked, refuse, result_of_ours
 from trunkline.protocol.jsonrpc import BadMessage, text_member
 from trunkline.protocol.mcp.notifications import legacy_update
 from trunkline.protocol.mcp.translation import error_for_legacy

@@ -8,20 +8,17 @@ from typing import Final
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import UNKNOWN_METHOD, Problem
 from trunkline.core.seal import Sealer
-from trunkline.frontends.mcp.answer import Answer, refuse, result_of_ours
-from trunkline.frontends.mcp.asked import Asked
 from trunkline.frontends.mcp.calls import RoutedCall
-from trunkline.frontends.mcp.client_calls import ClientCalls
-from trunkline.frontends.mcp.conversation import Conversation
-from trunkline.frontends.mcp.hello import Hello
+from trunkline.frontends.mcp.clients import ClientCalls, Conversation, StatelessClients
+from trunkline.frontends.mcp.initialize import Hello
+from trunkline.frontends.mcp.listen import Listens
 from trunkline.frontends.mcp.lists import Lists, Shown
-from trunkline.frontends.mcp.logs import set_level
-from trunkline.frontends.mcp.news import News
-from trunkline.frontends.mcp.parking import Parking
-from trunkline.frontends.mcp.questions import Rules
+from trunkline.frontends.mcp.notifications import set_level
+from trunkline.frontends.mcp.notifier import News
+from trunkline.frontends.mcp.requests import Answer, Asked, refuse, result_of_ours
 from trunkline.frontends.mcp.resource_subscriptions import ResourceSubscriptions
-from trunkline.frontends.mcp.stateless import StatelessClients
-from trunkline.frontends.mcp.subscriptions import Listens
+from trunkline.frontends.mcp.server_requests import Rules
+from trunkline.frontends.mcp.suspended_calls import Parking
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, members_of
 from trunkline.protocol.mcp.methods import (
     COMPLETION_COMPLETE,

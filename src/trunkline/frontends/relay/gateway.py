@@ -25,7 +25,7 @@ from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
 from trunkline.runtime.child_io import head_text
 from trunkline.runtime.deadlines import LATE_S
 from trunkline.runtime.http_client import Exchange, HttpPool, HttpTarget, RequestFailed, send_request
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 Headers = list[tuple[bytes, bytes]]
 OnEvent = Callable[[bytes], None]

@@ -28,7 +28,7 @@ from trunkline.frontends.relay.messages import (
     version_in,
 )
 from trunkline.frontends.relay.session import RelayedSession
-from trunkline.frontends.stdio.pipes import StdioPipes
+from trunkline.frontends.stdio.transport import StdioPipes
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Message,
@@ -48,8 +48,8 @@ from trunkline.protocol.mcp.modern import is_modern
 from trunkline.protocol.mcp.notifications import cancelled_id
 from trunkline.runtime.http_client import HttpTarget
 from trunkline.runtime.own_process import keep_large_buffers, unignored_signals
-from trunkline.telemetry.logs import CallLog, LogFormat
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.call_log import CallLog, LogFormat
+from trunkline.telemetry.redaction import Redactor
 
 INTERRUPTED: Final = 130
 NEVER_SERVED: Final = 1

@@ -4,12 +4,375 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
 
-from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code, Executed, Phase, Severity
+from trunkline.core.source import State
 from trunkline.frontends.http.routes import AGENTS, Answers, Route
-from trunkline.frontends.http.schemas import SCHEMAS
 from trunkline.version import __version__
+
+# The bodies that the HTTP routes take and give, as the OpenAPI document shows them.
+#
+# A class named `FooBody` is the component `Foo`. They describe only: requests are read more leniently than this, and
+# responses are written where they are made; tests hold both against these schemas.
+
+
+def about(description: str, **rules: Any) -> Meta:
+    return Meta(description=description, **rules)
+
+
+Count = Annotated[int, Meta(ge=0)]
+CodeText = Annotated[str, Meta(pattern="^TL[0-9]{3}$")]
+Uri = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+ServerName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]+$")]
+SessionId = Annotated[str, Meta(min_length=1, max_length=256)]
+ToolId = Annotated[str, about("What a tool is called by: `server_tool`")]
+Tokens = Annotated[Count, about("Estimated")]
+Handle = Annotated[
+    str,
+    about(
+        "A name of the caller's choice: what is given under it is kept apart from what the caller holds otherwise",
+        max_length=200,
+    ),
+]
+Detail = Annotated[str, about("What is wrong")]
+Hint = Annotated[str, about("What to do")]
+
+
+class Body(Struct, forbid_unknown_fields=True):
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__name__ = cls.__name__.removesuffix("Body")
+
+
+# -- the gateway ------------------------------------------------------------------------------------------------------
+
+
+class HealthBody(Body):
+    status: Literal["ok"]
+
+
+class ServerStateBody(Body):
+    state: State
+
+
+class ReadinessBody(Body):
+    status: Literal["ready", "draining"]
+    servers: (
+        Annotated[dict[str, ServerStateBody], about("Left out where a token is required and none was sent")] | UnsetType
+    ) = UNSET
+
+
+class FaultBody(Body):
+    detail: Detail
+    code: Annotated[CodeText, about("Stable; `trunkline explain CODE` tells more")]
+    severity: Severity
+    hint: Hint | UnsetType = UNSET
+    where: Annotated[str, about("The file with line and column")] | UnsetType = UNSET
+
+
+class ProblemBody(Body):
+    detail: Detail
+    code: Annotated[CodeText, about("Stable; `trunkline explain CODE` tells more")]
+    hint: Hint | UnsetType = UNSET
+    problems: Annotated[list[FaultBody], about("Every single fault")] | UnsetType = UNSET
+
+
+class JsonRpcMessageBody(Body, forbid_unknown_fields=False):
+    jsonrpc: Literal["2.0"]
+    method: str | UnsetType = UNSET
+    id: str | int | UnsetType = UNSET
+
+
+class ErrorObjectBody(Body, forbid_unknown_fields=False):
+    code: int
+    message: str
+    data: dict[str, Any] | UnsetType = UNSET
+
+
+class JsonRpcErrorBody(Body, forbid_unknown_fields=False):
+    jsonrpc: Literal["2.0"]
+    id: str | int | None
+    error: ErrorObjectBody
+
+
+# -- the operator's routes --------------------------------------------------------------------------------------------
+
+
+class ServerBody(Body, rename="camel"):
+    name: ServerName
+    kind: Annotated[str, about("The kind of source, as in the configuration")]
+    state: State
+    tools: Annotated[Count, about("How many tools it offers at the moment")]
+    restarts: Count
+    in_flight: Annotated[Count, about("Calls it is working on")]
+    queued: Annotated[Count, about("Calls that wait for it")]
+    origin: Annotated[Literal["file", "api", "app"], about("Where it comes from; an app connected by itself")]
+    prompts: Annotated[Count, about("How many prompts it offers; absent for none, as are the next two")] | UnsetType = (
+        UNSET
+    )
+    resources: Annotated[Count, about("How many resources it lists")] | UnsetType = UNSET
+    resource_templates: Annotated[Count, about("How many resource templates it lists")] | UnsetType = UNSET
+    reason: Annotated[str, about("Why it is in this state")] | UnsetType = UNSET
+    hint: Annotated[str, about("What to do about it")] | UnsetType = UNSET
+    since: Annotated[datetime, about("When it entered this state", tz=True)] | UnsetType = UNSET
+    last_error: str | UnsetType = UNSET
+    stderr_tail: Annotated[str, about("What it last wrote to its standard error")] | UnsetType = UNSET
+    protocol_version: Annotated[str, about("The version of MCP spoken with it")] | UnsetType = UNSET
+    server: Annotated[str, about("What it calls itself")] | UnsetType = UNSET
+    collisions: (
+        Annotated[list[str], about("Its tools, prompts and resources whose name or URI another one holds")] | UnsetType
+    ) = UNSET
+    warnings: list[str] | UnsetType = UNSET
+
+
+class ServersBody(Body):
+    servers: list[ServerBody]
+
+
+class NewServerBody(Body, forbid_unknown_fields=False):
+    """A server as clients write it under `mcpServers`, with its name inside."""
+
+    name: ServerName
+    url: Uri
+    headers: dict[str, str] | UnsetType = UNSET
+    type: Annotated[str, about("`http` or `sse`, to skip detection")] | UnsetType = UNSET
+    timeout: Annotated[float, about("Of a call, in milliseconds", gt=0)] | UnsetType = UNSET
+
+
+class ServerAddedBody(Body):
+    name: ServerName
+    persisted: bool
+
+
+class ServerNamedBody(Body):
+    name: ServerName
+    hint: str | UnsetType = UNSET
+
+
+class NewServiceBody(Body, forbid_unknown_fields=False):
+    """A service with the keys that a source of `kind: service` has in the configuration, and a few."""
+
+    endpoint: Annotated[Uri, about("Its address, before `/tools/execute`")]
+    tools: Annotated[list[dict[str, Any]], about("Definitions, where it does not list them")] | UnsetType = UNSET
+    token: Annotated[str, about("The token to send it for everybody")] | UnsetType = UNSET
+    tokens: dict[str, str] | UnsetType = UNSET
+    lease: Annotated[float, about("Seconds until it is gone; 60 if not given", gt=0)] | UnsetType = UNSET
+
+
+class ServiceRegisteredBody(Body):
+    name: ServerName
+    lease: Annotated[float, about("In seconds")]
+    changed: Annotated[bool, about("Whether anything but the lease is new")]
+
+
+class SessionTokenBody(Body):
+    token: Annotated[str, about("What follows `Authorization: Bearer`")]
+
+
+class SessionNamedBody(Body, rename="camel"):
+    session_id: Annotated[str, about("What services know the session by")]
+
+
+class TokenDroppedBody(Body):
+    removed: bool
+
+
+class ReloadedBody(Body, rename="camel"):
+    status: Literal["reloaded"]
+    added: list[ServerName]
+    replaced: Annotated[list[ServerName], about("Connected anew, because something that matters to them changed")]
+    adjusted: Annotated[list[ServerName], about("Changed without a new connection")]
+    removed: list[ServerName]
+    unchanged: Annotated[Count, about("How many continue as they were")]
+    needs_restart: Annotated[list[str], about("Keys of `gateway` whose change waits for the next start")]
+    warnings: list[str]
+
+
+class FindingBody(Body):
+    what: str
+    hint: Hint | UnsetType = UNSET
+
+
+class ToolExplainedBody(Body):
+    name: Annotated[str, about("As in the request")]
+    found: Annotated[bool, about("Whether a call by this name reaches a tool")]
+    findings: list[FindingBody]
+    listed: Annotated[bool, about("Whether clients see it in the list")] | UnsetType = UNSET
+    address: Annotated[str, about("`server.tool`")] | UnsetType = UNSET
+    exposed: Annotated[str, about("The name in the list, if it has one")] | UnsetType = UNSET
+    server: ServerName | UnsetType = UNSET
+    similar: Annotated[list[str], about("Names that are similar")] | UnsetType = UNSET
+
+
+# -- tools ------------------------------------------------------------------------------------------------------------
+
+
+class DiscoverBody(Body):
+    query: (
+        Annotated[str, about("What the tool should do, in plain words; may be left out only with `tags`")] | UnsetType
+    ) = UNSET
+    tags: Annotated[list[str], about("Only tools with one of these; in a query also with commas")] | UnsetType = UNSET
+    limit: Annotated[int, about("How many tools at most", ge=1, le=50)] = 5
+    provision: Annotated[bool, about("Whether what is returned may be executed")] = True
+    session: Handle | UnsetType = UNSET
+    explain: Annotated[bool, about("Say of each tool why it was found")] = False
+
+
+class MatchedWordBody(Body):
+    word: Annotated[str, about("Of the query")]
+    field: Annotated[str, about("Where it was found")]
+    share: Annotated[float, about("Its share of all that was found; they add up to 1")]
+
+
+class WhyFoundBody(Body):
+    words: list[MatchedWordBody]
+    cosine: Annotated[float | None, about("How near in meaning, 1 is the same; null where it is not known")]
+    score: Annotated[float, about("What tools are ranked by; it means nothing beyond this search")]
+    named: (
+        Annotated[
+            bool,
+            about("The query is the name of this tool, so it comes first", extra_json_schema={"const": True}),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class FoundToolBody(Body, rename={"input_schema": "inputSchema"}):
+    tool_id: ToolId
+    description: str
+    input_schema: Annotated[dict[str, Any], about("As its server wrote it, without whitespace")] | UnsetType = UNSET
+    read_only: (
+        Annotated[bool, about("Its server says that it only reads", extra_json_schema={"const": True})] | UnsetType
+    ) = UNSET
+    why: Annotated[WhyFoundBody, about("With `explain` only")] | UnsetType = UNSET
+
+
+class ToolRefusedBody(Body):
+    tool_id: ToolId
+    why: str
+    tokens: Tokens | UnsetType = UNSET
+
+
+class DiscoveredBody(Body, rename={"not_ready": "notReady"}):
+    tools: list[FoundToolBody]
+    provisioned: Annotated[bool, about("Whether they may be executed now")]
+    tokens: Annotated[Count, about("What all tools that the caller holds now cost")]
+    budget: Annotated[Count, about("What they may cost")]
+    hint: Annotated[str, about("What to do where nothing was found")] | UnsetType = UNSET
+    left_out: Annotated[list[ToolRefusedBody], about("Found, but over the budget")] | UnsetType = UNSET
+    more: Annotated[list[ToolId], about("The next best")] | UnsetType = UNSET
+    servers: Annotated[dict[str, str], about("What servers say of themselves, once")] | UnsetType = UNSET
+    not_ready: Annotated[list[str], about("Servers whose tools may be missing here, and their states")] | UnsetType = (
+        UNSET
+    )
+
+
+class ProvisionBody(Body):
+    tool_ids: list[ToolId]
+    context_tokens: Annotated[int, about("The budget from now on", ge=1)] | UnsetType = UNSET
+    session: Handle | UnsetType = UNSET
+
+
+class ToolProvisionedBody(Body):
+    tool_id: ToolId
+    tokens: Tokens
+
+
+class ProvisionedBody(Body):
+    provisioned: list[ToolProvisionedBody]
+    tokens: Annotated[Count, about("What all tools that the caller holds now cost")]
+    budget: Annotated[Count, about("What they may cost")]
+    refused: list[ToolRefusedBody] | UnsetType = UNSET
+
+
+class UnprovisionBody(Body):
+    tool_ids: list[ToolId]
+    session: Handle | UnsetType = UNSET
+
+
+class UnprovisionedBody(Body):
+    removed: list[ToolId]
+    tokens: Annotated[Count, about("What all tools that the caller holds now cost")]
+    budget: Annotated[Count, about("What they may cost")]
+    unknown: Annotated[list[ToolId], about("The caller did not hold these")] | UnsetType = UNSET
+
+
+class ExecuteBody(Body):
+    tool_id: ToolId
+    arguments: dict[str, Any] | UnsetType = UNSET
+    session: Handle | UnsetType = UNSET
+
+
+class ExecutedBody(Body):
+    result: Annotated[dict[str, Any], about("The result of MCP's `tools/call`, as the server wrote it")]
+
+
+class CallProblemBody(Body, rename="camel"):
+    detail: Detail
+    code: Annotated[CodeText, about("Absent where the server itself refused the call")] | UnsetType = UNSET
+    hint: Hint | UnsetType = UNSET
+    source: Annotated[str, about("The server")] | UnsetType = UNSET
+    tool: str | UnsetType = UNSET
+    phase: Annotated[Phase, about("How far the call came")] | UnsetType = UNSET
+    executed: Annotated[Executed, about("Whether the tool may have run")] | UnsetType = UNSET
+    retryable: Annotated[bool, about("Whether trying again may help")] | UnsetType = UNSET
+    retry_after_ms: Count | UnsetType = UNSET
+    error: Annotated[dict[str, Any], about("The JSON-RPC error of the server, as it wrote it")] | UnsetType = UNSET
+
+
+class ServerCostBody(Body):
+    name: str
+    tools: Count
+    tokens: Tokens
+
+
+class ToolCostBody(Body):
+    tool_id: ToolId
+    server: str
+    tokens: Tokens
+
+
+class AllModeBody(Body):
+    tokens: Annotated[Count, about("The whole list")]
+
+
+class SearchModeBody(Body):
+    tokens: Annotated[Count, about("The list of a client that has found nothing yet")]
+    dialogue: Annotated[Count, about("The most that finding and listing tools costs together")]
+
+
+class AutoModeBody(Body):
+    chosen: Literal["all", "search"]
+    why: str
+
+
+class DisclosureModesBody(Body):
+    all: AllModeBody
+    search: SearchModeBody
+    auto: AutoModeBody
+
+
+class TokenBudgetBody(Body):
+    servers: list[ServerCostBody]
+    modes: DisclosureModesBody
+    disclosure: Annotated[Literal["all", "search", "auto"], about("As configured")]
+    shown: Annotated[Literal["all", "search"], about("What clients see that have no search of their own")]
+    context_tokens: Annotated[Count, about("The budget of a session")]
+    tools: list[ToolCostBody] | UnsetType = UNSET
+
+
+SCHEMAS: Final[dict[str, Any]] = {
+    "ServerName": msgspec.json.schema(ServerName),
+    "SessionId": msgspec.json.schema(SessionId),
+    **msgspec.json.schema_components(Body.__subclasses__(), ref_template="#/components/schemas/{name}")[1],
+}
+"""All of the above as JSON Schema (2020-12), by name."""
+
 
 _SESSIONS: Final = "/api/sessions/"
 _TOOLS: Final = ("/api/tools/", "/api/proxy/")

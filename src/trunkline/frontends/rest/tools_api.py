@@ -6,23 +6,31 @@ A caller has no session here: what it is given is its principal's, or that of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Final
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
+from trunkline.config.call_arguments import BadArgument, read
 from trunkline.core.call import Call, Caller
-from trunkline.core.errors import DEADLINE, GatewayError, Problem
-from trunkline.frontends.http.call_answers import answer_call, answer_problem
+from trunkline.core.errors import DEADLINE, INVALID_PARAMS, UNSUPPORTED_MEDIA, GatewayError, Problem
+from trunkline.frontends.http.exchange import JSON
 from trunkline.frontends.http.operator import switches
-from trunkline.frontends.http.trace import trace_in
-from trunkline.frontends.mcp.client_calls import ClientCalls
-from trunkline.frontends.rest.rest import Visit
-from trunkline.frontends.rest.tool_requests import in_body, in_query, refusing
+from trunkline.frontends.http.requests import Visit, answer_call, answer_problem, trace_in
+from trunkline.frontends.mcp.clients import ClientCalls
+from trunkline.protocol.http1 import HttpRequest
+from trunkline.protocol.jsonrpc import REDUCED_STACK, BadMessage, check_text, encode, members_of
 from trunkline.router.router import Router
 from trunkline.runtime.deadlines import Deadline
-from trunkline.search.arguments import Discover, Execute, Provision, Unprovision
 from trunkline.search.budget import budget, when_counted
 from trunkline.search.discovery import Discovery
+from trunkline.search.own_tool_definitions import (
+    DiscoverArguments,
+    ExecuteArguments,
+    ProvisionArguments,
+    UnprovisionArguments,
+)
 
 TOOLS: Final = "tools"
 _PATIENCE_S: Final = 30.0
@@ -42,23 +50,23 @@ class ToolsApi:
         self._discover(visit, in_query(visit.request))
 
     def discover(self, visit: Visit) -> None:
-        self._discover(visit, in_body(visit.request, Discover))
+        self._discover(visit, in_body(visit.request, DiscoverArguments))
 
-    def _discover(self, visit: Visit, asked: Discover) -> None:
+    def _discover(self, visit: Visit, asked: DiscoverArguments) -> None:
         later = _Later(visit, "The search")
         with refusing():
             self._discovery.discover(_caller(visit), asked, later.answer_with)
         later.begin()
 
     def provision(self, visit: Visit) -> None:
-        asked = in_body(visit.request, Provision)
+        asked = in_body(visit.request, ProvisionArguments)
         later = _Later(visit, "Waiting for the servers")
         # Right after a start a server may not have said yet what it offers.
         self._router.when_listed(lambda: later.answer_with(partial(self._discovery.provision, _caller(visit), asked)))
         later.begin()
 
     def unprovision(self, visit: Visit) -> None:
-        asked = in_body(visit.request, Unprovision)
+        asked = in_body(visit.request, UnprovisionArguments)
         with refusing():
             visit.answer(200, self._discovery.unprovision(_caller(visit), asked))
 
@@ -89,7 +97,7 @@ class ToolsApi:
     def _execute(self, visit: Visit) -> None:
         """The call that an MCP client would make of the tool: one path, with every rule and limit of it."""
         caller, exchange = _caller(visit), visit.exchange
-        asked = in_body(visit.request, Execute)
+        asked = in_body(visit.request, ExecuteArguments)
         with refusing():
             name, members = self._discovery.execution.target(caller, asked)
         calls = self._calls_of(visit.principal)
@@ -152,3 +160,78 @@ class _Later:
     def _too_late(self) -> None:
         message = f"{self._what} took more than {_PATIENCE_S:g} seconds"
         answer_problem(self._visit, Problem(code=DEADLINE, message=message, retryable=True))
+
+
+# What a request about tools asks for: a JSON object in its body, or the parameters of its query.
+#
+# The examples people copy send JSON with `curl -d` and no header of their own, so its Content-Type is not held against
+# a body. A web page could send the same without asking first: `access.py` keeps it out.
+
+_AS_CURL_SENDS_IT: Final = b"application/x-www-form-urlencoded"
+_TAKEN_FOR_JSON: Final = (b"", JSON, _AS_CURL_SENDS_IT)
+_MAX_FIELDS: Final = 100
+_TAGS: Final = "tags"
+_BODY_HINT: Final = "write the body as one JSON object; `/api/openapi.json` says what it may hold"
+A = TypeVar("A", DiscoverArguments, ProvisionArguments, UnprovisionArguments, ExecuteArguments)
+
+
+@contextmanager
+def refusing() -> Generator[None, None, None]:
+    """What cannot be meant is the caller's fault, and told as such."""
+    try:
+        yield
+    except BadArgument as error:
+        raise GatewayError(error.problem) from None
+    except BadMessage as error:
+        raise GatewayError(Problem(code=error.code, message=str(error), hint=_BODY_HINT)) from None
+
+
+def in_body(request: HttpRequest, shape: type[A]) -> A:
+    """Raises GatewayError."""
+    switches(request)
+    if _media_type(request.headers.get(b"content-type", b"")) not in _TAKEN_FOR_JSON:
+        message = "Content-Type must be `application/json`"
+        raise GatewayError(Problem(code=UNSUPPORTED_MEDIA, message=message, hint="it may be left out"))
+    with refusing():
+        _check_object(request.body)
+        return read(request.body, shape)
+
+
+def _check_object(body: bytes) -> None:
+    """One object, and no member of it twice."""
+    if not body.strip():
+        raise GatewayError(Problem(code=INVALID_PARAMS, message="The body is empty", hint=_BODY_HINT))
+    check_text(body)
+    with REDUCED_STACK:
+        members_of(body, "The body")
+
+
+def in_query(request: HttpRequest) -> DiscoverArguments:
+    """Raises GatewayError. `tags` may come several times, or with commas."""
+    fields: dict[str, object] = {}
+    tags: list[str] = []
+    for name, value in _fields(request):
+        if name == _TAGS:
+            tags += [tag.strip() for tag in value.split(",") if tag.strip()]
+        elif name in fields:
+            raise _refused(f"`{name[:100]}` comes more than once")
+        else:
+            fields[name] = value
+    with refusing():
+        return read(encode({**fields, _TAGS: tags} if tags else fields), DiscoverArguments)
+
+
+def _fields(request: HttpRequest) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(request.query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+    except ValueError:
+        raise _refused("The query has too many parameters") from None
+
+
+def _refused(message: str) -> GatewayError:
+    return GatewayError(Problem(code=INVALID_PARAMS, message=message))
+
+
+@lru_cache(maxsize=128)
+def _media_type(content_type: bytes) -> bytes:
+    return content_type.split(b";", 1)[0].strip().lower()

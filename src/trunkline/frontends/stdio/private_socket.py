@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final, cast
 
 from trunkline.core.call import Caller, Json, Result
-from trunkline.frontends.mcp.answer import Answer, result_of_ours
+from trunkline.frontends.mcp.requests import Answer, result_of_ours
 from trunkline.frontends.mcp.server import McpServer
-from trunkline.frontends.stdio.line_client import LineClient
-from trunkline.frontends.stdio.line_connection import Lines, LineWire
+from trunkline.frontends.stdio.server import LineClient
+from trunkline.frontends.stdio.transport import Lines, LineWire
 from trunkline.protocol.jsonrpc import Message
 from trunkline.protocol.mcp.methods import INITIALIZE, TOOLS_CALL, TOOLS_LIST
 from trunkline.protocol.mcp.tool_results import shortened, with_structure

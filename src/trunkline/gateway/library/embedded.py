@@ -14,9 +14,9 @@ from trunkline.gateway import composition
 from trunkline.gateway.library.results import Tool, tool_of
 from trunkline.router.catalog import Catalog
 from trunkline.runtime.deadlines import TimeLimit
-from trunkline.search.answers import offered
-from trunkline.search.finder import Found
-from trunkline.telemetry.redact import Redactor
+from trunkline.search.answers import server_tools
+from trunkline.search.finder import SearchResult
+from trunkline.telemetry.redaction import Redactor
 
 if TYPE_CHECKING:
     from trunkline.telemetry.tracing import Tracer
@@ -50,7 +50,7 @@ class EmbeddedGateway:
         self.request_bytes = settings.gateway.limits.request_bytes
         self._news = asyncio.Event()
         self._closing = False
-        self._searches: set[asyncio.Future[Found]] = set()
+        self._searches: set[asyncio.Future[SearchResult]] = set()
         self._read: tuple[Catalog, int, list[Tool]] | None = None
         self._gateway = composition.GatewayRuntime(settings, events, redact=redact)
         self.router = self._gateway.router
@@ -108,11 +108,11 @@ class EmbeddedGateway:
         """The tools a caller sees. Definitions are decoded once for each change of the list."""
         catalog = self.router.views.of(caller)
         if self._read is None or self._read[:2] != (catalog, catalog.version):
-            self._read = (catalog, catalog.version, [tool_of(entry) for entry in offered(catalog)])
+            self._read = (catalog, catalog.version, [tool_of(entry) for entry in server_tools(catalog)])
         return self._read[2]
 
     async def search(self, caller: Caller, query: str, limit: int) -> list[Tool]:
-        found: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[SearchResult] = asyncio.get_running_loop().create_future()
         self._searches.add(found)
         try:
             async with TimeLimit(_SEARCH_S):

@@ -47,7 +47,7 @@ from trunkline.core.errors import (
 )
 from trunkline.sdk import plugin_v1 as wire
 from trunkline.sources.plugin.section import PluginSection
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 BUILT_IN = ("Read", "Write", "Edit", "Glob", "Grep", "Bash")
 KEY = "sk-very-secret-key"

@@ -22,7 +22,7 @@ from trunkline.agents.runs.run_events import (
     event_name,
 )
 from trunkline.core.errors import DEADLINE, STEP_TIMEOUT, Problem
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 SECRET = "correct-horse-battery"
 HOSTILE = f"\x1b[2J\nstep x: success {SECRET}"

@@ -475,8 +475,10 @@ async def test_news_that_wait_have_a_size_and_leave_room_for_questions(tmp_path:
     async with house(tmp_path) as here, here.client() as client:
         session = here.session(client)
         for number in range(200):
-            session.tell("s", "notifications/message", b'{"id":%d,"method":"%b"}' % (number, b"x" * 100_000))
-            session.tell("s", "notifications/x", b'{"n":%d}' % number)
+            session.send_notification(
+                "s", "notifications/message", b'{"id":%d,"method":"%b"}' % (number, b"x" * 100_000)
+            )
+            session.send_notification("s", "notifications/x", b'{"n":%d}' % number)
         assert session.push is not None
         session.push(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
         async with client.listen() as stream:

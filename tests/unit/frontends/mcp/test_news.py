@@ -14,7 +14,7 @@ from tests.unit.frontends.mcp.listening import listening
 from tests.unit.frontends.rig import House, at_pipe, house
 from tests.unit.router.fakes import whole_offer
 
-from trunkline.frontends.mcp import hello, news
+from trunkline.frontends.mcp import initialize, notifier
 
 TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 ASKED_BY = {TOOLS: "toolsListChanged", PROMPTS: "promptsListChanged", RESOURCES: "resourcesListChanged"}
@@ -60,8 +60,8 @@ async def test_modern_clients_hear_of_the_lists_that_they_asked_for(
         ):
             assert (told, others_told) == ({ASKED_BY[method]: True}, others)
             change(here, **offered)
-            news = await heard()
-            assert (news["method"], news["id_of_listen"]) == (method, 1)
+            notifier = await heard()
+            assert (notifier["method"], notifier["id_of_listen"]) == (method, 1)
             everything = {"tools": ["x"], "prompts": ["x"], "resources": ["x:1"], "templates": ["x:{n}"]}
             change(here, **everything)
             assert {(await others_heard())["method"] for _ in others} == set(ASKED_BY) - {method}
@@ -134,7 +134,7 @@ async def test_a_client_that_listens_just_before_news_hears_of_the_list_that_cha
 async def test_a_client_that_listens_while_something_comes_and_leaves_at_once_hears_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: str
 ) -> None:
-    monkeypatch.setattr(news, "_SETTLE_S", at_most(1))
+    monkeypatch.setattr(notifier, "_SETTLE_S", at_most(1))
     async with house(tmp_path) as here, here.client() as client, client.listen() as events:
         change(here, resources=["stays:1"])
         assert await next_method(events) == RESOURCES
@@ -148,8 +148,8 @@ async def test_a_client_that_listens_while_something_comes_and_leaves_at_once_he
 
 
 async def test_a_client_is_told_nothing_before_it_is_greeted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(news, "_SETTLE_S", 0.0)
-    monkeypatch.setattr(hello, "_HEARD_S", 0.5)
+    monkeypatch.setattr(notifier, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(initialize, "_HEARD_S", 0.5)
     here = House(tmp_path)
     here.desk.add("late", state="starting")  # greetings wait for it
     async with at_pipe(here) as (pipes, _):

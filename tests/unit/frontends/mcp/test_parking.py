@@ -13,7 +13,7 @@ from tests.unit.router.fakes import OK
 
 from trunkline.core.call import NeedsInput, RemoteError, Result
 from trunkline.core.seal import Sealer
-from trunkline.frontends.mcp.questions import MAX_OPEN
+from trunkline.frontends.mcp.server_requests import MAX_OPEN
 from trunkline.protocol.jsonrpc import parse_message
 from trunkline.protocol.mcp.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 

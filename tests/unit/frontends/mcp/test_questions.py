@@ -12,7 +12,7 @@ from tests.unit.frontends.mcp.talks import EVERYTHING, FORM, YES, Asking, legacy
 from tests.unit.frontends.rig import house, wait_for_last_answers
 from tests.unit.router.fakes import OK
 
-from trunkline.frontends.mcp.questions import MAX_OPEN
+from trunkline.frontends.mcp.server_requests import MAX_OPEN
 from trunkline.protocol.mcp.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 
 URL = {"mode": "url", "message": "Log in", "url": "https://e.example/", "elicitationId": "e1"}

@@ -14,7 +14,7 @@ from tests.unit.frontends.rig import wait_for_last_answers
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, NeedsInput
-from trunkline.frontends.mcp.rounds import MAX_ROUNDS
+from trunkline.frontends.mcp.server_requests import MAX_ROUNDS
 from trunkline.protocol.mcp.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 
 ASK = {"a": {"method": ELICITATION_CREATE, "params": FORM}}

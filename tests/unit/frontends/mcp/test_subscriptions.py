@@ -14,8 +14,8 @@ from tests.unit.frontends.rig import House, house
 from trunkline.core.call import Failure, RemoteError, Result
 from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.source import ResourceWatch
+from trunkline.frontends.mcp import listen
 from trunkline.frontends.mcp import listen as one_listen
-from trunkline.frontends.mcp import subscriptions
 
 TASKS = "io.modelcontextprotocol/tasks"
 UPDATED = "notifications/resources/updated"
@@ -196,8 +196,8 @@ async def test_tasks_are_for_clients_that_know_them(tmp_path: Path) -> None:
 
 
 async def test_listens_are_bounded_in_number_and_in_resources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "MAX_LISTENS_PER_PRINCIPAL", 2)
-    monkeypatch.setattr(subscriptions, "MAX_WATCHED_PER_PRINCIPAL", 3)
+    monkeypatch.setattr(listen, "MAX_LISTENS_PER_PRINCIPAL", 2)
+    monkeypatch.setattr(listen, "MAX_WATCHED_PER_PRINCIPAL", 3)
     async with house(tmp_path) as here, here.modern() as client:
         resourceful(here, "x:1")
         async with listening(here, {"resourceSubscriptions": ["x:1", "x:2"]}):

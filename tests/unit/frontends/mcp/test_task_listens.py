@@ -13,8 +13,8 @@ from tests.unit.frontends.rig import House, house
 
 from trunkline.core.call import Caller
 from trunkline.core.source import TaskWatch
+from trunkline.frontends.mcp import listen
 from trunkline.frontends.mcp import listen as one_listen
-from trunkline.frontends.mcp import subscriptions
 from trunkline.router.rewriting import TaskLocation
 
 CAPABILITIES = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -92,7 +92,7 @@ async def test_questions_in_news_say_which_of_several_servers_asks(tmp_path: Pat
 
 
 async def test_tasks_are_bounded_in_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "MAX_WATCHED_PER_PRINCIPAL", 2)
+    monkeypatch.setattr(listen, "MAX_WATCHED_PER_PRINCIPAL", 2)
     meta = {"_meta": {"io.modelcontextprotocol/clientCapabilities": CAPABILITIES}}
     async with house(tmp_path) as here, here.modern() as client:
         wanted = {"notifications": {"taskIds": ["1", "2"], "resourceSubscriptions": ["x:1"]}, **meta}

@@ -10,7 +10,7 @@ from trunkline.core.errors import LITERAL_SECRET, Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health
 from trunkline.gateway.library.embedded import StandardLog
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 
 @pytest.mark.law

@@ -11,7 +11,7 @@ from trunkline.sources.builtin.edit import EditTool
 from trunkline.sources.builtin.root import GatewayFiles
 from trunkline.sources.builtin.tool import ToolFault
 from trunkline.sources.builtin.write import WriteTool
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from trunkline.core.call import Call, Caller
 from trunkline.sources.builtin.command_display import CommandDisplay
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 SECRET = "correct-horse-7-battery"
 

@@ -37,7 +37,7 @@ from trunkline.core.errors import MODEL_REFUSED, MODEL_STREAM, Code, GatewayErro
 from trunkline.runtime.child_io import head_text, safe_text
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.http_client import Exchange, HttpPool
-from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.redaction import Redactor
 
 _REFUSAL_BYTES: Final = 16 * 1024
 _SHOWN_CHARACTERS: Final = 1000

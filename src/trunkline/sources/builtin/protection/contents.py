@@ -1,4 +1,4 @@
-"""Reads and writes at protected places without following links, and stores what they held, so that it can be restored."""
+"""Reads and writes at protected places without following links, and stores what they held, to be restored later."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Finds everything that is at protected places below a folder, again and again, in a tree that may be large.
 
 What a directory holds is remembered for as long as its time of change stays the same, which nobody can set back; so a
-second look costs one `lstat` for each directory. Links are not followed, but for those that are places themselves.
+second scan costs one `lstat` for each directory. Links are not followed, except for those that are places themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trunkline.sources.builtin.protection.git_repositories import gitdir_target,
 from trunkline.sources.builtin.protection.places import GIT, HEAD, HOOKS, ProtectedPlaces
 
 PACKAGES: Final = frozenset(("node_modules", "site-packages"))
-"""Folders of installed packages. Many a package brings settings of its author's editor, which nobody believes there."""
+"""Folders of installed packages. Many packages bring settings of their author's editor, which no program reads there."""
 MOST_FOLDERS: Final = 50_000
 MOST_ITEMS: Final = 10_000
 YOUNG_NS: Final = 50_000_000
@@ -34,7 +34,7 @@ Kind = Literal["file", "link", "other", "config", "folder"]
 
 
 class FileStamp(NamedTuple):
-    """What tells one state of a file from another, as long as clocks are believed."""
+    """Tells one state of a file from another, as long as clocks are right."""
 
     mode: int
     device: int
@@ -50,8 +50,8 @@ class FileStamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """Something at a place. `place` is the path of the place that it is, or is in. `listed` places are those of every
-    gateway; a `config` is one of git's."""
+    """A file at a place. `place` is the path of the place that it is, or is in. `listed` places are those that every
+    gateway has; a `config` is one of git's."""
 
     path: str
     place: str
@@ -73,23 +73,24 @@ Directories = dict[str, _Directory]
 
 @dataclass(slots=True)
 class PlaceScan:
-    """What one look has found, by absolute path. `folders` are places that are folders, and those of repositories,
-    each with its identity."""
+    """What one scan has found, by absolute path. `folders` are places that are folders, and those of repositories, each
+    with its identity."""
 
     items: dict[str, ScannedFile] = field(default_factory=dict[str, ScannedFile])
     folders: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     complete: bool = True
     full: bool = False
     unlisted: set[str] = field(default_factory=set[str])
+    """The user's own directories that cannot be listed."""
     visited: Directories = field(default_factory=dict[str, _Directory])
     """Every directory that was looked at; those in places end with a slash."""
     repositories: set[str] = field(default_factory=set[str])
     dropped: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """What was seen when there was no room for it any more."""
+    """What was found when there was no room for it any more."""
 
     def was_missed(self, path: str, stamp: FileStamp, base: str, since_ns: int) -> bool:
-        """Whether this look may have missed what has been at this path all the time: it came to no end, and not to a
-        directory on the way that was neither made nor moved there since."""
+        """Whether this scan may have missed what has been at this path all the time: it was incomplete, and did not come
+        to a directory on the way that was neither made nor moved there since."""
         if self.complete:
             return False
         if path in self.dropped:
@@ -109,15 +110,18 @@ class PlaceScan:
         if len(self.items) >= MOST_ITEMS:
             self.complete, self.full = False, True
             self.dropped[path] = status.st_dev, status.st_ino
-        else:
-            self.items[path] = ScannedFile(path, place, kind or _kind(status.st_mode), stamp_of(status), listed)
+            return
+        mode = status.st_mode
+        stamp = FileStamp(mode, status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_nlink)
+        kind = kind or ("file" if stat.S_ISREG(mode) else "link" if stat.S_ISLNK(mode) else "other")
+        self.items[path] = ScannedFile(path, place, kind, stamp, listed)
 
 
 class PlaceScanner:
-    """The places below `base`, a real path. One look at a time; others wait for it.
+    """Scans the places below `base`, a real path; one scan at a time, others wait for it.
 
-    What is `left_out` is not looked into. In `home`, the folders of agents are the user's own and full of what agents
-    write all the time: they count as one thing each.
+    Directories that are `left_out` are not entered. In `home`, the folders of agents are the user's own and full of what
+    agents write all the time: they count as one thing each.
     """
 
     def __init__(
@@ -130,60 +134,45 @@ class PlaceScanner:
         home: str = "",
     ) -> None:
         self.base = base
-        self.home = home
         self.places = places
-        self.left_out = frozenset(left_out)
+        self._home = home
+        self._left_out = frozenset(left_out)
         self._most_folders = most_folders
-        self._known: Directories = {}
         self._lock = threading.Lock()
+        self._known: Directories = {}
+        # of the scan that runs:
+        self._scan = PlaceScan()
+        self._limit = most_folders
+        self._targets: set[str] = set()
 
     def look(self, *, thoroughly: bool = False) -> PlaceScan:
         """Takes a moment for each directory: not on the event loop. `thoroughly` goes further before it gives up."""
         with self._lock:
-            look = _Look(self, self._known, self._most_folders * (_THOROUGH if thoroughly else 1))
-            found = look.all()
-            self._known = found.visited
-            return found
-
-
-class _Look:
-    def __init__(self, tree: PlaceScanner, known: Directories, most_folders: int) -> None:
-        self._base = tree.base
-        self._home = tree.home
-        self._left_out = tree.left_out
-        self._places = tree.places
-        self._before = known
-        self._found = PlaceScan()
-        self._now = self._found.visited
-        self._repositories = self._found.repositories
-        self._targets: set[str] = set()
-        self._most_folders = most_folders
-
-    def all(self) -> PlaceScan:
-        waiting = deque([self._base])  # the upper ones first: what is believed lies there
-        while waiting and self._goes_on():
-            path = waiting.popleft()
-            directory = self._directory(path, whole=False)
-            if directory is not None:
-                if directory.candidates or directory.repository:
+            self._scan, self._targets = PlaceScan(), set()
+            self._limit = self._most_folders * (_THOROUGH if thoroughly else 1)
+            waiting = deque([self.base])  # the upper ones first: what programs read lies there
+            while waiting and self._goes_on():
+                path = waiting.popleft()
+                directory = self._directory(path, whole=False)
+                if directory is not None:
                     self._places_in(path, directory)
-                waiting.extend(directory.folders)
-                if directory.links:
-                    waiting.extend(self._led_to(path, directory))
-        for path in self._places.apart(PACKAGES):
-            self._one(_joined(self._base, path), listed=False)
-        return self._found
+                    waiting.extend(directory.folders)
+                    waiting.extend(self._passed_over_targets(path, directory))
+            for path in self.places.apart(PACKAGES):
+                self._place(_joined(self.base, path), listed=False)
+            self._known = self._scan.visited
+            return self._scan
 
     def _goes_on(self) -> bool:
-        if len(self._now) >= self._most_folders:
-            self._found.complete = False
-        return len(self._now) < self._most_folders and not self._found.full
+        if len(self._scan.visited) >= self._limit:
+            self._scan.complete = False
+        return len(self._scan.visited) < self._limit and not self._scan.full
 
-    def _led_to(self, path: str, directory: _Directory) -> list[str]:
-        """Folders that are not looked into where they lie, but whoever follows a link works in them."""
+    def _passed_over_targets(self, path: str, directory: _Directory) -> list[str]:
+        """Folders that are passed over where they lie, but whoever follows a link works in them."""
         found = (os.path.realpath(_joined(path, name)) for name in directory.links)
-        found = (target for target in found if self._is_below(target) and target not in self._now)
-        return [target for target in found if is_passed_over(target[len(self._base) :].split("/"))]
+        found = (target for target in found if self._is_below(target) and target not in self._scan.visited)
+        return [target for target in found if is_passed_over(target[len(self.base) :].split("/"))]
 
     def _directory(self, path: str, *, whole: bool) -> _Directory | None:
         """What is in a directory. `whole` says that everything there is of interest, since it is in a place."""
@@ -191,18 +180,18 @@ class _Look:
             status = os.lstat(path)
         except (OSError, ValueError) as error:
             gone = isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR)
-            if not gone or path == self._base:
-                self._found.complete = False
+            if not gone or path == self.base:
+                self._scan.complete = False
             return None
         if not stat.S_ISDIR(status.st_mode):
             return None
         stamp = status.st_dev, status.st_ino, status.st_ctime_ns
         key = f"{path}/" if whole else path
-        known = self._before.get(key)
+        known = self._known.get(key)
         young = time.time_ns() - status.st_ctime_ns < YOUNG_NS
         if known is None or known.stamp != stamp:
             known = self._read(path, stamp, whole)
-        self._now[key] = known._replace(stamp=_UNKNOWN) if young else known
+        self._scan.visited[key] = known._replace(stamp=_UNKNOWN) if young else known
         return known
 
     def _read(self, path: str, stamp: tuple[int, int, int], whole: bool) -> _Directory:
@@ -222,89 +211,85 @@ class _Look:
                         folders.append(_joined(path, name))
                     elif not whole and name not in PACKAGES and entry.is_symlink():
                         links.append(name)
-            folders = [folder for folder in folders if folder not in self._left_out]
         except OSError:
             return self._unlisted(path)
         if not os.access(path, os.X_OK):
             return self._unlisted(path)
+        folders = [folder for folder in folders if folder not in self._left_out]
         repository = HEAD.casefold() in names and ("commondir" in names or {"objects", "refs"} <= names)
         return _Directory(stamp, tuple(folders), tuple(candidates), tuple(links), repository)
 
     def _may_be(self, entry: os.DirEntry[str], folded: str) -> bool:
         """Whether it can be a place by its name, or a link in place of a folder of places."""
-        if folded == GIT or self._places.may_be(entry.name):
+        if folded == GIT or self.places.may_be(entry.name):
             return True
-        return (self._places.may_begin(entry.name) or self._places.may_lead(entry.name)) and entry.is_symlink()
+        return (self.places.may_begin(entry.name) or self.places.may_lead(entry.name)) and entry.is_symlink()
 
     def _unlisted(self, path: str) -> _Directory:
-        """One that cannot be listed or entered: who knows a name may find it there all the same."""
+        """One that cannot be listed or entered: whoever knows a name may find it there all the same."""
         status = _status(path)
         if status is not None and status.st_uid == os.geteuid():
-            self._found.complete = False
-            self._found.unlisted.add(path)
-        names = [name for name in (GIT, *self._places.names()) if _status(_joined(path, name)) is not None]
+            self._scan.complete = False
+            self._scan.unlisted.add(path)
+        names = [name for name in (GIT, *self.places.names()) if _status(_joined(path, name)) is not None]
         return _Directory(_UNKNOWN, (), tuple(names), (), repository=False)
 
     # -- places ---------------------------------------------------------------------------------------------------
 
     def _places_in(self, folder: str, directory: _Directory) -> None:
-        names = folder[len(self._base) :].strip("/").split("/") if folder != self._base else []
-        for name in directory.candidates:
-            path = _joined(folder, name)
-            if name.casefold() == GIT:
-                self._git(path)
-            elif self._places.is_one([*names, name]):
-                self._one(path, listed=self._places.is_listed([*names, name]))
-            elif self._places.may_begin(name):
-                self._link(path, listed=True)
-            elif self._places.is_way([*names, name]):
-                self._link(path, listed=False)
+        if directory.candidates:
+            above = folder[len(self.base) :].strip("/").split("/") if folder != self.base else []
+            for name in directory.candidates:
+                path, names = _joined(folder, name), [*above, name]
+                if name.casefold() == GIT:
+                    self._git(path)
+                elif self.places.is_one(names):
+                    self._place(path, listed=self.places.is_listed(names))
+                elif self.places.may_begin(name) or self.places.is_way(names):
+                    status = _status(path)
+                    if status is not None and stat.S_ISLNK(status.st_mode):  # in place of a folder of places
+                        self._scan.add(path, path, status, listed=self.places.may_begin(name))
         if directory.repository:
             self._repository(folder, 0)
 
-    def _one(self, path: str, *, listed: bool) -> None:
+    def _place(self, path: str, *, listed: bool) -> None:
         status = _status(path)
         if status is None:
             return
         if stat.S_ISDIR(status.st_mode):
-            self._found.folders[path] = status.st_dev, status.st_ino
+            self._scan.folders[path] = status.st_dev, status.st_ino
             if path.rpartition("/")[0] == self._home:
-                self._found.add(path, path, status, listed, kind="folder")
+                self._scan.add(path, path, status, listed, kind="folder")
             else:
-                self._within(path, path, listed)
+                self._within(path, listed)
         else:
-            self._found.add(path, path, status, listed)
+            self._scan.add(path, path, status, listed)
             self._follow(path, status, listed)
 
-    def _link(self, path: str, *, listed: bool) -> None:
-        """A link in place of a folder whose files would be places."""
-        status = _status(path)
-        if status is not None and stat.S_ISLNK(status.st_mode):
-            self._found.add(path, path, status, listed)
-
-    def _within(self, folder: str, place: str, listed: bool) -> None:
-        waiting = deque([folder])
+    def _within(self, place: str, listed: bool) -> None:
+        """Everything in a place that is a folder."""
+        waiting = deque([place])
         while waiting and self._goes_on():
             path = waiting.popleft()
             directory = self._directory(path, whole=True)
-            for name in () if directory is None else directory.candidates:
-                status = _status(_joined(path, name))
-                if status is not None:
-                    self._found.add(_joined(path, name), place, status, listed)
-            waiting.extend(() if directory is None else directory.folders)
+            if directory is not None:
+                for name in directory.candidates:
+                    status = _status(_joined(path, name))
+                    if status is not None:
+                        self._scan.add(_joined(path, name), place, status, listed)
+                waiting.extend(directory.folders)
 
     def _follow(self, path: str, status: os.stat_result, listed: bool) -> None:
         """What a place that is a link leads to is one, too, if it can be written to."""
         if not stat.S_ISLNK(status.st_mode):
             return
         target = os.path.realpath(path)
-        if not self._is_below(target) or target in self._targets:
-            return
-        self._targets.add(target)
-        self._one(target, listed=listed)
+        if self._is_below(target) and target not in self._targets:
+            self._targets.add(target)
+            self._place(target, listed=listed)
 
     def _is_below(self, path: str) -> bool:
-        return path.startswith(f"{self._base.rstrip('/')}/")
+        return path.startswith(f"{self.base.rstrip('/')}/")
 
     # -- repositories ---------------------------------------------------------------------------------------------
 
@@ -313,35 +298,32 @@ class _Look:
         status = _status(path)
         if status is None:
             return
+        real = path
         if stat.S_ISDIR(status.st_mode):
-            self._found.folders[path] = status.st_dev, status.st_ino
-            self._repository(path, 0)
+            self._scan.folders[path] = status.st_dev, status.st_ino
         elif stat.S_ISREG(status.st_mode):
-            self._pointer(path, gitdir_target(read_git_file(path) or b"", os.path.dirname(path)), status)  # noqa: PTH120
+            target = gitdir_target(read_git_file(path) or b"", os.path.dirname(path))  # noqa: PTH120
+            real = "" if target is None else os.path.realpath(target)
+            if not real or not _is_part_of_repository_around(path, real):
+                self._scan.add(path, path, status, listed=True)
         else:
-            self._found.add(path, path, status, listed=True)
-            self._repository(os.path.realpath(path), 0)
-
-    def _pointer(self, path: str, target: str | None, status: os.stat_result) -> None:
-        """A file that says where a repository is: of no harm where that is a part of one around it."""
-        real = "" if target is None else os.path.realpath(target)
-        if not real or not _is_part_of_repository_around(path, real):
-            self._found.add(path, path, status, listed=True)
+            self._scan.add(path, path, status, listed=True)
+            real = os.path.realpath(path)
         self._repository(real, 0)
 
     def _repository(self, path: str, depth: int) -> None:
-        if path in self._repositories or depth > _DEEPEST_REPOSITORY or not self._is_below(path):
+        if path in self._scan.repositories or depth > _DEEPEST_REPOSITORY or not self._is_below(path):
             return
-        self._repositories.add(path)
-        for name in ("config", "config.worktree"):
-            status = _status(_joined(path, name))
+        self._scan.repositories.add(path)
+        for config in (_joined(path, "config"), _joined(path, "config.worktree")):
+            status = _status(config)
             if status is not None:
                 kind: Kind | None = "config" if stat.S_ISREG(status.st_mode) else None
-                self._found.add(_joined(path, name), _joined(path, name), status, listed=True, kind=kind)
+                self._scan.add(config, config, status, listed=True, kind=kind)
         self._commondir(path)
         self._hooks(_joined(path, HOOKS))
         for name in ("remotes", "branches"):  # where git kept URLs once
-            self._within(_joined(path, name), _joined(path, name), listed=True)
+            self._within(_joined(path, name), listed=True)
         for group in ("modules", "worktrees"):
             self._modules(_joined(path, group), depth + 1)
 
@@ -352,7 +334,7 @@ class _Look:
             written = os.fsdecode((read_git_file(file) or b"").rstrip(b"\r\n")).replace("\0", "")
             shared = os.path.realpath(os.path.join(path, written))  # noqa: PTH118
             if not file.startswith(f"{shared}/worktrees/"):
-                self._found.add(file, file, status, listed=True)
+                self._scan.add(file, file, status, listed=True)
             self._repository(shared, 0)
 
     def _hooks(self, path: str) -> None:
@@ -360,17 +342,17 @@ class _Look:
         if status is None:
             return
         if not stat.S_ISDIR(status.st_mode):
-            self._found.add(path, path, status, listed=True)
+            self._scan.add(path, path, status, listed=True)
             self._follow(path, status, listed=True)
             return
-        self._found.folders[path] = status.st_dev, status.st_ino
-        before = set(self._found.items)
-        self._within(path, path, listed=True)
-        hooks = self._found.items.keys() - before
+        self._scan.folders[path] = status.st_dev, status.st_ino
+        before = set(self._scan.items)
+        self._within(path, listed=True)
+        hooks = self._scan.items.keys() - before
         for hook in hooks:
             if hook.endswith(_SAMPLE):
-                del self._found.items[hook]  # git makes them, and runs none but those that another hook leads to
-        for hook in hooks & self._found.items.keys():
+                del self._scan.items[hook]  # git makes them, and runs none but those that another hook leads to
+        for hook in hooks & self._scan.items.keys():
             status = _status(hook)
             if status is not None and os.path.isfile(hook):  # noqa: PTH113
                 self._follow(hook, status, listed=True)
@@ -388,24 +370,14 @@ class _Look:
 
 
 def _is_part_of_repository_around(file: str, repository: str) -> bool:
-    """Whether this is a submodule or another working tree of the repository that the folder of the file lies in."""
+    """Whether a repository is a submodule or another working tree of the one that the file lies in: no harm then."""
     home, inside, part = repository.partition(f"/{GIT}/")
     return bool(inside) and file.startswith(f"{home}/") and part.startswith(("modules/", "worktrees/"))
 
 
 def is_passed_over(names: Sequence[str]) -> bool:
-    """Whether what has these names, from the root down, is not looked at as any other folder is."""
+    """Whether what has these names, from the root down, is not scanned as any other folder is."""
     return any(name in PACKAGES or name.casefold() == GIT for name in names)
-
-
-def stamp_of(status: os.stat_result) -> FileStamp:
-    return FileStamp(status.st_mode, status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_nlink)
-
-
-def _kind(mode: int) -> Kind:
-    if stat.S_ISREG(mode):
-        return "file"
-    return "link" if stat.S_ISLNK(mode) else "other"
 
 
 def _status(path: str) -> os.stat_result | None:

@@ -1,0 +1,128 @@
+"""Who we are: the answers to `initialize` and `server/discover`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from trunkline.core.call import Caller
+from trunkline.core.errors import INVALID_PARAMS, Problem
+from trunkline.frontends.mcp.clients import Conversation, client_name
+from trunkline.frontends.mcp.requests import Asked, answered_later, refuse, result_of_ours
+from trunkline.protocol.jsonrpc import BadMessage, Members, encode, text_member
+from trunkline.protocol.mcp.capabilities import askable, declared_by_legacy
+from trunkline.protocol.mcp.modern import SERVER_INFO
+from trunkline.protocol.mcp.versions import SUPPORTED, WITH_LEGACY_TASKS, initialize_result, negotiate
+from trunkline.router.aggregation import joined_extensions, joined_instructions, joined_tasks, searching_instructions
+from trunkline.router.router import Router
+from trunkline.search.listing import ToolListing
+from trunkline.version import __version__
+
+INFO: Final = {"name": "trunkline", "title": "Trunkline", "version": __version__}
+CAPABILITIES: Final[dict[str, object]] = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "completions": {},
+    "logging": {},
+}
+OUR_INFO: Final = b'"%b":%b' % (SERVER_INFO.encode(), encode(INFO))
+"""The member of a modern result's `_meta` that says who we are."""
+_HEARD_S: Final = 0.2
+"""How long a greeting waits for servers that nobody has heard of yet, for the sake of their instructions."""
+
+
+class Hello:
+    def __init__(self, router: Router, disclosure: ToolListing) -> None:
+        self._router = router
+        self._disclosure = disclosure
+
+    def initialize(self, conversation: Conversation, asked: Asked) -> bool:
+        """Whether the handshake succeeded: the client is then known by what it said of itself."""
+        version = _text_or_none(asked.params, "protocolVersion")
+        if version is None:
+            refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.protocolVersion` must be a string"))
+            return False
+        capabilities = _declared(asked, negotiate(version))
+        if capabilities is None:
+            return False
+        caller = conversation.caller
+        session = caller.session
+        if session is None and conversation.session_if_asked and askable(capabilities) != b"{}":
+            session = conversation.session_if_asked
+        conversation.version = negotiate(version)
+        conversation.caller = replace(
+            caller,
+            session=session,
+            client=client_name(bytes(asked.params.get("clientInfo", b"{}"))),
+            capabilities=capabilities,
+            version=conversation.version,
+        )
+        self._when_heard(lambda: answered_later(asked.answer, self._greet, conversation, asked))
+        return True
+
+    def _greet(self, conversation: Conversation, asked: Asked) -> None:
+        registry, caller = self._router.registry, conversation.caller
+        instructions = self._instructions(caller)
+        tasks = joined_tasks(registry, caller) if conversation.version == WITH_LEGACY_TASKS else {}
+        capabilities = {**CAPABILITIES, "tasks": tasks} if tasks else CAPABILITIES
+        result = initialize_result(conversation.version, capabilities, INFO, instructions)
+        asked.answer.result(result_of_ours(result))
+        conversation.greeted = True
+
+    def discover(self, asked: Asked) -> None:
+        self._when_heard(lambda: answered_later(asked.answer, self._describe, asked))
+
+    def _describe(self, asked: Asked) -> None:
+        registry = self._router.registry
+        said: dict[str, object] = {"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES}
+        extensions = joined_extensions(registry, asked.caller)
+        if extensions:
+            said["capabilities"] = {**CAPABILITIES, "extensions": extensions}
+        instructions = self._instructions(asked.caller)
+        if instructions:
+            said["instructions"] = instructions
+        hints = b'"ttlMs":0,"cacheScope":"private","_meta":{%b}' % OUR_INFO
+        asked.answer.result(result_of_ours(b'{"resultType":"complete",%b,%b}' % (encode(said)[1:-1], hints)))
+
+    def _instructions(self, caller: Caller) -> str:
+        """What the servers say; who searches hears that of a server once it has found something there."""
+        registry = self._router.registry
+        if self._disclosure.searches(caller):
+            return searching_instructions(registry, caller)
+        return joined_instructions(registry, caller)
+
+    def _when_heard(self, then: Callable[[], None]) -> None:
+        """Once every server was heard of, or nearly at once."""
+        timer: asyncio.TimerHandle | None = None
+        waiting = True
+
+        def go() -> None:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                if timer is not None:
+                    timer.cancel()
+                then()
+
+        self._router.when_listed(go)
+        if waiting:
+            timer = asyncio.get_running_loop().call_later(_HEARD_S, go)
+
+
+def _declared(asked: Asked, version: str) -> bytes | None:
+    """What the client can do, in our spelling; None where it was refused for that."""
+    try:
+        return declared_by_legacy(bytes(asked.params.get("capabilities", b"{}")), version)
+    except BadMessage:
+        refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.capabilities` must be an object"))
+        return None
+
+
+def _text_or_none(members: Members, name: str) -> str | None:
+    try:
+        return text_member(members, name)
+    except BadMessage:
+        return None

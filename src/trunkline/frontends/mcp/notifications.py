@@ -1,0 +1,109 @@
+"""Log messages of servers: which of them a client wants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from trunkline.core.call import Caller, Json
+from trunkline.core.errors import INVALID_PARAMS, Problem
+from trunkline.frontends.mcp.requests import refuse, result_of_ours
+from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, text_member
+from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL, NOTIFICATIONS_MESSAGE
+from trunkline.protocol.mcp.modern import LOG_LEVEL, RequestRefused
+from trunkline.protocol.mcp.notifications import LEVELS, RANKS, is_level_wanted
+from trunkline.protocol.mcp.versions import MODERN
+from trunkline.router.router import Router
+
+if TYPE_CHECKING:
+    from trunkline.frontends.mcp.requests import Asked
+from typing import TYPE_CHECKING
+
+from trunkline.core.call import PROGRESS, STREAM_CLOSED
+from trunkline.protocol.jsonrpc import encode_members, encode_notification, single_line
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED
+
+if TYPE_CHECKING:
+    from trunkline.frontends.mcp.requests import Asked
+
+_ONE_OF: Final = ", ".join(LEVELS)
+
+
+def is_log_message(method: str) -> bool:
+    return method == NOTIFICATIONS_MESSAGE
+
+
+def wants_log_message(caller: Caller, params: Json) -> bool:
+    """A legacy client that never said a level gets what its servers send; a modern one gets nothing then."""
+    if not caller.log_level:
+        return caller.version not in MODERN
+    try:
+        level = text_member(members_of(bytes(params), "`params`"), "level")
+    except BadMessage:
+        return False
+    return level is not None and is_level_wanted(level, caller.log_level)
+
+
+def stated_level(meta: Members) -> str:
+    """The level that a modern request asks for; empty where it wants none."""
+    if LOG_LEVEL not in meta:
+        return ""
+    level = _level_in(meta, LOG_LEVEL)
+    if level is None:
+        raise RequestRefused(
+            Problem(code=INVALID_PARAMS, message=f"`_meta` member `{LOG_LEVEL}` must be one of {_ONE_OF}")
+        )
+    return level
+
+
+def set_level(router: Router, asked: Asked) -> None:
+    """`logging/setLevel` holds for this client from now on, and its servers hear of it."""
+    conversation = asked.conversation
+    level = _level_in(asked.params, "level")
+    if conversation is None or level is None:
+        refuse(asked.answer, Problem(code=INVALID_PARAMS, message=f"`params.level` must be one of {_ONE_OF}"))
+        return
+    conversation.caller = replace(conversation.caller, log_level=level)
+    router.notify(conversation.caller, LOGGING_SET_LEVEL, encode({"level": level}))
+    asked.answer.result(result_of_ours(b"{}"))
+
+
+def _level_in(members: Members, name: str) -> str | None:
+    try:
+        level = text_member(members, name)
+    except BadMessage:
+        return None
+    return level if level in RANKS else None
+
+
+# Notifications of servers that belong to a request: which of them its client gets, and under which token.
+
+
+def pass_on(asked: Asked, method: str, params: Json) -> None:
+    """Give it to the client, if it is for the client. One that cannot be read for sure is dropped."""
+    try:
+        if method == STREAM_CLOSED:
+            asked.answer.pause()
+        elif method == PROGRESS:
+            _progress(asked, params)
+        elif _is_for(asked, method, params):
+            asked.answer.notice(encode_notification(method, single_line(params)))
+    except (BadMessage, RecursionError):
+        return
+
+
+def _progress(asked: Asked, params: Json) -> None:
+    """Under the token that its client chose."""
+    token = None if asked.meta is None else asked.meta.get("progressToken")
+    if token is not None:
+        members = {**members_of(bytes(params), "params"), "progressToken": token}
+        asked.answer.notice(encode_notification(PROGRESS, single_line(encode_members(members))))
+
+
+def _is_for(asked: Asked, method: str, params: Json) -> bool:
+    conversation = asked.conversation
+    if method == NOTIFICATIONS_MESSAGE:
+        # A legacy client may have changed its mind since it asked.
+        return wants_log_message(asked.caller if conversation is None else conversation.caller, params)
+    # Modern clients get nothing on a request's stream but its progress and its log.
+    return conversation is not None and method != NOTIFICATIONS_CANCELLED

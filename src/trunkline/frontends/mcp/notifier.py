@@ -1,0 +1,136 @@
+"""News for clients: that a list has changed, once for all that changes in a moment, to those that saw it otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from trunkline.core.call import Caller
+from trunkline.frontends.mcp.clients import Conversation
+from trunkline.frontends.mcp.listen import Listen, Listens
+from trunkline.frontends.mcp.lists import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Shown
+from trunkline.protocol.jsonrpc import encode_notification
+from trunkline.protocol.mcp.methods import (
+    NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+    NOTIFICATIONS_RESOURCES_LIST_CHANGED,
+    NOTIFICATIONS_TOOLS_LIST_CHANGED,
+)
+from trunkline.router.router import Router
+from trunkline.runtime.safe_calls import call_safely
+
+_SETTLE_S: Final = 0.05
+_NEWS: Final[dict[str, tuple[Kind, ...]]] = {
+    NOTIFICATIONS_TOOLS_LIST_CHANGED: (TOOLS,),
+    NOTIFICATIONS_PROMPTS_LIST_CHANGED: (PROMPTS,),
+    NOTIFICATIONS_RESOURCES_LIST_CHANGED: (RESOURCES, TEMPLATES),
+}
+_ALIKE: Final = (PROMPTS, RESOURCES, TEMPLATES)
+"""The lists that are the same for everybody without a session."""
+_ANYBODY: Final = Caller()
+Told = dict[bytes, bytes]
+
+
+class News:
+    def __init__(
+        self, router: Router, shown: Shown, conversations: AbstractSet[Conversation], listens: Listens
+    ) -> None:
+        self._router = router
+        self._shown = shown
+        self._conversations = conversations
+        self._listens = listens
+        self._telling: asyncio.TimerHandle | None = None
+        self._changed_twice = False
+        """Whether a list may have been, since the last word about it, something else than before and now."""
+        self._before: Told = {}
+        """What everybody was told last of the lists that are alike for all."""
+        self._loop = asyncio.get_running_loop()
+        router.registry.on_list_changed.append(self.list_changed)
+        listens.on_open = self._begin_listen
+
+    def begin(self, conversation: Conversation) -> None:
+        """A client that has just come need not be told what changed before."""
+        self._note(conversation.told, conversation.caller)
+
+    def _begin_listen(self, listen: Listen) -> None:
+        """Where there are news just now, it may have seen a list before or after they came, and must hear of it.
+
+        Also if it is, in the end, what it was before: the server that just came may leave at once, or has left.
+        """
+        self._note(listen.told, listen.caller)
+        if self._telling is not None:
+            for member, listing in listen.told.items():
+                if self._changed_twice or listing != self._before.get(member):
+                    listen.told[member] = b""
+
+    def _note(self, told: Told, caller: Caller, kinds: Iterable[Kind] = KINDS) -> None:
+        for kind in kinds:
+            told[kind.member] = self._shown.listing(caller, kind)
+
+    def list_changed(self) -> None:
+        """Servers tend to come up together: one notification for all that changes in a moment."""
+        if self._telling is None:
+            self._telling = self._loop.call_later(_SETTLE_S, self._tell)
+        else:
+            self._changed_twice = True
+
+    def _tell(self) -> None:
+        self._telling = None
+        self._changed_twice = False
+        self._router.report_collisions()
+        changes = _Changes(self._shown)
+        for conversation in list(self._conversations):
+            call_safely("news for a client", _tell_conversation, conversation, changes)
+        for listen in self._listens.all():
+            call_safely("news for a client", _tell_listen, listen, changes)
+        self._note(self._before, _ANYBODY, _ALIKE)
+
+    def close(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+
+
+class _Changes:
+    """Compares lists with what clients saw last. Thousands of clients saw the same one: each pair is compared once.
+
+    Lists are told apart by identity; those that were compared are held, so that no other can come to have the same.
+    """
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+        self._differ: dict[tuple[int, int], bool] = {}
+        self._kept: list[bytes] = []
+
+    def since(self, told: Told, caller: Caller) -> list[str]:
+        """The notifications that are due; afterwards the client counts as told."""
+        return [method for method, kinds in _NEWS.items() if self._any_changed(told, caller, kinds)]
+
+    def _any_changed(self, told: Told, caller: Caller, kinds: tuple[Kind, ...]) -> bool:
+        changed = False
+        for kind in kinds:
+            listing = self._shown.listing(caller, kind)
+            changed |= self._changed(told.get(kind.member, b""), listing)
+            told[kind.member] = listing
+        return changed
+
+    def _changed(self, before: bytes, now: bytes) -> bool:
+        if before is now:
+            return False
+        pair = (id(before), id(now))
+        differ = self._differ.get(pair)
+        if differ is None:
+            differ = self._differ[pair] = before != now
+            self._kept += (before, now)
+        return differ
+
+
+def _tell_conversation(conversation: Conversation, changes: _Changes) -> None:
+    if conversation.push is not None and conversation.greeted:
+        for method in changes.since(conversation.told, conversation.caller):
+            conversation.push(encode_notification(method))
+
+
+def _tell_listen(listen: Listen, changes: _Changes) -> None:
+    for method in changes.since(listen.told, listen.caller):
+        listen.list_changed(method)

@@ -1,0 +1,354 @@
+"""Questions of servers to a legacy client: sent under ids of ours, answered once, forgotten when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from trunkline.core.call import PROGRESS, Caller, Json
+from trunkline.core.server_request import NO_CLIENT_ERROR, ServerRequest
+from trunkline.frontends.mcp.notifications import is_log_message, wants_log_message
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Members,
+    Message,
+    MessageId,
+    encode,
+    encode_members,
+    encode_notification,
+    members_of,
+    read_id,
+    single_line,
+    text_member,
+)
+from trunkline.protocol.mcp.methods import (
+    ELICITATION_CREATE,
+    NOTIFICATIONS_CANCELLED,
+    NOTIFICATIONS_ELICITATION_COMPLETE,
+)
+from trunkline.protocol.mcp.server_requests import labelled, refusal
+from trunkline.runtime.deadlines import Deadline
+
+if TYPE_CHECKING:
+    from trunkline.frontends.mcp.clients import Conversation
+import asyncio
+import secrets
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trunkline.core.errors import CANCELLED, NOT_ANSWERED, SOURCE_PROTOCOL, Code, Problem
+from trunkline.core.server_request import ResponseKind
+from trunkline.frontends.mcp.requests import refuse
+from trunkline.protocol.mcp.server_requests import MAY_REQUIRE_INPUT, RETRY_MEMBERS, InputRequest, read_input_required
+
+if TYPE_CHECKING:
+    from trunkline.frontends.mcp.calls import RoutedCall
+
+MAX_OPEN: Final = 64
+_OPEN_BRACE: Final = 0x7B
+_ELICITS_SINCE: Final = "2025-06-18"
+_VISITS_URLS_SINCE: Final = "2025-11-25"
+_OF_ONE_HOP: Final = frozenset({PROGRESS, NOTIFICATIONS_CANCELLED})
+Send = Callable[[bytes], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How long a client may think, and whether it must be told which of several servers asks."""
+
+    question_s: float
+    names_servers: Callable[[], bool]
+
+
+class _Open:
+    """A question that the client has and has not answered. `token` is the server's own for progress, as JSON."""
+
+    __slots__ = ("send", "server_request", "timer", "token")
+
+    def __init__(self, server_request: ServerRequest, send: Send | None, timer: Deadline, token: Json | None) -> None:
+        self.server_request = server_request
+        self.send = send
+        self.timer = timer
+        self.token = token
+
+
+class ClientQuestions:
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation: Conversation | None = conversation
+        self._rules: Rules | None = None
+        self._open: dict[MessageId, _Open] = {}
+        self._last_id = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(self, rules: Rules) -> None:
+        """The client has said what it can be asked."""
+        self._rules = rules
+
+    # -- from servers ---------------------------------------------------------------------------------------------
+
+    def ask(self, server_request: ServerRequest, send: Send | None = None) -> None:
+        """Put a question to the client: with `send` where that can carry it, else outside any request."""
+        if server_request.ended:
+            return
+        refused = self._refusal(server_request)
+        if refused is not None:
+            server_request.refuse(refused)
+            return
+        number = self._last_id = self._last_id + 1
+        try:
+            message, token = self._message(number, server_request)
+        except (BadMessage, RecursionError) as error:
+            server_request.refuse(_error(-32602, f"The question cannot be passed on: {error}"))
+            return
+        self._expect(number, server_request, send, token)
+        self._send(send, message)
+
+    def _refusal(self, server_request: ServerRequest) -> bytes | None:
+        conversation = self._conversation
+        if self._rules is None or conversation is None or conversation.push is None:
+            return NO_CLIENT_ERROR
+        if len(self._open) >= MAX_OPEN:
+            return _error(-32603, f"The client has {MAX_OPEN} questions open already")
+        return why_not(conversation.caller, server_request.method, server_request.params)
+
+    def _message(self, number: int, server_request: ServerRequest) -> tuple[bytes, Json | None]:
+        """The request as the client gets it, and the server's token for progress on it."""
+        in_text = self._rules is not None and self._rules.names_servers()
+        params = labelled(server_request.source, server_request.method, server_request.params, in_text=in_text)
+        meta = members_of(bytes(params["_meta"]), "`_meta`")
+        token = meta.get("progressToken")
+        if token is not None:
+            params["_meta"] = encode_members({**meta, "progressToken": b"%d" % number})
+        head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (number, encode(server_request.method))
+        return b"%b%b}" % (head, encode_members(params)), None if token is None else bytes(token)
+
+    def _expect(self, number: int, server_request: ServerRequest, send: Send | None, token: Json | None) -> None:
+        assert self._rules is not None
+        question_s = self._rules.question_s
+        timer = Deadline(question_s, partial(self._expired, number, question_s))
+        self._open[number] = _Open(server_request, send, timer, token)
+        server_request.on_withdrawn = lambda: self._take_back(number, "the server took its question back")
+
+    def _send(self, send: Send | None, message: bytes) -> None:
+        push = None if self._conversation is None else self._conversation.push
+        if not (send is not None and send(message)) and push is not None:
+            push(message)
+
+    def _expired(self, number: int, question_s: float) -> None:
+        waiting = self._open[number]
+        self._take_back(number, "there was no answer in time")
+        waiting.server_request.refuse(_error(-32603, f"The client gave no answer within {question_s:g} seconds"))
+
+    def _take_back(self, number: int, reason: str) -> None:
+        """The client need not answer any more."""
+        waiting = self._take(number)
+        if waiting is not None:
+            params = b'{"requestId":%d,"reason":%b}' % (number, encode(reason))
+            self._send(waiting.send, encode_notification(NOTIFICATIONS_CANCELLED, params))
+
+    def tell(self, method: str, params: Json) -> None:
+        """What one of this client's own servers says outside any call."""
+        if self._conversation is None:
+            return
+        caller = self._conversation.caller
+        if method in _OF_ONE_HOP or (is_log_message(method) and not wants_log_message(caller, params)):
+            return
+        if method == NOTIFICATIONS_ELICITATION_COMPLETE and caller.version < _VISITS_URLS_SINCE:
+            return
+        try:
+            self._send(None, encode_notification(method, single_line(params)))
+        except BadMessage:
+            return
+
+    # -- from the client ------------------------------------------------------------------------------------------
+
+    def answered(self, message: Message) -> None:
+        """Its answer to a question of before; one that nobody asked, or that comes late, is nobody's."""
+        waiting = None if message.id is None else self._take(message.id)
+        if waiting is None:
+            return
+        raw = message.error if message.result is None else message.result
+        try:
+            text = b"" if raw is None else single_line(raw)
+        except BadMessage:
+            text = b""
+        if not text or text[0] != _OPEN_BRACE:
+            waiting.server_request.refuse(_error(-32603, "The client's answer is not an object that can be passed on"))
+        elif message.result is None:
+            waiting.server_request.refuse(text)
+        else:
+            waiting.server_request.answer(text)
+
+    def progressed(self, message: Message) -> None:
+        """The client is at work on a question whose server wants to hear of that."""
+        try:
+            params = {} if message.params is None else members_of(message.params, "`params`")
+            number = _token_in(params)
+            waiting = None if number is None else self._open.get(number)
+            if waiting is not None and waiting.token is not None:
+                waiting.server_request.progressed(
+                    single_line(encode_members({**params, "progressToken": waiting.token}))
+                )
+        except BadMessage:
+            return
+
+    def close(self) -> None:
+        """The client is gone."""
+        waiting, self._open = self._open, {}
+        for one in waiting.values():
+            one.timer.cancel()
+            one.server_request.refuse(_error(-32603, "The client is gone"))
+        self._conversation = None  # a cycle would stay until the collector finds it
+
+    def _take(self, number: MessageId) -> _Open | None:
+        waiting = self._open.pop(number, None)
+        if waiting is not None:
+            waiting.timer.cancel()
+        return waiting
+
+
+def why_not(caller: Caller, method: str, params: Json) -> bytes | None:
+    """The JSON-RPC error for what this client cannot be asked; None when it can."""
+    if method == ELICITATION_CREATE and caller.version < _ELICITS_SINCE:
+        return _error(-32601, f"The client speaks {caller.version or 'no version'}, which has no elicitation")
+    refused = refusal(caller.capabilities, method, bytes(params))
+    if refused is None and method == ELICITATION_CREATE and caller.version < _VISITS_URLS_SINCE and _is_url(params):
+        return _error(-32602, "The client takes no elicitations of mode `url`")
+    return refused
+
+
+def _is_url(params: Json) -> bool:
+    return text_member(members_of(bytes(params), "`params`"), "mode") == "url"
+
+
+def _token_in(params: Members) -> MessageId | None:
+    token = params.get("progressToken")
+    return None if token is None else read_id(token)
+
+
+def _error(code: int, message: str) -> bytes:
+    return encode({"code": code, "message": message})
+
+
+# A legacy client and a modern server: what the server wants to know is asked, and the call is made again with it.
+#
+# Each round is a call of its own. The client sees one request with questions in between, as it knows it from servers of
+# its own era.
+
+MAX_ROUNDS: Final = 10
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 5.0
+_CANCEL: Final = b'{"action":"cancel"}'
+
+
+class Rounds:
+    def __init__(self, routed: RoutedCall) -> None:
+        self._routed = routed
+        self._source = ""
+        self._count = 0
+        self._state: bytes | None = None
+        self._questions: list[ServerRequest] = []
+        self._answers: dict[str, Json] = {}
+        self._pause: asyncio.TimerHandle | None = None
+        self._over = False
+
+    def go_on(self, source: str, raw: Json) -> None:
+        """The server cannot go on without this."""
+        self._source = source
+        self._count += 1
+        if self._count > MAX_ROUNDS:
+            self._fail(SOURCE_PROTOCOL, f"asked for input more than {MAX_ROUNDS} times")
+            return
+        try:
+            required = read_input_required(raw)
+        except BadMessage as error:
+            self._fail(SOURCE_PROTOCOL, f"asked for input that cannot be given: {error}")
+            return
+        if self._routed.message.method not in MAY_REQUIRE_INPUT:
+            self._fail(SOURCE_PROTOCOL, "asked for input where the protocol allows none")
+            return
+        self._state = required.state
+        self._answers = {}
+        self._routed.calls.add(self._routed.key, self)
+        if required.asked:
+            self._ask(required.asked)
+        else:
+            pause_s = min(_FIRST_PAUSE_S * 2 ** (self._count - 1), _LONGEST_PAUSE_S)
+            self._pause = asyncio.get_running_loop().call_later(pause_s, self._again)
+
+    # -- the client's part ----------------------------------------------------------------------------------------
+
+    def _ask(self, asked: dict[str, InputRequest]) -> None:
+        """Everything at once; a question may be refused before the next one is put."""
+        conversation, answer = self._routed.conversation, self._routed.answer
+        assert conversation is not None
+        self._questions = [
+            ServerRequest(self._source, one.method, _with_id(one), partial(self._answered, key, one.method))
+            for key, one in asked.items()
+        ]
+        for server_request in list(self._questions):
+            conversation.questions.ask(server_request, answer.ask)
+
+    def _answered(self, key: str, method: str, ending: ResponseKind, raw: Json) -> None:
+        if self._over:
+            return
+        if ending == "error" and method != ELICITATION_CREATE:
+            self._fail(NOT_ANSWERED, f"`{method}` was not answered: {error_text(raw)}")
+            return
+        self._answers[key] = raw if ending == "result" else _CANCEL
+        if len(self._answers) == len(self._questions):
+            self._again()
+
+    def _again(self) -> None:
+        """The same request with what the client answered, and the server's state as it wrote it."""
+        self._pause = None
+        members: Members = {name: value for name, value in self._routed.params.items() if name not in RETRY_MEMBERS}
+        if self._questions:
+            members["inputResponses"] = msgspec.Raw(encode_members(self._answers))
+        if self._state is not None:
+            members["requestState"] = msgspec.Raw(self._state)
+        self._questions = []
+        self._routed.send_again(members)
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def cancel(self, why: str) -> bool:
+        """The client takes the request back while it is being asked."""
+        if self._over:
+            return False
+        self._end()
+        self._routed.answer.cancelled(self._problem(CANCELLED, f"Call cancelled: {why}"))
+        return True
+
+    def _fail(self, code: Code, reason: str) -> None:
+        self._end()
+        refuse(self._routed.answer, self._problem(code, f"Server {self._source}: {reason}"))
+
+    def _end(self) -> None:
+        self._over = True
+        self._routed.rounds = None
+        self._routed.calls.remove(self._routed.key)
+        if self._pause is not None:
+            self._pause.cancel()
+        questions, self._questions = self._questions, []
+        for server_request in questions:
+            server_request.withdraw()
+
+    def _problem(self, code: Code, message: str) -> Problem:
+        tool = self._routed.call.tool if self._routed.call is not None else ""
+        return Problem(code=code, message=message, source=self._source, tool=tool, phase="sent", executed="unknown")
+
+
+def _with_id(asking: InputRequest) -> bytes:
+    """A URL to visit has an id in the legacy era, and none in the modern one."""
+    if asking.method != ELICITATION_CREATE:
+        return asking.params
+    params = members_of(asking.params, "`params`")
+    if bytes(params.get("mode", b"")) != b'"url"' or "elicitationId" in params:
+        return asking.params
+    return encode_members({**params, "elicitationId": encode(secrets.token_urlsafe(12))})

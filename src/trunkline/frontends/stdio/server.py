@@ -1,0 +1,200 @@
+"""MCP in lines: one client with one line of JSON per message, by whatever way the lines come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Final
+
+from trunkline.core.call import PROGRESS, Caller, Json, Result
+from trunkline.core.errors import INTERNAL, Problem
+from trunkline.frontends.mcp.batches import Batch, LineBatch, read_line
+from trunkline.frontends.mcp.clients import Conversation
+from trunkline.frontends.mcp.requests import Answer
+from trunkline.frontends.mcp.server import McpServer
+from trunkline.frontends.stdio.transport import Lines, LineWire, StdioPipes
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Message,
+    encode_error,
+    encode_notification,
+    error_message,
+    single_line,
+)
+from trunkline.protocol.mcp.methods import NOTIFICATIONS_MESSAGE, SUBSCRIPTIONS_LISTEN
+from trunkline.protocol.mcp.modern import is_modern
+from trunkline.protocol.mcp.notifications import cancelled_id
+
+_PASSING: Final = (encode_notification(PROGRESS)[:-1], encode_notification(NOTIFICATIONS_MESSAGE)[:-1])
+"""What is of no use to a client that reads it much later."""
+_NOTIFICATION: Final = b'{"jsonrpc":"2.0","method":'
+_MAX_HELD: Final = 1000
+
+
+class LineClient:
+    """`name` is that of its connection, and of its session where it can be asked something."""
+
+    def __init__(self, server: McpServer, caller: Caller, name: str, make_wire: Callable[[Lines], LineWire]) -> None:
+        self._server = server
+        self.pipes = make_wire(self)
+        self.write = self.pipes.write
+        self._principal = caller.principal
+        self._name = name
+        self._conversation = Conversation(caller, server.max_calls, session_if_asked=name)
+        self._conversation.push = self.tell
+        self._listening: set[Hashable] = set()
+        self._held: dict[bytes, None] = {}
+        self.unanswered = 0
+        self.stopped = False
+        self.ends = False
+
+    async def serve(self) -> None:
+        """Until the client closes its end."""
+        await self.pipes.serve()
+        await self._finish()
+
+    async def _finish(self) -> None:
+        """What the client already asked gets some time to be answered."""
+        why = "the gateway is shutting down" if self.stopped else "the client is gone"
+        for key in self._listening:
+            self._server.cancel_modern(self._principal, key, why)
+        await self.pipes.finish(lambda: self.unanswered)
+        self.ends = True
+        why = "the gateway is shutting down" if self.stopped else why
+        self._server.end(self._conversation, why)
+        await self.pipes.close()
+
+    def stop(self) -> None:
+        """The gateway is to end; what does not end in time is answered all the same."""
+        self.stopped = self.ends = True
+        self.pipes.hurry()
+
+    def unread(self, size_bytes: int) -> None:
+        """What a client asked for is its own to take; it can ask for no more meanwhile."""
+
+    def tell(self, message: bytes) -> None:
+        """News, or a question. Servers may have more to tell than memory holds: of what a client that does not read
+        has waiting each message is kept once, and progress and the log are left out."""
+        if not (self.pipes.crowded and message.startswith(_NOTIFICATION)):
+            self.write(message)
+        elif not message.startswith(_PASSING) and len(self._held) < _MAX_HELD:
+            self._held[message] = None
+
+    def room(self) -> None:
+        held, self._held = self._held, {}
+        for message in held:
+            self.write(message)
+
+    # -- messages -------------------------------------------------------------------------------------------------
+
+    def line(self, line: bytes) -> None:
+        try:
+            message = read_line(line, self._conversation.version)
+        except BadMessage as error:
+            self.write(error_message(error.id_json, encode_error(error.problem)))
+            return
+        if isinstance(message, list):
+            self.unanswered += 1
+            Batch(LineBatch(self.write, self.tell, self._batch_over)).serve(message, self._serve, self._other)
+        elif message.method is None or message.id is None:
+            self._other(message)
+        else:
+            self._serve(message, LineAnswer(self, message.id_json))
+
+    def _batch_over(self) -> None:
+        self.unanswered -= 1
+
+    def _serve(self, message: Message, answer: Answer) -> None:
+        try:
+            self._request(message, answer)
+        except Exception as error:  # a bug of ours costs one request, not the conversation
+            self._server.router.events.note("error", "internal", f"{type(error).__name__}: {error}")
+            problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
+            answer.error(encode_error(problem), problem)
+
+    def _other(self, message: Message) -> None:
+        if message.method is None:
+            self._server.legacy_response(self._conversation, message)
+        else:
+            self._notification(message)
+
+    def _request(self, message: Message, answer: Answer) -> None:
+        if not is_modern(message):
+            self._server.legacy_request(self._conversation, message, answer)
+            return
+        key = (self._name, message.id)
+        self._server.modern_request(message, answer, self._principal, key, calls=self._conversation.calls)
+        if message.method == SUBSCRIPTIONS_LISTEN and key in self._server.listens:
+            self._listening.add(key)
+
+    def _notification(self, message: Message) -> None:
+        """`cancelled` may mean a request of either era: ids are unique among what this one client has in flight."""
+        self._server.legacy_notification(self._conversation, message)
+        request_id = cancelled_id(message)
+        if request_id is not None:
+            key = (self._name, request_id)
+            self._listening.discard(key)
+            self._server.cancel_modern(self._principal, key, "the client took it back", self._conversation.calls)
+
+
+class LineAnswer:
+    __slots__ = ("_client", "_id_json", "_open")
+
+    def __init__(self, client: LineClient, id_json: bytes) -> None:
+        self._client = client
+        self._id_json = id_json
+        self._open = True
+        client.unanswered += 1
+
+    def result(self, result: Result) -> None:
+        text = result.raw if result.single_line else single_line(result.raw)
+        if self._close():
+            self._client.write(b'{"jsonrpc":"2.0","id":%b,"result":' % self._id_json, text, b"}")
+
+    def error(self, raw: Json, problem: Problem | None) -> None:
+        if self._close():
+            self._client.write(error_message(self._id_json, single_line(raw)))
+
+    def notice(self, message: bytes) -> None:
+        if self._open:
+            self._client.tell(message)
+
+    def ask(self, message: bytes) -> bool:
+        if self._open:
+            self._client.write(message)
+        return self._open
+
+    def cancelled(self, problem: Problem) -> None:
+        """A client that took its request back expects no answer; one that waited until we end does."""
+        if self._client.ends:
+            self.error(encode_error(problem), problem)
+        else:
+            self._close()
+
+    def pause(self) -> None:
+        """A pipe stays open."""
+
+    def _close(self) -> bool:
+        was_open, self._open = self._open, False
+        if was_open:
+            self._client.unanswered -= 1
+        return was_open
+
+
+# MCP over stdio: one client, one line of JSON per message, nothing else on stdout.
+
+PRINCIPAL: Final = "local"
+NAME: Final = "stdio"
+
+
+class StdioDoor(LineClient):
+    """The one client of its server, which ends with it."""
+
+    def __init__(self, server: McpServer, *, limit_bytes: int, stdin_fd: int = 0, stdout_fd: int = 1) -> None:
+        pipes = partial(StdioPipes, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
+        super().__init__(server, Caller(PRINCIPAL), NAME, pipes)
+
+    async def _finish(self) -> None:
+        self._server.end_subscriptions()
+        await super()._finish()
+        self._server.close()

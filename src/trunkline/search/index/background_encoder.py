@@ -1,0 +1,174 @@
+"""Gets vectors for the texts of tools in a thread of its own: from the file where they are there, else by encoding.
+
+It works in short turns with pauses as long as they were, so it takes half a core at most, and lets queries go first.
+What was wanted last comes first: the catalog of now before what is left of an older one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from trunkline.search.index.encoder import LazyEncoder
+from trunkline.search.index.vector_file import VectorFile, records_of, text_key
+
+_MOST_WANTED: Final = 50_000
+_TURN_S: Final = 0.02
+_HAND_OVER_S: Final = 1.0
+_QUERY_PATIENCE_S: Final = 0.1
+_DROP: Final[Sequence[str]] = ()
+"""In place of wishes: those before it are none any more."""
+
+
+class BackgroundEncoder:
+    """`want`, `drop`, `stop` and the properties are for other threads; all the rest happens in the thread itself."""
+
+    def __init__(
+        self,
+        encoder: LazyEncoder,
+        file: VectorFile | None,
+        *,
+        queries_idle: threading.Event,
+        arrived: Callable[[dict[str, bytes]], None],
+        failed: Callable[[Exception], None],
+        save_every_s: float = 5.0,
+    ) -> None:
+        """`arrived` and `failed` are called in the thread: with records by text, and with what went wrong."""
+        self._encoder = encoder
+        self._file = file
+        self._queries_idle = queries_idle
+        self._arrived = arrived
+        self._failed = failed
+        self._save_every_s = save_every_s
+        self._incoming: deque[Sequence[str]] = deque()
+        self._wanted: OrderedDict[str, bytes] = OrderedDict()
+        """What neither memory nor the file has, with the keys: touched in the thread only."""
+        self._work = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._fresh: dict[str, bytes] = {}
+        self._unsaved: dict[bytes, bytes] = {}
+        self._handed_over_at = self._saved_at = time.monotonic()
+
+    def want(self, texts: Sequence[str]) -> None:
+        if not texts or self._closing.is_set():
+            return
+        self._incoming.append(texts)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="tool-encoder", daemon=True)
+            self._thread.start()
+        self._work.set()
+
+    def drop(self) -> None:
+        """Nothing of what was wanted so far is wanted any more."""
+        self._incoming.append(_DROP)
+        self._work.set()
+
+    @property
+    def wanted(self) -> int:
+        """About how many texts are not done yet."""
+        return len(self._wanted) + sum(map(len, tuple(self._incoming)))
+
+    @property
+    def alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def stop(self) -> None:
+        """The thread ends after the text that it is busy with, and after keeping what it has."""
+        self._closing.set()
+        self._work.set()
+
+    # -- in the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._work.wait() and not self._closing.is_set():
+                self._work.clear()
+                self._look_up()
+                self._encode()
+        except Exception as problem:
+            self._failed(problem)
+            self._give_up()
+        self._save()
+
+    def _give_up(self) -> None:
+        self._closing.set()
+        self._incoming.clear()
+        self._wanted.clear()
+
+    def _look_up(self) -> None:
+        """What the file has needs no encoding."""
+        keys = self._admit()
+        if self._file is None or not keys:
+            return
+        kept, not_wanted_today = self._file.find(set(keys.values()))
+        found = {text: kept[key] for text, key in keys.items() if key in kept}
+        for text in found:
+            self._wanted.pop(text, None)
+        if found:
+            self._arrived(found)
+        if not_wanted_today:
+            self._write({}, not_wanted_today)
+
+    def _admit(self) -> dict[str, bytes]:
+        """Put what came in before the rest; the keys of what was not wanted before."""
+        keys: dict[str, bytes] = {}
+        while self._incoming:
+            for text in reversed(self._incoming[0]):
+                if text in self._fresh:
+                    continue
+                if text not in self._wanted:
+                    self._wanted[text] = keys[text] = text_key(text)
+                self._wanted.move_to_end(text, last=False)
+            if self._incoming.popleft() is _DROP:
+                self._wanted.clear()
+                keys.clear()
+        while len(self._wanted) > _MOST_WANTED:
+            self._wanted.popitem()
+        return keys
+
+    def _encode(self) -> None:
+        """Until nothing is wanted, or there is more to look up."""
+        busy_s = 0.0
+        while self._wanted and not self._work.is_set():
+            self._queries_idle.wait(_QUERY_PATIENCE_S)
+            began = time.perf_counter()
+            self._encode_one(*self._wanted.popitem(last=False))
+            busy_s += time.perf_counter() - began
+            if busy_s > _TURN_S:
+                self._closing.wait(busy_s)
+                busy_s = 0.0
+            self._hand_over(_HAND_OVER_S)
+            if time.monotonic() - self._saved_at > self._save_every_s:
+                self._save()
+        self._hand_over(0)
+        if not self._work.is_set():
+            self._save()
+
+    def _encode_one(self, text: str, key: bytes) -> None:
+        record = records_of(self._encoder.get().encode([text]))[0]
+        self._fresh[text] = record
+        if self._file is not None:
+            self._unsaved[key] = record
+
+    def _hand_over(self, after_s: float) -> None:
+        if self._fresh and time.monotonic() - self._handed_over_at >= after_s:
+            fresh, self._fresh = self._fresh, {}
+            self._arrived(fresh)
+            self._handed_over_at = time.monotonic()
+
+    def _save(self) -> None:
+        self._saved_at = time.monotonic()
+        if self._unsaved and self._write(self._unsaved):
+            self._unsaved = {}
+
+    def _write(self, records: dict[bytes, bytes], wanted: Collection[bytes] = ()) -> bool:
+        """Whether these records need no other try."""
+        try:
+            return self._file is None or self._file.keep(records, wanted)
+        except OSError as problem:
+            self._failed(problem)
+            return True

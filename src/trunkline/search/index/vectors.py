@@ -1,0 +1,171 @@
+"""What texts of tools mean, as far as it is known: vectors in memory and in the state folder, got in the background.
+
+The event loop never waits here. Reading the encoder and the file, encoding and writing are done in two threads, one
+for tools and one for queries, which end with `close`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final, TypeVar
+
+from trunkline.search.index.arrays import Flags, Floats, np
+from trunkline.search.index.background_encoder import BackgroundEncoder
+from trunkline.search.index.encoder import DATA, MODEL_ID, EncoderUnavailable, LazyEncoder
+from trunkline.search.index.query_encoder import QueryEncoder, Then, query_vectors
+from trunkline.search.index.vector_file import NOTHING, VectorFile, records_of, text_key, vectors_of
+from trunkline.search.index.wordpiece import MAX_CHARACTERS
+
+T = TypeVar("T")
+
+FOLDER: Final = "search"
+"""Where the vectors lie in the state folder."""
+_MOST_IN_MEMORY: Final = 50_000
+_CLOSE_S: Final = 5.0
+
+
+class VectorStore:
+    """For the thread of one event loop."""
+
+    def __init__(
+        self,
+        state_dir: Path | None,
+        *,
+        on_progress: Callable[[], None] | None = None,
+        note: Callable[[str], None] | None = None,
+        data: Path = DATA,
+    ) -> None:
+        """`on_progress` is called when more vectors are known, `note` when something has to do without; on the loop."""
+        self.on_progress = on_progress
+        self._note = note
+        self._noted: set[str] = set()
+        self._records: dict[str, bytes] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._encoder = LazyEncoder(data)
+        self._file = VectorFile(state_dir / FOLDER, MODEL_ID) if state_dir is not None else None
+        self._queries = QueryEncoder(self._encoder, self._failed)
+        self._background = BackgroundEncoder(
+            self._encoder,
+            self._file,
+            queries_idle=self._queries.idle,
+            arrived=self._arrived,
+            failed=self._failed,
+        )
+
+    # -- vectors of tools -----------------------------------------------------------------------------------------
+
+    def matrix(self, texts: Sequence[str]) -> tuple[Floats, Flags]:
+        """A row for each text, and which of them are known; the others are zeros."""
+        records = [self._records.get(text[:MAX_CHARACTERS]) for text in texts]
+        known = np.fromiter((record is not None for record in records), np.bool_, len(records))
+        return vectors_of([record or NOTHING for record in records]), known
+
+    def want(self, texts: Sequence[str]) -> None:
+        """Have vectors for these texts in a while, before any that were wanted earlier. Needs a running loop."""
+        if missing := self._missing(texts):
+            self._loop = asyncio.get_running_loop()
+            self._background.want(missing)
+
+    def want_nothing(self) -> None:
+        """What is not known yet is not needed for now."""
+        self._background.drop()
+
+    @property
+    def wanted(self) -> int:
+        """About how many texts are still without."""
+        return self._background.wanted
+
+    def encode_now(self, texts: Sequence[str]) -> Floats:
+        """The rows of these texts, for programs that can wait. Raises EncoderUnavailable."""
+        missing = {text_key(text): text for text in self._missing(texts)}
+        kept = self._file.find(missing)[0] if self._file is not None else {}
+        self._add({missing[key]: record for key, record in kept.items()})
+        rest = {key: text for key, text in missing.items() if key not in kept}
+        if rest:
+            fresh = dict(zip(rest, records_of(self._encoder.get().encode(list(rest.values()))), strict=True))
+            self._add({rest[key]: record for key, record in fresh.items()})
+            self._keep(fresh)
+        return self.matrix(texts)[0]
+
+    def _keep(self, records: dict[bytes, bytes]) -> None:
+        try:
+            if self._file is not None:
+                self._file.keep(records)
+        except OSError as problem:
+            self._note_once(_explained(problem))
+
+    # -- vectors of queries ---------------------------------------------------------------------------------------
+
+    def query(self, text: str, then: Then) -> None:
+        """`then` gets the vector of a query, or a row for each piece of a long one: at once when it was asked lately,
+        else from the loop.
+
+        None when there is no encoder, when too many are waiting, or when the store is closed.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._queries.ask(text[:MAX_CHARACTERS], self._loop, then)
+
+    def query_now(self, text: str) -> Floats:
+        """For programs that can wait. Raises EncoderUnavailable."""
+        return query_vectors(self._encoder.get().encode, text)
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Both threads have ended, and what was encoded is kept."""
+        self._queries.stop()
+        self._background.stop()
+        deadline = time.monotonic() + _CLOSE_S
+        while (self._queries.alive or self._background.alive) and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+
+    # -- from the threads -----------------------------------------------------------------------------------------
+
+    def _arrived(self, records: dict[str, bytes]) -> None:
+        self._on_loop(self._take_over, records)
+
+    def _failed(self, problem: Exception) -> None:
+        self._on_loop(self._note_once, _explained(problem))
+
+    def _on_loop(self, function: Callable[[T], None], argument: T) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody is interested any more
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(function, argument)
+
+    # -- on the loop ----------------------------------------------------------------------------------------------
+
+    def _take_over(self, records: dict[str, bytes]) -> None:
+        self._add(records)
+        if self.on_progress is not None:
+            self.on_progress()
+
+    def _add(self, records: dict[str, bytes]) -> None:
+        self._records |= records
+        surplus = len(self._records) - _MOST_IN_MEMORY
+        for text in list(islice(self._records, max(surplus, 0))):
+            del self._records[text]
+
+    def _missing(self, texts: Sequence[str]) -> list[str]:
+        """Those that are not known; the others count as used last, of interest once memory gets full."""
+        cut = [text[:MAX_CHARACTERS] for text in texts]
+        if len(self._records) > _MOST_IN_MEMORY // 2:
+            self._records |= {text: record for text in cut if (record := self._records.pop(text, None)) is not None}
+        return [text for text in cut if text not in self._records]
+
+    def _note_once(self, message: str) -> None:
+        if self._note is not None and message not in self._noted:
+            self._noted.add(message)
+            self._note(message)
+
+
+def _explained(problem: Exception) -> str:
+    if isinstance(problem, EncoderUnavailable):
+        return f"tools are found by their words only: {problem}"
+    if isinstance(problem, OSError):
+        return f"what tools mean is worked out again after the next start: {problem}"
+    return f"tools are found by their words only: {type(problem).__name__}: {problem}"

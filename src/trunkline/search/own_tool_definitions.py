@@ -1,0 +1,230 @@
+"""The definitions of our own tools. They are terse: each byte is paid for with every request to a model."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Raw, Struct
+
+from trunkline.config.call_arguments import Arguments, BadArgument
+from trunkline.config.problems import hint_for
+from trunkline.core.names import RESERVED_SOURCE
+from trunkline.core.tool import Snapshot, Tool
+from trunkline.protocol.jsonrpc import encode
+
+_Schema = dict[str, Any]
+EXECUTE: Final = "execute_tool"
+EXECUTE_READ_ONLY: Final = "execute_read_only_tool"
+
+_TEXT: Final[_Schema] = {"type": "string"}
+_NUMBER: Final[_Schema] = {"type": "integer"}
+_TEXTS: Final[_Schema] = {"type": "array", "items": _TEXT}
+_COUNTS: Final[_Schema] = {"type": "object", "additionalProperties": _NUMBER}
+
+
+def _object(required: _Schema, optional: _Schema | None = None) -> _Schema:
+    schema: _Schema = {"type": "object", "properties": required | (optional or {})}
+    return schema | {"required": list(required)} if required else schema
+
+
+def _described(kind: str, description: str) -> _Schema:
+    return {"type": kind, "description": description}
+
+
+def _list_of(item: _Schema) -> _Schema:
+    return {"type": "array", "items": item}
+
+
+def _definition(name: str, title: str, description: str, takes: _Schema, gives: _Schema) -> Tool:
+    definition: _Schema = {
+        "name": name,
+        "description": description,
+        "inputSchema": takes,
+        "outputSchema": gives,
+        "annotations": {"title": title, "readOnlyHint": True, "openWorldHint": False},
+    }
+    return Tool(RESERVED_SOURCE, name, encode(definition))
+
+
+def _searching(name: str, description: str, takes: _Schema, **hints: bool) -> Tool:
+    """Without a schema of what it gives: the list with these tools is there to be short."""
+    definition: _Schema = {"name": name, "description": description, "inputSchema": takes, "annotations": hints}
+    return Tool(RESERVED_SOURCE, name, encode(definition))
+
+
+_BESIDE_TOOLS: Final = {"prompts": _NUMBER, "resources": _NUMBER, "resourceTemplates": _NUMBER}
+_SERVER: Final = _object({"name": _TEXT, "state": _TEXT, "tools": _NUMBER}, {"reason": _TEXT})
+_HEALTH: Final = _object(
+    {"name": _TEXT, "kind": _TEXT, "state": _TEXT, "tools": _NUMBER, "restarts": _NUMBER},
+    {"inFlight": _NUMBER, "queued": _NUMBER, "origin": _TEXT, **_BESIDE_TOOLS}
+    | {"reason": _TEXT, "hint": _TEXT, "since": _TEXT}
+    | {"lastError": _TEXT, "stderrTail": _TEXT, "protocolVersion": _TEXT, "server": _TEXT}
+    | {"collisions": _TEXTS, "warnings": _TEXTS},
+)
+_TOOL: Final = {"name": _TEXT, "address": _TEXT, "server": _TEXT, "description": _TEXT}
+_EXECUTED: Final = _object({"tool_id": _TEXT}, {"arguments": _described("object", "As its inputSchema says")})
+
+INFORMING: Final = (
+    _definition(
+        "list_servers",
+        "List servers",
+        "List the servers behind this gateway: state, number of tools, why one is not ready.",
+        _object({}),
+        _object({"servers": _list_of(_SERVER)}),
+    ),
+    _definition(
+        "server_health",
+        "Server health",
+        "Health of one server, or of all: last error, what to do, restarts, end of its stderr, name collisions.",
+        _object({}, {"server": _TEXT}),
+        _object({"servers": _list_of(_HEALTH)}),
+    ),
+    _definition(
+        "list_tools",
+        "List tools",
+        "List tools, of all servers or one: the name to call, address, short description. Page with offset.",
+        _object({}, {"server": _TEXT, "limit": _NUMBER, "offset": _NUMBER}),
+        _object(
+            {"tools": _list_of(_object(_TOOL)), "total": _NUMBER},
+            {"nextOffset": _NUMBER, "notReady": _TEXTS},
+        ),
+    ),
+    _definition(
+        "find_tool",
+        "Find a tool",
+        "Find tools by what they do, by words and meaning; best match first.",
+        _object({"query": _TEXT}, {"limit": _NUMBER}),
+        _object(
+            {"tools": _list_of(_object(_TOOL, {"inputSchema": {"type": "object"}})), "total": _NUMBER},
+            {"notReady": _TEXTS},
+        ),
+    ),
+    _definition(
+        "registry_summary",
+        "Registry summary",
+        "Count servers by state and tools by server, and estimate the tokens of the tool list.",
+        _object({}),
+        _object(
+            {"version": _TEXT, "uptimeSeconds": _NUMBER, "servers": _NUMBER, "serversByState": _COUNTS}
+            | {"tools": _NUMBER, "toolsByServer": _COUNTS, **_BESIDE_TOOLS, "listBytes": _NUMBER}
+            | {"listTokensEstimate": _NUMBER, "collisions": _NUMBER},
+        ),
+    ),
+)
+SEARCHERS: Final = (
+    _searching(
+        "discover_tools",
+        "Find tools for a task, by meaning, on all servers. Returns the best with their input schemas and puts them "
+        "into your tool list. Call one at once: by its tool_id as the name, or with execute_tool.",
+        _object(
+            {"query": _described("string", "What the tool should do, in plain words")},
+            {
+                "tags": _TEXTS,
+                "limit": _described("integer", "Default 5"),
+                "provision": _described("boolean", "false: only look"),
+            },
+        ),
+        readOnlyHint=True,
+        openWorldHint=False,
+    ),
+    _searching(
+        "provision_tools",
+        "Put tools into your tool list by tool_id, within a budget of tokens. Those that discover_tools returned are "
+        "there already.",
+        _object({"tool_ids": _TEXTS}, {"context_tokens": _described("integer", "New budget")}),
+        readOnlyHint=True,
+        openWorldHint=False,
+    ),
+    _searching(
+        "unprovision_tools",
+        "Take tools out of your tool list, to make room.",
+        _object({"tool_ids": _TEXTS}),
+        readOnlyHint=True,
+        openWorldHint=False,
+    ),
+    _searching(
+        EXECUTE,
+        "Run a tool that discover_tools returned.",
+        _EXECUTED,
+        readOnlyHint=False,
+        destructiveHint=True,
+        openWorldHint=True,
+    ),
+    _searching(
+        EXECUTE_READ_ONLY,
+        "Run a tool that discover_tools returned as read_only; others are refused.",
+        _EXECUTED,
+        readOnlyHint=True,
+        openWorldHint=True,
+    ),
+)
+SEARCHING: Final = frozenset(tool.name for tool in SEARCHERS)
+"""Shown in place of a long list; with a short one they can be called all the same."""
+TOOLS: Final = INFORMING + SEARCHERS
+SNAPSHOT: Final = Snapshot(tools=TOOLS)
+
+
+# The arguments of the gateway's own tools.
+
+
+class NoArguments(Struct):
+    """For tools that take nothing. Some clients send a made-up argument with such calls, so none is refused."""
+
+
+class ServerArguments(Arguments):
+    server: str | None = None
+
+
+class ListToolsArguments(Arguments):
+    server: str | None = None
+    limit: int | None = None
+    offset: int | None = None
+
+
+class FindArguments(Arguments):
+    query: str = ""
+    limit: int | None = None
+
+
+class DiscoverArguments(Arguments):
+    query: str = ""
+    tags: list[str] | str | None = None
+    limit: int | None = None
+    provision: bool | None = None
+    session: str | None = None
+    explain: bool | None = None
+
+
+class ProvisionArguments(Arguments):
+    tool_ids: list[str] | str
+    context_tokens: int | None = None
+    session: str | None = None
+
+
+class UnprovisionArguments(Arguments):
+    tool_ids: list[str] | str
+    session: str | None = None
+
+
+class ExecuteArguments(Arguments):
+    tool_id: str
+    arguments: Raw = Raw(b"{}")
+    session: str | None = None
+
+
+def several(texts: list[str] | str | None) -> list[str]:
+    """Models write a text where a list with one text is meant."""
+    return [texts] if isinstance(texts, str) else (texts or [])
+
+
+def bounded(number: int | None, default: int, maximum: int) -> int:
+    """How many to give: what was asked for, within reason."""
+    return default if number is None else max(1, min(number, maximum))
+
+
+def known_server(name: str | None, servers: list[str]) -> str | None:
+    """The name of a server there is, None when none was named; raises BadArgument with the nearest ones."""
+    if not name or name in servers:
+        return name or None
+    hint = hint_for(name, servers, "the servers are") or "`list_servers` names them"
+    raise BadArgument(f"No server is called `{name[:100]}`", hint)
