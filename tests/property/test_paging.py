@@ -9,15 +9,17 @@ from hypothesis import strategies as st
 from tests.support.chunks import examples
 from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
 
-from trunkline.sources.mcp import listing
-from trunkline.sources.mcp.listing import KINDS, Listed, fetch_list
+from trunkline.sources.mcp import list_fetch
+from trunkline.sources.mcp.list_fetch import KINDS, FetchedList, fetch_list
 
 CURSORS = st.text("ab", max_size=2)
 PAGES = st.lists(st.tuples(st.lists(st.text("xyz", max_size=2), max_size=4), CURSORS), min_size=1, max_size=8)
 KIND = st.sampled_from(sorted(KINDS))
 
 
-def fetch(kind_name: str, pages: dict[str | None, tuple[list[str], str | None]]) -> tuple[Listed, list[str | None]]:
+def fetch(
+    kind_name: str, pages: dict[str | None, tuple[list[str], str | None]]
+) -> tuple[FetchedList, list[str | None]]:
     """The list of a server that has a page for each cursor; also the cursors that it was asked for."""
     kind = KINDS[kind_name]  # type: ignore[index]
     asked: list[str | None] = []
@@ -29,7 +31,7 @@ def fetch(kind_name: str, pages: dict[str | None, tuple[list[str], str | None]])
         page: dict[str, Any] = {kind.member: [{kind.key: key} for key in keys]}
         lane.answer(message, page if following is None else {**page, "nextCursor": following})
 
-    async def main() -> Listed:
+    async def main() -> FetchedList:
         return await fetch_list(session_on(MemoryLane(respond)), kind)
 
     return asyncio.run(main()), asked
@@ -70,8 +72,8 @@ def test_a_list_without_end_is_cut(kind: str, pages: int, items: int) -> None:
             return [f"{number}.{item}" for item in range(3)], str(number + 1)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(listing, "MAX_PAGES", pages)
-        patch.setattr(listing, "MAX_ITEMS", items)
+        patch.setattr(list_fetch, "MAX_PAGES", pages)
+        patch.setattr(list_fetch, "MAX_ITEMS", items)
         listed, asked = fetch(kind, Endless())
     assert len(asked) <= pages
     assert len(listed.items) == 3 * len(asked) <= items + 3

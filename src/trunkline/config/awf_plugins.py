@@ -1,7 +1,7 @@
-"""`.awf/plugins.yaml` beside a configuration file: the plugins and MCP servers in it, each read as a source of ours.
+"""Plugins of AWF: those in `.awf/plugins.yaml` beside a configuration file, and those that AWF has installed.
 
-It is AWF's file, so a key that only AWF knows is a warning. Relative paths start at the folder the file is in, programs
-in the one that `.awf` is in.
+It is AWF's file, so keys that only AWF knows are warnings. Relative paths start at the folder that contains the file,
+programs in the folder that contains `.awf`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trunkline.config.clients import entry_as, source_name_for
 from trunkline.config.config_file import ConfigFile
 from trunkline.config.files import parse_text, read_text
 from trunkline.config.problems import FileProblem, Invalid, Report, nearest
-from trunkline.config.reader import ConfigReader, ReferencedVariable
+from trunkline.config.reader import ConfigReader, ReferencedVariable, escape_references
 from trunkline.config.secrets import hide_secrets
 from trunkline.config.shapes import FilePath, Text
 from trunkline.config.sources import SourceKinds, SourceList, SourceSection
@@ -41,15 +41,18 @@ _OURS: Final[Mapping[str, tuple[str, ...]]] = {
     "mcp_stdio": ("command", "args", "env", "cwd", "enabled"),
     "mcp_http": ("url", "headers", "enabled"),
 }
-"""The keys of each kind, under the names that its section of ours has for them."""
+"""The keys of each kind, by the names they have in its section."""
 MANIFEST: Final = "plugin.yaml"
 _PREFIX: Final = "awf-plugin-"
 
 
 @dataclass(frozen=True, slots=True)
 class AwfPlugins:
-    """`found` are the sources by name; `renamed` are their names by those in the file, where these cannot be names of
-    sources. `text` is the file's, its secrets hidden. `verdict` is None for a file that needs none."""
+    """What was read from AWF's file.
+
+    `found` are the sources by name. `renamed` has the names of those that the file calls otherwise. `text` is that of
+    the file with its secrets hidden.
+    """
 
     found: Mapping[str, SourceSection]
     renamed: Mapping[str, str]
@@ -68,8 +71,10 @@ def read_awf_plugins(
     taken: Container[str],
     inspect_only: bool = False,
 ) -> AwfPlugins:
-    """The plugins of the file; none where it was found by looking and is not trusted, unless it is only looked at.
-    `taken` are names of sources in our own file, which win."""
+    """Read the plugins of the file; none where it has to be trusted and is not, unless it is only inspected.
+
+    `taken` are names of sources in the configuration file, which take precedence.
+    """
     path = file.path
     report = Report(str(path))
     reader = ConfigReader(report, environ, path.parent)
@@ -85,7 +90,7 @@ def read_awf_plugins(
         if not refused or inspect_only:
             _read_root(root, reader, sources, taken, renamed)
     except Invalid:
-        pass  # the report has it
+        pass  # reported already
     problems = report.in_file_order()
     if verdict is not None and refused:
         problems += (verdict.problem("warning" if inspect_only else "error"),)
@@ -122,7 +127,7 @@ def _read_root(
 
 
 def _entries(plugins: Node, reader: ConfigReader) -> list[TableEntry]:
-    """Each plugin under its name, whichever way the file gives them."""
+    """The plugins under their names, whether the file has a group or a list of them."""
     if isinstance(plugins, Scalar) and plugins.kind == "null":
         return []
     if isinstance(plugins, Table):
@@ -150,7 +155,7 @@ def _named(item: Node, reader: ConfigReader) -> TableEntry:
 
 
 def _read_plugin(entry: TableEntry, reader: ConfigReader, sources: SourceList, taken: Container[str]) -> str:
-    """The name that it has as a source."""
+    """Read one plugin and return its name as a source."""
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
     kind = _kind_of(entry, entry.value, reader)
@@ -159,12 +164,10 @@ def _read_plugin(entry: TableEntry, reader: ConfigReader, sources: SourceList, t
         message = f"`{entry.key.text}` is a source of the configuration file too, which is used instead"
         reader.warn(DUPLICATE_KEY, entry.key, message)
         return entry.key.text
-    said = _translated(entry, entry.value, kind, reader)
-    table = Table(entry.value.span, said + _folder(entry, entry.value, kind, reader))
+    table = Table(entry.value.span, _translated(entry, entry.value, kind, reader))
     name = source_name_for(entry.key, reader, sources)
     sources.claim(name, entry.key)
-    enabled = reader.peek(table.get("enabled")).lower() != "false"
-    sources.add(name, kind, entry.key, table, enabled=enabled)
+    sources.add(name, kind, entry.key, table)
     return name
 
 
@@ -182,7 +185,7 @@ def _kind_of(entry: TableEntry, plugin: Table, reader: ConfigReader) -> str:
 
 
 def _one_of(entry: TableEntry, plugin: Table, one: str, other: str, reader: ConfigReader) -> str:
-    """Which of the two it has. Raises Invalid where that is none, or both."""
+    """Which of two keys it has. Raises Invalid where it has none or both."""
     second = plugin.get(other)
     if plugin.get(one) is None and second is None:
         raise reader.error(MISSING_KEY, entry.key, f"Missing key `{one}` or `{other}`")
@@ -193,27 +196,23 @@ def _one_of(entry: TableEntry, plugin: Table, one: str, other: str, reader: Conf
 
 
 def _translated(entry: TableEntry, plugin: Table, kind: str, reader: ConfigReader) -> list[TableEntry]:
-    """The entries of a section of ours that say the same."""
+    """The equivalent entries of a section."""
     if kind == _PLUGIN:
         _one_of(entry, plugin, "command", "path", reader)
-    return [
+    translated = [
         entry_as("command", item, _program(item.value, reader)) if item.key.text == "path" else item
         for item in plugin.entries
         if item.key.text in _OURS[kind]
     ]
-
-
-def _folder(entry: TableEntry, plugin: Table, kind: str, reader: ConfigReader) -> list[TableEntry]:
-    """Where it starts, unless it says so itself: beside `.awf`, as it was trusted there. A workflow that it belongs to
-    may be run from any folder, and the arguments of a program may be scripts."""
-    if kind == "mcp_http" or plugin.get("cwd") is not None:
-        return []
-    folder = str(reader.folder.absolute().parent).replace("${", "$${")
-    return [entry_as("cwd", entry, Scalar(entry.key.span, "text", folder))]
+    if kind != "mcp_http" and plugin.get("cwd") is None:
+        # it starts where it was trusted, as its arguments may be scripts; a workflow may run in any folder
+        folder = escape_references(str(reader.folder.absolute().parent))
+        translated.append(entry_as("cwd", entry, Scalar(entry.key.span, "text", folder)))
+    return translated
 
 
 def _program(node: Node, reader: ConfigReader) -> Scalar:
-    """The program at a path: the file itself, or the binary in the folder of a plugin."""
+    """The program at a path: the file itself, or the one in the folder of a plugin."""
     path = FilePath().read(node, reader)
     if path.is_dir():
         program = program_in(path)
@@ -222,11 +221,11 @@ def _program(node: Node, reader: ConfigReader) -> Scalar:
             reader.obstacle(BAD_VALUE, node, message)
             return Scalar(node.span, "text", reader.missing_reference())
         path = program
-    return Scalar(node.span, "text", str(path).replace("${", "$${"))
+    return Scalar(node.span, "text", escape_references(str(path)))
 
 
 def program_in(folder: Path) -> Path | None:
-    """AWF's rule: the binary is called after its folder. Where it is not, the only program there must be meant."""
+    """The program of a plugin's folder: named after the folder, as AWF requires, or the only one there."""
     if not (folder / MANIFEST).is_file():
         return None
     for name in _expected(folder):
@@ -249,7 +248,7 @@ def _is_program(file: Path) -> bool:
 
 
 def _report_unknown(table: Table, known: tuple[str, ...], reader: ConfigReader) -> None:
-    """A likely slip is an error; anything else is AWF's own business."""
+    """A likely typo is an error; any other key is AWF's."""
     for key, _ in table.entries:
         if key.text in known:
             continue

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from trunkline.config.clients import read_mcp_servers
+from trunkline.config.clients import entry_as, read_mcp_servers
 from trunkline.config.json_parser import parse_json
 from trunkline.config.problems import Invalid, Report
 from trunkline.config.reader import ConfigReader
@@ -137,7 +137,7 @@ def save_added_server(folder: Path, name: str, body: bytes | None) -> None:
         kept = _kept(read_private(folder / _FILE, _FILE_BYTES) or _NONE)
     except _DAMAGED:
         kept = []
-    others = [other for other in kept if not (isinstance(other, dict) and other.get("name") == name)]
+    others = [one for one in kept if not (isinstance(one, dict) and cast(dict[str, object], one).get("name") == name)]
     bodies = others if body is None else [*others, json.loads(body)]
     data = json.dumps({"servers": bodies}, indent=2).encode()
     if len(data) > _FILE_BYTES:
@@ -145,20 +145,17 @@ def save_added_server(folder: Path, name: str, body: bytes | None) -> None:
     write_private(folder / _FILE, data)
 
 
-def _kept(data: bytes) -> list[Any]:
+def _kept(data: bytes) -> list[object]:
     kept: Any = json.loads(data)["servers"]
     if not isinstance(kept, list):
         raise TypeError("not a list")
-    return cast(list[Any], kept)
+    return cast(list[object], kept)
 
 
-# Services that register themselves while the gateway runs: one JSON object, read like a source of `kind: service`.
+# -- services --------------------------------------------------------------------------------------------------------
 
 LEASE_S: Final = 60.0
-_LEASE: Final = "lease"
-_TOKEN: Final = "token"
-_LEASED_EXAMPLE: Final = '{"endpoint": "http://10.0.0.7:8090", "lease": 60}'
-_OWN: Final = (_LEASE, _TOKEN)
+_SERVICE_EXAMPLE: Final = '{"endpoint": "http://10.0.0.7:8090", "lease": 60}'
 
 
 class LeasedService(NamedTuple):
@@ -173,37 +170,29 @@ def read_leased_service(name: str, body: bytes, load_section: Callable[[], type[
         raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message))
     report = Report(_BODY)
     try:
-        return _read(name, _request_table(body, report, _LEASED_EXAMPLE), _reader(report), load_section())
+        return _read_service(name, _request_table(body, report, _SERVICE_EXAMPLE), _reader(report), load_section())
     except Invalid:
         raise _refusal(report, "service") from None
 
 
-def _read(name: str, table: Table, reader: ConfigReader, kind: type[SourceSection]) -> LeasedService:
-    lease = table.get(_LEASE)
+def _read_service(name: str, table: Table, reader: ConfigReader, kind: type[SourceSection]) -> LeasedService:
+    lease = table.get("lease")
     lease_s = LEASE_S if lease is None else Seconds(maximum=ONE_DAY_S).read(lease, reader)
-    entries = [_as_in_a_file(entry) for entry in table.entries if entry.key.text not in _OWN]
-    token = table.get(_TOKEN)
-    if token is not None:
-        if table.get("tokens") is not None:
-            raise reader.error(
-                BAD_VALUE, token, "`token` and `tokens` are both given", "`token` is short for `tokens: {*: …}`"
-            )
-        Text().read(token, reader)
-        entries.append(_for_everybody(token))
+    entries: list[TableEntry] = []
+    for entry in table.entries:
+        if entry.key.text == "tools" and isinstance(entry.value, Items):  # definitions; in a file `tools` selects some
+            entries.append(entry_as("declare", entry, entry.value))
+        elif entry.key.text == "token":
+            if table.get("tokens") is not None:
+                hint = "`token` is short for `tokens: {*: …}`"
+                raise reader.error(BAD_VALUE, entry.value, "`token` and `tokens` are both given", hint)
+            Text().read(entry.value, reader)
+            of_all = Table(entry.value.span, [entry_as("*", entry, entry.value)])
+            entries.append(entry_as("tokens", entry, of_all))
+        elif entry.key.text != "lease":
+            entries.append(entry)
     presets = {"prefix": kind.default_prefix(name)}
     section = read_section(kind, Table(table.span, entries), reader, presets=presets)
     if reader.report.failed:
         raise Invalid
     return LeasedService(section, lease_s)
-
-
-def _as_in_a_file(entry: TableEntry) -> TableEntry:
-    """`tools` is a list of definitions to whoever registers, and a choice among them in a file."""
-    if entry.key.text == "tools" and isinstance(entry.value, Items):
-        return TableEntry(Scalar(entry.key.span, "text", "declare"), entry.value)
-    return entry
-
-
-def _for_everybody(token: Node) -> TableEntry:
-    tokens = Table(token.span, [TableEntry(Scalar(token.span, "text", "*"), token)])
-    return TableEntry(Scalar(token.span, "text", "tokens"), tokens)

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Raw
 
-from trunkline.core.names import RESERVED_SOURCE
 from trunkline.protocol.jsonrpc import encode
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.router import Router
 from trunkline.router.status import ServerStatus, offered_beside_tools, server_statuses, status_json
 from trunkline.search.definitions import parse_definition, shortened
+from trunkline.search.discovery import not_ready
+from trunkline.search.finder import server_tools
 from trunkline.search.own_tool_definitions import ListToolsArguments, ServerArguments, bounded, known_server
 from trunkline.version import __version__
 
 if TYPE_CHECKING:
-    from trunkline.search.index.corpus import Explanation
+    pass
 
 PAGE: Final = 50
 MAX_PAGE: Final = 200
@@ -80,17 +81,6 @@ def _first(texts: tuple[str, ...], limit: int) -> tuple[str, ...]:
     return (*texts[:limit], f"… and {more} more") if more > 0 else texts
 
 
-def not_ready(router: Router, server: str | None = None) -> Answer:
-    """Servers whose tools may be missing from an answer."""
-    states = (
-        (name, admission.health.state)
-        for name, admission in router.registry.servers().items()
-        if server in (None, name)
-    )
-    unwell = tuple(f"{name}: {state}" for name, state in states if state not in _USUAL)
-    return {"notReady": _first(unwell, _MAX_NAMED)} if unwell else {}
-
-
 # -- tools ----------------------------------------------------------------------------------------------------------
 
 
@@ -134,14 +124,6 @@ def _found(entry: ToolEntry, *, with_schema: bool) -> Answer:
     return described
 
 
-def reasons(explanation: Explanation) -> Answer:
-    """Why a tool was found. The shares of its words add up to 1."""
-    whole = sum(added for _, _, added in explanation.words) or 1.0
-    words = [{"word": word, "field": field, "share": added / whole} for word, field, added in explanation.words]
-    why: Answer = {"words": words, "cosine": explanation.cosine, "score": explanation.score}
-    return why | {"named": True} if explanation.named else why
-
-
 def _described(entry: ToolEntry, description: str) -> Answer:
     """A tool that lost its name to another is called by its address."""
     tool = entry.tool
@@ -151,11 +133,6 @@ def _described(entry: ToolEntry, description: str) -> Answer:
         "server": tool.source,
         "description": shortened(description),
     }
-
-
-def server_tools(catalog: Catalog) -> list[ToolEntry]:
-    """Every tool of a server; our own are not among them."""
-    return [entry for entry in catalog.entries() if entry.tool.source != RESERVED_SOURCE]
 
 
 # -- everything -----------------------------------------------------------------------------------------------------

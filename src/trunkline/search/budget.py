@@ -19,7 +19,7 @@ _STEP_S: Final = 0.002
 
 def budget(discovery: Discovery, catalog: Catalog) -> Answer:
     """The dearest first. `shown` is what clients see that have no search of their own."""
-    disclosure = discovery.disclosure
+    disclosure = discovery.listing
     costs = disclosure.costs_of(catalog)
     entries = listed(catalog)
     tokens = [disclosure.costs.of(entry) for entry in entries]
@@ -44,7 +44,7 @@ def budget(discovery: Discovery, catalog: Catalog) -> Answer:
 
 def when_counted(discovery: Discovery, catalog: Catalog, then: Callable[[], None]) -> None:
     """Count the tokens of every tool, a few at a time in between other work, so that `budget` is quick to tell."""
-    _count(discovery.disclosure.costs, iter(catalog.entries(hidden=True)), then)
+    _count(discovery.listing.costs, iter(catalog.entries(hidden=True)), then)
 
 
 def _count(costs: TokenCosts, entries: Iterator[ToolEntry], then: Callable[[], None]) -> None:

@@ -121,7 +121,7 @@ _LONGEST_TAG: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class ToolDefinition:
+class ParsedDefinition:
     title: str
     description: str
     parameters: tuple[str, ...]
@@ -160,14 +160,14 @@ _decode_text: Final = msgspec.json.Decoder(str).decode
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def parse_definition(tool: Tool) -> ToolDefinition:
+def parse_definition(tool: Tool) -> ParsedDefinition:
     try:
         definition = _decode_definition(tool.definition)
         schema = single_line(definition.input_schema)
     except (*_UNREADABLE, BadMessage):
-        return ToolDefinition("", "", (), b"")
+        return ParsedDefinition("", "", (), b"")
     annotations = _annotations(definition.annotations)
-    return ToolDefinition(
+    return ParsedDefinition(
         title=_read_text(definition.title) or _read_text(annotations.title),
         description=_read_text(definition.description),
         parameters=parameters_of(schema),

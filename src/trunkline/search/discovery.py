@@ -4,7 +4,7 @@ door that offers them. Answers are plain JSON."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -15,11 +15,11 @@ from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.router import Router
-from trunkline.search.answers import Answer, not_ready, reasons
+from trunkline.search.answers import _MAX_NAMED, _USUAL, Answer, _first
 from trunkline.search.definitions import parse_definition, shortened
 from trunkline.search.execution import Execution
 from trunkline.search.finder import Finder, SearchResult
-from trunkline.search.listing import ToolListing
+from trunkline.search.listing import ClientListing
 from trunkline.search.own_tool_definitions import (
     DiscoverArguments,
     ProvisionArguments,
@@ -29,6 +29,9 @@ from trunkline.search.own_tool_definitions import (
 )
 from trunkline.search.provisioning import ProvisionedTools, Provisioning
 from trunkline.search.token_costs import FOUND
+
+if TYPE_CHECKING:
+    from trunkline.search.index.corpus import Explanation
 
 MAX_FOUND: Final = 50
 MAX_IDS: Final = 200
@@ -45,10 +48,10 @@ Then = Callable[[Callable[[], Answer]], None]
 class Discovery:
     def __init__(self, router: Router, settings: GatewaySettings) -> None:
         self.provisioning = Provisioning(settings.context_tokens)
-        self.disclosure = ToolListing(router, settings, self.provisioning)
-        self.execution = Execution(router, self.disclosure, self.provisioning)
+        self.listing = ClientListing(router, settings, self.provisioning)
+        self.execution = Execution(router, self.listing, self.provisioning)
         self.finder = Finder(settings.search, settings.state_dir, self._note)
-        self.disclosure.on_search = self.finder.prepare
+        self.listing.on_search = self.finder.prepare
         self._router = router
         self.adopt(settings)
 
@@ -57,7 +60,7 @@ class Discovery:
         self.provisioning.set_budget(settings.context_tokens)
         self.execution.required = settings.require_provisioning
         self.finder.adopt(settings.search)
-        self.disclosure.adopt(settings)
+        self.listing.adopt(settings)
         self.provisioning.changed()
 
     async def close(self) -> None:
@@ -87,7 +90,7 @@ class Discovery:
         picked, left_out = self._fitting(found.entries[:limit], _room(held, asked), held.asked if provision else ())
         before = held.version
         for entry in reversed(picked) if provision else ():
-            held.find(entry.tool.address, self.disclosure.costs.of(entry))
+            held.find(entry.tool.address, self.listing.costs.of(entry))
         if held.version != before:
             self.provisioning.changed()
         answer: Answer = {"tools": [self._described(entry) for entry in picked], "provisioned": provision}
@@ -121,7 +124,7 @@ class Discovery:
         left_out: list[Answer] = []
         left = room
         for entry in entries:
-            tokens = 0 if entry.tool.address in paid else self.disclosure.costs.of(entry)
+            tokens = 0 if entry.tool.address in paid else self.listing.costs.of(entry)
             if tokens <= max(left, 0):
                 picked.append(entry)
                 left -= tokens
@@ -186,7 +189,7 @@ class Discovery:
                 {"tool_id": name[:_LONGEST_SHOWN], "why": "no such tool; `discover_tools` finds those there are"}
             )
             return
-        tokens = self.disclosure.costs.of(entry)
+        tokens = self.listing.costs.of(entry)
         if held.ask_for(entry.tool.address, tokens):
             given.append({"tool_id": entry.public_name, "tokens": tokens})
         else:
@@ -226,7 +229,7 @@ def _explain(described: list[Answer], entries: list[ToolEntry], found: SearchRes
     """Say of each tool why it was found."""
     hits = {entry.tool.address: hit for entry, hit in zip(found.entries, found.hits, strict=True)}
     for tool, entry in zip(described, entries, strict=True):
-        tool["why"] = reasons(found.explain(hits[entry.tool.address]))
+        tool["why"] = match_reasons(found.explain(hits[entry.tool.address]))
 
 
 def _offered(catalog: Catalog, name: str) -> ToolEntry | None:
@@ -246,3 +249,22 @@ def _ids(tool_ids: list[str] | str) -> list[str]:
 def _refusal(name: str, tokens: int, left: int) -> Answer:
     ways = "`unprovision_tools` or a higher `context_tokens` of `provision_tools` makes room"
     return {"tool_id": name, "tokens": tokens, "why": f"needs {tokens} tokens and {max(left, 0)} are left; {ways}"}
+
+
+def not_ready(router: Router, server: str | None = None) -> Answer:
+    """Servers whose tools may be missing from an answer."""
+    states = (
+        (name, admission.health.state)
+        for name, admission in router.registry.servers().items()
+        if server in (None, name)
+    )
+    unwell = tuple(f"{name}: {state}" for name, state in states if state not in _USUAL)
+    return {"notReady": _first(unwell, _MAX_NAMED)} if unwell else {}
+
+
+def match_reasons(explanation: Explanation) -> Answer:
+    """Why a tool was found. The shares of its words add up to 1."""
+    whole = sum(added for _, _, added in explanation.words) or 1.0
+    words = [{"word": word, "field": field, "share": added / whole} for word, field, added in explanation.words]
+    why: Answer = {"words": words, "cosine": explanation.cosine, "score": explanation.score}
+    return why | {"named": True} if explanation.named else why

@@ -27,7 +27,7 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.protocol.jsonrpc import REDUCED_STACK, Members
 from trunkline.router.catalog import ToolEntry, says_read_only
 from trunkline.router.router import Router
-from trunkline.search.listing import ToolListing
+from trunkline.search.listing import ClientListing
 from trunkline.search.own_tool_definitions import EXECUTE, EXECUTE_READ_ONLY, ExecuteArguments
 from trunkline.search.provisioning import Provisioning
 
@@ -39,11 +39,11 @@ Target = tuple[str, Members]
 
 
 class Execution:
-    def __init__(self, router: Router, disclosure: ToolListing, provisioning: Provisioning) -> None:
+    def __init__(self, router: Router, listing: ClientListing, provisioning: Provisioning) -> None:
         self.required = True
         """Whether only tools can be executed that were found or provisioned before."""
         self._router = router
-        self._disclosure = disclosure
+        self._listing = listing
         self._provisioning = provisioning
 
     def redirect(self, call: Call, tool: str, members: Members) -> Target | None:
@@ -82,7 +82,7 @@ class Execution:
         return address
 
     def _is_pinned(self, entry: ToolEntry | None) -> bool:
-        return entry is not None and self._disclosure.is_pinned(entry)
+        return entry is not None and self._listing.is_pinned(entry)
 
 
 def _is_id(text: str) -> bool:

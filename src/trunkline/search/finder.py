@@ -18,7 +18,6 @@ from trunkline.core.names import without_own_prefix
 from trunkline.core.tool import Tool
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.runtime.safe_calls import call_safely
-from trunkline.search.answers import server_tools
 
 if TYPE_CHECKING:
     from trunkline.search.index.arrays import Floats
@@ -35,6 +34,12 @@ if TYPE_CHECKING:
 import re
 from collections.abc import Iterable
 from fnmatch import translate
+from typing import TYPE_CHECKING
+
+from trunkline.core.names import RESERVED_SOURCE
+
+if TYPE_CHECKING:
+    from trunkline.search.index.corpus import Explanation
 
 # Patterns of the configuration that name tools, such as `github_*`, made quick enough to try on thousands.
 
@@ -366,3 +371,8 @@ def _tagging(tags: Mapping[str, Sequence[str]]) -> TagsOf | None:
         return tuple([tag for tag, each in patterns if each.fit(tool, exposed)])
 
     return tags_of
+
+
+def server_tools(catalog: Catalog) -> list[ToolEntry]:
+    """Every tool of a server; our own are not among them."""
+    return [entry for entry in catalog.entries() if entry.tool.source != RESERVED_SOURCE]

@@ -38,7 +38,7 @@ class _CatalogListing:
         self.of_sessions: WeakKeyDictionary[ProvisionedTools, tuple[int, bytes]] = WeakKeyDictionary()
 
 
-class ToolListing:
+class ClientListing:
     def __init__(self, router: Router, settings: GatewaySettings, provisioning: Provisioning) -> None:
         self.costs = TokenCosts()
         self.on_search: Callable[[Catalog], None] | None = None

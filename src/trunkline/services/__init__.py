@@ -9,18 +9,24 @@ token.
 
 from __future__ import annotations
 
-from trunkline.services.calls import ToolCall, ToolResult
-from trunkline.services.errors import (
+from trunkline.services.proxy import (
     PathTraversalError,
     ServiceError,
     ServiceNotFoundError,
     SessionTokenNotFoundError,
+    ToolCall,
     ToolExecutionError,
+    ToolProxy,
+    ToolResult,
+    sanitize_tool_args,
 )
-from trunkline.services.proxy import ToolProxy
-from trunkline.services.registry import InMemoryProjectServerRegistry, ProjectServerRecord, ProjectServerRegistry
-from trunkline.services.sanitize import sanitize_tool_args
-from trunkline.services.tokens import InMemorySessionTokenStore, SessionTokenStore
+from trunkline.services.registry import (
+    InMemoryProjectServerRegistry,
+    InMemorySessionTokenStore,
+    ProjectServerRecord,
+    ProjectServerRegistry,
+    SessionTokenStore,
+)
 
 __all__ = [
     "InMemoryProjectServerRegistry",

@@ -9,20 +9,110 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from trunkline.core.traversal import has_path_traversal
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.service import EXECUTE, BadServiceResponse, execute_body, parse_execute_response
 from trunkline.runtime.child_io import head_text
 from trunkline.runtime.http_client import HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
-from trunkline.services.calls import ToolCall, ToolResult
-from trunkline.services.errors import ServiceNotFoundError, SessionTokenNotFoundError, ToolExecutionError
-from trunkline.services.registry import ProjectServerRecord, ProjectServerRegistry
-from trunkline.services.sanitize import sanitize_tool_args
-from trunkline.services.tokens import SessionTokenStore
+from trunkline.services.registry import ProjectServerRecord, ProjectServerRegistry, SessionTokenStore
+
+# The check that every call's arguments pass before anything else happens.
+
+
+def sanitize_tool_args(args: Mapping[str, Any]) -> None:
+    """Raise PathTraversalError where a string anywhere in `args`, name or value, leads out of a folder.
+
+    What is looked at is what would be sent: an enum's value, a date's text. Raises TypeError for what JSON cannot say.
+    """
+    todo: list[tuple[str, Any]] = [("args", msgspec.to_builtins(args, str_keys=True))]
+    while todo:
+        place, value = todo.pop()
+        if isinstance(value, str):
+            if has_path_traversal(value):
+                raise PathTraversalError(place)
+        else:
+            todo.extend(_inner(place, value))
+
+
+def _inner(place: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, item in cast(dict[str, Any], value).items():
+            if has_path_traversal(name):
+                raise PathTraversalError(f"a name in {place}")
+            yield f"{place}.{name}", item
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(cast(list[Any], value)):
+            yield f"{place}[{index}]", item
+
+
+# One call of a service's tool, and what it gives.
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    service_id: str
+    session_id: str
+    tool: str
+    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    output: Any
+    metadata: Mapping[str, Any] | None = None
+
+
+# What can go wrong with a call of a service's tool.
+#
+# ServiceError
+# ├── PathTraversalError          path traversal in an argument; nothing was sent
+# ├── ServiceNotFoundError        nobody knows the service; nothing was sent
+# └── ToolExecutionError          no result came back
+# └── SessionTokenNotFoundError   the session has no token; nothing was sent
+
+
+class ServiceError(Exception):
+    """Base of the others."""
+
+
+class PathTraversalError(ServiceError):
+    """`path` says where in the arguments, as `args.files[0]`; the text itself is not repeated."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"Path traversal in `{path}`")
+        self.path = path
+
+
+class ServiceNotFoundError(ServiceError):
+    def __init__(self, service_id: str) -> None:
+        super().__init__(f"There is no service `{service_id}`")
+        self.service_id = service_id
+
+
+class ToolExecutionError(ServiceError):
+    """`status` and `body` are those of the service's answer; None and empty where there was none.
+
+    `executed` is `no` where not one byte was sent: then the tool cannot have run.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, body: str = "", executed: str = "unknown") -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
+        self.executed = executed
+
+
+class SessionTokenNotFoundError(ToolExecutionError):
+    def __init__(self, session_id: str) -> None:
+        super().__init__("There is no token for this session", executed="no")
+        self.session_id = session_id
+
 
 T = TypeVar("T")
 _Pools = dict[tuple[bool, str, int], HttpPool]

@@ -13,6 +13,7 @@ from trunkline.config.shapes import Choice, FilePath, Integer, JsonSchema, ListO
 from trunkline.config.sources import NOTHING, SourceSection
 from trunkline.config.tree import Items, Node, Scalar
 from trunkline.core.errors import BAD_VALUE
+from trunkline.runtime.supervisor_client import Limits
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*\Z")
@@ -139,3 +140,12 @@ class McpHttpSection(SourceSection):
     transport: str = key(
         Choice("auto", "streamable", "sse"), default="auto", doc="How to speak to it; `auto` finds out by itself"
     )
+
+
+# `limits` of a source that is a program, as its supervisor takes them.
+
+
+def limits_of(section: ProcessLimits) -> Limits | None:
+    """None where there are none: then nobody looks."""
+    limits = Limits((section.memory_mb or 0) << 20, section.processes or 0)
+    return limits if any(limits) else None

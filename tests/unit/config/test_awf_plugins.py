@@ -17,7 +17,7 @@ from trunkline.config.problems import render
 from trunkline.config.sources import UnreadySource
 from trunkline.core.errors import GatewayError
 from trunkline.sources import section_kinds
-from trunkline.sources.plugin.section import PluginSection
+from trunkline.sources.plugin import PluginSection
 
 
 @pytest.fixture

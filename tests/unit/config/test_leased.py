@@ -8,7 +8,7 @@ import pytest
 from trunkline.config.registration import LEASE_S, read_leased_service
 from trunkline.core.errors import SERVER_NOT_VALID, GatewayError
 from trunkline.sources import section_kinds
-from trunkline.sources.service.section import ServiceSection
+from trunkline.sources.service import ServiceSection
 
 
 def read(name: str = "svc", **keys: Any) -> tuple[ServiceSection, float]:

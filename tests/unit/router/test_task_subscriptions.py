@@ -20,7 +20,7 @@ from trunkline.router.options import NameRules, SourceOptions
 from trunkline.router.registry import SourceSink
 from trunkline.router.rewriting import RELATED_TASK, TaskLocation
 from trunkline.runtime.server_lifecycle import RetryBackoff
-from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.sources.mcp.source import McpSource, Tuning
 
 STRANGER = Caller("you", capabilities=MODERN.capabilities, version=MODERN.version)
@@ -91,7 +91,7 @@ class FailsFirst(Server):
 
     is_there = False
 
-    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         if not self.is_there:
             raise GatewayError(Problem(code=SOURCE_DOWN, message="nobody there", source="a"))
         return await super().open(era, capabilities, count)

@@ -55,7 +55,7 @@ def test_what_is_no_socket_is_left_alone(tmp_path: Path, what: str) -> None:
         os.mkfifo(path)
     else:
         path.symlink_to("elsewhere")
-    assert "no socket" in refusal(path)
+    assert "not a socket" in refusal(path)
     assert os.path.lexists(path)
 
 

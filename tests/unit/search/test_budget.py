@@ -9,14 +9,13 @@ import pytest
 from tests.unit.search.rig import Registry, parameters, tool
 
 from trunkline.router.catalog import shown_definition
-from trunkline.search.budget import budget
 from trunkline.search.token_costs import tokens_of
 
 LONG = "It tells a great deal about itself before it comes to the point. " * 20
 
 
 def told(registry: Registry) -> dict[str, Any]:
-    return budget(registry.discovery, registry.router.catalog)
+    return registry.discovery.listing.budget(registry.router.catalog)
 
 
 def serve_many(registry: Registry, number: int) -> None:

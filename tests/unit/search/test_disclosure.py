@@ -31,23 +31,23 @@ def registry(folder: Path, mode: str = "auto", *, search: dict[str, Any] | None 
 
 
 def names(here: Registry, caller: Caller = ME) -> list[str]:
-    return [shown["name"] for shown in json.loads(here.discovery.disclosure.listing(caller))]
+    return [shown["name"] for shown in json.loads(here.discovery.listing.listing(caller))]
 
 
 async def test_a_small_catalog_is_shown_whole(tmp_path: Path) -> None:
     here = registry(tmp_path)
     here.serve("s", *many("s", 5))
     assert names(here) == [*INFORMATIVE, *(f"s_t{number}" for number in range(5))]
-    assert not here.discovery.disclosure.searches(ME)
-    assert not here.discovery.disclosure.varies(ME)
+    assert not here.discovery.listing.searches(ME)
+    assert not here.discovery.listing.varies(ME)
 
 
 async def test_a_catalog_over_the_budget_is_searched(tmp_path: Path) -> None:
     here = registry(tmp_path)
     here.serve("s", *many("s", 100))
     assert names(here) == SEARCHING
-    assert here.discovery.disclosure.searches(ME)
-    assert here.discovery.disclosure.varies(ME)
+    assert here.discovery.listing.searches(ME)
+    assert here.discovery.listing.varies(ME)
 
 
 async def test_searching_is_chosen_only_where_a_whole_dialogue_costs_less(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ async def test_searching_is_chosen_only_where_a_whole_dialogue_costs_less(tmp_pa
         here.add("s")
         for count in (1, 20, 40, 60, 200):
             here.sinks["s"].publish(offer_of(*many("s", count, words)))
-            costs = here.discovery.disclosure.costs_of(here.router.catalog)
-            searches = here.discovery.disclosure.searches(ME)
+            costs = here.discovery.listing.costs_of(here.router.catalog)
+            searches = here.discovery.listing.searches(ME)
             assert searches == (costs.everything > max(costs.dialogue, costs.budget)), (count, words)
             chosen.add(searches)
     assert chosen == {True, False}
@@ -68,7 +68,7 @@ async def test_all_shows_everything_however_much_it_is(tmp_path: Path) -> None:
     here = registry(tmp_path, "all")
     here.serve("s", *many("s", 100))
     assert len(names(here)) == 100 + len(INFORMING)
-    assert here.discovery.disclosure.listing(ME) is here.router.catalog.listing
+    assert here.discovery.listing.listing(ME) is here.router.catalog.listing
 
 
 async def test_search_shows_the_tools_to_search_with_however_few_there_are(tmp_path: Path) -> None:
@@ -118,14 +118,14 @@ async def test_what_a_session_holds_is_shown_to_it_alone_with_the_servers_own_de
     here.discovery.provisioning.of(ME).find("s.t3", 10)
     assert names(here) == [*SEARCHING, "s_t3"]
     assert names(here, Caller("local", "s2")) == SEARCHING
-    shown = json.loads(here.discovery.disclosure.listing(ME))[-1]
+    shown = json.loads(here.discovery.listing.listing(ME))[-1]
     assert shown == {**json.loads(many("s", 5)[3].definition), "name": "s_t3"}
 
 
 async def test_a_list_is_the_same_object_until_it_changes(tmp_path: Path) -> None:
     here = registry(tmp_path, "search")
     here.serve("s", *many("s", 5))
-    listing = here.discovery.disclosure.listing
+    listing = here.discovery.listing.listing
     assert listing(ME) is listing(ME)
     here.discovery.provisioning.of(ME).find("s.t3", 10)
     first = listing(ME)
@@ -171,8 +171,8 @@ async def test_a_renamed_tool_costs_and_shows_its_own_name(tmp_path: Path) -> No
 
 async def test_the_tools_to_search_with_cost_a_few_hundred_tokens(tmp_path: Path) -> None:
     here = registry(tmp_path, "search")
-    assert here.discovery.disclosure.costs_of(here.router.catalog).search < 500
-    assert len(here.discovery.disclosure.listing(ME)) < 2000
+    assert here.discovery.listing.costs_of(here.router.catalog).search < 500
+    assert len(here.discovery.listing.listing(ME)) < 2000
 
 
 async def test_a_tool_whose_name_is_anothers_is_in_no_list(tmp_path: Path) -> None:
@@ -189,9 +189,9 @@ async def test_what_nobody_searches_is_not_prepared_for_searches(tmp_path: Path)
     here = registry(tmp_path)
     here.serve("s", *many("s", 100))
     prepared: list[object] = []
-    here.discovery.disclosure.on_search = prepared.append
+    here.discovery.listing.on_search = prepared.append
     names(here, Caller("local", "s2", "claude-code"))
-    assert here.discovery.disclosure.varies(ME)
+    assert here.discovery.listing.varies(ME)
     assert not prepared
     names(here)
     names(here)

@@ -40,7 +40,7 @@ async def ask(here: Registry, name: str, arguments: dict[str, Any], session: str
 
 
 def listed(here: Registry, session: str | None = None) -> list[str]:
-    shown = json.loads(here.discovery.disclosure.listing(Caller("local", session)))
+    shown = json.loads(here.discovery.listing.listing(Caller("local", session)))
     return [each["name"] for each in shown][5:]
 
 

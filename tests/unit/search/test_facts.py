@@ -3,17 +3,17 @@ from __future__ import annotations
 import pytest
 
 from trunkline.core.tool import Tool
-from trunkline.search.definitions import MAX_TAGS, SHORT, ToolDefinition, parse_definition, shortened
+from trunkline.search.definitions import MAX_TAGS, SHORT, ParsedDefinition, parse_definition, shortened
 
 
-def facts(definition: bytes) -> ToolDefinition:
+def facts(definition: bytes) -> ParsedDefinition:
     return parse_definition(Tool("s", "t", definition))
 
 
 def test_what_a_definition_says() -> None:
     schema = b'{"type":"object","properties":{"a":{},"b":true}}'
     definition = b'{"name":"t","title":"T","description":"d","inputSchema":%b,"annotations":{"title":"U"}}' % schema
-    assert facts(definition) == ToolDefinition("T", "d", ("a", "b"), schema)
+    assert facts(definition) == ParsedDefinition("T", "d", ("a", "b"), schema)
 
 
 def test_a_title_may_stand_among_the_annotations() -> None:

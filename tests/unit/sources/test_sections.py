@@ -7,8 +7,7 @@ from pathlib import Path
 from tests.support.config_files import codes, load_text, settings_of
 
 from trunkline.runtime.supervisor_client import Limits
-from trunkline.sources.process_limits import limits_of
-from trunkline.sources.sections import McpHttpSection, McpStdioSection
+from trunkline.sources.sections import McpHttpSection, McpStdioSection, limits_of
 
 
 def stdio(text: str) -> str:

@@ -25,7 +25,7 @@ from trunkline.gateway.library.errors import CallError, ServerError
 from trunkline.gateway.library.results import CallResult, result_of, tool_of
 from trunkline.protocol.mcp.tool_results import cut_text
 from trunkline.router.router import Router
-from trunkline.search.answers import server_tools
+from trunkline.search.finder import server_tools
 
 
 async def run_model(

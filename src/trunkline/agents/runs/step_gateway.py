@@ -32,7 +32,7 @@ from trunkline.gateway.composition import GatewayRuntime
 from trunkline.router.admission import Admission
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.stdio_bridge import bridge_command
-from trunkline.search.answers import server_tools
+from trunkline.search.finder import server_tools
 
 _UP: Final = frozenset({"ready", "degraded"})
 START_S: Final = 20.0

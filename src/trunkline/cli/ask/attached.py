@@ -37,9 +37,10 @@ from trunkline.protocol.http1 import request_head
 from trunkline.protocol.jsonrpc import encode
 from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.runtime.http_client import HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
-from trunkline.sources.mcp.handshake import Session, shake_hands
-from trunkline.sources.mcp.http_lane import HttpLane
-from trunkline.sources.mcp.listing import fetch_tools
+from trunkline.sources.mcp.http_session import HttpUpstreamSession
+from trunkline.sources.mcp.initialize import initialize_session
+from trunkline.sources.mcp.session import UpstreamSession
+from trunkline.sources.mcp.list_fetch import fetch_tools
 
 _CONNECT_S: Final = 5.0
 _ANSWER_S: Final = 15.0
@@ -53,7 +54,7 @@ _OLDER: Final = "is it older than this command? Start it again to have both alik
 
 
 class AttachedDesk:
-    def __init__(self, there: There, session: Session, pool: HttpPool) -> None:
+    def __init__(self, there: There, session: UpstreamSession, pool: HttpPool) -> None:
         self._there = there
         self._session = session
         self._pool = pool
@@ -113,13 +114,13 @@ class AttachedDesk:
         request = Request(TOOLS_CALL, params, done)
         request.wants_progress = True
         request.on_notification = lambda _method, params: progress(progress_line(params))
-        self._session.lane.send(request)
+        self._session.send(request)
         try:
             await self._watch(answered)
             return answered.result()
         finally:
             if not answered.done():
-                self._session.lane.abandon(request)
+                self._session.abandon(request)
 
     async def _watch(self, answered: asyncio.Future[Outcome]) -> None:
         """A tool may take its time, the gateway may not vanish: one that does not answer us is no longer waited for."""
@@ -269,7 +270,7 @@ class _OwnAnswer(msgspec.Struct, rename="camel"):
     structured_content: msgspec.Raw
 
 
-class GatewayLane(HttpLane):
+class GatewayLane(HttpUpstreamSession):
     """`refusal` is the gateway's own problem, with its code and hint, where it did not let us in at all."""
 
     refusal: Problem | None = None
@@ -297,9 +298,9 @@ async def attached_desk(there: There) -> AsyncGenerator[AttachedDesk, None]:
         await lane.close()
 
 
-async def _greet(lane: GatewayLane, there: There) -> Session:
+async def _greet(lane: GatewayLane, there: There) -> UpstreamSession:
     try:
-        return await shake_hands(lane, None, b"{}", _ANSWER_S)
+        return await initialize_session(lane, None, b"{}", _ANSWER_S)
     except GatewayError as error:
         raise GatewayError(lane.refusal or _about_gateway(there, error.problem)) from None
 

@@ -26,8 +26,7 @@ from trunkline.protocol.jsonrpc import members_of, text_member
 from trunkline.router.catalog import PREFIXED, ToolEntry, shown_definition
 from trunkline.router.status import server_statuses, status_json
 from trunkline.router.tool_diagnosis import diagnose_tool
-from trunkline.search.answers import reasons
-from trunkline.search.budget import budget
+from trunkline.search.discovery import match_reasons
 from trunkline.search.finder import SearchResult
 from trunkline.telemetry.redaction import Redactor
 
@@ -68,11 +67,13 @@ class EmbeddedDesk:
         discovery.find(_CALLER, query, [], answered.set_result)
         found = await answered
         ranked = list(zip(found.entries, found.hits, strict=True))[:limit]
-        return [Match(_as_shown(entry), msgspec.convert(reasons(found.explain(hit)), Why)) for entry, hit in ranked]
+        return [
+            Match(_as_shown(entry), msgspec.convert(match_reasons(found.explain(hit)), Why)) for entry, hit in ranked
+        ]
 
     async def budget(self) -> Budget:
         await self._settled()
-        return budget(self._gateway.discovery, self._gateway.router.catalog)
+        return self._gateway.discovery.listing.budget(self._gateway.router.catalog)
 
     async def schema(self, name: str) -> Mapping[str, Any]:
         entry = await self._found(name)

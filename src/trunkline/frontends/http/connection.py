@@ -75,6 +75,7 @@ class Connection(asyncio.Protocol):
         "_begun",
         "_closing",
         "_exchange",
+        "_fair_reader",
         "_held_bytes",
         "_loop",
         "_parser",
@@ -91,7 +92,6 @@ class Connection(asyncio.Protocol):
         "_stuck_since",
         "_transport",
         "_turned_away",
-        "_fair_reader",
         "_unfinished",
     )
 

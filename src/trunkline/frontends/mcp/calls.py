@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from trunkline.frontends.mcp.requests import Asked
     from trunkline.frontends.mcp.suspended_calls import Parking
 from trunkline.core.errors import INVALID_PARAMS
+from trunkline.frontends.mcp.requests import text_or_none
 from trunkline.protocol.mcp.methods import (
     TASKS_CANCEL,
     TASKS_RESULT,
@@ -345,13 +346,6 @@ def wrong_with_arguments(params: Members) -> Problem | None:
     if arguments is None or memoryview(arguments)[0] == _OPEN_BRACE or bytes(arguments) == b"null":
         return None
     return _must_be("arguments", "an object")
-
-
-def text_or_none(params: Members, name: str) -> str | None:
-    try:
-        return text_member(params, name)
-    except BadMessage:
-        return None
 
 
 def _must_be(name: str, what: str) -> Problem:

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 from trunkline.core.call import Call, Caller, Json
 from trunkline.core.errors import CLIENT_LIMIT, INVALID_REQUEST, Problem
 from trunkline.core.server_request import ServerRequest
-from trunkline.frontends.mcp.initialize import _text_or_none
 from trunkline.frontends.mcp.notifications import stated_level
+from trunkline.frontends.mcp.requests import text_or_none
 from trunkline.frontends.mcp.server_requests import ClientQuestions
 from trunkline.protocol.jsonrpc import BadMessage, Members, members_of
 from trunkline.protocol.mcp.capabilities import declared
@@ -159,7 +159,7 @@ def _known_name(info: bytes) -> str:
 
 def _read_name(info: bytes) -> str:
     try:
-        name = _text_or_none(members_of(info, "`clientInfo`"), "name")
+        name = text_or_none(members_of(info, "`clientInfo`"), "name")
     except BadMessage:
         return ""
     return "" if name is None else name[:_CLIENT_NAME_LIMIT]

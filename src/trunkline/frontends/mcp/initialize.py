@@ -10,14 +10,14 @@ from typing import Final
 from trunkline.core.call import Caller
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.frontends.mcp.clients import Conversation, client_name
-from trunkline.frontends.mcp.requests import Asked, answered_later, refuse, result_of_ours
-from trunkline.protocol.jsonrpc import BadMessage, Members, encode, text_member
+from trunkline.frontends.mcp.requests import Asked, answered_later, refuse, result_of_ours, text_or_none
+from trunkline.protocol.jsonrpc import BadMessage, encode
 from trunkline.protocol.mcp.capabilities import askable, declared_by_legacy
 from trunkline.protocol.mcp.modern import SERVER_INFO
 from trunkline.protocol.mcp.versions import SUPPORTED, WITH_LEGACY_TASKS, initialize_result, negotiate
 from trunkline.router.aggregation import joined_extensions, joined_instructions, joined_tasks, searching_instructions
 from trunkline.router.router import Router
-from trunkline.search.listing import ToolListing
+from trunkline.search.listing import ClientListing
 from trunkline.version import __version__
 
 INFO: Final = {"name": "trunkline", "title": "Trunkline", "version": __version__}
@@ -35,13 +35,13 @@ _HEARD_S: Final = 0.2
 
 
 class Hello:
-    def __init__(self, router: Router, disclosure: ToolListing) -> None:
+    def __init__(self, router: Router, listing: ClientListing) -> None:
         self._router = router
-        self._disclosure = disclosure
+        self._listing = listing
 
     def initialize(self, conversation: Conversation, asked: Asked) -> bool:
         """Whether the handshake succeeded: the client is then known by what it said of itself."""
-        version = _text_or_none(asked.params, "protocolVersion")
+        version = text_or_none(asked.params, "protocolVersion")
         if version is None:
             refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.protocolVersion` must be a string"))
             return False
@@ -90,7 +90,7 @@ class Hello:
     def _instructions(self, caller: Caller) -> str:
         """What the servers say; who searches hears that of a server once it has found something there."""
         registry = self._router.registry
-        if self._disclosure.searches(caller):
+        if self._listing.searches(caller):
             return searching_instructions(registry, caller)
         return joined_instructions(registry, caller)
 
@@ -118,11 +118,4 @@ def _declared(asked: Asked, version: str) -> bytes | None:
         return declared_by_legacy(bytes(asked.params.get("capabilities", b"{}")), version)
     except BadMessage:
         refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.capabilities` must be an object"))
-        return None
-
-
-def _text_or_none(members: Members, name: str) -> str | None:
-    try:
-        return text_member(members, name)
-    except BadMessage:
         return None

@@ -28,7 +28,7 @@ from trunkline.protocol.mcp.translation import downgraded_tools
 from trunkline.router.aggregation import INCOMPLETE, incomplete_sources, list_cache_hints
 from trunkline.router.catalog import Catalog
 from trunkline.router.router import Router
-from trunkline.search.listing import ToolListing
+from trunkline.search.listing import ClientListing
 
 
 class Kind(NamedTuple):
@@ -55,13 +55,13 @@ _BY_METHOD: Final = {
 class Shown:
     """What a client is shown of each list: a JSON array, ready-made, and the same object until it changes."""
 
-    def __init__(self, router: Router, disclosure: ToolListing) -> None:
+    def __init__(self, router: Router, listing: ClientListing) -> None:
         self._router = router
-        self._disclosure = disclosure
+        self._listing = listing
 
     def listing(self, caller: Caller, kind: Kind) -> bytes:
         if kind is TOOLS:
-            return self._disclosure.listing(caller)
+            return self._listing.listing(caller)
         catalog = self._router.views.of(caller)
         if kind is PROMPTS:
             return catalog.prompts.listing
@@ -69,11 +69,11 @@ class Shown:
 
     def is_own(self, caller: Caller, kind: Kind) -> bool:
         """Whether it is a short one that may be this client's alone."""
-        return kind is TOOLS and self._disclosure.searches(caller)
+        return kind is TOOLS and self._listing.searches(caller)
 
     def varies(self, caller: Caller, kind: Kind) -> bool:
         """Whether clients see different things in it, and one by its own doing another thing a moment later."""
-        return kind is TOOLS and self._disclosure.varies(caller)
+        return kind is TOOLS and self._listing.varies(caller)
 
 
 class _Ready:

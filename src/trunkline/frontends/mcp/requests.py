@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol
 
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteError, Result
 from trunkline.core.errors import CANCELLED, Problem
-from trunkline.frontends.mcp.clients import ClientCalls
-from trunkline.protocol.jsonrpc import Members, Message, encode, encode_error
+from trunkline.protocol.jsonrpc import BadMessage, Members, Message, encode, encode_error, text_member
 from trunkline.runtime.safe_calls import call_safely, internal_problem
 
 if TYPE_CHECKING:
-    from trunkline.frontends.mcp.clients import Conversation
+    from trunkline.frontends.mcp.clients import ClientCalls, Conversation
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trunkline.frontends.mcp.clients import ClientCalls, Conversation
+
+    # REFAC
+
+if TYPE_CHECKING:
+    from trunkline.frontends.mcp.clients import ClientCalls, Conversation
 
 P = ParamSpec("P")
 
@@ -108,3 +116,10 @@ class Asked:
     @property
     def modern(self) -> bool:
         return self.conversation is None
+
+
+def text_or_none(params: Members, name: str) -> str | None:
+    try:
+        return text_member(params, name)
+    except BadMessage:
+        return None

@@ -23,7 +23,6 @@ from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.jsonrpc import REDUCED_STACK, BadMessage, check_text, encode, members_of
 from trunkline.router.router import Router
 from trunkline.runtime.deadlines import Deadline
-from trunkline.search.budget import budget, when_counted
 from trunkline.search.discovery import Discovery
 from trunkline.search.own_tool_definitions import (
     DiscoverArguments,
@@ -78,10 +77,10 @@ class ToolsApi:
         later = _Later(visit, "Counting tokens")
 
         def counted() -> None:
-            told = budget(self._discovery, catalog)
+            told = self._discovery.listing.budget(catalog)
             later.answer(told if with_tools else {name: value for name, value in told.items() if name != TOOLS})
 
-        self._router.when_listed(lambda: when_counted(self._discovery, catalog, counted))
+        self._router.when_listed(lambda: self._discovery.listing.when_counted(catalog, counted))
         later.begin()
 
     # -- running --------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from trunkline.gateway import composition
 from trunkline.gateway.library.results import Tool, tool_of
 from trunkline.router.catalog import Catalog
 from trunkline.runtime.deadlines import TimeLimit
-from trunkline.search.answers import server_tools
-from trunkline.search.finder import SearchResult
+from trunkline.search.finder import SearchResult, server_tools
 from trunkline.telemetry.redaction import Redactor
 
 if TYPE_CHECKING:

@@ -2,18 +2,192 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import urljoin
 
-from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, GatewayError, Problem
+from trunkline.core.call import Failure, Request
+from trunkline.core.errors import (
+    SOURCE_AUTH_REQUIRED,
+    SOURCE_LOST,
+    SOURCE_PROTOCOL,
+    SOURCE_START_FAILED,
+    Code,
+    GatewayError,
+    Problem,
+)
 from trunkline.core.source import Source, SourceKind
+from trunkline.protocol.http1 import request_head
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.http_client import HttpPool, HttpTarget
+from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
+from trunkline.runtime.deadlines import TimeLimit
+from trunkline.runtime.http_client import Exchange, HttpPool, HttpTarget
 from trunkline.runtime.source_context import SourceContext
-from trunkline.sources.mcp.handshake import Session, shake_hands
-from trunkline.sources.mcp.http_lane import HttpLane
+from trunkline.sources.mcp.http_session import HttpUpstreamSession
+from trunkline.sources.mcp.initialize import initialize_session
+from trunkline.sources.mcp.session import Count, UpstreamSession
 from trunkline.sources.mcp.source import McpSource, Tuning
-from trunkline.sources.mcp.sse_lane import SseLane
 from trunkline.sources.sections import McpHttpSection
+
+# A lane over the HTTP+SSE transport of 2024-11-05: one long GET brings every message, POSTs carry ours.
+
+_ACCEPT_S: Final = 10.0
+"""How long a server may take to accept a message that nobody waits for any more."""
+
+
+class SseUpstreamSession(UpstreamSession):
+    def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str], limit_bytes: int) -> None:
+        super().__init__(source, count)
+        self.pool = pool
+        pool.served = lambda: self.served
+        self.limit_bytes = limit_bytes
+        self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._post_head = b""
+        self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._stream = _Stream(self, self._build_head(b"GET", pool.target.path, b"text/event-stream") + b"\r\n")
+
+    async def connect(self, timeout_s: float) -> None:
+        """Open the stream and learn where to post."""
+        self.pool.send(self._stream)
+        try:
+            async with TimeLimit(timeout_s):
+                endpoint = await self._endpoint
+        except TimeoutError:
+            raise GatewayError(self.problem(SOURCE_START_FAILED, "sent no `endpoint` event")) from None
+        try:
+            target = HttpTarget(urljoin(self.pool.target.url, endpoint))
+            self._post_head = self._build_head(b"POST", target.path, b"application/json, text/event-stream")
+        except ValueError as error:
+            raise GatewayError(self.problem(SOURCE_PROTOCOL, f"its `endpoint` event is no link: {error}")) from None
+        if not target.same_origin(self.pool.target):
+            # Our headers may hold a credential: they go nowhere but to the origin that the operator named.
+            raise GatewayError(self.problem(SOURCE_PROTOCOL, "its `endpoint` event names another origin"))
+
+    def _build_head(self, verb: bytes, path: bytes, accept: bytes) -> bytes:
+        headers = [
+            (b"host", self.pool.target.authority),
+            (b"accept", accept),
+            (b"accept-encoding", b"identity"),
+            (b"content-type", b"application/json"),
+            (b"user-agent", b"trunkline"),
+        ]
+        return request_head(verb, path, headers + self._own_headers)[:-2]
+
+    def _write(self, request: Request | None, message: bytes) -> None:
+        out = b"%bcontent-length: %d\r\n\r\n%b" % (self._post_head, len(message), message)
+        post = _Post(self, request, out)
+        post.look_again_later()
+        self.pool.send(post)
+
+    def _write_answer(self, message: bytes) -> None:
+        """A server that asks us things without taking our answers does not get to fill our memory with them."""
+        if self.pool.crowded:
+            self._count("unread_messages_dropped")
+        else:
+            super()._write_answer(message)
+
+    def event(self, event: SseEvent) -> None:
+        if event.event == "endpoint":
+            if not self._endpoint.done():
+                self._endpoint.set_result(event.data.decode(errors="replace"))
+        elif event.data:
+            self.received(event.data)
+
+    def stream_ended(self, problem: Problem) -> None:
+        if not self._endpoint.done():
+            self._endpoint.set_exception(GatewayError(problem))
+        self.lose(problem)
+
+    async def close(self) -> None:
+        self._stream.abort()
+        self._endpoint.cancel()
+        self.lose(self.problem(SOURCE_LOST, "was disconnected"))
+        await self.pool.close()
+
+
+class _Stream(Exchange):
+    __slots__ = ("_lane", "_sse", "_status")
+
+    def __init__(self, lane: SseUpstreamSession, out: bytes) -> None:
+        super().__init__(out)
+        self._lane = lane
+        self._sse = SseParser(lane.limit_bytes)
+        self._status = 0
+
+    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
+        self._status = status
+        if status == 200:
+            self.unlimited()
+
+    def on_body(self, data: bytes) -> None:
+        if self._status != 200:
+            return
+        try:
+            events = self._sse.feed(data)
+        except SseTooLarge:
+            self.abort()
+            self.on_fail("an event is too large")
+            return
+        for event in events:
+            self._lane.event(event)
+
+    def on_end(self) -> None:
+        if self._status in (401, 403):
+            self._lane.stream_ended(self._lane.login_problem(self._status))
+            return
+        reason = "the event stream ended" if self._status == 200 else f"answered HTTP {self._status}"
+        self._lane.stream_ended(self._lane.problem(SOURCE_LOST, reason))
+
+    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+        self._lane.stream_ended(self._lane.problem(SOURCE_LOST, reason))
+
+
+class _Post(Exchange):
+    """One message on its way. The answer comes by the stream, so it may come before this is over."""
+
+    __slots__ = ("_lane", "_request", "_status", "_timer")
+
+    def __init__(self, lane: SseUpstreamSession, request: Request | None, out: bytes) -> None:
+        super().__init__(out)
+        self._lane = lane
+        self._request = request
+        self._status = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def look_again_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_ACCEPT_S, self._look)
+
+    def _look(self) -> None:
+        """A server that never says that it has the message would keep a connection for each."""
+        if self._request is None or self._request.done or self._lane.lost.done():
+            self.abort()
+        else:
+            self.look_again_later()
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
+        self._status = status
+
+    def on_end(self) -> None:
+        self._forget_timer()
+        if self._status >= 300:
+            self._fail(SOURCE_PROTOCOL, f"answered HTTP {self._status} to a message")
+
+    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+        self._forget_timer()
+        self._fail(SOURCE_LOST if self.written else SOURCE_START_FAILED, reason)
+
+    def _fail(self, code: Code, reason: str) -> None:
+        request = self._request
+        if request is None or self._lane.pending.pop(request.upstream_id, None) is None:
+            return
+        if not self.written:
+            request.upstream = None
+        request.finish(Failure(self._lane.problem(code, reason, request)))
 
 
 class _Dialer:
@@ -26,7 +200,7 @@ class _Dialer:
         self._redact = context.redact
         self._transport = section.transport
 
-    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         if self._transport == "sse":
             return await self._open_sse(capabilities, count)
         try:
@@ -40,7 +214,7 @@ class _Dialer:
         self._transport = "streamable"
         return session
 
-    async def _try_sse(self, refusal: Problem, capabilities: bytes, count: Callable[[str], None]) -> Session:
+    async def _try_sse(self, refusal: Problem, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         """A server of 2024-11-05 refuses our POST. If the older way fails too, the first refusal tells more, unless
         the second one asks for a login: then there is such a server."""
         try:
@@ -49,21 +223,21 @@ class _Dialer:
             tells_more = error.problem.code is SOURCE_AUTH_REQUIRED
             raise GatewayError(error.problem if tells_more else refusal) from None
 
-    async def _open_streamable(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
-        lane = HttpLane(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
+    async def _open_streamable(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
+        lane = HttpUpstreamSession(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
         lane.redact = self._redact
         try:
-            return await shake_hands(lane, era, capabilities, self._section.start_timeout)
+            return await initialize_session(lane, era, capabilities, self._section.start_timeout)
         except BaseException:
             await lane.close()
             raise
 
-    async def _open_sse(self, capabilities: bytes, count: Callable[[str], None]) -> Session:
-        lane = SseLane(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
+    async def _open_sse(self, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
+        lane = SseUpstreamSession(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
         lane.redact = self._redact
         try:
             await lane.connect(self._section.start_timeout)
-            return await shake_hands(lane, "legacy", capabilities, self._section.start_timeout)
+            return await initialize_session(lane, "legacy", capabilities, self._section.start_timeout)
         except BaseException:
             await lane.close()
             raise

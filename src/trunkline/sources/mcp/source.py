@@ -20,26 +20,22 @@ from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL, PING, SERVER_DISCO
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.safe_calls import resume_safely
 from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff, warn_if_over_limits
-from trunkline.sources.mcp.client_lists import ClientLists
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.http_lane import HttpLane
-from trunkline.sources.mcp.lane import LISTS_CHANGED, OF_THE_LANE, Lane, leave
-from trunkline.sources.mcp.lanes import ClientLanes, LaneKey, NoLanes, lane_key
-from trunkline.sources.mcp.mirror_again import mirror_again
-from trunkline.sources.mcp.offer import Offer
-from trunkline.sources.mcp.per_caller import LaneLevel, level_in
-from trunkline.sources.mcp.pool import Pool, needs_seat
-from trunkline.sources.mcp.questions import refuse_nobody
-from trunkline.sources.mcp.stdio_lane import StdioLane
-from trunkline.sources.mcp.task_watches import TaskWatches
-from trunkline.sources.mcp.watches import Home, Watches
+from trunkline.sources.mcp.client_sessions import ClientSessions, NoClientSessions, SessionKey, session_key
+from trunkline.sources.mcp.http_session import HttpUpstreamSession
+from trunkline.sources.mcp.initialize import SessionLogLevel, level_in
+from trunkline.sources.mcp.resource_subscriptions import SessionName, UpstreamSubscriptions
+from trunkline.sources.mcp.server_listing import ClientListings, ServerListing, resend_with_headers
+from trunkline.sources.mcp.server_requests import refuse_nobody
+from trunkline.sources.mcp.session import LISTS_CHANGED, OF_THE_LANE, UpstreamSession, leave
+from trunkline.sources.mcp.session_pool import SessionPool, needs_pool
+from trunkline.sources.mcp.task_subscriptions import UpstreamTaskSubscriptions
 
 PROBE_EVERY_S: Final = 30.0
 PROBE_TIMEOUT_S: Final = 10.0
 _FAILED_PROBES: Final = 3
 _STOP_WAIT_S: Final = 10.0
 
-Opener = Callable[[Era | None, bytes, Callable[[str], None]], Awaitable[Session]]
+Opener = Callable[[Era | None, bytes, Callable[[str], None]], Awaitable[UpstreamSession]]
 """Open a lane and shake hands: (era if known, capabilities to declare, counter) → session."""
 
 
@@ -59,15 +55,15 @@ class McpSource:
         self._era: Era | None = None
         self._talks: bool | None = None  # whether one of 2026-07-28 speaks an older version too, if that is known
         self._probe_may_hurt = False
-        self._scout: Session | None = None
-        self._lanes: ClientLanes | None = None
-        self._pool: Pool | None = None
+        self._scout: UpstreamSession | None = None
+        self._lanes: ClientSessions | None = None
+        self._pool: SessionPool | None = None
         self._sink: Sink | None = None
         self._parked: list[Call] = []
-        self._offer: Offer | None = None
-        self._watches = Watches(name, self.submit, self._home_of, self._missed_news)
-        self._task_watches = TaskWatches()
-        self._lists = ClientLists(name, self._publish_for)
+        self._offer: ServerListing | None = None
+        self._watches = UpstreamSubscriptions(name, self.submit, self._home_of, self._missed_news)
+        self._task_watches = UpstreamTaskSubscriptions()
+        self._lists = ClientListings(name, self._publish_for)
         self._leaving: set[asyncio.Task[None]] = set()
         self._over = False
         self._backoff = RetryBackoff()
@@ -85,10 +81,10 @@ class McpSource:
         if self._shares(call.caller) or self._lanes is None or self._pool is None:
             self._submit_to_scout(call)
             return
-        key = lane_key(call.caller)
+        key = session_key(call.caller)
         if key is not None:
             self._lanes.submit(call, key)
-        elif needs_seat(call.caller):
+        elif needs_pool(call.caller):
             self._pool.submit(call)
         else:
             self._submit_to_scout(call)
@@ -117,11 +113,11 @@ class McpSource:
     def watch_tasks(self, watch: TaskWatch) -> None:
         self._task_watches.add(watch)
 
-    def _home_of(self, caller: Caller) -> Home:
+    def _home_of(self, caller: Caller) -> SessionName:
         """Which lane the calls of a caller use, by name; None for the scout."""
         if self._shares(caller):
             return None
-        return (caller.principal, caller.capabilities) if needs_seat(caller) else lane_key(caller)
+        return (caller.principal, caller.capabilities) if needs_pool(caller) else session_key(caller)
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         """A modern server knows no news of clients, and one that all share could not tell whose it is."""
@@ -130,7 +126,7 @@ class McpSource:
             return
         if method != LOGGING_SET_LEVEL:
             lane.notify(method, params)
-        elif isinstance(lane.prepare, LaneLevel):
+        elif isinstance(lane.prepare, SessionLogLevel):
             lane.prepare.want(level_in(params) or caller.log_level)
 
     def refresh(self) -> None:
@@ -151,7 +147,7 @@ class McpSource:
         return True
 
     def _mirror_again(self, call: Call) -> bool:
-        return self._offer is not None and mirror_again(self._offer, self._submit_again, call)
+        return self._offer is not None and resend_with_headers(self._offer, self._submit_again, call)
 
     def _submit_again(self, call: Call) -> None:
         if not call.done:
@@ -161,7 +157,7 @@ class McpSource:
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
-        self._lanes = lanes = ClientLanes(
+        self._lanes = lanes = ClientSessions(
             self.name,
             self._open_for_client,
             max_sessions=self._tuning.max_sessions,
@@ -171,7 +167,7 @@ class McpSource:
             on_change=self._health_tracker.refresh,
             elsewhere=self.submit,
         )
-        self._pool = Pool(lanes)
+        self._pool = SessionPool(lanes)
         try:
             while True:
                 await self._live_once(sink)
@@ -190,11 +186,11 @@ class McpSource:
 
     async def _live_once(self, sink: Sink) -> None:
         """From one connection to its loss. Whatever goes wrong ends as a state with a reason."""
-        session: Session | None = None
+        session: UpstreamSession | None = None
         try:
             session = await self._open(b"{}")
             self._talks = self._talks or None  # it may have been replaced by one that does
-            self._offer = offer = Offer(session, self.name, sink.publish, self._listed, before=self._offer)
+            self._offer = offer = ServerListing(session, self.name, sink.publish, self._listed, before=self._offer)
             try:
                 await offer.fetch_first()
                 self._went_up(session)
@@ -209,17 +205,17 @@ class McpSource:
         finally:
             self._scout = None
             if session is not None:
-                await self._leave(session.lane)
+                await self._leave(session)
 
-    async def _leave(self, lane: Lane) -> None:
+    async def _leave(self, lane: UpstreamSession) -> None:
         """What a retired lane still carries gets its answers while the next one is being opened."""
         leaving = asyncio.get_running_loop().create_task(leave(lane))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
-        if not (lane.pending and isinstance(lane, HttpLane)):
+        if not (lane.pending and isinstance(lane, HttpUpstreamSession)):
             await asyncio.wait([leaving])
 
-    async def _open(self, capabilities: bytes) -> Session:
+    async def _open(self, capabilities: bytes) -> UpstreamSession:
         era: Era | None = "legacy" if self._probe_may_hurt and self._era is None else self._era
         try:
             session = await self._opener(era, capabilities, self._count)
@@ -233,7 +229,7 @@ class McpSource:
         await self._furnish(session)
         return session
 
-    async def _open_for_client(self, capabilities: bytes) -> Session:
+    async def _open_for_client(self, capabilities: bytes) -> UpstreamSession:
         """A server of 2026-07-28 is asked whether it can hold a conversation as well."""
         if self._era != "modern":
             return await self._open(capabilities)
@@ -244,7 +240,7 @@ class McpSource:
                 raise
             self._talks = False
             self._watches.move()
-            raise NoLanes from None
+            raise NoClientSessions from None
         self._talks = True
         await self._furnish(session)
         return session
@@ -257,16 +253,16 @@ class McpSource:
         outcome = await lane.ask(SERVER_DISCOVER, b"{}", PROBE_TIMEOUT_S)
         return isinstance(outcome, Result) and lane.usable
 
-    async def _furnish(self, session: Session) -> None:
-        session.lane.on_notification = partial(self._heard, session.lane)
-        session.lane.lost.add_done_callback(partial(warn_if_over_limits, self._sink))
-        if isinstance(session.lane, HttpLane):
-            session.lane.take_back = self._take_back
-            session.lane.mirror_again = self._mirror_again
+    async def _furnish(self, session: UpstreamSession) -> None:
+        session.on_notification = partial(self._heard, session)
+        session.lost.add_done_callback(partial(warn_if_over_limits, self._sink))
+        if isinstance(session, HttpUpstreamSession):
+            session.take_back = self._take_back
+            session.mirror_again = self._mirror_again
             if session.era == "legacy":
-                await self._open_stream(session.lane)
+                await self._open_stream(session)
 
-    async def _open_stream(self, lane: HttpLane) -> None:
+    async def _open_stream(self, lane: HttpUpstreamSession) -> None:
         """The server's own stream, before the first call: what happens meanwhile is told there."""
         try:
             lane.listen()
@@ -275,7 +271,7 @@ class McpSource:
             await lane.close()
             raise
 
-    def _went_up(self, session: Session) -> None:
+    def _went_up(self, session: UpstreamSession) -> None:
         self._scout = session
         self._backoff.up()
         self._health_tracker.ready()
@@ -283,9 +279,9 @@ class McpSource:
         self._watches.up(session)
         self._task_watches.up(session)
 
-    async def _tend(self, session: Session) -> Problem:
+    async def _tend(self, session: UpstreamSession) -> Problem:
         """Follow the server until it is lost, and ask it for signs of life."""
-        lane = session.lane
+        lane = session
         failed_probes = 0
         while True:
             await asyncio.wait([lane.lost], timeout=self._tuning.probe_every_s)
@@ -302,16 +298,16 @@ class McpSource:
         else:
             self._health_tracker.degraded(f"its tools could not be listed again: {trouble}")
 
-    async def _probe(self, session: Session) -> bool:
+    async def _probe(self, session: UpstreamSession) -> bool:
         method = PING if session.era == "legacy" else SERVER_DISCOVER
-        outcome = await session.lane.ask(method, b"{}", PROBE_TIMEOUT_S)
+        outcome = await session.ask(method, b"{}", PROBE_TIMEOUT_S)
         if isinstance(outcome, Failure):
             self._health_tracker.degraded(f"a probe failed: {outcome.problem.message}")
             return False
         self._health_tracker.ready()
         return True
 
-    def _heard(self, lane: Lane, method: str, params: Json) -> None:
+    def _heard(self, lane: UpstreamSession, method: str, params: Json) -> None:
         if method in LISTS_CHANGED and self._offer is not None:
             self._offer.changed(method)
         else:
@@ -323,9 +319,9 @@ class McpSource:
 
     # -- servers that work for one client -------------------------------------------------------------------------
 
-    def _client_lane_opened(self, key: LaneKey, session: Session) -> None:
+    def _client_lane_opened(self, key: SessionKey, session: UpstreamSession) -> None:
         """Its news and its questions are for that client alone. Where there is no session, only calls can be asked."""
-        lane, client = session.lane, key[1]
+        lane, client = session, key[1]
         if isinstance(client, str) and self._sink is not None:
             lane.on_notification = partial(self._client_heard, client, session)
             lane.questions.attend(partial(self._sink.forward_request, client))
@@ -333,22 +329,22 @@ class McpSource:
             lane.on_notification = partial(self._nobody_heard, lane)
             lane.questions.attend(refuse_nobody)
 
-    def _client_heard(self, client: str, session: Session, method: str, params: Json) -> None:
+    def _client_heard(self, client: str, session: UpstreamSession, method: str, params: Json) -> None:
         if method in LISTS_CHANGED:
             self._lists.changed(client, session, method)
         elif method in OF_THE_LANE:
-            self._watches.heard(session.lane, method, params)
+            self._watches.heard(session, method, params)
         elif self._sink is not None:
             self._sink.forward_notification(client, method, params)
 
-    def _nobody_heard(self, lane: Lane, method: str, params: Json) -> None:
+    def _nobody_heard(self, lane: UpstreamSession, method: str, params: Json) -> None:
         if method in OF_THE_LANE:
             self._watches.heard(lane, method, params)
             self._task_watches.heard(method, params)
         else:
             self._count("unattributed_notifications")
 
-    def _client_lane_closed(self, key: LaneKey) -> None:
+    def _client_lane_closed(self, key: SessionKey) -> None:
         if isinstance(key[1], str):
             self._publish_for(key[1], None)
 
@@ -389,5 +385,5 @@ class McpSource:
             self._sink.count(counter)
 
 
-def _tail(session: Session | None) -> str:
-    return session.lane.stderr_tail() if session is not None and isinstance(session.lane, StdioLane) else ""
+def _tail(session: UpstreamSession | None) -> str:
+    return "" if session is None else session.stderr_tail()

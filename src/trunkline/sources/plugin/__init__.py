@@ -5,18 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, cast
 
 from trunkline.core.source import Source, SourceKind
-from trunkline.sources.plugin.section import PluginSection
 
 if TYPE_CHECKING:
     from trunkline.runtime.source_context import SourceContext
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from trunkline.config.section import key
+from trunkline.config.shapes import JsonValue, MapOf
+from trunkline.config.sources import NOTHING
+from trunkline.sources.sections import ProgramSection
+
+# The configuration section of `kind: plugin`, apart from the kind so that checking a file loads no networking.
+
+
+class PluginSection(ProgramSection):
+    """A program that speaks gRPC after go-plugin's handshake."""
+
+    kind: ClassVar[str] = "plugin"
+
+    config: Mapping[str, Any] = key(
+        MapOf(JsonValue()), default=NOTHING, doc="The plugin's own settings, handed to it when it starts", secret=True
+    )
 
 
 def build(name: str, section: PluginSection, context: SourceContext) -> Source:
     from trunkline.protocol.jsonrpc import encode
     from trunkline.runtime.children import child_environment
-    from trunkline.sources.plugin.source import PluginSource
-    from trunkline.sources.plugin.start import Launch
-    from trunkline.sources.process_limits import limits_of
+    from trunkline.sources.plugin.source import Launch, PluginSource
+    from trunkline.sources.sections import limits_of
 
     inherit = cast(tuple[str, ...] | Literal["all"], section.inherit_env)
     launch = Launch(

@@ -6,9 +6,23 @@ Messages are bytes here; `sdk.plugin_v1` knows what is in them.
 from __future__ import annotations
 
 import asyncio
+import importlib
+import logging
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from trunkline.core.errors import (
+    ANSWER_TOO_LARGE,
+    DEADLINE,
+    PART_MISSING,
+    SOURCE_LOST,
+    SOURCE_PROTOCOL,
+    Code,
+    GatewayError,
+    Problem,
+)
+from trunkline.runtime.child_io import safe_text
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sdk.plugin_v1 import (
     EMPTY,
@@ -20,7 +34,73 @@ from trunkline.sdk.plugin_v1 import (
     encode_health_request,
 )
 from trunkline.sdk.protobuf import MalformedProtobuf
-from trunkline.sources.plugin.status import RpcFailed, status_of
+
+# What a gRPC status means to a caller.
+
+_SHOWN_CHARACTERS: Final = 2 * 1024
+_CODES: Final[dict[str, Code]] = {
+    "UNAVAILABLE": SOURCE_LOST,
+    "RESOURCE_EXHAUSTED": ANSWER_TOO_LARGE,
+    "DEADLINE_EXCEEDED": DEADLINE,
+}
+
+
+class RpcFailed(Exception):
+    """An RPC ended with a status other than OK."""
+
+    def __init__(self, status: str, details: str) -> None:
+        super().__init__(f"gRPC status {status}: {details}" if details else f"gRPC status {status}")
+        self.status = status
+        self.code = _CODES.get(status, SOURCE_PROTOCOL)
+
+    def problem(self, source: str, tool: str, redact: Callable[[str], str]) -> Problem:
+        """The problem of a call that was sent: nobody can say how far it came."""
+        text = safe_text(str(self), redact)[:_SHOWN_CHARACTERS]
+        what = "lost during the call" if self.code is SOURCE_LOST else "the plugin answered"
+        message = f"Server {source}: {what}: {text}"
+        return Problem(code=self.code, message=message, source=source, tool=tool, phase="sent", executed="unknown")
+
+
+def status_of(error: Any) -> RpcFailed:
+    """The status in an error of the gRPC library."""
+    return RpcFailed(error.code().name, str(error.details() or ""))
+
+
+# The gRPC library, which is an extra: imported when the first plugin starts, and kept quiet.
+
+_QUIET: Final = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "0"}
+"""Our stderr is a log of its own kind; and children are started by a process that has no gRPC in it."""
+
+
+def load_grpc(source: str) -> Any:
+    """The module `grpc`, with `grpc.aio` in it. Raises GatewayError where it is not installed."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    _silence()
+    importlib.invalidate_caches()  # it may have been installed while we run
+    try:
+        grpc = importlib.import_module("grpc")
+        importlib.import_module("grpc.aio")
+    except ImportError as error:
+        problem = Problem(
+            code=PART_MISSING,
+            message=f"Plugins need the package `grpcio`, which cannot be imported: {error}",
+            where=source,
+            source=source,
+            hint="pip install 'trunkline[plugins]'",
+            retryable=True,
+        )
+        raise GatewayError(problem) from None
+    return grpc
+
+
+def _silence() -> None:
+    """What the library has to say it says to us too: a status, an exception. None of it belongs on our stderr."""
+    logger = logging.getLogger("grpc")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+
 
 _DIAL_AGAIN_MS: Final = 100
 _LOST: Final = "UNAVAILABLE"

@@ -15,9 +15,9 @@ import msgspec
 
 from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
-from trunkline.protocol.jsonrpc import REDUCED_STACK, encode, encode_members
+from trunkline.protocol.jsonrpc import REDUCED_STACK, BadMessage, check_text, encode, encode_members, single_line
 from trunkline.runtime.child_io import safe_text
-from trunkline.sdk.plugin_v1 import Operation, OperationInput, OperationOutput
+from trunkline.sdk.plugin_v1 import Operation, OperationInput, OperationOutput, OperationResult
 from trunkline.sources.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
 
 _FORMATS: Final = {"url": "uri", "email": "email"}
@@ -166,3 +166,39 @@ _DEFAULTS: Final[dict[str, Callable[[str], bytes | None]]] = {
     "object": _json_of(dict),
 }
 """Each type that an input may have, and how the text of its default becomes JSON."""
+
+
+# What a plugin gave for a call, as an MCP result.
+
+_decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
+_UNEXPLAINED: Final = "the plugin says that the operation failed, and not why"
+
+
+class BadData(Exception):
+    """A value in the answer is not the JSON that it has to be."""
+
+
+def result_from(done: OperationResult) -> bytes:
+    """`output` is what people read and `data` what programs do; without an `output`, people get the data as text."""
+    data = b"" if not done.data else encode_members({name: _value(name, raw) for name, raw in done.data.items()})
+    if done.success:
+        texts = [done.output or data.decode()]
+    else:
+        texts = [text for text in (done.error, done.output) if text] or [_UNEXPLAINED]
+    blocks = b",".join([b'{"type":"text","text":%b}' % encode(text) for text in texts])
+    result = b'{"content":[%b]' % blocks
+    if data:
+        result += b',"structuredContent":%b' % data
+    return result + (b"}" if done.success else b',"isError":true}')
+
+
+def _value(name: str, raw: bytes) -> bytes:
+    """One JSON value, checked by itself: spliced in unchecked it could end what it stands in."""
+    try:
+        check_text(raw)
+        with REDUCED_STACK:
+            return single_line(_decode_raw(raw))
+    except (BadMessage, msgspec.MsgspecError) as error:
+        raise BadData(f"the value `{name[:100]}` of its answer is not valid JSON: {error}") from None
+    except RecursionError:
+        raise BadData(f"the value `{name[:100]}` of its answer is nested too deeply") from None

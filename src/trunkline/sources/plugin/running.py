@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from trunkline.core.call import SENT, Call, Failure, Request, Result
+from trunkline.core.call import QUEUED, SENT, Call, Failure, Request, Result
 from trunkline.core.errors import (
     DEADLINE,
     INVALID_PARAMS,
@@ -43,11 +43,37 @@ from trunkline.sdk.plugin_v1 import (
     encode_init,
 )
 from trunkline.sdk.protobuf import MalformedProtobuf
-from trunkline.sources.plugin.channel import PluginChannel
+from trunkline.sources.plugin.channel import PluginChannel, RpcFailed
+from trunkline.sources.plugin.operations import BadData, result_from
 from trunkline.sources.plugin.process import PluginProcess
-from trunkline.sources.plugin.results import BadData, result_from
-from trunkline.sources.plugin.status import RpcFailed
-from trunkline.sources.plugin.waiting import Waiting
+
+# Calls that were not sent yet. One that is given up leaves at once, with its arguments.
+
+
+class QueuedCalls:
+    def __init__(self) -> None:
+        self._calls: dict[Request, Call] = {}
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, call: Call) -> None:
+        call.upstream = self
+        self._calls[call] = call
+
+    def let_go(self, where: Callable[[Call], None]) -> None:
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            if not call.done:
+                call.upstream = None
+                where(call)
+
+    def abandon(self, request: Request) -> None:
+        self._calls.pop(request, None)
+
+    def phase_of(self, request: Request) -> Phase:
+        return QUEUED
+
 
 _LIFE_SIGN_S: Final = 10.0
 _SHUTDOWN_S: Final = 2.0
@@ -82,7 +108,7 @@ class RunningPlugin:
         self._redact = redact
         self._introduced = False
         self._calls: dict[Request, asyncio.Task[None]] = {}
-        self._held = Waiting()
+        self._held = QueuedCalls()
         self._connecting: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         process.child.exited.add_done_callback(lambda _: self._exited())

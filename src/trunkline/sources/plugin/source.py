@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -11,12 +13,88 @@ from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, GatewayError, Proble
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import encode
+from trunkline.runtime.child_io import stderr_hint
+from trunkline.runtime.children import start_failed
+from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff, warn_if_over_limits
 from trunkline.runtime.source_context import SourceContext
+from trunkline.runtime.supervisor_client import Limits
+from trunkline.sources.plugin.channel import PluginChannel, load_grpc
 from trunkline.sources.plugin.operations import tools_of
-from trunkline.sources.plugin.running import RunningPlugin
-from trunkline.sources.plugin.start import Launch, Start
-from trunkline.sources.plugin.waiting import Waiting
+from trunkline.sources.plugin.process import PluginProcess, start_process
+from trunkline.sources.plugin.running import QueuedCalls, RunningPlugin
+
+# From a command to a plugin that has said what it can do, within one deadline.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What to start, and what to tell it. Each value of `config` is one JSON value."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str | None
+    limits: Limits | None = None
+    config: Mapping[str, bytes]
+    timeout_s: float
+
+
+class Start:
+    """One attempt. Raises GatewayError; nothing of it is left running then."""
+
+    def __init__(self, name: str, launch: Launch, context: SourceContext, count: Callable[[str, int], None]) -> None:
+        self._name = name
+        self._launch = launch
+        self._context = context
+        self._count = count
+        self._awaited = "its process"
+        self._process: PluginProcess | None = None
+
+    async def run(self) -> RunningPlugin:
+        grpc = load_grpc(self._name)
+        try:
+            async with TimeLimit(self._launch.timeout_s), self._context.start_slots.turn():
+                plugin = await self._connect(grpc)
+                try:
+                    await plugin.introduce(self._launch.config, self._awaits)
+                except BaseException:
+                    await plugin.close()
+                    raise
+                return plugin
+        except TimeoutError:
+            raise self._too_late() from None
+
+    async def _connect(self, grpc: object) -> RunningPlugin:
+        launch, context = self._launch, self._context
+        self._process = process = await start_process(
+            self._name,
+            context.children,
+            launch.argv,
+            env=launch.env,
+            cwd=launch.cwd,
+            limits=launch.limits,
+            count=self._count,
+            redact=context.redact,
+        )
+        try:
+            self._awaits("the line on stdout that says where it listens")
+            target = await process.handshake()
+            channel = PluginChannel(grpc, target, context.message_bytes)
+        except BaseException:
+            await process.close()
+            raise
+        return RunningPlugin(self._name, process, channel, limit_bytes=context.message_bytes, redact=context.redact)
+
+    def _awaits(self, what: str) -> None:
+        self._awaited = what
+
+    def _too_late(self) -> GatewayError:
+        tail = "" if self._process is None else str(self._process.tail)
+        message = f"it was not ready after {self._launch.timeout_s:g} s: waited for {self._awaited}"
+        hint = stderr_hint(tail) or "is it a plugin? `start_timeout` gives one that is slow more time"
+        problem = start_failed(self._name, message, hint, retryable=True).problem
+        return GatewayError(replace(problem, stderr_tail=tail))
+
 
 PROBE_EVERY_S: Final = 30.0
 _FAILED_PROBES: Final = 3
@@ -33,7 +111,7 @@ class PluginSource(ToolsOnlySource):
         self._probe_every_s = probe_every_s
         self._plugin: RunningPlugin | None = None
         self._sink: Sink | None = None
-        self._parked = Waiting()
+        self._parked = QueuedCalls()
         self._over = False
         self._not_offered = ""
         self._backoff = RetryBackoff()

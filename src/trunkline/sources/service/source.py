@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Raw
 
-from trunkline.core.call import QUEUED, SENT, Call, Caller, Failure, Outcome, Request
+from trunkline.core.call import QUEUED, SENT, Call, Caller, Failure, Outcome, Request, Result
 from trunkline.core.errors import (
+    ANSWER_TOO_LARGE,
     NO_SESSION_TOKEN,
     SOURCE_LOST,
     SOURCE_PROTOCOL,
@@ -28,20 +30,150 @@ from trunkline.core.tool import Snapshot, Tool
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.jsonrpc import encode, members_of
 from trunkline.protocol.mcp.methods import TOOLS_CALL
+from trunkline.protocol.mcp.tool_results import error_result, tool_result
 from trunkline.protocol.service import (
     EXECUTE,
     TOOLS,
     BadServiceResponse,
     execute_body,
+    parse_execute_response,
     parse_tool_listing,
     usable_tools,
 )
-from trunkline.runtime.http_client import HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
+from trunkline.runtime.child_io import head_text, safe_text
+from trunkline.runtime.http_client import Exchange, HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
 from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff
-from trunkline.runtime.source_context import SourceContext
-from trunkline.sources.service.post import Post, said_in
-from trunkline.sources.service.section import DeclaredTool, ServiceSection
-from trunkline.sources.service.tokens import Tokens
+from trunkline.runtime.source_context import SessionTokens, SourceContext
+from trunkline.sources.service import EVERYBODY, DeclaredTool, ServiceSection
+
+# One execution on its way to a service, and what its answer means to the caller.
+
+_KEPT_BYTES: Final = 16 * 1024
+_POST_SHOWN_CHARACTERS: Final = 2 * 1024
+_EXCERPT_CHARACTERS: Final = 300
+_METADATA: Final = "metadata"
+_HIDDEN: Final = "***"
+
+
+class ExecuteRequest(Exchange):
+    """`on_over` is told how the call ended, and whether the service could be reached."""
+
+    __slots__ = ("_kept_bytes", "_on_over", "_parts", "_redact", "_status", "_token", "call")
+
+    def __init__(
+        self,
+        call: Call,
+        out: bytes,
+        token: str,
+        redact: Callable[[str], str],
+        on_over: Callable[[ExecuteRequest, Outcome, bool], None],
+    ) -> None:
+        super().__init__(out)
+        self.call = call
+        self._token = token
+        self._redact = redact
+        self._on_over = on_over
+        self._status = 0
+        self._parts: list[bytes] = []
+        self._kept_bytes = 0
+
+    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
+        self._status = status
+
+    def on_body(self, data: bytes) -> None:
+        """Of an error only the beginning is of interest."""
+        if self._status == 200 or self._kept_bytes < _KEPT_BYTES:
+            self._parts.append(data)
+            self._kept_bytes += len(data)
+
+    def on_end(self) -> None:
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._on_over(self, self._executed(body) if self._status == 200 else self._refused(body), True)
+
+    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+        code = SOURCE_LOST if self.written else SOURCE_START_FAILED
+        code = ANSWER_TOO_LARGE if too_large else SOURCE_PROTOCOL if malformed else code
+        self._on_over(self, Failure(self._problem(code, reason)), too_large)
+
+    def _executed(self, body: bytes) -> Outcome:
+        try:
+            executed = parse_execute_response(body)
+        except BadServiceResponse as error:
+            said = self._said(body)[:_EXCERPT_CHARACTERS]
+            return Failure(self._problem(SOURCE_PROTOCOL, f"the answer is not the result of a tool: {error}: {said!r}"))
+        meta = None if executed.metadata is None else {_METADATA: executed.metadata}
+        raw = tool_result(executed.output, meta=meta)
+        return Result(raw, raw)
+
+    def _refused(self, body: bytes) -> Outcome:
+        """The service answered, so it is well; what it says is for whoever called the tool."""
+        text = f"Service {self.call.source} answered HTTP {self._status}"
+        if 300 <= self._status < 400:
+            text += ", and redirects are not followed"
+        said = self._said(body)
+        text += f": {said}" if said else ""
+        if self._status in (401, 403):
+            text += "\nThe service does not take the token of this session; its operator can give another one"
+        raw = error_result(text)
+        return Result(raw, raw)
+
+    def _said(self, body: bytes) -> str:
+        return said_in(body, self._token, self._redact)
+
+    def _problem(self, code: Code, reason: str) -> Problem:
+        call = self.call
+        return Problem(
+            code=code,
+            message=f"Server {call.source}: {reason}",
+            source=call.source,
+            tool=call.tool,
+            phase="sent" if self.written else "queued",
+            executed="unknown" if self.written else "no",
+            retryable=not self.written,
+        )
+
+
+def said_in(body: bytes, token: str | None, redact: Callable[[str], str]) -> str:
+    """What a service said, for people. Some repeat what they were sent; half a token would not be recognised as one, so
+    the text is cut last."""
+    text = head_text(body, _KEPT_BYTES)
+    text = text.replace(token, _HIDDEN) if token else text
+    return safe_text(text, redact).strip()[:_POST_SHOWN_CHARACTERS]
+
+
+# Which token a service is shown for a caller, and by which name it knows the caller's session.
+
+
+class Tokens:
+    """The file's word goes before what an operator handed in, and what is closest to the caller before all else."""
+
+    def __init__(self, configured: Mapping[str, str], handed_in: SessionTokens) -> None:
+        self._configured = configured
+        self._handed_in = handed_in
+
+    def of(self, caller: Caller) -> str | None:
+        for holder in (caller.session, caller.principal, EVERYBODY):
+            if holder is not None:
+                token = self._configured.get(holder) or self._handed_in.get(holder)
+                if token:
+                    return token
+        return None
+
+    @property
+    def of_everybody(self) -> str | None:
+        return self._configured.get(EVERYBODY) or self._handed_in.get(EVERYBODY)
+
+    def session_id(self, caller: Caller) -> str:
+        """A client's own session id would let the service act as that client, so it is not told. One that the file
+        names is no secret."""
+        session = caller.session
+        if session is None:
+            return caller.principal
+        return session if session in self._configured else self._handed_in.alias(session)
+
+    def forget(self, session: str) -> None:
+        self._handed_in.drop(session)
+
 
 ASK_EVERY_S: Final = 30.0
 _ASK_S: Final = 10.0
@@ -68,7 +200,7 @@ class ServiceSource(ToolsOnlySource):
         self._declared = usable_tools(Raw(encode(_definition(tool))) for tool in section.declare)
         self._ask_every_s = ask_every_s
         self._pool: HttpPool | None = None
-        self._posts: dict[Request, Post] = {}
+        self._posts: dict[Request, ExecuteRequest] = {}
         self._heads: dict[str, bytes] = {}
         self._sink: Sink | None = None
         self._published: Snapshot | None = None
@@ -88,7 +220,7 @@ class ServiceSource(ToolsOnlySource):
         elif token is None:
             call.finish(Failure(self._no_token(call)))
         else:
-            post = Post(call, self._request(call, token), token, self._redact, self._over)
+            post = ExecuteRequest(call, self._request(call, token), token, self._redact, self._over)
             self._posts[call] = post
             call.upstream = self
             self._pool.send(post)
@@ -121,7 +253,7 @@ class ServiceSource(ToolsOnlySource):
             hint=f"give it one under `tokens` of `{self.name}`, or with `PUT /api/sessions/ID/token`",
         )
 
-    def _over(self, post: Post, outcome: Outcome, reached: bool) -> None:
+    def _over(self, post: ExecuteRequest, outcome: Outcome, reached: bool) -> None:
         self._posts.pop(post.call, None)
         if not reached:
             self._doubt.set()

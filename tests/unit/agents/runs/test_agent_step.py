@@ -46,7 +46,7 @@ from trunkline.core.errors import (
     UNKNOWN_TOOL,
 )
 from trunkline.sdk import plugin_v1 as wire
-from trunkline.sources.plugin.section import PluginSection
+from trunkline.sources.plugin import PluginSection
 from trunkline.telemetry.redaction import Redactor
 
 BUILT_IN = ("Read", "Write", "Edit", "Glob", "Grep", "Bash")

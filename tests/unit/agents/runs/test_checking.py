@@ -20,8 +20,7 @@ from trunkline.agents.runs.plugins import probe_plugins
 from trunkline.agents.runs.step_settings import settings_of_step
 from trunkline.agents.workflow.document import Proxy
 from trunkline.sources.builtin.section import BuiltinSection
-from trunkline.sources.plugin import operations
-from trunkline.sources.plugin.section import PluginSection
+from trunkline.sources.plugin import PluginSection, operations
 
 PROXY = "USER.MCP_PROXY."
 

@@ -21,7 +21,7 @@ from trunkline.agents.runs.step_settings import settings_of_step
 from trunkline.agents.workflow.document import PluginTools, Proxy
 from trunkline.core.call import Caller
 from trunkline.core.events import Events
-from trunkline.sources.plugin.section import PluginSection
+from trunkline.sources.plugin import PluginSection
 
 LONGEST = 50_000
 

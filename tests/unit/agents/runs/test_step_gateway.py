@@ -23,7 +23,7 @@ from trunkline.core.call import Caller
 from trunkline.core.events import Events
 from trunkline.gateway.library.results import CallResult
 from trunkline.sources.builtin.section import BuiltinSection
-from trunkline.sources.plugin.section import PluginSection
+from trunkline.sources.plugin import PluginSection
 from trunkline.sources.sections import McpStdioSection
 
 BUILT_IN = ("Read", "Write", "Edit", "Glob", "Grep", "Bash")

@@ -196,7 +196,7 @@ async def test_a_slow_tool_is_waited_for_while_the_gateway_is_there(monkeypatch:
 
 
 async def test_a_list_of_tools_that_never_comes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.sources.mcp.listing.LIST_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("trunkline.sources.mcp.list_fetch.LIST_TIMEOUT_S", 0.3)
 
     async def tools(desk: AttachedDesk) -> None:
         server.pages.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.sources.app.allowance import Allowance
+from trunkline.sources.app.connected_app import RateLimiter
 
 
 class Clock:
@@ -16,7 +16,7 @@ class Clock:
 
 def test_a_seconds_worth_may_come_at_once_and_then_it_trickles() -> None:
     clock = Clock()
-    allowance = Allowance(4, clock)
+    allowance = RateLimiter(4, clock)
     assert [allowance.take() for _ in range(4)] == [0.0] * 4
     assert allowance.take() == pytest.approx(0.25)
     clock.now += 0.25
@@ -26,14 +26,14 @@ def test_a_seconds_worth_may_come_at_once_and_then_it_trickles() -> None:
 
 def test_what_is_not_used_is_saved_for_a_second_only() -> None:
     clock = Clock()
-    allowance = Allowance(2, clock)
+    allowance = RateLimiter(2, clock)
     clock.now += 3600
     assert [allowance.take() > 0 for _ in range(3)] == [False, False, True]
 
 
 def test_the_wait_it_names_is_long_enough() -> None:
     clock = Clock()
-    allowance = Allowance(3, clock)
+    allowance = RateLimiter(3, clock)
     for _ in range(50):
         wait_s = allowance.take()
         if wait_s:

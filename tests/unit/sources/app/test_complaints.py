@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trunkline.core.source import Level
-from trunkline.sources.app.complaints import Complaints
+from trunkline.sources.app.connection import ThrottledLog
 
 
 class Ear:
@@ -22,7 +22,7 @@ class Ear:
 def test_everything_is_counted_and_a_flood_gives_one_line_now_and_then() -> None:
     ear = Ear()
     now = [0.0]
-    complaints = Complaints(ear, lambda: now[0])
+    complaints = ThrottledLog(ear, lambda: now[0])
     for _ in range(1000):
         complaints.add("noise_lines", "junk")
     complaints.add("other", "something else")

@@ -10,7 +10,7 @@ from tests.support.app_peer import AppPeer
 from tests.support.app_peer_stage import app_stage, value
 from tests.support.waiting import PATIENCE_S, until
 
-from trunkline.sources.app import doorway
+from trunkline.sources.app import listener
 
 
 async def dial_many(port: int, number: int) -> list[AppPeer]:
@@ -22,17 +22,17 @@ async def hang_up(peers: list[AppPeer]) -> None:
 
 
 async def test_whoever_does_not_register_in_time_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doorway, "_REGISTER_S", 0.1)
+    monkeypatch.setattr(listener, "_REGISTER_S", 0.1)
     async with app_stage(tmp_path) as stage, await AppPeer.dial(stage.port) as silent:
         await silent.ended()
         assert await stage.counted("dials_dropped") == 1
-        monkeypatch.setattr(doorway, "_REGISTER_S", PATIENCE_S)
+        monkeypatch.setattr(listener, "_REGISTER_S", PATIENCE_S)
         async with stage.app("A"):
             assert value(await stage.call("A.echo", {"a": 1}))["structuredContent"] == {"a": 1}
 
 
 async def test_when_too_many_wait_the_first_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doorway, "_MOST_WAITING", 3)
+    monkeypatch.setattr(listener, "_MOST_WAITING", 3)
     async with app_stage(tmp_path) as stage:
         peers = await dial_many(stage.port, 5)
         await stage.counted("dials_dropped", at_least=2)
@@ -44,8 +44,8 @@ async def test_when_too_many_wait_the_first_goes(tmp_path: Path, monkeypatch: py
 
 
 async def test_those_who_wait_share_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doorway, "_LARGE_BYTES", 1000)
-    monkeypatch.setattr(doorway, "_MOST_BYTES", 100_000)
+    monkeypatch.setattr(listener, "_LARGE_BYTES", 1000)
+    monkeypatch.setattr(listener, "_MOST_BYTES", 100_000)
     async with app_stage(tmp_path) as stage, stage.app("A"):
         peers = await dial_many(stage.port, 3)
         peers[0].writer.write(b"x" * 90_000)

@@ -14,8 +14,8 @@ from tests.support.waiting import until
 
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL
-from trunkline.sources.app import host, link
-from trunkline.sources.app.host import server_name
+from trunkline.sources.app import connection, listener
+from trunkline.sources.app.listener import server_name
 
 APP = "WatchTower"
 CLICK = f"{APP}:Click"
@@ -117,7 +117,7 @@ async def test_tools_leave_with_the_app_and_come_back_with_it(tmp_path: Path) ->
 
 
 async def test_an_app_that_stays_away_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_ABSENT_S", 0.05)
+    monkeypatch.setattr(listener, "_ABSENT_S", 0.05)
     async with app_stage(tmp_path) as stage:
         async with stage.app(APP, CLICK):
             pass
@@ -128,7 +128,7 @@ async def test_an_app_that_stays_away_is_forgotten(tmp_path: Path, monkeypatch: 
 
 
 async def test_of_many_that_are_away_the_first_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_MOST_ABSENT", 2)
+    monkeypatch.setattr(listener, "_MOST_ABSENT", 2)
     async with app_stage(tmp_path) as stage:
         for name in ("A", "B", "C"):
             async with stage.app(name):
@@ -228,7 +228,7 @@ async def test_an_app_that_left_does_not_keep_its_name_from_another_spelling(tmp
 async def test_an_app_that_registers_without_end_fills_neither_memory_nor_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "_REGISTER_REST_S", 0.0)
+    monkeypatch.setattr(connection, "_REGISTER_REST_S", 0.0)
     async with app_stage(tmp_path) as stage, await AppPeer.dial(stage.port) as app:
         app.writer.transport.pause_reading()  # type: ignore[attr-defined]
         app.ask_to_register("A", [{"name": ""} for _ in range(30)], acknowledge=True)
@@ -278,7 +278,7 @@ def test_names_without_any_letter_of_ours_are_told_apart() -> None:
 async def test_results_of_an_app_are_kept_until_it_dials_again_and_no_longer_than_it_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "_ABSENT_S", 0.05)
+    monkeypatch.setattr(listener, "_ABSENT_S", 0.05)
     look = tool("look", annotations={"readOnlyHint": True})
     async with app_stage(tmp_path, cache={"tools": [f"{APP}:look"]}) as stage:
         for _ in range(2):

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from trunkline.sources.app.offer import Offer, make_offer
+from trunkline.sources.app.tool_definitions import AppTools, read_tools
 
 
-def offer(*tools: Any, app: str = "Watch Tower") -> Offer:
+def offer(*tools: Any, app: str = "Watch Tower") -> AppTools:
     raw = [Raw(tool if isinstance(tool, bytes) else json.dumps(tool).encode()) for tool in tools]
-    return make_offer("Watch_Tower", app, raw)
+    return read_tools("Watch_Tower", app, raw)
 
 
-def only(made: Offer) -> dict[str, Any]:
+def only(made: AppTools) -> dict[str, Any]:
     (tool,) = made.tools
     assert made.warnings == ()
     return json.loads(tool.definition)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from trunkline.sources.app.offer import make_offer
+from trunkline.sources.app.tool_definitions import read_tools
 
 CAPITALS = {
     "Type": "object",
@@ -33,7 +33,7 @@ SMALL = {
 
 def offered(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a tool as MCP knows it."""
-    made = make_offer("A", "A", [Raw(json.dumps({"Name": "A:x", "InputSchema": schema}).encode())])
+    made = read_tools("A", "A", [Raw(json.dumps({"Name": "A:x", "InputSchema": schema}).encode())])
     assert made.warnings == ()
     return json.loads(made.tools[0].definition)["inputSchema"]
 

@@ -12,7 +12,7 @@ from trunkline.config.config_file import ConfigFile
 from trunkline.config.load import LoadedConfig, load_config
 from trunkline.core.bind_address import BindAddress
 from trunkline.sources import section_kinds
-from trunkline.sources.app.section import AppSection
+from trunkline.sources.app import AppSection
 
 
 def load(folder: Path, **keys: Any) -> LoadedConfig:

@@ -10,14 +10,13 @@ from typing import Any
 from trunkline.core.call import Call, Caller, Request
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.protocol.mcp.versions import Era, InitializeResult, decode_initialize_result
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.lane import Lane
+from trunkline.sources.mcp.session import UpstreamSession
 
 Responder = Callable[["MemoryLane", dict[str, Any]], None]
 HELLO = b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"m"}}'
 
 
-class MemoryLane(Lane):
+class MemoryLane(UpstreamSession):
     def __init__(self, respond: Responder | None = None, source: str = "s") -> None:
         self.counted: list[str] = []
         super().__init__(source, self.counted.append)
@@ -46,7 +45,7 @@ class MemoryLane(Lane):
         self.lose(self.problem(SOURCE_LOST, "was stopped"))
 
 
-def session_on(lane: Lane, era: Era = "legacy", hello: bytes = HELLO) -> Session:
+def session_on(lane: UpstreamSession, era: Era = "legacy", hello: bytes = HELLO) -> UpstreamSession:
     greeting: InitializeResult = decode_initialize_result(hello)
     return Session(lane, era, greeting)
 

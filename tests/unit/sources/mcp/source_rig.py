@@ -16,14 +16,14 @@ from trunkline.core.server_request import ServerRequest
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.mcp.versions import Era
-from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.sources.mcp.source import McpSource, Tuning
 
 
 class Connects(Protocol):
     lanes: list[MemoryLane]
 
-    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session: ...
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession: ...
 
 
 class Server:
@@ -39,7 +39,7 @@ class Server:
         self.silent: set[str] = set()
         self.after_list: Callable[[MemoryLane], None] | None = None
 
-    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         self.asked_for.append(era)
         await asyncio.sleep(0)
         if self.refusals:

@@ -21,14 +21,14 @@ from tests.unit.sources.mcp.source_rig import Book, ready, submitted
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.children import Children
 from trunkline.runtime.http_client import HttpPool, HttpTarget
-from trunkline.sources.mcp.handshake import Session, shake_hands
-from trunkline.sources.mcp.http_lane import HttpLane
-from trunkline.sources.mcp.lane import Lane
+from trunkline.sources.mcp.http_session import HttpUpstreamSession
+from trunkline.sources.mcp.initialize import initialize_session
+from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.sources.mcp.source import McpSource, Tuning
-from trunkline.sources.mcp.stdio_lane import open_stdio_lane
+from trunkline.sources.mcp.stdio import open_stdio_session
 
 LIMIT = 1_000_000
-Lanes = list[weakref.ref[Lane]]
+Lanes = list[weakref.ref[UpstreamSession]]
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ class Opener:
         self._open_lane = open_lane
         self.lanes: Lanes = []
 
-    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         opened = self._open_lane()
-        lane = opened if isinstance(opened, Lane) else await opened  # type: ignore[misc]
-        assert isinstance(lane, Lane)
+        lane = opened if isinstance(opened, UpstreamSession) else await opened  # type: ignore[misc]
+        assert isinstance(lane, UpstreamSession)
         self.lanes.append(weakref.ref(lane))
-        return await shake_hands(lane, era, capabilities, at_most(20))
+        return await initialize_session(lane, era, capabilities, at_most(20))
 
 
 @contextlib.asynccontextmanager
@@ -83,7 +83,7 @@ async def test_a_process_that_worked_for_a_client_that_left_is_freed(tmp_path: P
     children, command = Children(), StdioFaults(tmp_path, "s").command
 
     def open_lane() -> object:
-        return open_stdio_lane("s", str, children, command, env={}, cwd=None, limit_bytes=LIMIT, redact=str)
+        return open_stdio_session("s", str, children, command, env={}, cwd=None, limit_bytes=LIMIT, redact=str)
 
     try:
         await is_freed_with_its_client(Opener(open_lane))
@@ -97,6 +97,6 @@ async def test_a_session_over_http_that_was_for_a_client_that_left_is_freed(tmp_
 
         def open_lane() -> object:
             pool = HttpPool(HttpTarget(server.url), connect_timeout_s=at_most(10), limit_bytes=LIMIT)
-            return HttpLane("s", str, pool, {}, LIMIT)
+            return HttpUpstreamSession("s", str, pool, {}, LIMIT)
 
         await is_freed_with_its_client(Opener(open_lane))

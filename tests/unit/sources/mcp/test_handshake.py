@@ -8,8 +8,8 @@ from tests.support.waiting import PATIENCE_S
 from tests.unit.sources.mcp.memory_lane import MemoryLane
 
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError, Problem
-from trunkline.sources.mcp import handshake
-from trunkline.sources.mcp.handshake import shake_hands
+from trunkline.sources.mcp import initialize
+from trunkline.sources.mcp.initialize import initialize_session
 
 MODERN = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
 LEGACY = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "old"}}
@@ -33,19 +33,19 @@ def server(**answers: Any) -> MemoryLane:
 
 @pytest.fixture
 def short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "_PROBE_S", 0.05)
+    monkeypatch.setattr(initialize_session, "_PROBE_S", 0.05)
 
 
 async def failure(lane: MemoryLane, era: Any = None, timeout_s: float = PATIENCE_S) -> Problem:
     with pytest.raises(GatewayError) as failed:
-        await shake_hands(lane, era, b"{}", timeout_s)
+        await initialize_session(lane, era, b"{}", timeout_s)
     assert failed.value.problem.message
     return failed.value.problem
 
 
 async def test_a_modern_server_is_found_by_probing() -> None:
     lane = server(discover={**MODERN, "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "new", "x": 1}}})
-    session = await shake_hands(lane, None, b"{}", PATIENCE_S)
+    session = await initialize_session(lane, None, b"{}", PATIENCE_S)
     assert session.era == "modern"
     assert session.hello.protocol_version == "2026-07-28"
     assert b'"x": 1' in bytes(session.hello.server_info)
@@ -55,8 +55,8 @@ async def test_a_modern_server_is_found_by_probing() -> None:
 
 
 async def test_a_legacy_server_is_initialized_after_the_probe() -> None:
-    lane = server(discover=UNKNOWN, initialize=LEGACY)
-    session = await shake_hands(lane, None, b'{"roots":{}}', PATIENCE_S)
+    lane = server(discover=UNKNOWN, initialize_session=LEGACY)
+    session = await initialize_session(lane, None, b'{"roots":{}}', PATIENCE_S)
     assert session.era == "legacy"
     assert lane.methods() == ["server/discover", "initialize", "notifications/initialized"]
     params = lane.sent[1]["params"]
@@ -68,22 +68,24 @@ async def test_a_legacy_server_is_initialized_after_the_probe() -> None:
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_legacy_version_is_spoken(version: str) -> None:
-    session = await shake_hands(server(initialize={**LEGACY, "protocolVersion": version}), "legacy", b"{}", PATIENCE_S)
+    session = await initialize_session(
+        server(initialize_session={**LEGACY, "protocolVersion": version}), "legacy", b"{}", PATIENCE_S
+    )
     assert session.hello.protocol_version == version
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_whose_era_is_known_is_not_probed(era: Any) -> None:
-    lane = server(discover=MODERN, initialize=LEGACY)
-    session = await shake_hands(lane, era, b"{}", PATIENCE_S)
+    lane = server(discover=MODERN, initialize_session=LEGACY)
+    session = await initialize_session(lane, era, b"{}", PATIENCE_S)
     assert session.era == era
     assert lane.methods()[0] == {"legacy": "initialize", "modern": "server/discover"}[era]
 
 
 @pytest.mark.usefixtures("short_probe")
 async def test_a_server_that_ignores_what_it_does_not_know_is_initialized_after_a_while() -> None:
-    lane = server(initialize=LEGACY)
-    session = await shake_hands(lane, None, b"{}", PATIENCE_S)
+    lane = server(initialize_session=LEGACY)
+    session = await initialize_session(lane, None, b"{}", PATIENCE_S)
     assert session.era == "legacy"
     assert "notifications/cancelled" not in lane.methods()
     assert not lane.pending
@@ -100,9 +102,9 @@ async def test_a_slow_modern_server_is_still_recognised() -> None:
             lane.say({"id": message["id"], "error": UNKNOWN})
             lane.answer(kept[0], MODERN)
 
-    session = await shake_hands(MemoryLane(respond), None, b"{}", PATIENCE_S)
+    session = await initialize_session(MemoryLane(respond), None, b"{}", PATIENCE_S)
     assert session.era == "modern"
-    assert session.lane.stamp
+    assert session.stamp
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,9 @@ async def test_a_slow_modern_server_is_still_recognised() -> None:
     ],
 )
 async def test_an_answer_that_is_not_modern_leads_to_initialize(discover: dict[str, Any]) -> None:
-    assert (await shake_hands(server(discover=discover, initialize=LEGACY), None, b"{}", PATIENCE_S)).era == "legacy"
+    assert (
+        await initialize_session(server(discover=discover, initialize_session=LEGACY), None, b"{}", PATIENCE_S)
+    ).era == "legacy"
 
 
 async def test_a_server_that_refuses_our_version_and_names_it_is_asked_once_more() -> None:
@@ -127,13 +131,13 @@ async def test_a_server_that_refuses_our_version_and_names_it_is_asked_once_more
         lane.say({"id": message["id"], **({"result": MODERN} if again else {"error": refusal})})
 
     lane = MemoryLane(respond)
-    assert (await shake_hands(lane, None, b"{}", PATIENCE_S)).era == "modern"
+    assert (await initialize_session(lane, None, b"{}", PATIENCE_S)).era == "modern"
     assert lane.methods() == ["server/discover", "server/discover"]
 
 
 async def test_a_server_that_serves_only_versions_we_do_not_is_given_up() -> None:
     refusal = {"code": -32022, "message": "x", "data": {"supported": ["2099-01-01"], "requested": "2026-07-28"}}
-    lane = server(discover=refusal, initialize=LEGACY)
+    lane = server(discover=refusal, initialize_session=LEGACY)
     problem = await failure(lane)
     assert problem.code is SOURCE_PROTOCOL
     assert "2099-01-01" in problem.message
@@ -142,7 +146,7 @@ async def test_a_server_that_serves_only_versions_we_do_not_is_given_up() -> Non
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2099-01-01", ""])
 async def test_an_initialize_answered_with_a_version_we_do_not_speak_fails(version: str) -> None:
-    lane = server(initialize={**LEGACY, "protocolVersion": version})
+    lane = server(initialize_session={**LEGACY, "protocolVersion": version})
     assert (await failure(lane, "legacy")).code is SOURCE_PROTOCOL
     assert "notifications/initialized" not in lane.methods()
 
@@ -151,11 +155,11 @@ async def test_an_initialize_answered_with_a_version_we_do_not_speak_fails(versi
     "result", [b'{"protocolVersion":1}', b'{"protocolVersion":"2025-06-18","instructions":1}', b"{}"]
 )
 async def test_an_initialize_result_that_is_none_fails(result: bytes) -> None:
-    assert (await failure(server(initialize=result), "legacy")).code is SOURCE_PROTOCOL
+    assert (await failure(server(initialize_session=result), "legacy")).code is SOURCE_PROTOCOL
 
 
 async def test_a_refused_initialize_says_who_refused_what() -> None:
-    problem = await failure(server(discover=UNKNOWN, initialize={"code": -1, "message": "go away"}))
+    problem = await failure(server(discover=UNKNOWN, initialize_session={"code": -1, "message": "go away"}))
     assert problem.source == "s"
     assert "go away" in problem.message
     assert "initialize" in problem.message
@@ -171,7 +175,7 @@ async def test_a_refused_initialize_says_who_refused_what() -> None:
 )
 @pytest.mark.parametrize("era", [None, "modern"])
 async def test_doubtful_members_of_a_modern_hello_cost_only_the_servers_name(discover: bytes, era: Any) -> None:
-    session = await shake_hands(server(discover=discover), era, b"{}", PATIENCE_S)
+    session = await initialize_session(server(discover=discover), era, b"{}", PATIENCE_S)
     assert session.era == "modern"
     assert bytes(session.hello.server_info) == b"{}"
 

@@ -22,19 +22,19 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.runtime.http_client import HttpPool, HttpTarget
-from trunkline.sources.mcp import http_lane
-from trunkline.sources.mcp.http_lane import RETIRED_AFTER_FAILURES, HttpLane
-from trunkline.sources.mcp.lane import leave
+from trunkline.sources.mcp import http_session
+from trunkline.sources.mcp.http_session import RETIRED_AFTER_FAILURES, HttpUpstreamSession
+from trunkline.sources.mcp.session import leave
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 LIMIT = 4096
 
 
 @contextlib.asynccontextmanager
-async def lane_to(url: str, **headers: str) -> AsyncIterator[HttpLane]:
+async def lane_to(url: str, **headers: str) -> AsyncIterator[HttpUpstreamSession]:
     pool = HttpPool(HttpTarget(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT)
     counted: list[str] = []
-    lane = HttpLane("s", counted.append, pool, headers, LIMIT)
+    lane = HttpUpstreamSession("s", counted.append, pool, headers, LIMIT)
     lane.counted = counted  # type: ignore[attr-defined]
     try:
         yield lane
@@ -83,7 +83,7 @@ def ok(message: Any) -> bytes:
     return http(result(message), Content_Type="application/json")
 
 
-def sent(lane: HttpLane, params: bytes = b'{"name":"t"}', method: str = "tools/call") -> Call:
+def sent(lane: HttpUpstreamSession, params: bytes = b'{"name":"t"}', method: str = "tools/call") -> Call:
     call = new_call()
     call.method, call.params = method, params
     lane.send(call)
@@ -563,7 +563,7 @@ def test_closing_ends_the_stream_the_session_and_what_is_in_flight(loop_factory:
 def test_a_notification_that_is_never_accepted_gives_its_connection_back(
     loop_factory: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_lane, "_NOTIFICATION_S", at_most(1))
+    monkeypatch.setattr(http_session, "_NOTIFICATION_S", at_most(1))
 
     async def main() -> None:
         async with scripted(never_answers) as server, lane_to(server.url) as lane:

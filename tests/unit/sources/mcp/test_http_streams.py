@@ -11,7 +11,7 @@ from tests.unit.sources.mcp.test_http_lane import event, failed, http, lane_to, 
 
 from trunkline.core.call import Failure, Result
 from trunkline.core.errors import ANSWER_TOO_LARGE, CANCELLED, SOURCE_LOST, SOURCE_PROTOCOL, Problem
-from trunkline.sources.mcp import http_streams
+from trunkline.sources.mcp import http_exchanges
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 PRIMED = b"id: e1\nretry: 10\ndata:\n\n"
@@ -19,8 +19,8 @@ PRIMED = b"id: e1\nretry: 10\ndata:\n\n"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_streams, "_AGAIN_AT_LEAST_S", 0.01)
-    monkeypatch.setattr(http_streams, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(http_exchanges, "_AGAIN_AT_LEAST_S", 0.01)
+    monkeypatch.setattr(http_exchanges, "_AGAIN_S", 0.01)
 
 
 class Poller:
@@ -184,7 +184,7 @@ def test_a_rest_that_is_too_large_is_said_so(loop_factory: Loop) -> None:
 def test_a_resumed_stream_that_stays_open_is_closed_after_the_answer(
     loop_factory: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_streams, "REST_S", 0.05)
+    monkeypatch.setattr(http_exchanges, "REST_S", 0.05)
 
     async def main() -> None:
         endless = lambda message: stream(event(result(message)), end=False)  # noqa: E731
@@ -223,7 +223,7 @@ def test_the_servers_own_stream_goes_on_after_the_last_event(loop_factory: Loop)
 def test_a_call_may_wait_until_the_servers_own_stream_is_open_or_refused(
     loop_factory: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trunkline.sources.mcp.http_lane._STREAM_OPENS_S", 60)
+    monkeypatch.setattr("trunkline.sources.mcp.http_session._STREAM_OPENS_S", 60)
 
     async def main() -> None:
         for answer in (http(b"", 405), stream(b"", end=False)[: -len(b"0\r\n\r\n")]):

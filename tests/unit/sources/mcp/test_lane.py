@@ -438,7 +438,7 @@ async def test_a_server_that_never_says_that_it_stopped_is_trusted_again_later(m
     lane.send_shared(first)
     first.cancel("its client left")
     lane.send_shared(second)
-    monkeypatch.setattr("trunkline.sources.mcp.lane.monotonic", lambda: time.monotonic() + 61)
+    monkeypatch.setattr("trunkline.sources.mcp.session.monotonic", lambda: time.monotonic() + 61)
     lane.say({"method": "notifications/message", "params": {}})
     assert heard == ["notifications/message"]
 

@@ -13,9 +13,9 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
 from trunkline.runtime.server_lifecycle import RetryBackoff
-from trunkline.sources.mcp import lanes as lanes_module
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.lanes import ClientLanes, lane_key
+from trunkline.sources.mcp import client_sessions as lanes_module
+from trunkline.sources.mcp.client_sessions import ClientSessions, session_key
+from trunkline.sources.mcp.session import UpstreamSession
 
 GONE = Problem(code=SOURCE_LOST, message="Server s: exited")
 
@@ -44,7 +44,7 @@ class Opener:
         self.failure: Exception | None = None
         self.cleaned_up = 0
 
-    async def __call__(self, capabilities: bytes) -> Session:
+    async def __call__(self, capabilities: bytes) -> UpstreamSession:
         self.declared.append(capabilities)
         try:
             await self.gate.wait()
@@ -60,16 +60,16 @@ class Opener:
 
 
 @contextlib.asynccontextmanager
-async def lanes_with(opener: Opener, **options: Any) -> AsyncIterator[ClientLanes]:
-    lanes = ClientLanes("s", opener, **{"max_sessions": 3, "idle_s": 1000.0, **options})
+async def lanes_with(opener: Opener, **options: Any) -> AsyncIterator[ClientSessions]:
+    lanes = ClientSessions("s", opener, **{"max_sessions": 3, "idle_s": 1000.0, **options})
     try:
         yield lanes
     finally:
         await lanes.close()
 
 
-def submit(lanes: ClientLanes, call: Call) -> Call:
-    key = lane_key(call.caller)
+def submit(lanes: ClientSessions, call: Call) -> Call:
+    key = session_key(call.caller)
     assert key is not None
     lanes.submit(call, key)
     return call
@@ -329,7 +329,7 @@ async def test_forgetting_a_session_whose_lane_is_opening_answers_its_calls_and_
 
 async def test_closing_waits_for_what_is_opening_and_what_is_ending() -> None:
     opener = Opener()
-    lanes = ClientLanes("s", opener, max_sessions=3, idle_s=1000)
+    lanes = ClientSessions("s", opener, max_sessions=3, idle_s=1000)
     open_call = submit(lanes, new_call("open"))
     (lane,) = await opened(opener)
     opener.gate.clear()

@@ -10,9 +10,9 @@ from tests.unit.sources.mcp.test_http_lane import lane_to
 
 from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Snapshot
-from trunkline.sources.mcp import listing
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.offer import Offer
+from trunkline.sources.mcp import list_fetch
+from trunkline.sources.mcp.session import UpstreamSession
+from trunkline.sources.mcp.server_listing import ServerListing
 
 
 def lists(*pages: bytes) -> MemoryLane:
@@ -28,10 +28,10 @@ def lists(*pages: bytes) -> MemoryLane:
     return MemoryLane(respond)
 
 
-async def fetch_snapshot(session: Session, source: str) -> Snapshot:
+async def fetch_snapshot(session: UpstreamSession, source: str) -> Snapshot:
     """What is published of a server when it has been listed."""
     published: list[Snapshot] = []
-    offer = Offer(session, source, published.append)
+    offer = ServerListing(session, source, published.append)
     try:
         await offer.fetch_first()
     finally:
@@ -83,7 +83,7 @@ async def test_a_list_that_goes_in_circles_is_cut_and_reported() -> None:
 
 
 async def test_a_list_without_end_is_cut_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MAX_PAGES", 5)
+    monkeypatch.setattr(list_fetch, "MAX_PAGES", 5)
     pages = [b'{"tools":[{"name":"t%d"}],"nextCursor":"%d"}' % (number, number) for number in range(20)]
     snapshot = await snapshot_of(*pages)
     assert names(snapshot) == ["t0", "t1", "t2", "t3", "t4"]
@@ -91,7 +91,7 @@ async def test_a_list_without_end_is_cut_and_reported(monkeypatch: pytest.Monkey
 
 
 async def test_more_tools_than_anyone_needs_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MAX_ITEMS", 3)
+    monkeypatch.setattr(list_fetch, "MAX_ITEMS", 3)
     pages = [b'{"tools":[{"name":"a%d"},{"name":"b%d"}],"nextCursor":"%d"}' % (n, n, n) for n in range(20)]
     snapshot = await snapshot_of(*pages)
     assert len(snapshot.tools) == 4
@@ -99,8 +99,8 @@ async def test_more_tools_than_anyone_needs_are_cut(monkeypatch: pytest.MonkeyPa
 
 
 async def test_the_limit_is_told_even_where_many_definitions_are_bad(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MAX_PAGES", 1)
-    bad = b",".join([b"{}"] * (listing.MAX_WARNINGS + 10))
+    monkeypatch.setattr(list_fetch, "MAX_PAGES", 1)
+    bad = b",".join([b"{}"] * (list_fetch.MAX_WARNINGS + 10))
     snapshot = await snapshot_of(b'{"tools":[%b],"nextCursor":"x"}' % bad)
     assert "1 pages are the limit" in snapshot.warnings[0]
 
@@ -167,7 +167,7 @@ async def test_a_refused_list_is_an_error() -> None:
 
 
 async def test_a_list_of_enormous_pages_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MAX_BYTES", 5_000)
+    monkeypatch.setattr(list_fetch, "MAX_BYTES", 5_000)
 
     def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
         number = len(lane.sent)
@@ -182,7 +182,7 @@ async def test_a_list_of_enormous_pages_is_cut(monkeypatch: pytest.MonkeyPatch) 
 async def test_thousands_of_bad_tools_are_a_few_warnings() -> None:
     snapshot = await snapshot_of(b'{"tools":[%b]}' % b",".join([b"{}"] * 1000))
     assert names(snapshot) == []
-    assert len(snapshot.warnings) == listing.MAX_WARNINGS + 1
+    assert len(snapshot.warnings) == list_fetch.MAX_WARNINGS + 1
     assert "950 more" in snapshot.warnings[-1]
 
 

@@ -9,8 +9,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import CANCELLED, SOURCE_LOST, Problem
-from trunkline.sources.mcp.mirror_again import mirror_again
-from trunkline.sources.mcp.offer import Offer
+from trunkline.sources.mcp.server_listing import ServerListing, resend_with_headers
 
 HELLO = b'{"capabilities":{"tools":{"listChanged":true}}}'
 
@@ -28,7 +27,7 @@ class Stage:
         self.silent = silent
         self.tool = {"name": "t", "inputSchema": schema}
         self.lane = MemoryLane(self.respond)
-        self.offer = Offer(session_on(self.lane, "modern", HELLO), "s", lambda _: None)
+        self.offer = ServerListing(session_on(self.lane, "modern", HELLO), "s", lambda _: None)
         self.sent: list[Call] = []
 
     def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
@@ -36,7 +35,7 @@ class Stage:
             lane.answer(message, json.loads(json.dumps({"tools": [self.tool]})))
 
     def take(self, call: Call) -> bool:
-        return mirror_again(self.offer, self.sent.append, call)
+        return resend_with_headers(self.offer, self.sent.append, call)
 
 
 async def test_the_tools_are_listed_and_the_call_goes_again_with_new_headers() -> None:

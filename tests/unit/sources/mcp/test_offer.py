@@ -13,8 +13,8 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
 from trunkline.core.errors import SOURCE_LOST, GatewayError
 from trunkline.core.tool import Freshness, Snapshot
 from trunkline.protocol.mcp.versions import decode_initialize_result
-from trunkline.sources.mcp import offer as offer_module
-from trunkline.sources.mcp.offer import Offer, announced_kinds
+from trunkline.sources.mcp import server_listing as offer_module
+from trunkline.sources.mcp.server_listing import ServerListing, announced_kinds
 
 MEMBERS = {
     "tools/list": "tools",
@@ -74,10 +74,12 @@ ALL = {"tools": ["t"], "prompts": ["p"], "resources": ["r:1"], "templates": ["r:
 
 
 @contextlib.asynccontextmanager
-async def offered(server: Server, before: Offer | None = None, first: bool = True) -> AsyncIterator[tuple[Offer, Kept]]:
+async def offered(
+    server: Server, before: ServerListing | None = None, first: bool = True
+) -> AsyncIterator[tuple[ServerListing, Kept]]:
     kept = Kept()
     tasks = asyncio.all_tasks()
-    offer = Offer(server.session, "s", kept.snapshots.append, kept.troubles.append, before)
+    offer = ServerListing(server.session, "s", kept.snapshots.append, kept.troubles.append, before)
     try:
         if first:
             await offer.fetch_first()

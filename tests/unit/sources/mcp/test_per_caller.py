@@ -8,8 +8,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import Call, Caller, Request
 from trunkline.protocol.mcp.modern import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
-from trunkline.sources.mcp.handshake import shake_hands
-from trunkline.sources.mcp.per_caller import LaneLevel, Stamps, level_in
+from trunkline.sources.mcp.initialize import RequestMeta, SessionLogLevel, initialize_session, level_in
 
 ROOTS = b'{"roots":{}}'
 
@@ -20,7 +19,7 @@ def call_of(**caller: Any) -> Call:
     return call
 
 
-def stamped(stamps: Stamps, request: Request) -> dict[str, Any]:
+def stamped(stamps: RequestMeta, request: Request) -> dict[str, Any]:
     return json.loads(b"{%b}" % stamps(request))
 
 
@@ -28,7 +27,7 @@ def stamped(stamps: Stamps, request: Request) -> dict[str, Any]:
 
 
 def test_each_request_says_what_its_caller_can_be_asked_and_wants_to_hear() -> None:
-    stamps = Stamps(logs=True)
+    stamps = RequestMeta(logs=True)
     for _ in range(2):
         meta = stamped(stamps, call_of(capabilities=ROOTS, log_level="error", version="2026-07-28"))
         assert (meta[PROTOCOL_VERSION], meta[CLIENT_CAPABILITIES], meta[LOG_LEVEL]) == (
@@ -45,7 +44,7 @@ def test_each_request_says_what_its_caller_can_be_asked_and_wants_to_hear() -> N
 
 @pytest.mark.parametrize("tasks", [True, False])
 def test_our_own_requests_about_tasks_say_that_we_know_them_where_the_server_does(tasks: bool) -> None:
-    stamps = Stamps(logs=False, tasks=tasks)
+    stamps = RequestMeta(logs=False, tasks=tasks)
     known = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
     for method, declared in {"subscriptions/listen": known, "tasks/get": known, "tools/list": {}}.items():
         own = stamped(stamps, Request(method, b"{}", lambda _: None))
@@ -54,17 +53,17 @@ def test_our_own_requests_about_tasks_say_that_we_know_them_where_the_server_doe
 
 
 def test_a_legacy_client_that_named_no_level_hears_what_is_worth_knowing() -> None:
-    assert stamped(Stamps(logs=True), call_of(version="2025-06-18"))[LOG_LEVEL] == "info"
-    assert stamped(Stamps(logs=True), call_of(version="2025-06-18", log_level="debug"))[LOG_LEVEL] == "debug"
+    assert stamped(RequestMeta(logs=True), call_of(version="2025-06-18"))[LOG_LEVEL] == "info"
+    assert stamped(RequestMeta(logs=True), call_of(version="2025-06-18", log_level="debug"))[LOG_LEVEL] == "debug"
 
 
 @pytest.mark.parametrize(("logs", "level"), [(False, "debug"), (True, "loud"), (True, "")])
 def test_no_level_is_named_to_a_server_that_keeps_none_or_where_it_is_none(logs: bool, level: str) -> None:
-    assert LOG_LEVEL not in stamped(Stamps(logs=logs), call_of(log_level=level))
+    assert LOG_LEVEL not in stamped(RequestMeta(logs=logs), call_of(log_level=level))
 
 
 def test_callers_without_end_do_not_fill_the_memory() -> None:
-    stamps = Stamps(logs=True)
+    stamps = RequestMeta(logs=True)
     for number in range(10_000):
         stamps(call_of(capabilities=b'{"experimental":{"n":%d}}' % number))
     assert len(stamps._made) <= 256
@@ -79,7 +78,7 @@ def levels_told(lane: MemoryLane) -> list[str]:
 
 async def test_a_legacy_server_is_told_only_when_someone_wants_to_hear_more() -> None:
     lane = MemoryLane(lambda lane, message: lane.answer(message, {}))
-    lane.prepare = LaneLevel(lane)
+    lane.prepare = SessionLogLevel(lane)
     for level in ("", "error", "emergency", "error", "info", "warning", "loud", "debug", "debug"):
         lane.send(call_of(log_level=level))
     assert levels_told(lane) == ["error", "info", "debug"]
@@ -90,11 +89,11 @@ async def test_a_legacy_server_is_told_only_when_someone_wants_to_hear_more() ->
 async def test_a_level_that_is_never_confirmed_does_not_keep_the_lane_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.waiting import until
 
-    from trunkline.sources.mcp import per_caller
+    from trunkline.sources.mcp import initialize_session
 
-    monkeypatch.setattr(per_caller, "_SET_LEVEL_S", 0.01)
+    monkeypatch.setattr(initialize_session, "_SET_LEVEL_S", 0.01)
     lane = MemoryLane()
-    LaneLevel(lane).want("debug")
+    SessionLogLevel(lane).want("debug")
     assert not lane.idle
     await until(lambda: lane.idle, "it is given up")
 
@@ -108,7 +107,7 @@ async def test_only_a_server_that_has_logs_is_told(declared: bytes, told: list[s
             lane.answer(message, json.loads(hello))
 
     lane = MemoryLane(respond)
-    await shake_hands(lane, "legacy", ROOTS, 5)
+    await initialize_session(lane, "legacy", ROOTS, 5)
     assert lane.sent[0]["params"]["capabilities"] == {"roots": {}}
     assert lane.questions.declared == ROOTS
     lane.send(call_of(log_level="debug"))

@@ -13,10 +13,10 @@ from trunkline.core.call import Call, Caller, Failure, Result
 from trunkline.core.errors import DEADLINE, SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
 from trunkline.core.server_request import ServerRequest
 from trunkline.runtime.server_lifecycle import RetryBackoff
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.lanes import ClientLanes
-from trunkline.sources.mcp.pool import MAX_SEATS, Pool, needs_seat
-from trunkline.sources.mcp.questions import refuse_nobody
+from trunkline.sources.mcp.client_sessions import ClientSessions
+from trunkline.sources.mcp.session import UpstreamSession
+from trunkline.sources.mcp.server_requests import refuse_nobody
+from trunkline.sources.mcp.session_pool import MAX_SLOTS, SessionPool, needs_pool
 
 FORMS = b'{"elicitation":{}}'
 ROOTS = b'{"roots":{}}'
@@ -32,7 +32,7 @@ class Opener:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def __call__(self, capabilities: bytes) -> Session:
+    async def __call__(self, capabilities: bytes) -> UpstreamSession:
         await self.gate.wait()
         if self.failure is not None:
             raise GatewayError(self.failure)
@@ -48,14 +48,14 @@ class Opener:
 
 
 @contextlib.asynccontextmanager
-async def pool_with(opener: Opener, **options: Any) -> AsyncIterator[Pool]:
-    lanes = ClientLanes(
+async def pool_with(opener: Opener, **options: Any) -> AsyncIterator[SessionPool]:
+    lanes = ClientSessions(
         "s",
         opener,
         **{"max_sessions": 16, "idle_s": 1000.0, **options},
-        on_opened=lambda key, session: session.lane.questions.attend(refuse_nobody),
+        on_opened=lambda key, session: session.questions.attend(refuse_nobody),
     )
-    pool = Pool(lanes)
+    pool = SessionPool(lanes)
     try:
         yield pool
     finally:
@@ -63,7 +63,7 @@ async def pool_with(opener: Opener, **options: Any) -> AsyncIterator[Pool]:
         assert not pool._groups
 
 
-def submit(pool: Pool, principal: str = "local", capabilities: bytes = FORMS) -> Call:
+def submit(pool: SessionPool, principal: str = "local", capabilities: bytes = FORMS) -> Call:
     call = new_call(None, principal, capabilities)
     pool.submit(call)
     return call
@@ -92,7 +92,7 @@ def answer(opener: Opener, call: Call) -> None:
     ],
 )
 def test_who_needs_a_server_that_can_ask_without_a_session(caller: Caller, needs: bool) -> None:
-    assert needs_seat(caller) is needs
+    assert needs_pool(caller) is needs
 
 
 # One call at a time --------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ async def test_a_seat_whose_process_keeps_crashing_is_passed_by_while_there_are_
     monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 60.0)
     opener = Opener(ProcessLane)
     async with pool_with(opener) as pool:
-        for number in range(MAX_SEATS):
+        for number in range(MAX_SLOTS):
             crashing = submit(pool)
             await sent(opener, crashing)
             opener.lanes[number].lose(Problem(code=SOURCE_LOST, message="gone"))
@@ -164,7 +164,7 @@ async def test_a_seat_that_nobody_uses_makes_room_at_once() -> None:
 async def test_beyond_the_seats_calls_wait_in_order() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:
-        seated = [submit(pool) for _ in range(MAX_SEATS)]
+        seated = [submit(pool) for _ in range(MAX_SLOTS)]
         await sent(opener, *seated)
         waiting = [submit(pool) for _ in range(4)]
         assert [call.phase for call in waiting] == ["queued"] * 4
@@ -177,21 +177,21 @@ async def test_beyond_the_seats_calls_wait_in_order() -> None:
         assert waiting[3].give_up(Failure(late))
         assert waiting[3].phase == "queued"
         answer(opener, waiting[2])
-        assert len(opener.lanes) == MAX_SEATS
+        assert len(opener.lanes) == MAX_SLOTS
 
 
 async def test_a_call_that_waits_for_its_client_keeps_nobody_from_a_seat() -> None:
     opener, asked = Opener(), []
     async with pool_with(opener) as pool:
-        calls = [new_call(None, capabilities=FORMS) for _ in range(MAX_SEATS + 2)]
+        calls = [new_call(None, capabilities=FORMS) for _ in range(MAX_SLOTS + 2)]
         for call in calls:
             call.on_server_request = asked.append
             pool.submit(call)
-        await sent(opener, *calls[:MAX_SEATS])
-        assert calls[MAX_SEATS].phase == "queued"
+        await sent(opener, *calls[:MAX_SLOTS])
+        assert calls[MAX_SLOTS].phase == "queued"
         opener.lanes[3].say({"id": 1, "method": "elicitation/create", "params": {"message": "m"}})
-        await sent(opener, calls[MAX_SEATS])
-        assert opener.lane_with(calls[MAX_SEATS]) == MAX_SEATS
+        await sent(opener, calls[MAX_SLOTS])
+        assert opener.lane_with(calls[MAX_SLOTS]) == MAX_SLOTS
         asked[0].answer(b"{}")
         answer(opener, calls[3])
         assert calls[-1].phase == "queued"
@@ -252,21 +252,21 @@ async def test_a_server_asks_the_one_call_that_it_works_for_and_nobody_between_c
 async def test_a_question_that_comes_while_the_lane_is_greeted_is_for_the_call_it_was_opened_for() -> None:
     opener, asked = Opener(), []
 
-    async def eager(capabilities: bytes) -> Session:
+    async def eager(capabilities: bytes) -> UpstreamSession:
         session = await opener(capabilities)
         opener.lanes[0].say({"id": "early", "method": "elicitation/create", "params": {"message": "m"}})
         return session
 
-    lanes = ClientLanes(
+    lanes = ClientSessions(
         "s",
         eager,
         max_sessions=4,
         idle_s=1000.0,
-        on_opened=lambda key, session: session.lane.questions.attend(refuse_nobody),
+        on_opened=lambda key, session: session.questions.attend(refuse_nobody),
     )
     call = new_call(None, capabilities=FORMS)
     call.on_server_request = asked.append
-    Pool(lanes).submit(call)
+    SessionPool(lanes).submit(call)
     await until(lambda: asked or (opener.lanes and opener.lanes[0].sent[1:]), "it is asked")
     await lanes.close()
     assert [server_request.params for server_request in asked] == [b'{"message": "m"}']
@@ -303,13 +303,13 @@ async def test_a_server_that_cannot_be_opened_answers_those_that_wait_for_a_seat
 async def test_a_lane_that_is_lost_makes_room_for_the_next() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:
-        calls = [submit(pool) for _ in range(MAX_SEATS)]
+        calls = [submit(pool) for _ in range(MAX_SLOTS)]
         await sent(opener, *calls)
         waiting = submit(pool)
         opener.lanes[3].lose(Problem(code=SOURCE_LOST, message="Server s: exited"))
         assert isinstance(calls[3].outcome, Failure)
         await sent(opener, waiting)
-        assert opener.lane_with(waiting) == MAX_SEATS
+        assert opener.lane_with(waiting) == MAX_SLOTS
 
 
 async def test_a_call_that_comes_again_takes_a_new_seat() -> None:

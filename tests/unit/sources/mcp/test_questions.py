@@ -13,9 +13,9 @@ from trunkline.core.call import Call, Request
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.core.server_request import ServerRequest
 from trunkline.runtime.http_client import MAX_WAITING, HttpPool, HttpTarget
-from trunkline.sources.mcp.http_lane import HttpLane
-from trunkline.sources.mcp.questions import MAX_OPEN, MAX_OPEN_BYTES, refuse_nobody
-from trunkline.sources.mcp.sse_lane import SseLane
+from trunkline.sources.mcp.http import SseUpstreamSession
+from trunkline.sources.mcp.http_session import HttpUpstreamSession
+from trunkline.sources.mcp.server_requests import MAX_OPEN, MAX_OPEN_BYTES, refuse_nobody
 
 EVERYTHING = b'{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}'
 FORM = {"message": "your name?", "requestedSchema": {"type": "object"}}
@@ -288,9 +288,9 @@ async def test_questions_of_calls_that_are_over_are_refused_and_withdrawn() -> N
     assert len(lane.questions) == 0
 
 
-@pytest.mark.parametrize("wire", [HttpLane, SseLane])
+@pytest.mark.parametrize("wire", [HttpUpstreamSession, SseUpstreamSession])
 async def test_a_server_that_asks_without_taking_answers_does_not_fill_the_memory(
-    wire: type[HttpLane | SseLane],
+    wire: type[HttpUpstreamSession | SseUpstreamSession],
 ) -> None:
     counted: list[str] = []
     pool = HttpPool(HttpTarget(f"http://127.0.0.1:{free_port()}/"), connect_timeout_s=at_most(10), limit_bytes=4096)

@@ -12,9 +12,9 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.core.server_request import ServerRequest
-from trunkline.sources.mcp import settling
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.lanes import ClientLanes, lane_key
+from trunkline.sources.mcp import initialize
+from trunkline.sources.mcp.client_sessions import ClientSessions, session_key
+from trunkline.sources.mcp.session import UpstreamSession
 
 ROOTS = b'{"roots":{}}'
 
@@ -35,23 +35,23 @@ class Server:
         elif message.get("method") == "tools/call":
             lane.answer(message, {"content": []})
 
-    async def open(self, capabilities: bytes) -> Session:
+    async def open(self, capabilities: bytes) -> UpstreamSession:
         return session_on(self.lane)
 
 
 @contextlib.asynccontextmanager
-async def lanes_of(server: Server) -> AsyncIterator[ClientLanes]:
-    lanes = ClientLanes("s", server.open, max_sessions=3, idle_s=1000.0)
+async def lanes_of(server: Server) -> AsyncIterator[ClientSessions]:
+    lanes = ClientSessions("s", server.open, max_sessions=3, idle_s=1000.0)
     try:
         yield lanes
     finally:
         await lanes.close()
 
 
-def call_on(lanes: ClientLanes, capabilities: bytes = ROOTS) -> tuple[Call, list[ServerRequest]]:
+def call_on(lanes: ClientSessions, capabilities: bytes = ROOTS) -> tuple[Call, list[ServerRequest]]:
     call, asked = new_call(capabilities=capabilities), list[ServerRequest]()
     call.on_server_request = asked.append
-    key = lane_key(call.caller)
+    key = session_key(call.caller)
     assert key is not None
     lanes.submit(call, key)
     return call, asked
@@ -69,7 +69,7 @@ async def test_the_first_call_waits_until_its_server_has_the_clients_folders() -
 
 
 async def test_a_client_that_never_answers_does_not_hold_its_call_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "_LONGEST_S", 0.05)
+    monkeypatch.setattr(initialize, "_LONGEST_S", 0.05)
     async with lanes_of(Server()) as lanes:
         call, _ = call_on(lanes)
         await until(lambda: call.done, "the call is answered")

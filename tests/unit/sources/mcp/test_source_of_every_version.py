@@ -15,7 +15,7 @@ from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, Code, GatewayError, Problem
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.server_lifecycle import RetryBackoff
-from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.session import UpstreamSession
 
 ASKABLE = b'{"roots":{}}'
 
@@ -36,7 +36,7 @@ class EveryVersion(Server):
         super().__init__("modern")
         self.failures = list(failures)
 
-    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         if era != "legacy":
             return await super().open(era, capabilities, count)
         self.asked_for.append(era)
@@ -153,7 +153,7 @@ class LibraryOfEveryVersion(Library):
         super().__init__("modern")
         self.talks = True
 
-    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         if era != "legacy" or not self.talks:
             return await super().open(era, capabilities, count)
         lane = MemoryLane(self.respond)

@@ -23,8 +23,8 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.runtime.http_client import HttpPool, HttpTarget
-from trunkline.sources.mcp import sse_lane
-from trunkline.sources.mcp.sse_lane import SseLane
+from trunkline.sources.mcp import http as http_kind
+from trunkline.sources.mcp.http import SseUpstreamSession
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 LIMIT = 4096
@@ -71,8 +71,8 @@ class OldServer(Scripted):
 
 
 @contextlib.asynccontextmanager
-async def lane_to(url: str, **headers: str) -> AsyncIterator[SseLane]:
-    lane = SseLane(
+async def lane_to(url: str, **headers: str) -> AsyncIterator[SseUpstreamSession]:
+    lane = SseUpstreamSession(
         "s", lambda _: None, HttpPool(HttpTarget(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT), headers, LIMIT
     )
     try:
@@ -81,7 +81,7 @@ async def lane_to(url: str, **headers: str) -> AsyncIterator[SseLane]:
         await lane.close()
 
 
-def sent(lane: SseLane) -> Call:
+def sent(lane: SseUpstreamSession) -> Call:
     call = new_call()
     lane.send(call)
     return call
@@ -93,7 +93,7 @@ async def failed(call: Call) -> Problem:
     return call.outcome.problem
 
 
-async def refusal(lane: SseLane, timeout_s: float = at_most(10)) -> Problem:
+async def refusal(lane: SseUpstreamSession, timeout_s: float = at_most(10)) -> Problem:
     with pytest.raises(GatewayError) as refused:
         await lane.connect(timeout_s)
     assert refused.value.problem.source == "s"
@@ -306,7 +306,7 @@ def test_closing_answers_what_is_in_flight_and_leaves_nothing(loop_factory: Loop
 def test_a_message_that_is_never_accepted_keeps_its_connection_only_while_someone_waits(
     loop_factory: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse_lane, "_ACCEPT_S", at_most(1))
+    monkeypatch.setattr(http_kind, "_ACCEPT_S", at_most(1))
 
     class Silent(OldServer):
         async def serve(self, peer: Peer) -> None:

@@ -17,7 +17,7 @@ from tests.unit.sources.mcp.memory_lane import new_call
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import QUEUE_FULL, SOURCE_LOST, Problem
 from trunkline.runtime.children import Children
-from trunkline.sources.mcp.stdio_lane import StdioLane, open_stdio_lane
+from trunkline.sources.mcp.stdio import StdioUpstreamSession, open_stdio_session
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 LIMIT = 2_000_000
@@ -42,11 +42,11 @@ async def lane_to(
     limit_bytes: int = LIMIT,
     redact: Callable[[str], str] = str,
     count: Callable[[str], object] = str,
-) -> AsyncIterator[StdioLane]:
+) -> AsyncIterator[StdioUpstreamSession]:
     children = Children()
     argv = [sys.executable, "-I", "-S", "-u", "-c", PRELUDE + script]
     try:
-        lane = await open_stdio_lane(
+        lane = await open_stdio_session(
             "s", count, children, argv, env={}, cwd=None, limit_bytes=limit_bytes, redact=redact
         )
         try:
@@ -58,7 +58,7 @@ async def lane_to(
         await children.close()
 
 
-def sent(lane: StdioLane, **params: Any) -> Call:
+def sent(lane: StdioUpstreamSession, **params: Any) -> Call:
     call = new_call()
     call.params = json.dumps(params).encode()
     lane.send(call)
@@ -237,7 +237,7 @@ def test_an_opening_that_is_cancelled_at_any_moment_leaves_no_descriptor(loop_fa
 
         async def open_and_cancel(turns: int) -> None:
             opening = asyncio.ensure_future(
-                open_stdio_lane("s", lambda _: None, children, argv, env={}, cwd=None, limit_bytes=LIMIT, redact=str)
+                open_stdio_session("s", lambda _: None, children, argv, env={}, cwd=None, limit_bytes=LIMIT, redact=str)
             )
             await until(lambda: opening.done() or connecting(), "the pipes are being taken over")
             for _ in range(turns):

@@ -14,9 +14,9 @@ from trunkline.core.errors import SOURCE_LOST
 from trunkline.core.source import TaskWatch
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.server_lifecycle import RetryBackoff
-from trunkline.sources.mcp import task_watches
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.per_caller import Stamps
+from trunkline.sources.mcp import task_subscriptions
+from trunkline.sources.mcp.initialize import RequestMeta
+from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.sources.mcp.source import McpSource
 
 PREFIX = "io.modelcontextprotocol/"
@@ -41,12 +41,12 @@ class Server:
         self.refuses = False
         self.answers_get = True
 
-    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         lane = MemoryLane(self.respond)
         lane.modern = self.era == "modern"
         if lane.modern:
             lane.has_tasks = TASKS in self.extensions
-            lane.prepare = Stamps(logs=False, tasks=lane.has_tasks)
+            lane.prepare = RequestMeta(logs=False, tasks=lane.has_tasks)
         self.lanes.append(lane)
         hello = {"capabilities": {"extensions": self.extensions}, "protocolVersion": "2025-11-25"}
         return session_on(lane, self.era, json.dumps(hello).encode())
@@ -155,7 +155,7 @@ async def test_after_a_loss_it_is_made_anew_and_what_was_missed_is_told(loss: st
 
 
 async def test_a_server_that_never_says_what_was_missed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_watches, "_ASKED_S", 0.01)
+    monkeypatch.setattr(task_subscriptions, "_ASKED_S", 0.01)
     server = Server()
     server.answers_get = False
     async with ready_source(server) as source:
@@ -186,7 +186,7 @@ async def test_a_refusal_is_nobody_elses_loss() -> None:
 
 
 async def test_what_is_watched_is_bounded_and_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_watches, "MAX_WATCHES", 1)
+    monkeypatch.setattr(task_subscriptions, "MAX_WATCHES", 1)
     server = Server()
     async with ready_source(server) as source:
         assert await Watcher(source, "1").honoured() == {"1"}

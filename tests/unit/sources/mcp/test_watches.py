@@ -16,7 +16,7 @@ from trunkline.core.errors import (
     UNKNOWN_METHOD,
 )
 from trunkline.runtime.server_lifecycle import RetryBackoff
-from trunkline.sources.mcp import watches as watches_module
+from trunkline.sources.mcp import resource_subscriptions as watches_module
 from trunkline.sources.mcp.source import McpSource, Tuning
 
 
@@ -395,7 +395,7 @@ async def test_a_server_that_comes_back_is_asked_again() -> None:
 async def test_a_server_that_never_acknowledges_is_believed_for_lists_and_not_for_resources(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trunkline.sources.mcp.listen._ACKNOWLEDGED_S", 0.02)
+    monkeypatch.setattr("trunkline.sources.mcp.listen_request._ACKNOWLEDGED_S", 0.02)
     server = Library("modern")
     server.silent = {"subscriptions/listen"}
     async with ready_source(server) as source:

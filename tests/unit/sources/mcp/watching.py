@@ -13,7 +13,7 @@ from trunkline.core.call import Caller, Outcome, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.core.source import ResourceWatch
 from trunkline.protocol.mcp.versions import Era
-from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.sources.mcp.source import McpSource
 
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
@@ -30,7 +30,7 @@ class Library:
         self.silent: set[str] = set()
         self.honours: Callable[[list[str]], list[str]] = lambda uris: uris
 
-    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         if (era, self.era) == ("legacy", "modern"):
             raise GatewayError(Problem(code=SOURCE_PROTOCOL, message="`initialize` was refused"))
         lane = MemoryLane(self.respond)

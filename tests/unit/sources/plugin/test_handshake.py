@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.sources.plugin.handshake import Handshake, Refused, looks_like_handshake, read_handshake, target_of
+from trunkline.sources.plugin.process import (
+    Handshake,
+    HandshakeRefused,
+    looks_like_handshake,
+    read_handshake,
+    target_of,
+)
 
 
 @pytest.fixture
@@ -60,7 +66,7 @@ def test_other_lines_are_not_taken_for_it(line: bytes) -> None:
     ],
 )
 def test_what_is_refused_is_named(line: bytes, words: str) -> None:
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(HandshakeRefused, match=words):
         read_handshake(line)
 
 
@@ -80,7 +86,7 @@ def test_loopback_is_dialled(folder: Path, address: str, target: str) -> None:
     ],
 )
 def test_other_addresses_are_refused(folder: Path, address: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(HandshakeRefused):
         target_of(Handshake("tcp", address), folder)
 
 
@@ -95,7 +101,7 @@ def test_a_socket_elsewhere_is_dialled_if_it_is_ours_alone(
     path = listen(tmp_path / "s", listening, 0o755)
     assert target_of(Handshake("unix", str(path)), folder) == f"unix:{path}"
     path.chmod(0o777)
-    with pytest.raises(Refused, match="other users"):
+    with pytest.raises(HandshakeRefused, match="other users"):
         target_of(Handshake("unix", str(path)), folder)
 
 
@@ -106,7 +112,7 @@ def test_a_socket_where_others_could_put_another_is_refused(
     shared.mkdir()
     path = listen(shared / "s", listening)
     shared.chmod(0o777)
-    with pytest.raises(Refused, match="replace"):
+    with pytest.raises(HandshakeRefused, match="replace"):
         target_of(Handshake("unix", str(path)), folder)
     shared.chmod(0o1777)  # like /tmp, where everybody may only touch what is theirs
     assert target_of(Handshake("unix", str(path)), folder)
@@ -117,7 +123,7 @@ def test_a_link_in_the_private_folder_leads_to_what_is_judged(
 ) -> None:
     path = listen(tmp_path / "s", listening, 0o777)
     (folder / "link").symlink_to(path)
-    with pytest.raises(Refused, match="other users"):
+    with pytest.raises(HandshakeRefused, match="other users"):
         target_of(Handshake("unix", str(folder / "link")), folder)
 
 
@@ -132,10 +138,10 @@ def test_what_is_no_socket_is_refused(tmp_path: Path, folder: Path) -> None:
         "",
         str(folder),
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(HandshakeRefused):
             target_of(Handshake("unix", address), folder)
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(Refused, match="not a socket"):
+    with pytest.raises(HandshakeRefused, match="not a socket"):
         target_of(Handshake("unix", str(tmp_path / "fifo")), folder)
 
 
@@ -147,7 +153,7 @@ def test_a_socket_is_dialled_by_the_very_name_that_was_judged(folder: Path, list
 def test_links_in_a_circle_are_no_socket(folder: Path) -> None:
     (folder / "a").symlink_to(folder / "b")
     (folder / "b").symlink_to(folder / "a")
-    with pytest.raises(Refused, match="is not there"):
+    with pytest.raises(HandshakeRefused, match="is not there"):
         target_of(Handshake("unix", str(folder / "a")), folder)
 
 
@@ -155,7 +161,7 @@ def test_links_in_a_circle_are_no_socket(folder: Path) -> None:
     "line", ["9" * 60_000 + "|1|unix|s|grpc|", "1|" + "9" * 60_000 + "|unix|s|grpc|", "1|1|unix|s|" + "g" * 60_000]
 )
 def test_of_a_long_line_only_the_beginning_is_shown(line: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HandshakeRefused) as refused:
         read_handshake(line.encode())
     assert len(str(refused.value)) < 1000
 
@@ -165,6 +171,6 @@ def test_of_a_long_line_only_the_beginning_is_shown(line: str) -> None:
     [("unix", "/" + "a" * 60_000), ("tcp", "[fe80::1%" + "a" * 60_000 + "]:1"), ("x" * 60_000, "")],
 )
 def test_of_a_long_address_only_the_beginning_is_shown(folder: Path, network: str, address: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HandshakeRefused) as refused:
         target_of(Handshake(network, address), folder)
     assert len(str(refused.value)) < 1000

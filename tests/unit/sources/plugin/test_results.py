@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trunkline.sdk.plugin_v1 import OperationResult
-from trunkline.sources.plugin.results import BadData, result_from
+from trunkline.sources.plugin.operations import BadData, result_from
 
 
 def made(done: OperationResult) -> dict[str, Any]:

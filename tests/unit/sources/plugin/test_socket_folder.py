@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.core.errors import SOURCE_START_FAILED, GatewayError
-from trunkline.sources.plugin.socket_folder import PREFIX, SocketFolder
+from trunkline.sources.plugin.process import PREFIX, SocketFolder
 
 
 def test_it_is_made_and_goes() -> None:

@@ -19,8 +19,7 @@ from tests.support.waiting import at_most, until
 from trunkline.core.errors import SOURCE_DOWN
 from trunkline.runtime.children import Children
 from trunkline.runtime.source_context import SourceContext, StartSlots
-from trunkline.sources.plugin.source import PluginSource
-from trunkline.sources.plugin.start import Launch
+from trunkline.sources.plugin.source import Launch, PluginSource
 
 
 @contextlib.asynccontextmanager

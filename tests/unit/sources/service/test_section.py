@@ -9,7 +9,7 @@ from tests.support.config_files import codes, settings_of
 from trunkline.config.config_file import ConfigFile
 from trunkline.config.load import LoadedConfig, load_config
 from trunkline.sources import section_kinds
-from trunkline.sources.service.section import DeclaredTool, ServiceSection
+from trunkline.sources.service import DeclaredTool, ServiceSection
 
 
 def load_text(text: str) -> LoadedConfig:

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from trunkline.core.call import Failure, Outcome, RemoteError, Result
-from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError, Problem
+from trunkline.core.call import Call, Failure, Json, Outcome, RemoteError, Request, Result
+from trunkline.core.errors import (
+    SOURCE_AUTH_REQUIRED,
+    SOURCE_LOST,
+    SOURCE_PROTOCOL,
+    SOURCE_START_FAILED,
+    GatewayError,
+    Problem,
+)
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
-from trunkline.protocol.mcp.methods import INITIALIZE, NOTIFICATIONS_INITIALIZED, SERVER_DISCOVER
-from trunkline.protocol.mcp.modern import SERVER_INFO
+from trunkline.protocol.mcp.methods import (
+    INITIALIZE,
+    LOGGING_SET_LEVEL,
+    NOTIFICATIONS_INITIALIZED,
+    SERVER_DISCOVER,
+    SUBSCRIPTIONS_LISTEN,
+    TASKS_GET,
+)
+from trunkline.protocol.mcp.modern import SERVER_INFO, encode_request_meta
+from trunkline.protocol.mcp.notifications import LEVELS, RANKS
 from trunkline.protocol.mcp.versions import (
     LATEST_MODERN,
     LEGACY,
@@ -23,25 +38,116 @@ from trunkline.protocol.mcp.versions import (
     initialize_params,
 )
 from trunkline.runtime.deadlines import TimeLimit, wait_first
-from trunkline.sources.mcp.http_lane import HttpLane
-from trunkline.sources.mcp.lane import Lane
-from trunkline.sources.mcp.per_caller import CLIENT_NAME, LaneLevel, Stamps, own_stamp
+from trunkline.sources.mcp.http_session import HttpUpstreamSession
+from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.version import __version__
+
+if TYPE_CHECKING:
+    from trunkline.sources.mcp.session import UpstreamSession
+from contextlib import suppress
+
+from trunkline.protocol.mcp.methods import PING
+from trunkline.sources.mcp.session import UpstreamSession
+
+# What a request tells its server about whom it is for: capabilities and log level, in the way of either era.
+
+CLIENT_NAME: Final = "trunkline"
+_MOST_STAMPS: Final = 256
+_LEVEL_OF_LEGACY_CLIENTS: Final = "info"
+"""A legacy client that never named a level expects to hear something."""
+_SET_LEVEL_S: Final = 10.0
+
+
+_ABOUT_TASKS: Final = frozenset({SUBSCRIPTIONS_LISTEN, TASKS_GET})
+_KNOWS_TASKS: Final = b'{"extensions":{"%b":{}}}' % TASKS.encode()
+
+
+def own_request_meta(capabilities: bytes = b"{}") -> bytes:
+    """For requests of our own: nobody can be asked anything."""
+    return encode_request_meta(CLIENT_NAME, __version__, capabilities)
+
+
+def level_in(params: Json) -> str:
+    """The level that a `logging/setLevel` names; empty when it names none."""
+    try:
+        return msgspec.json.decode(params, type=_SetLevel).level
+    except msgspec.MsgspecError:
+        return ""
+
+
+class _SetLevel(msgspec.Struct):
+    level: str
+
+
+class RequestMeta:
+    """A modern server learns it from every request anew. The same callers come again and again, so it is kept."""
+
+    def __init__(self, *, logs: bool, tasks: bool = False) -> None:
+        self._logs = logs
+        self._own = own_request_meta()
+        self._own_about_tasks = own_request_meta(_KNOWS_TASKS) if tasks else self._own
+        self._made: dict[tuple[bytes, str, str], bytes] = {}
+
+    def __call__(self, request: Request) -> bytes:
+        if not isinstance(request, Call):
+            return self._own_about_tasks if request.method in _ABOUT_TASKS else self._own
+        caller = request.caller
+        key = (caller.capabilities, caller.log_level, caller.version)
+        made = self._made.get(key)
+        return self._make(*key) if made is None else made
+
+    def _make(self, capabilities: bytes, level: str, version: str) -> bytes:
+        if len(self._made) >= _MOST_STAMPS:
+            self._made.clear()
+        wanted = level or (_LEVEL_OF_LEGACY_CLIENTS if version in LEGACY else "")
+        made = encode_request_meta(
+            CLIENT_NAME, __version__, capabilities, wanted if self._logs and wanted in RANKS else ""
+        )
+        self._made[capabilities, level, version] = made
+        return made
+
+
+class SessionLogLevel:
+    """A legacy server keeps one level per conversation: it is told whenever a call wants to hear more than before."""
+
+    def __init__(self, lane: UpstreamSession) -> None:
+        self._lane = lane
+        self._told = len(LEVELS)
+
+    def __call__(self, request: Request) -> bytes:
+        if isinstance(request, Call) and request.caller.log_level:
+            self.want(request.caller.log_level)
+        return b""
+
+    def want(self, level: str) -> None:
+        """Whoever wants less gets less from us: the server is never told to say less."""
+        rank = RANKS.get(level, self._told)
+        if rank >= self._told:
+            return
+        self._told = rank
+        lane = self._lane
+        request = Request(LOGGING_SET_LEVEL, b'{"level":"%b"}' % level.encode(), lambda _: timer.cancel())
+        late = Failure(lane.problem(SOURCE_LOST, f"no answer to `{LOGGING_SET_LEVEL}` in time"))
+        timer = asyncio.get_running_loop().call_later(_SET_LEVEL_S, request.give_up, late)
+        lane.send(request)
+
 
 _PROBE_S: Final = 3.0
 _VERSION_NOT_SERVED: Final = -32022
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class UpstreamSession:
     """A lane whose handshake is done."""
 
-    lane: Lane
+    lane: UpstreamSession
     era: Era
     hello: InitializeResult
 
 
-async def shake_hands(lane: Lane, known_era: Era | None, capabilities: bytes, timeout_s: float) -> Session:
+async def initialize_session(
+    lane: UpstreamSession, known_era: Era | None, capabilities: bytes, timeout_s: float
+) -> UpstreamSession:
     """Probe for the modern era, fall back to `initialize`; a server whose era is known is not probed again."""
     try:
         async with TimeLimit(timeout_s):
@@ -55,7 +161,7 @@ async def shake_hands(lane: Lane, known_era: Era | None, capabilities: bytes, ti
         raise GatewayError(problem) from None
 
 
-async def _probe(lane: Lane, capabilities: bytes, timeout_s: float) -> Session:
+async def _probe(lane: UpstreamSession, capabilities: bytes, timeout_s: float) -> UpstreamSession:
     """Some servers never answer what they do not know, and some take long to start: so after a while `initialize`
     goes out too, and the first of the two to be answered well decides."""
     probe = asyncio.ensure_future(_discover(lane, timeout_s))
@@ -73,7 +179,9 @@ async def _probe(lane: Lane, capabilities: bytes, timeout_s: float) -> Session:
         await asyncio.wait([probe])
 
 
-async def _first_of(lane: Lane, probe: asyncio.Future[Outcome], capabilities: bytes, timeout_s: float) -> Session:
+async def _first_of(
+    lane: UpstreamSession, probe: asyncio.Future[Outcome], capabilities: bytes, timeout_s: float
+) -> UpstreamSession:
     """A server that was only slow answers both, and one that took the probe for the opening refuses `initialize`:
     so a good answer to the probe decides even when the other one is there already."""
     greeting = asyncio.ensure_future(_initialize(lane, capabilities, timeout_s))
@@ -89,7 +197,7 @@ async def _first_of(lane: Lane, probe: asyncio.Future[Outcome], capabilities: by
         await asyncio.wait([greeting])
 
 
-async def _discover(lane: Lane, timeout_s: float) -> Outcome:
+async def _discover(lane: UpstreamSession, timeout_s: float) -> Outcome:
     """Once more if it refuses the version and names the very same as one that it serves."""
     _speak(lane, LATEST_MODERN, modern=True)
     outcome = await lane.ask(SERVER_DISCOVER, b"{}", timeout_s)
@@ -107,7 +215,7 @@ def _is_modern(outcome: Outcome) -> bool:
         return False
 
 
-def _modern(lane: Lane, outcome: Outcome) -> Session:
+def _modern(lane: UpstreamSession, outcome: Outcome) -> UpstreamSession:
     raw = lane.result_of(outcome)
     if not _is_modern(outcome):
         raise GatewayError(lane.problem(SOURCE_PROTOCOL, f"does not serve protocol version {LATEST_MODERN}"))
@@ -115,7 +223,7 @@ def _modern(lane: Lane, outcome: Outcome) -> Session:
     lane.questions.declared = b"{}"  # servers of this era put their questions into results
     hello = decode_initialize_result(raw)
     lane.has_tasks = TASKS in extensions(bytes(hello.capabilities))
-    lane.prepare = Stamps(logs="logging" in hello.capability_names(), tasks=lane.has_tasks)
+    lane.prepare = RequestMeta(logs="logging" in hello.capability_names(), tasks=lane.has_tasks)
     hello.protocol_version = LATEST_MODERN
     hello.server_info = _server_info(raw)
     return Session(lane, "modern", hello)
@@ -130,7 +238,7 @@ def _server_info(raw: bytes) -> msgspec.Raw:
         return msgspec.Raw(b"{}")
 
 
-def _stop_if_hopeless(lane: Lane, outcome: Outcome) -> None:
+def _stop_if_hopeless(lane: UpstreamSession, outcome: Outcome) -> None:
     """A dead wire, a login, or a server that names only versions we do not speak: `initialize` would not help."""
     if isinstance(outcome, Failure) and (lane.lost.done() or outcome.problem.code in _HOPELESS):
         raise GatewayError(outcome.problem)
@@ -159,7 +267,7 @@ def _offered(error: RemoteError) -> set[str]:
     return set(refusal.data.supported) if refusal.code == _VERSION_NOT_SERVED else set()
 
 
-async def _initialize(lane: Lane, capabilities: bytes, timeout_s: float) -> Session:
+async def _initialize(lane: UpstreamSession, capabilities: bytes, timeout_s: float) -> UpstreamSession:
     _speak(lane, "", modern=False)
     lane.questions.declared = capabilities
     params = initialize_params(CLIENT_NAME, __version__, capabilities)
@@ -175,18 +283,46 @@ async def _initialize(lane: Lane, capabilities: bytes, timeout_s: float) -> Sess
         raise GatewayError(lane.problem(SOURCE_PROTOCOL, reason))
     _speak(lane, hello.protocol_version, modern=False)
     if "logging" in hello.capability_names():
-        lane.prepare = LaneLevel(lane)
+        lane.prepare = SessionLogLevel(lane)
     lane.notify(NOTIFICATIONS_INITIALIZED)
     return Session(lane, "legacy", hello)
 
 
-def _named(lane: Lane, problem: Problem) -> Problem:
+def _named(lane: UpstreamSession, problem: Problem) -> Problem:
     return problem if problem.source else lane.problem(problem.code, f"`initialize` was {problem.message}")
 
 
-def _speak(lane: Lane, version: str, *, modern: bool) -> None:
+def _speak(lane: UpstreamSession, version: str, *, modern: bool) -> None:
     lane.modern = modern
-    lane.stamp = own_stamp() if modern else b""
+    lane.stamp = own_request_meta() if modern else b""
     lane.prepare = None
-    if isinstance(lane, HttpLane):
+    if isinstance(lane, HttpUpstreamSession):
         lane.speak(version, modern=modern)
+
+
+# The moment after a server was greeted: servers that work in the client's folders ask for them then.
+#
+# Without a gateway a client greets its servers when it starts, long before the first call. Here the first call is what
+# starts a client's own server, so it waits until the server knows the folders; else it would be refused there, or work in
+# the wrong place. A server that asks nothing costs one ping.
+
+_PING_S: Final = 1.0
+_LONGEST_S: Final = 5.0
+_SINK_IN_S: Final = 0.1
+"""What a server does with an answer (it may look at the folders first) is not to be seen from outside."""
+
+
+async def wait_for_roots(lane: UpstreamSession) -> None:
+    """Until the server has read its greeting, and has the answers to what it asked then."""
+    with suppress(TimeoutError):
+        async with TimeLimit(_LONGEST_S):
+            await lane.ask(PING, b"{}", _PING_S)
+            if lane.questions.asked_any:
+                await _quiet(lane)
+                await asyncio.sleep(_SINK_IN_S)
+
+
+async def _quiet(lane: UpstreamSession) -> None:
+    quiet = asyncio.Event()
+    lane.questions.when_quiet(quiet.set)
+    await quiet.wait()

@@ -19,9 +19,8 @@ from trunkline.protocol.mcp.methods import NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLED
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.lane import Lane
-from trunkline.sources.mcp.listen import Listen, Uris
+from trunkline.sources.mcp.listen_request import ListenRequest, Uris
+from trunkline.sources.mcp.session import UpstreamSession
 
 MAX_WATCHES: Final = 256
 """Each is a request that stays open, over HTTP a connection."""
@@ -29,10 +28,10 @@ _OVER: Final = frozenset({"completed", "failed", "cancelled"})
 _ASKED_S: Final = 10.0
 
 
-class TaskWatches:
+class UpstreamTaskSubscriptions:
     def __init__(self) -> None:
         self._subscriptions: dict[TaskWatch, _Subscription] = {}
-        self._session: Session | None = None
+        self._session: UpstreamSession | None = None
         self._closed = False
 
     def __len__(self) -> int:
@@ -48,14 +47,14 @@ class TaskWatches:
         if self._session is not None:
             self._begin(subscription, self._session)
 
-    def _begin(self, subscription: _Subscription, session: Session) -> None:
-        if session.lane.has_tasks:
+    def _begin(self, subscription: _Subscription, session: UpstreamSession) -> None:
+        if session.has_tasks:
             subscription.begin(session)
         else:
             self._drop(subscription.watch)
             subscription.watch.settle(frozenset())
 
-    def up(self, session: Session) -> None:
+    def up(self, session: UpstreamSession) -> None:
         self._session = session
         for subscription in list(self._subscriptions.values()):
             call_safely("tasks that are listened for again", self._begin, subscription, session)
@@ -100,15 +99,15 @@ class _Subscription:
         self.watch = watch
         self._on_over = on_over
         self._left = set(watch.task_ids)
-        self._lane: Lane | None = None
-        self._listen: Listen | None = None
+        self._lane: UpstreamSession | None = None
+        self._listen: ListenRequest | None = None
         self._was_held = False
         self._to_ask: list[str] = []
         self._asking: Request | None = None
 
-    def begin(self, session: Session) -> None:
-        self._lane = session.lane
-        self._listen = Listen(session, self._held, self._refused, _not_about_lists, tasks=True)
+    def begin(self, session: UpstreamSession) -> None:
+        self._lane = session
+        self._listen = ListenRequest(session, self._held, self._refused, _not_about_lists, tasks=True)
         self._listen.want(frozenset(self._left))
 
     def stop(self) -> None:

@@ -18,8 +18,8 @@ from trunkline.protocol.jsonrpc import encode
 from trunkline.protocol.mcp.methods import SUBSCRIPTIONS_LISTEN
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.runtime.server_lifecycle import RetryBackoff
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.offer import announced_kinds
+from trunkline.sources.mcp.session import UpstreamSession
+from trunkline.sources.mcp.server_listing import announced_kinds
 
 _ACKNOWLEDGED_S: Final = 10.0
 
@@ -38,13 +38,13 @@ class _Attempt:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Listen:
+class ListenRequest:
     """`on_held` learns which resources the server now tells of, `on_refused` which it does not, and why; `on_missed`
     that changes of lists may have been lost. With `tasks` it is tasks that are told of, and nothing else."""
 
     def __init__(
         self,
-        session: Session,
+        session: UpstreamSession,
         on_held: Callable[[Uris], None],
         on_refused: Callable[[Uris, Outcome], None],
         on_missed: Callable[[], None],
@@ -52,7 +52,7 @@ class Listen:
         tasks: bool = False,
     ) -> None:
         self._session = session
-        self._lane = session.lane
+        self._lane = session
         self._on_held = on_held
         self._on_refused = on_refused
         self._on_missed = on_missed

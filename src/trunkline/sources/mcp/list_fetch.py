@@ -18,9 +18,8 @@ from trunkline.protocol.mcp.param_headers import BadAnnotation, header_parameter
 from trunkline.protocol.mcp.translation import error_code
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.http_lane import HttpLane
-from trunkline.sources.mcp.lane import Lane
+from trunkline.sources.mcp.http_session import HttpUpstreamSession
+from trunkline.sources.mcp.session import UpstreamSession
 
 MAX_PAGES: Final = 500
 MAX_WARNINGS: Final = 50
@@ -62,7 +61,7 @@ KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class FetchedList:
     """One list as it was when it was fetched: definitions by key, in the server's order."""
 
     items: tuple[tuple[str, bytes], ...] = ()
@@ -70,17 +69,17 @@ class Listed:
     freshness: Freshness | None = None
 
 
-async def fetch_list(session: Session, kind: ListKind) -> Listed:
+async def fetch_list(session: UpstreamSession, kind: ListKind) -> FetchedList:
     """The whole list. Raises GatewayError when the server refuses, breaks the protocol or takes too long."""
-    lane = session.lane
+    lane = session
     pages = _Pages(lane, kind, modern=session.era == "modern")
     try:
         async with TimeLimit(LIST_TIMEOUT_S):
-            items = await _items(pages, strict=pages.modern and isinstance(lane, HttpLane))
+            items = await _items(pages, strict=pages.modern and isinstance(lane, HttpUpstreamSession))
     except TimeoutError:
         reason = f"no whole `{kind.method}` within {LIST_TIMEOUT_S:g} seconds"
         raise GatewayError(lane.problem(SOURCE_LOST, reason)) from None
-    return Listed(tuple(items.items()), _shortened(pages.warnings), pages.freshness)
+    return FetchedList(tuple(items.items()), _shortened(pages.warnings), pages.freshness)
 
 
 def _shortened(warnings: list[str]) -> tuple[str, ...]:
@@ -113,7 +112,7 @@ async def _items(pages: _Pages, *, strict: bool) -> dict[str, bytes]:
 class _Pages:
     """The items of a list, one after the other, and what its first page says of how long it holds."""
 
-    def __init__(self, lane: Lane, kind: ListKind, *, modern: bool) -> None:
+    def __init__(self, lane: UpstreamSession, kind: ListKind, *, modern: bool) -> None:
         self.kind = kind
         self.modern = modern
         self.warnings: list[str] = []
@@ -196,7 +195,7 @@ def _freshness(members: Members) -> Freshness:
     return Freshness(ttl_ms, public, time.monotonic())
 
 
-async def fetch_tools(session: Session, source: str) -> list[Tool]:
+async def fetch_tools(session: UpstreamSession, source: str) -> list[Tool]:
     """The tools of a server alone."""
     listed = await fetch_list(session, KINDS["tools"])
     return [Tool(source, name, definition) for name, definition in listed.items]

@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import itertools
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
 from typing import Final, Protocol, cast
 
 from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, Request, Result
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, Code, Phase, Problem
+from trunkline.core.source import Level
 from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.protocol.app_messages import (
     AppMessage,
@@ -31,7 +33,39 @@ from trunkline.protocol.app_messages import (
 )
 from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.runtime.fair_reading import FairReader
-from trunkline.sources.app.complaints import Complaints
+
+# What apps do wrong without harm: counted each time, logged now and then.
+
+_QUIET_S: Final = 10.0
+
+
+class LogSink(Protocol):
+    """The part of a sink that complaints go to."""
+
+    def note(self, level: Level, message: str, /) -> None: ...
+    def count(self, counter: str, amount: int = 1, /) -> None: ...
+
+
+class ThrottledLog:
+    """A flood of one kind of thing gives one line in the log every few seconds, which says how many there were."""
+
+    def __init__(self, hearer: LogSink, clock: Callable[[], float] = monotonic) -> None:
+        self.hearer = hearer
+        self._clock = clock
+        self._quiet_until: dict[str, float] = {}
+        self._unsaid: dict[str, int] = {}
+
+    def add(self, counter: str, message: str) -> None:
+        self.hearer.count(counter)
+        now = self._clock()
+        if now < self._quiet_until.get(counter, now):
+            self._unsaid[counter] = self._unsaid.get(counter, 0) + 1
+            return
+        self._quiet_until[counter] = now + _QUIET_S
+        unsaid = self._unsaid.pop(counter, 0)
+        more = f" ({unsaid} more like this since the last line about it)" if unsaid else ""
+        self.hearer.note("warning", message + more)
+
 
 _correlation_ids: Final = itertools.count(1)
 """For all apps of this process: an answer that comes after its app has dialled again can be nobody else's."""
@@ -43,34 +77,34 @@ _LONGEST_REST_S: Final = 5.0
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
-class Reception(Protocol):
+class ConnectionHandler(Protocol):
     """Whoever is told what a connection says beyond its calls, and what becomes of it."""
 
-    def dialled(self, link: AppLink, /) -> None: ...
-    def holds(self, link: AppLink, /) -> None:
+    def dialled(self, link: AppConnection, /) -> None: ...
+    def holds(self, link: AppConnection, /) -> None:
         """A connection that has not registered keeps bytes of a line that has not ended."""
         ...
 
-    def heard_early(self, link: AppLink, line: bytes, /) -> None:
+    def heard_early(self, link: AppConnection, line: bytes, /) -> None:
         """A line before `register` that is something else."""
         ...
 
-    def asked_to_register(self, link: AppLink, message: Registration, /) -> None: ...
-    def asked_badly(self, link: AppLink, wrong: BadRegistration, /) -> None: ...
-    def left(self, link: AppLink, /) -> None:
+    def asked_to_register(self, link: AppConnection, message: Registration, /) -> None: ...
+    def asked_badly(self, link: AppConnection, wrong: BadRegistration, /) -> None: ...
+    def left(self, link: AppConnection, /) -> None:
         """It carries no more calls; those that are open fail next."""
         ...
 
-    def closed(self, link: AppLink, /) -> None:
+    def closed(self, link: AppConnection, /) -> None:
         """Nothing of it is left."""
         ...
 
 
-class AppLink(asyncio.Protocol):
+class AppConnection(asyncio.Protocol):
     """`server` is the name of the server it belongs to, empty until the app has registered."""
 
     def __init__(
-        self, reception: Reception, complaints: Complaints, limit_bytes: int, unfinished: UnfinishedBytes
+        self, reception: ConnectionHandler, complaints: ThrottledLog, limit_bytes: int, unfinished: UnfinishedBytes
     ) -> None:
         self.server = ""
         self.complaints = complaints

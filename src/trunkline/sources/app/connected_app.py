@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hmac
 import time
+from collections.abc import Callable
+from time import monotonic
 from typing import Final
 
 import msgspec
@@ -24,10 +26,34 @@ from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.app_messages import Registration, refused
 from trunkline.protocol.jsonrpc import encode
-from trunkline.sources.app.allowance import Allowance
-from trunkline.sources.app.complaints import Complaints
-from trunkline.sources.app.link import AppLink
-from trunkline.sources.app.offer import Offer, make_offer
+from trunkline.sources.app.connection import AppConnection, ThrottledLog
+from trunkline.sources.app.tool_definitions import AppTools, read_tools
+
+# How many calls per second: what was not used is saved up for a second, and no longer.
+
+
+class RateLimiter:
+    """A token bucket. It never waits: whoever comes too early is told how long it would take."""
+
+    __slots__ = ("_clock", "_filled_at", "_left", "_per_second")
+
+    def __init__(self, per_second: float, clock: Callable[[], float] = monotonic) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._left = max(1.0, per_second)
+        self._filled_at = clock()
+
+    def take(self) -> float:
+        """Use one up; or the seconds until there is one, and nothing was used."""
+        now = self._clock()
+        full = max(1.0, self._per_second)
+        self._left = min(full, self._left + (now - self._filled_at) * self._per_second)
+        self._filled_at = now
+        if self._left >= 1.0:
+            self._left -= 1.0
+            return 0.0
+        return (1.0 - self._left) / self._per_second
+
 
 _GONE: Final = "the app disconnected"
 _TAKEN_OVER: Final = "another connection of the same app took its place"
@@ -42,17 +68,17 @@ class _Params(msgspec.Struct):
 _decode_params: Final = msgspec.json.Decoder(_Params).decode
 
 
-class Guest(ToolsOnlySource):
+class ConnectedApp(ToolsOnlySource):
     """`link` is its connection, None while it has none. `rate` 0 is no limit."""
 
-    def __init__(self, name: str, complaints: Complaints, *, queue: int, rate: int) -> None:
+    def __init__(self, name: str, complaints: ThrottledLog, *, queue: int, rate: int) -> None:
         self.name = name
         self.app_name = ""
-        self.link: AppLink | None = None
+        self.link: AppConnection | None = None
         self._credential = b""
         self._acknowledges = False
         self._queue = queue
-        self._allowance = Allowance(rate) if rate else None
+        self._allowance = RateLimiter(rate) if rate else None
         self._wire_names: dict[str, bytes] = {}
         self._health = Health(state="starting")
         self._connections = 0
@@ -104,7 +130,7 @@ class Guest(ToolsOnlySource):
             return None
         return hmac.compare_digest(self._credential, credential.encode())
 
-    def welcome(self, link: AppLink, message: Registration, sink: Sink) -> Offer:
+    def welcome(self, link: AppConnection, message: Registration, sink: Sink) -> AppTools:
         """Take this connection for the app's, and what it says for all it offers."""
         before, self.link = self.link, link
         self._sink = self._complaints.hearer = sink
@@ -115,7 +141,7 @@ class Guest(ToolsOnlySource):
                 before.end(SOURCE_LOST, _TAKEN_OVER, self._refusal(_TAKEN_OVER))
         self._acknowledges = message.acknowledge
         self.app_name, self._credential = message.app_name, message.credential.encode()
-        offer = make_offer(self.name, message.app_name, message.tools)
+        offer = read_tools(self.name, message.app_name, message.tools)
         self._wire_names = offer.wire_names
         for warning in offer.warnings[:1]:
             more = f" (and {len(offer.warnings) - 1} more)" if len(offer.warnings) > 1 else ""
@@ -136,7 +162,7 @@ class Guest(ToolsOnlySource):
         """What an app that wants to know is told before it is hung up on."""
         return refused(APP_REFUSED.id, why) if self._acknowledges else b""
 
-    def lost(self, link: AppLink) -> bool:
+    def lost(self, link: AppConnection) -> bool:
         """A connection ended; whether it was the one that counts."""
         if self.link is not link:
             return False

@@ -49,8 +49,14 @@ from trunkline.protocol.mcp.methods import (
 from trunkline.runtime.child_io import head_text
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.safe_calls import call_safely
-from trunkline.sources.mcp.input_required import ESCAPED, MARK, TASK_MARK, wrong_with_input, wrong_with_task
-from trunkline.sources.mcp.questions import Questions
+from trunkline.sources.mcp.server_requests import (
+    ESCAPED,
+    MARK,
+    TASK_MARK,
+    ServerRequests,
+    wrong_with_input,
+    wrong_with_task,
+)
 
 Count = Callable[[str], None]
 _OPEN_BRACE: Final = 0x7B
@@ -73,7 +79,7 @@ OF_THE_LANE: Final = LISTS_CHANGED | {
 """What a server tells to whoever tends the lane, whichever calls are in flight."""
 
 
-class Lane:
+class UpstreamSession:
     """What all wires to a server share. A wire provides `_write` and calls `received` and `lose`.
 
     `prepare` gives the `_meta` members for one request, where they depend on its caller. Whoever keeps something on
@@ -99,7 +105,7 @@ class Lane:
         self.served = 0
         self.pending: dict[int, Request] = {}
         self.expected: list[Call] = []
-        self.questions = Questions(source, self._write_answer, count)
+        self.questions = ServerRequests(source, self._write_answer, count)
         self.on_notification: Callable[[str, Json], None] = _ignore
         self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
         self._count = count
@@ -378,6 +384,10 @@ class Lane:
         text = self.redact(head_text(bytes(outcome.raw), _EXCERPT_BYTES))
         raise GatewayError(Problem(code=SOURCE_PROTOCOL, message=f"refused: {text[:_SHOWN_CHARACTERS]}"))
 
+    def stderr_tail(self) -> str:
+        """The end of what a server that is a process wrote to stderr, safe to show."""
+        return ""
+
     async def settled(self) -> None:
         """Until a lost lane has answered what it still carries. Most wires lose everything at once."""
 
@@ -401,7 +411,7 @@ def _ignore(method: str, params: Json) -> None:
     """Until someone tends the lane, what it is told is dropped."""
 
 
-async def leave(lane: Lane) -> None:
+async def leave(lane: UpstreamSession) -> None:
     """Close a lane that is given up; one that is lost already first gets to answer what it can."""
     if lane.lost.done():
         await lane.settled()

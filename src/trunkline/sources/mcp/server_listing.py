@@ -12,17 +12,22 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
+import msgspec
+
+from trunkline.core.call import Call, Json
 from trunkline.core.errors import GatewayError
 from trunkline.core.tool import LISTS, Item, ListName, Snapshot, Tool
 from trunkline.protocol.mcp.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,
     NOTIFICATIONS_TOOLS_LIST_CHANGED,
+    TOOLS_CALL,
 )
+from trunkline.protocol.mcp.param_headers import BadAnnotation, header_parameters_of, param_headers
 from trunkline.protocol.mcp.versions import InitializeResult
 from trunkline.runtime.safe_calls import call_safely
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.listing import KINDS, Listed, fetch_list
+from trunkline.sources.mcp.list_fetch import KINDS, FetchedList, fetch_list
+from trunkline.sources.mcp.session import UpstreamSession
 
 _GRACE_S: Final = 2.0
 _PAUSE_S: Final = 0.25
@@ -37,19 +42,19 @@ CHANGED: Final[dict[str, tuple[ListName, ...]]] = {
 }
 """Which lists a server's announcement is about."""
 
-_Lists = dict[ListName, Listed]
+_Lists = dict[ListName, FetchedList]
 
 
-class Offer:
+class ServerListing:
     """`publish` gets a snapshot whenever a list has come; `on_listed` how listing again went, None for well."""
 
     def __init__(
         self,
-        session: Session,
+        session: UpstreamSession,
         source: str,
         publish: Callable[[Snapshot], None],
         on_listed: Callable[[str | None], None] | None = None,
-        before: Offer | None = None,
+        before: ServerListing | None = None,
     ) -> None:
         self._session = session
         self._source = source
@@ -60,7 +65,7 @@ class Offer:
             name for name in LISTS if session.hello.declares(KINDS[name].capability)
         )
         self._asked_at: dict[ListName, float] = {}
-        self._fetching: dict[ListName, asyncio.Task[Listed]] = {}
+        self._fetching: dict[ListName, asyncio.Task[FetchedList]] = {}
         self._wanted: set[ListName] = set()
         self._relisting: asyncio.Task[None] | None = None
         self._fetching_first = False
@@ -91,7 +96,7 @@ class Offer:
 
     def definition_of(self, tool: str) -> bytes:
         """A tool as it was listed last; empty for one that there is not."""
-        return dict(self._known.get("tools", Listed()).items).get(tool, b"")
+        return dict(self._known.get("tools", FetchedList()).items).get(tool, b"")
 
     def missed(self) -> None:
         """Announcements may have been lost."""
@@ -103,7 +108,7 @@ class Offer:
 
     async def close(self) -> None:
         self._closed = True
-        tasks: list[asyncio.Task[Listed] | asyncio.Task[None]] = [*self._fetching.values()]
+        tasks: list[asyncio.Task[FetchedList] | asyncio.Task[None]] = [*self._fetching.values()]
         self._fetching.clear()
         if self._relisting is not None:
             tasks.append(self._relisting)
@@ -128,12 +133,12 @@ class Offer:
         """One round at a time, the first one included: a list that is under way is not given up for another try."""
         self._wanted |= self._declared.intersection(names)
         busy = self._fetching_first or self._relisting is not None
-        if self._wanted and not busy and self._session.lane.usable and not self._closed:
+        if self._wanted and not busy and self._session.usable and not self._closed:
             self._relisting = self._loop.create_task(self._relist())
 
     async def _relist(self) -> None:
         """One round at a time: whatever is announced meanwhile is one more round afterwards."""
-        lane = self._session.lane
+        lane = self._session
         try:
             while self._wanted and lane.usable:
                 wanted = frozenset(self._wanted)
@@ -158,13 +163,13 @@ class Offer:
         except GatewayError as error:
             reason = error.problem.message
         self._tell()
-        if self._on_listed is not None and self._session.lane.usable:
+        if self._on_listed is not None and self._session.usable:
             self._on_listed(reason)
 
     # -- one round ------------------------------------------------------------------------------------------------
 
     async def _fetch(self, wanted: frozenset[ListName]) -> None:
-        others: dict[ListName, asyncio.Task[Listed]] = {
+        others: dict[ListName, asyncio.Task[FetchedList]] = {
             name: self._start(name) for name in LISTS if name in wanted and name != "tools"
         }
         try:
@@ -179,7 +184,7 @@ class Offer:
                 else:
                     task.add_done_callback(partial(self._came_late, name))
 
-    def _start(self, name: ListName) -> asyncio.Task[Listed]:
+    def _start(self, name: ListName) -> asyncio.Task[FetchedList]:
         before = self._fetching.pop(name, None)
         if before is not None:
             before.cancel()
@@ -187,11 +192,11 @@ class Offer:
         task = self._fetching[name] = self._loop.create_task(fetch_list(self._session, KINDS[name]))
         return task
 
-    def _came_late(self, name: ListName, task: asyncio.Task[Listed]) -> None:
+    def _came_late(self, name: ListName, task: asyncio.Task[FetchedList]) -> None:
         if self._take(name, task):
             self._tell()
 
-    def _take(self, name: ListName, task: asyncio.Task[Listed]) -> bool:
+    def _take(self, name: ListName, task: asyncio.Task[FetchedList]) -> bool:
         """False for one that was replaced by a later one, or is wanted by nobody any more."""
         if task.cancelled() or self._fetching.get(name) is not task:
             return False
@@ -199,20 +204,20 @@ class Offer:
         if error is None:
             self._known[name] = task.result()
         else:
-            known = self._known.get(name, Listed())
-            self._known[name] = Listed(known.items, (_failed(name, error),), known.freshness)
+            known = self._known.get(name, FetchedList())
+            self._known[name] = FetchedList(known.items, (_failed(name, error),), known.freshness)
         return True
 
     def _tell(self) -> None:
         """A lane that is gone takes its list with it."""
-        if self._session.lane.usable:
+        if self._session.usable:
             self._publish(self._snapshot())
 
     def _snapshot(self) -> Snapshot:
         hello, source = self._session.hello, self._source
         lists: _Lists = {name: self._known[name] for name in LISTS if name in self._declared and name in self._known}
         return Snapshot(
-            tools=tuple(Tool(source, name, definition) for name, definition in lists.get("tools", Listed()).items),
+            tools=tuple(Tool(source, name, definition) for name, definition in lists.get("tools", FetchedList()).items),
             prompts=self._items(lists, "prompts"),
             resources=self._items(lists, "resources"),
             templates=self._items(lists, "templates"),
@@ -225,7 +230,7 @@ class Offer:
         )
 
     def _items(self, lists: _Lists, name: ListName) -> tuple[Item, ...]:
-        return tuple(Item(self._source, key, definition) for key, definition in lists.get(name, Listed()).items)
+        return tuple(Item(self._source, key, definition) for key, definition in lists.get(name, FetchedList()).items)
 
 
 def _failed(name: ListName, error: BaseException) -> str:
@@ -240,3 +245,67 @@ def announced_kinds(hello: InitializeResult) -> dict[str, bool]:
         for capability in ("tools", "prompts", "resources")
         if hello.declares(capability, "listChanged")
     }
+
+
+# What one client's own server offers: listed for that client alone when that server says that it changed.
+
+
+class ClientListings:
+    def __init__(self, source: str, publish_for: Callable[[str, Snapshot | None], None]) -> None:
+        self._source = source
+        self._publish_for = publish_for
+        self._offers: dict[UpstreamSession, ServerListing] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def changed(self, client: str, session: UpstreamSession, method: str) -> None:
+        offer = self._offers.get(session)
+        if offer is None:
+            offer = self._offers[session] = ServerListing(
+                session, self._source, partial(self._publish_for, client)
+            )
+            session.lost.add_done_callback(lambda _: self._drop(session))
+        offer.changed(method)
+
+    def _drop(self, lane: UpstreamSession) -> None:
+        offer = self._offers.pop(lane, None)
+        if offer is not None:
+            closing = asyncio.get_running_loop().create_task(offer.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        for lane in list(self._offers):
+            self._drop(lane)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+
+# Calls whose headers a modern server refused: its tools are listed again, and each goes once more with new ones.
+
+
+class _ToolCall(msgspec.Struct):
+    name: str = ""
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def resend_with_headers(offer: ServerListing, submit: Callable[[Call], None], call: Call) -> bool:
+    """False for a call that this cannot help."""
+    if call.method != TOOLS_CALL or call.retried or call.done:
+        return False
+    call.retried = True
+    offer.list_tools_then(partial(_send_again, offer, submit, call))
+    return True
+
+
+def _send_again(offer: ServerListing, submit: Callable[[Call], None], call: Call) -> None:
+    if not call.done:
+        call.headers = _headers(offer, call.params)
+        submit(call)
+
+
+def _headers(offer: ServerListing, params: Json) -> list[tuple[bytes, bytes]]:
+    try:
+        called = msgspec.json.decode(params, type=_ToolCall)
+        return param_headers(header_parameters_of(offer.definition_of(called.name)), bytes(called.arguments))
+    except (msgspec.MsgspecError, BadAnnotation):
+        return []

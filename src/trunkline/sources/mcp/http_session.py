@@ -16,9 +16,16 @@ from trunkline.protocol.mcp.translation import error_code
 from trunkline.protocol.sse import SseParser
 from trunkline.runtime.deadlines import wait_first
 from trunkline.runtime.http_client import HttpPool
-from trunkline.sources.mcp.http_exchanges import EVENTS, SESSION_ID, Farewell, Post
-from trunkline.sources.mcp.http_streams import OwnStream, Resumption, pause_s
-from trunkline.sources.mcp.lane import Count, Lane
+from trunkline.sources.mcp.http_exchanges import (
+    EVENTS,
+    SESSION_ID,
+    MessagePost,
+    OwnStream,
+    Resumption,
+    SessionDelete,
+    pause_s,
+)
+from trunkline.sources.mcp.session import Count, UpstreamSession
 
 _JSON: Final = b"application/json"
 _DELETE_WAIT_S: Final = 2.0
@@ -35,7 +42,7 @@ _REMEMBERED_CHARACTERS: Final = 256
 RETIRED_AFTER_FAILURES: Final = 3
 
 
-class HttpLane(Lane):
+class HttpUpstreamSession(UpstreamSession):
     """One session with one server. `retire` is set when the session is lost: new calls need a new lane."""
 
     def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str], limit_bytes: int) -> None:
@@ -49,7 +56,7 @@ class HttpLane(Lane):
         self.mirror_again: Callable[[Call], bool] = _keep
         self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._heads: dict[str, bytes] = {}
-        self._posts: dict[int, Post | Resumption] = {}
+        self._posts: dict[int, MessagePost | Resumption] = {}
         self._listener: asyncio.Task[None] | None = None
         self._heard_of_stream: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport_failures = 0
@@ -65,7 +72,7 @@ class HttpLane(Lane):
 
     def _write(self, request: Request | None, message: bytes) -> None:
         head = self._head(request, message)
-        post = Post(self, request, b"%bcontent-length: %d\r\n\r\n%b" % (head, len(message), message))
+        post = MessagePost(self, request, b"%bcontent-length: %d\r\n\r\n%b" % (head, len(message), message))
         if request is not None:
             self._posts[request.upstream_id] = post
         else:
@@ -280,7 +287,7 @@ class HttpLane(Lane):
             await asyncio.sleep(0.005)
 
     async def _delete_session(self) -> None:
-        farewell = Farewell(self._build_head(b"DELETE", []) + b"content-length: 0\r\n\r\n")
+        farewell = SessionDelete(self._build_head(b"DELETE", []) + b"content-length: 0\r\n\r\n")
         self.pool.send(farewell)
         await asyncio.wait([farewell.closed], timeout=_DELETE_WAIT_S)
         farewell.abort()

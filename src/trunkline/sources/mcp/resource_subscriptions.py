@@ -6,7 +6,7 @@ A subscription that is lost with its lane is made anew, which opens the lane aga
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from typing import Final
 
@@ -15,7 +15,7 @@ import msgspec
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import CANCELLED, DEADLINE, QUEUE_FULL, SOURCE_DOWN, UNKNOWN_METHOD, Code, Problem
 from trunkline.core.source import ResourceWatch
-from trunkline.protocol.jsonrpc import encode
+from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
 from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED as TOLD_CANCELLED
 from trunkline.protocol.mcp.methods import (
     NOTIFICATIONS_RESOURCES_UPDATED,
@@ -23,12 +23,91 @@ from trunkline.protocol.mcp.methods import (
     RESOURCES_SUBSCRIBE,
     RESOURCES_UNSUBSCRIBE,
 )
+from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.lane import Lane
-from trunkline.sources.mcp.listen import Listen, Uris
-from trunkline.sources.mcp.watched import Home, Subscription, Updated, and_parents, without_subscription_id
+from trunkline.runtime.server_lifecycle import RetryBackoff
+from trunkline.sources.mcp.listen_request import ListenRequest, Uris
+from trunkline.sources.mcp.session import UpstreamSession
+
+# One watched resource at its server: who watches it, on which lane, and what an update says.
+
+_MOST_PARENTS: Final = 64
+
+SessionName = Hashable
+"""Which lane a caller's calls use: the same for callers that share one. None is the one that is always there."""
+
+
+class UpstreamSubscription:
+    """One resource on one lane. `lane` is set while the server tells of it."""
+
+    __slots__ = ("asking", "backoff", "caller", "home", "lane", "on_lost", "timer", "uri", "was_held", "watches")
+
+    def __init__(self, home: SessionName, caller: Caller, uri: str) -> None:
+        self.home = home
+        self.caller = caller
+        self.uri = uri
+        self.watches: list[ResourceWatch] = []
+        self.lane: UpstreamSession | None = None
+        self.asking: Call | None = None
+        self.was_held = False
+        self.timer: Deadline | asyncio.TimerHandle | None = None
+        self.on_lost: Callable[[asyncio.Future[Problem]], None] | None = None
+        self.backoff = RetryBackoff()
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.watches)
+
+    @property
+    def waits_for_scout(self) -> bool:
+        """Whether nobody else will see to it that it is asked for."""
+        if self.asking is not None:
+            return False
+        return self.home is None if self.lane is None else not self.lane.usable
+
+    def settle(self, outcome: Outcome) -> None:
+        for watch in list(self.watches):
+            watch.settle(outcome)
+
+    def is_on(self, lane: UpstreamSession) -> bool:
+        return self.lane is lane or (self.asking is not None and self.asking.upstream is lane)
+
+    def quiet(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class Updated(msgspec.Struct):
+    uri: str
+
+
+def and_parents(uri: str) -> Iterator[str]:
+    """A resource, and those that it may be a part of."""
+    yield uri
+    ends = [index for index, letter in enumerate(uri) if letter in "/?#"][-_MOST_PARENTS:]
+    for end in ends:
+        yield uri[:end]
+        if end + 1 < len(uri):
+            yield uri[: end + 1]
+
+
+def without_subscription_id(params: bytes) -> bytes:
+    """Which subscription it came by is between that server and us."""
+    if SUBSCRIPTION_ID.encode() not in params:
+        return params
+    try:
+        members = members_of(params, "`params`")
+        meta = members_of(members.get("_meta", msgspec.Raw(_NOTHING)), "`_meta`")
+        meta.pop(SUBSCRIPTION_ID, None)
+        members.pop("_meta", None)
+        if meta:
+            members["_meta"] = msgspec.Raw(encode_members(meta))
+        return encode_members(members)
+    except BadMessage:
+        return params
+
 
 MAX_PER_LANE: Final = 1000
 _ASKED_S: Final = 30.0
@@ -36,29 +115,29 @@ _FAREWELL_S: Final = 10.0
 _NOTHING: Final = b"{}"
 
 
-class Watches:
+class UpstreamSubscriptions:
     """`submit` carries a call as any other of its caller; `home_of` says which lane that will be."""
 
     def __init__(
         self,
         source: str,
         submit: Callable[[Call], None],
-        home_of: Callable[[Caller], Home],
+        home_of: Callable[[Caller], SessionName],
         on_missed: Callable[[], None],
     ) -> None:
         self._source = source
         self._submit = submit
         self._home_of = home_of
         self._on_missed = on_missed
-        self._subscriptions: dict[tuple[Home, str], Subscription] = {}
-        self._by_uri: dict[str, set[Subscription]] = {}
-        self._per_home: dict[Home, int] = {}
-        self._leaving: dict[tuple[Home, str], Request] = {}
+        self._subscriptions: dict[tuple[SessionName, str], UpstreamSubscription] = {}
+        self._by_uri: dict[str, set[UpstreamSubscription]] = {}
+        self._per_home: dict[SessionName, int] = {}
+        self._leaving: dict[tuple[SessionName, str], Request] = {}
         self._early: dict[ResourceWatch, Deadline] = {}
-        self._session: Session | None = None
+        self._session: UpstreamSession | None = None
         self._is_up = False
-        self._listen: Listen | None = None
-        self._news: dict[tuple[Lane, str], bytes] = {}
+        self._listen: ListenRequest | None = None
+        self._news: dict[tuple[UpstreamSession, str], bytes] = {}
         self._closed = False
 
     # -- who watches ----------------------------------------------------------------------------------------------
@@ -94,7 +173,7 @@ class Watches:
             if subscription.lane is not None:
                 watch.settle(Result(_NOTHING))
             return
-        subscription = self._subscriptions[key] = Subscription(key[0], watch.caller, watch.uri)
+        subscription = self._subscriptions[key] = UpstreamSubscription(key[0], watch.caller, watch.uri)
         self._by_uri.setdefault(watch.uri, set()).add(subscription)
         self._per_home[subscription.home] = self._per_home.get(subscription.home, 0) + 1
         subscription.watches.append(watch)
@@ -145,12 +224,12 @@ class Watches:
 
     # -- the server comes and goes --------------------------------------------------------------------------------
 
-    def up(self, session: Session) -> None:
+    def up(self, session: UpstreamSession) -> None:
         """The lane that is always there is there."""
         self._session = session
         self._is_up = True
         if session.era == "modern":
-            self._listen = Listen(session, self._held, self._refused, self._on_missed)
+            self._listen = ListenRequest(session, self._held, self._refused, self._on_missed)
             self._listen_anew()
         else:
             for subscription in list(self._subscriptions.values()):
@@ -170,7 +249,7 @@ class Watches:
 
     # -- legacy: a request for each resource ----------------------------------------------------------------------
 
-    def _ask(self, subscription: Subscription) -> None:
+    def _ask(self, subscription: UpstreamSubscription) -> None:
         subscription.quiet()
         key = (subscription.home, subscription.uri)
         if subscription.home is None and (self._listen is not None or not self._is_up):
@@ -191,20 +270,20 @@ class Watches:
         problem = self._problem(DEADLINE, f"did not accept the subscription within {_ASKED_S:g} seconds")
         call.give_up(Failure(problem))
 
-    def _answered(self, subscription: Subscription, call: Request) -> None:
+    def _answered(self, subscription: UpstreamSubscription, call: Request) -> None:
         subscription.quiet()
         if subscription.asking is not call or call.outcome is None:
             return
         subscription.asking = None
         lane = call.upstream
-        if isinstance(call.outcome, Result) and isinstance(lane, Lane):
+        if isinstance(call.outcome, Result) and isinstance(lane, UpstreamSession):
             self._hold(subscription, lane)
             if not subscription.wanted:  # they left meanwhile
                 self._release(subscription)
         elif subscription.wanted:
             self._failed(subscription, call.outcome)
 
-    def _failed(self, subscription: Subscription, outcome: Outcome) -> None:
+    def _failed(self, subscription: UpstreamSubscription, outcome: Outcome) -> None:
         """What never held is over; what held before is tried again, unless the server does not want to."""
         if not subscription.was_held or isinstance(outcome, RemoteError):
             self._remove(subscription)
@@ -212,7 +291,7 @@ class Watches:
         elif not self._closed:
             self._ask_later(subscription)
 
-    def _hold(self, subscription: Subscription, lane: Lane) -> None:
+    def _hold(self, subscription: UpstreamSubscription, lane: UpstreamSession) -> None:
         subscription.lane = lane
         subscription.was_held = True
         subscription.backoff.up()
@@ -221,19 +300,19 @@ class Watches:
         lane.lost.add_done_callback(subscription.on_lost)
         subscription.settle(Result(_NOTHING))
 
-    def _lost(self, subscription: Subscription, lane: Lane, _: asyncio.Future[Problem]) -> None:
+    def _lost(self, subscription: UpstreamSubscription, lane: UpstreamSession, _: asyncio.Future[Problem]) -> None:
         if subscription.lane is lane:
             subscription.lane = None
             if subscription.wanted and not self._closed:
                 self._ask_later(subscription)
 
-    def _ask_later(self, subscription: Subscription) -> None:
+    def _ask_later(self, subscription: UpstreamSubscription) -> None:
         """The server may be of another era by then, which is told of all its resources at once."""
         subscription.quiet()
         delay_s = subscription.backoff.next_delay_s()
         subscription.timer = asyncio.get_running_loop().call_later(delay_s, self._ask, subscription)
 
-    def _drop(self, subscription: Subscription) -> None:
+    def _drop(self, subscription: UpstreamSubscription) -> None:
         """Nobody watches it any more."""
         self._remove(subscription)
         if self._listen is not None and subscription.home is None:
@@ -242,7 +321,7 @@ class Watches:
         elif subscription.lane is not None:
             self._release(subscription)
 
-    def _remove(self, subscription: Subscription) -> None:
+    def _remove(self, subscription: UpstreamSubscription) -> None:
         if subscription.asking is None:  # else its deadline still counts
             subscription.quiet()
         key = (subscription.home, subscription.uri)
@@ -257,7 +336,7 @@ class Watches:
         if not self._per_home[subscription.home]:
             del self._per_home[subscription.home]
 
-    def _release(self, subscription: Subscription) -> None:
+    def _release(self, subscription: UpstreamSubscription) -> None:
         lane, subscription.lane = subscription.lane, None
         if lane is None:
             return
@@ -273,7 +352,7 @@ class Watches:
         asyncio.get_running_loop().call_later(_FAREWELL_S, request.give_up, Failure(problem))
         lane.send(request)
 
-    def _left(self, key: tuple[Home, str], request: Request) -> None:
+    def _left(self, key: tuple[SessionName, str], request: Request) -> None:
         del self._leaving[key]
         subscription = self._subscriptions.get(key)
         if subscription is not None and subscription.lane is None and subscription.asking is None:
@@ -281,7 +360,7 @@ class Watches:
 
     # -- modern: one subscription for all -------------------------------------------------------------------------
 
-    def _never_held(self, subscription: Subscription) -> None:
+    def _never_held(self, subscription: UpstreamSubscription) -> None:
         if subscription.lane is None and not subscription.was_held:
             self._remove(subscription)
             subscription.settle(Failure(self._problem(SOURCE_DOWN, "cannot be asked now")))
@@ -300,7 +379,7 @@ class Watches:
             return
         for subscription in self._all_of(uris):
             subscription.quiet()
-            subscription.lane = session.lane
+            subscription.lane = session
             subscription.was_held = True
             subscription.settle(Result(_NOTHING))
 
@@ -310,13 +389,13 @@ class Watches:
             subscription.settle(outcome)
         self._listen_anew()
 
-    def _all_of(self, uris: Uris) -> list[Subscription]:
+    def _all_of(self, uris: Uris) -> list[UpstreamSubscription]:
         found = (self._subscriptions.get((None, uri)) for uri in uris)
         return [subscription for subscription in found if subscription is not None]
 
     # -- news -----------------------------------------------------------------------------------------------------
 
-    def heard(self, lane: Lane, method: str, params: Json) -> None:
+    def heard(self, lane: UpstreamSession, method: str, params: Json) -> None:
         """What a server says of subscriptions; anything else is none of our business."""
         if method == NOTIFICATIONS_RESOURCES_UPDATED:
             self._updated(lane, bytes(params))
@@ -325,7 +404,7 @@ class Watches:
         elif self._listen is not None and method == TOLD_CANCELLED:
             self._listen.cancelled(params)
 
-    def _updated(self, lane: Lane, params: bytes) -> None:
+    def _updated(self, lane: UpstreamSession, params: bytes) -> None:
         """Many at once are told once: whoever watches reads the resource afterwards anyway."""
         try:
             uri = msgspec.json.decode(params, type=Updated).uri

@@ -24,27 +24,26 @@ from trunkline.core.errors import (
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import resume_safely
 from trunkline.runtime.server_lifecycle import AT_ONCE_WITHIN_S, SOON_S, RetryBackoff
-from trunkline.sources.mcp.handshake import Session
-from trunkline.sources.mcp.lane import Lane, leave
-from trunkline.sources.mcp.settling import settle
+from trunkline.sources.mcp.initialize import wait_for_roots
+from trunkline.sources.mcp.session import UpstreamSession, leave
 
-LaneKey = tuple[str, str | int, bytes]
+SessionKey = tuple[str, str | int, bytes]
 """The principal, its session (or a seat in the pool of those without one), and what is declared to the server."""
 _STOP_WAIT_S: Final = 10.0
 _REAP_EVERY_S: Final = 15.0
 _SILENT_S: Final = 60.0
 
 
-def lane_key(caller: Caller) -> LaneKey | None:
+def session_key(caller: Caller) -> SessionKey | None:
     """None for callers without a session."""
     return None if caller.session is None else (caller.principal, caller.session, caller.capabilities)
 
 
-class NoLanes(Exception):
+class NoClientSessions(Exception):
     """The server takes no conversation with one client: its calls go where all others go."""
 
 
-class _Rest(RetryBackoff):
+class _RestartBackoff(RetryBackoff):
     """When something that failed may be tried again."""
 
     def __init__(self) -> None:
@@ -55,14 +54,14 @@ class _Rest(RetryBackoff):
         self.until = asyncio.get_running_loop().time() + self.next_delay_s()
 
 
-class _Slot:
+class _Entry:
     """One client's lane: on its way, open, or lost. It carries the calls that wait until it is open."""
 
     __slots__ = ("ended", "lane", "opening", "used_at", "waiting")
 
     def __init__(self) -> None:
         self.ended = False
-        self.lane: Lane | None = None
+        self.lane: UpstreamSession | None = None
         self.opening: asyncio.Task[None] | None = None
         self.waiting: list[Call] = []
         self.used_at = 0.0
@@ -83,16 +82,16 @@ class _Slot:
         return QUEUED
 
 
-class ClientLanes:
+class ClientSessions:
     def __init__(
         self,
         source: str,
-        open_session: Callable[[bytes], Awaitable[Session]],
+        open_session: Callable[[bytes], Awaitable[UpstreamSession]],
         *,
         max_sessions: int,
         idle_s: float,
-        on_opened: Callable[[LaneKey, Session], None] | None = None,
-        on_closed: Callable[[LaneKey], None] | None = None,
+        on_opened: Callable[[SessionKey, UpstreamSession], None] | None = None,
+        on_closed: Callable[[SessionKey], None] | None = None,
         on_change: Callable[[], None] | None = None,
         elsewhere: Callable[[Call], None] | None = None,
     ) -> None:
@@ -104,9 +103,9 @@ class ClientLanes:
         self._on_change = on_change
         self._max_lanes = max_sessions
         self._idle_s = idle_s
-        self._slots: dict[LaneKey, _Slot] = {}
+        self._slots: dict[SessionKey, _Entry] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._rests: dict[LaneKey | bytes, _Rest] = {}
+        self._rests: dict[SessionKey | bytes, _RestartBackoff] = {}
         """By lane where its process crashed; by what is declared to the server where starts fail, whoever it is for."""
         self._loop = asyncio.get_running_loop()
         self._reap_every_s = min(max(idle_s / 4, 0.25), _REAP_EVERY_S)
@@ -115,7 +114,7 @@ class ClientLanes:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def submit(self, call: Call, key: LaneKey) -> None:
+    def submit(self, call: Call, key: SessionKey) -> None:
         slot = self._slots.get(key)
         if slot is None or (slot.lane is not None and not slot.lane.usable):
             slot = self._new_slot(call, key)
@@ -127,7 +126,7 @@ class ClientLanes:
         else:
             slot.hold(call)
 
-    def _new_slot(self, call: Call, key: LaneKey) -> _Slot | None:
+    def _new_slot(self, call: Call, key: SessionKey) -> _Entry | None:
         wait_s = self._rest_left_s(key)
         if wait_s > SOON_S:
             crashed = key in self._rests and key[2] not in self._rests
@@ -138,30 +137,30 @@ class ClientLanes:
             reason = f"{self._max_lanes} clients already hold a server of their own (`limits.sessions_per_source`)"
             self._refuse(call, TOO_MANY_LANES, reason, hint="set `sessions: shared` if the server keeps no state")
             return None
-        slot = self._slots[key] = _Slot()
+        slot = self._slots[key] = _Entry()
         slot.opening = self._loop.create_task(self._open(key, slot, wait_s))
         return slot
 
-    def _rest_left_s(self, key: LaneKey) -> float:
+    def _rest_left_s(self, key: SessionKey) -> float:
         """How long nothing is started for a client yet, because its own process crashed or such starts failed."""
         rests = [rest for rest in (self._rests.get(key), self._rests.get(key[2])) if rest is not None]
         return max((rest.until - self._loop.time() for rest in rests), default=0.0)
 
-    async def _open(self, key: LaneKey, slot: _Slot, wait_s: float) -> None:
+    async def _open(self, key: SessionKey, slot: _Entry, wait_s: float) -> None:
         try:
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
             session = await self._open_session(key[2])
-        except NoLanes:
+        except NoClientSessions:
             self._send_elsewhere(key, slot)
             return
         except Exception as error:  # whatever it was, those that wait get an answer
-            self._rests.setdefault(key[2], _Rest()).begin()
+            self._rests.setdefault(key[2], _RestartBackoff()).begin()
             self._drop_slot(key, slot, _problem_of(error))
             return
         self._rests.pop(key[2], None)
         await self._greet(key, slot, session)
-        lane = session.lane
+        lane = session
         if not lane.usable:
             self._crashed(key, lane)
             ended = lane.problem(SOURCE_LOST, "the process has ended")  # it will be known in a moment how
@@ -176,15 +175,15 @@ class ClientLanes:
                 resume_safely(call, lane.send, call)
         self._changed()
 
-    async def _greet(self, key: LaneKey, slot: _Slot, session: Session) -> None:
+    async def _greet(self, key: SessionKey, slot: _Entry, session: UpstreamSession) -> None:
         """What its server asks at once is for the calls that wait, and answered before they are sent."""
-        lane = session.lane
+        lane = session
         lane.expected = slot.waiting
         try:
             if self._on_opened is not None:
                 self._on_opened(key, session)
             if session.era == "legacy" and b'"roots"' in key[2]:
-                await settle(lane)
+                await wait_for_roots(lane)
             if isinstance(key[1], int) and all(call.done for call in slot.waiting):
                 lane.questions.calls_over()
         except BaseException:  # the gateway closes, or its client has gone
@@ -193,14 +192,14 @@ class ClientLanes:
             await leave(lane)
             raise
 
-    def _drop_slot(self, key: LaneKey, slot: _Slot, problem: Problem) -> None:
+    def _drop_slot(self, key: SessionKey, slot: _Entry, problem: Problem) -> None:
         if self._slots.get(key) is slot:
             del self._slots[key]
         waiting, slot.waiting = slot.waiting, []
         for call in waiting:
             self._refuse(call, SOURCE_START_FAILED, problem.message, hint=problem.hint)
 
-    def _send_elsewhere(self, key: LaneKey, slot: _Slot) -> None:
+    def _send_elsewhere(self, key: SessionKey, slot: _Entry) -> None:
         if self._slots.get(key) is slot:
             del self._slots[key]
         waiting, slot.waiting = slot.waiting, []
@@ -209,7 +208,7 @@ class ClientLanes:
                 call.upstream = None
                 resume_safely(call, self._elsewhere, call)
 
-    def _lane_lost(self, key: LaneKey, slot: _Slot) -> None:
+    def _lane_lost(self, key: SessionKey, slot: _Entry) -> None:
         """The next call opens a new lane; what was in flight on this one has been answered, or will be."""
         if self._slots.get(key) is slot:
             del self._slots[key]
@@ -217,10 +216,10 @@ class ClientLanes:
             self._crashed(key, slot.lane)
             self._close_later(key, slot.lane)
 
-    def _crashed(self, key: LaneKey, lane: Lane) -> None:
+    def _crashed(self, key: SessionKey, lane: UpstreamSession) -> None:
         """A process is given a rest of its own. A session that an HTTP server forgot has cost nothing."""
         if lane.is_process:
-            rest = self._rests.setdefault(key, _Rest())
+            rest = self._rests.setdefault(key, _RestartBackoff())
             rest.up()
             rest.begin()
 
@@ -250,15 +249,15 @@ class ClientLanes:
 
     # -- what the pool needs to know and to do --------------------------------------------------------------------
 
-    def rests(self, key: LaneKey) -> bool:
+    def rests(self, key: SessionKey) -> bool:
         """Whether its process crashed so often that calls for it are refused for now."""
         return key in self._rests and self._rests[key].until - self._loop.time() > SOON_S
 
-    def may_take(self, key: LaneKey) -> bool:
+    def may_take(self, key: SessionKey) -> bool:
         """Whether there is such a lane, or room for it."""
         return key in self._slots or len(self._slots) < self._max_lanes or self._make_room()
 
-    def vacate(self, key: LaneKey, request: Request) -> None:
+    def vacate(self, key: SessionKey, request: Request) -> None:
         """A call that had a lane to itself has ended. A server that may still be at work for it, because nobody
         waited for the end, is not given to the next one: what it asks would be taken for that one's."""
         slot = self._slots.get(key)
@@ -269,9 +268,9 @@ class ClientLanes:
         else:
             slot.lane.questions.calls_over()
 
-    def lane_of(self, caller: Caller) -> Lane | None:
+    def lane_of(self, caller: Caller) -> UpstreamSession | None:
         """The open lane of a caller's session."""
-        key = lane_key(caller)
+        key = session_key(caller)
         slot = None if key is None else self._slots.get(key)
         return None if slot is None else slot.lane
 
@@ -295,7 +294,7 @@ class ClientLanes:
         for key in [key for key in self._rests if not isinstance(key, bytes) and key[1] == session]:
             del self._rests[key]
 
-    def _end(self, key: LaneKey, why: str) -> None:
+    def _end(self, key: SessionKey, why: str) -> None:
         slot = self._slots.pop(key)
         slot.ended = True
         if slot.opening is not None and not slot.opening.done():
@@ -306,7 +305,7 @@ class ClientLanes:
         if slot.lane is not None:
             self._close_later(key, slot.lane)
 
-    def _close_later(self, key: LaneKey, lane: Lane) -> None:
+    def _close_later(self, key: SessionKey, lane: UpstreamSession) -> None:
         if self._on_closed is not None:
             self._on_closed(key)
         self._changed()

@@ -6,9 +6,9 @@ name as it was registered stays a spelling that callers may use.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Raw
@@ -17,7 +17,53 @@ from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
 from trunkline.protocol.app_messages import folded_members
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line
-from trunkline.sources.app.schema_case import is_capitalised, with_small_keywords
+
+# Schemas of programs that write every name with a capital: `{"Type": "object", "Properties": {…}}`.
+#
+# Only such a schema is touched. The names that the app itself chose, below `properties`, stay as they are.
+
+_KEYWORDS: Final = {
+    keyword.casefold(): keyword
+    for keyword in (
+        *("type", "title", "description", "default", "enum", "const", "format", "pattern", "examples"),
+        *("properties", "required", "additionalProperties", "items", "prefixItems", "uniqueItems"),
+        *("anyOf", "oneOf", "allOf", "not", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        *("minLength", "maxLength", "minItems", "maxItems", "multipleOf", "nullable"),
+    )
+}
+_BY_NAME: Final = frozenset({"properties"})
+_DATA: Final = frozenset({"default", "enum", "const", "examples", "required"})
+_MAY_BE_NULL: Final = frozenset({"default", "const"})
+
+
+def is_capitalised(schema: Mapping[str, object]) -> bool:
+    return "type" not in schema and ("Type" in schema or "Properties" in schema)
+
+
+def with_small_keywords(schema: Any) -> Any:
+    """The same schema with the keywords of JSON Schema in their own spelling, at every depth.
+
+    Those that are null are left out: such programs write what they do not have.
+    """
+    if isinstance(schema, list):
+        return [with_small_keywords(item) for item in cast(list[Any], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    spelled: dict[str, Any] = {}
+    for name, value in cast(dict[str, Any], schema).items():
+        keyword = _KEYWORDS.get(name.casefold(), name)
+        if value is not None or keyword in _MAY_BE_NULL:
+            spelled[keyword] = _value(keyword, value)
+    return spelled
+
+
+def _value(keyword: str, value: Any) -> Any:
+    if keyword in _DATA:
+        return value
+    if keyword in _BY_NAME and isinstance(value, dict):
+        return {name: with_small_keywords(inner) for name, inner in cast(dict[str, Any], value).items()}
+    return with_small_keywords(value)
+
 
 _MOST_TOOLS: Final = 1000
 _MOST_WARNINGS: Final = 20
@@ -28,7 +74,7 @@ _NULL: Final = b"null"
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class AppTools:
     """`wire_names` has each tool's registered name, as JSON, by its own."""
 
     tools: tuple[Tool, ...]
@@ -57,7 +103,7 @@ class _Unusable(Exception):
     """Why a tool cannot be offered."""
 
 
-def make_offer(server: str, app_name: str, definitions: Sequence[Raw]) -> Offer:
+def read_tools(server: str, app_name: str, definitions: Sequence[Raw]) -> AppTools:
     """The tools that can be used; what is wrong with the others is a warning each."""
     tools: list[Tool] = []
     wire_names: dict[str, bytes] = {}
@@ -74,7 +120,7 @@ def make_offer(server: str, app_name: str, definitions: Sequence[Raw]) -> Offer:
         tools.append(tool)
     if len(definitions) > _MOST_TOOLS:
         warnings.insert(0, f"{TOOL_NOT_USABLE}: only the first {_MOST_TOOLS} of {len(definitions)} tools are offered")
-    return Offer(tuple(tools), wire_names, _shortened(warnings))
+    return AppTools(tuple(tools), wire_names, _shortened(warnings))
 
 
 def _shortened(warnings: list[str]) -> tuple[str, ...]:

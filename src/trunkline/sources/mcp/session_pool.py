@@ -14,22 +14,22 @@ from trunkline.core.call import QUEUED, Call, Caller, Request
 from trunkline.core.errors import Phase
 from trunkline.core.server_request import ServerRequest
 from trunkline.protocol.mcp.capabilities import askable
-from trunkline.sources.mcp.lanes import ClientLanes, LaneKey
+from trunkline.sources.mcp.client_sessions import ClientSessions, SessionKey
 
-MAX_SEATS: Final = 8
+MAX_SLOTS: Final = 8
 """How many servers may be at work for the callers of one principal with the same capabilities. Those that wait for an
 answer of their client do not count: people take their time, and others should not wait for them."""
 
 _GroupKey = tuple[str, bytes]
 
 
-def needs_seat(caller: Caller) -> bool:
+def needs_pool(caller: Caller) -> bool:
     """Whether a server must be able to ask this caller's client something, without a session to ask it in."""
     return caller.session is None and caller.capabilities != b"{}" and askable(caller.capabilities) != b"{}"
 
 
-class Pool:
-    def __init__(self, lanes: ClientLanes) -> None:
+class SessionPool:
+    def __init__(self, lanes: ClientSessions) -> None:
         self._lanes = lanes
         self._groups: dict[_GroupKey, _Group] = {}
 
@@ -45,7 +45,7 @@ class _Group:
     """The calls of equal callers: those that have a seat, and those that wait for one in the order they came. It is
     one of its `siblings` while there are such calls."""
 
-    def __init__(self, lanes: ClientLanes, key: _GroupKey, siblings: dict[_GroupKey, _Group]) -> None:
+    def __init__(self, lanes: ClientSessions, key: _GroupKey, siblings: dict[_GroupKey, _Group]) -> None:
         self._lanes = lanes
         self._key = key
         self._siblings = siblings
@@ -101,9 +101,9 @@ class _Group:
         """The lowest that is free, if there is a lane for it or room for one more. Whoever is alone tries anyway: so
         it learns why not. One whose process keeps crashing is passed by while there are others: the crashes may be
         another client's doing."""
-        if sum(not call.open_server_requests for call in self._seats.values()) >= MAX_SEATS:
+        if sum(not call.open_server_requests for call in self._seats.values()) >= MAX_SLOTS:
             return None
-        free = [seat for seat in range(len(self._seats) + MAX_SEATS) if seat not in self._seats][:MAX_SEATS]
+        free = [seat for seat in range(len(self._seats) + MAX_SLOTS) if seat not in self._seats][:MAX_SLOTS]
         seat = next((seat for seat in free if not self._lanes.rests(self._lane_key(seat))), free[0])
         return seat if not self._seats or self._lanes.may_take(self._lane_key(seat)) else None
 
@@ -120,7 +120,7 @@ class _Group:
     def _seat_of(self, request: Request) -> int | None:
         return next((seat for seat, seated in self._seats.items() if seated is request), None)
 
-    def _lane_key(self, seat: int) -> LaneKey:
+    def _lane_key(self, seat: int) -> SessionKey:
         principal, capabilities = self._key
         return (principal, seat, capabilities)
 
