@@ -1,21 +1,25 @@
-"""Reads and writes the text of a git configuration without asking git, which would do what the text says."""
+"""Reads and writes git configurations without git, which would do what they say, and knows which keys are dangerous."""
 
 from __future__ import annotations
 
 import re
-import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 from urllib.parse import unquote
 
-_NAME: Final = frozenset(string.ascii_letters + string.digits + "-")
-_SPACE: Final = frozenset(" \t\n\r")
-_ESCAPES: Final = {"t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"'}
-_WRITTEN: Final = {"\t": "\\t", "\b": "\\b", "\n": "\\n", "\\": "\\\\", '"': '\\"'}
-_IN_SUBSECTION: Final = re.compile(r'["\\]')
-_IN_VALUE: Final = re.compile(r'[\t\b\n"\\]')
+_ITEM: Final = re.compile(
+    r"""
+      [ \t\n\r]+ | [#;][^\n]*
+    | \[ (?P<section>[A-Za-z0-9.-]*) (?: [ \t\r]+ "(?P<subsection>(?:[^"\\\n]|\\[^\n])*)" )? \]
+    | (?P<key>[A-Za-z][A-Za-z0-9-]*) [ \t]* (?P<assigns>=|\n|\Z)
+    """,
+    re.VERBOSE,
+)
+_VALUE_PART: Final = re.compile(r'(?P<end>\n|\Z)|\\(?:[tbn\\"]|\n|\Z)|[ \t\r"#;]|[^ \t\r\n"#;\\]+')
+_ESCAPED: Final = {r"\t": "\t", r"\b": "\b", r"\n": "\n", r"\\": "\\", r"\"": '"'}
+_ESCAPES: Final = {character: escape for escape, character in _ESCAPED.items()}
 
 
 class BadGitConfig(ValueError):
@@ -48,118 +52,67 @@ def parse_git_config(data: bytes) -> list[GitConfigEntry]:
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff").replace("\r\n", "\n")
     if "\0" in text:
         raise BadGitConfig
-    return list(_Reading(text).entries())
+    entries: list[GitConfigEntry] = []
+    section, at = "", 0
+    while at < len(text):
+        item = _ITEM.match(text, at)
+        if item is None:
+            raise BadGitConfig
+        at = item.end()
+        if item["section"] is not None:
+            section = item["section"].lower()
+            if item["subsection"] is not None:
+                section += "." + re.sub(r"\\(.)", r"\1", item["subsection"])
+        elif item["key"]:
+            value = None
+            if item["assigns"] == "=":
+                value, at = _value(text, at)
+            name, dot, subsection = section.partition(".")
+            if section and not name:
+                raise BadGitConfig
+            entries.append(GitConfigEntry(name, subsection if dot else None, item["key"].lower(), value))
+    return entries
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    """A value, and where the next line begins. Spaces count only inside quotes and between words."""
+    found, spaces, quoted = "", "", False
+    while True:
+        match = _VALUE_PART.match(text, at)
+        if match is None:
+            raise BadGitConfig
+        part, at = match.group(), match.end()
+        if match["end"] is not None:
+            break
+        if part == '"':
+            quoted = not quoted
+            part = ""
+            if not quoted or not spaces:
+                continue
+        elif part.startswith("\\"):
+            part = _ESCAPED.get(part, "")  # the end of the text counts as the end of a line, which goes on in the next
+        elif not quoted and part in " \t\r":
+            spaces += " " if found else ""
+            continue
+        elif not quoted and part in "#;":
+            return found, text.find("\n", at) + 1 or len(text)
+        found, spaces = found + spaces + part, ""
+    if quoted:
+        raise BadGitConfig
+    return found, at
 
 
 def format_git_config(entries: Iterable[GitConfigEntry]) -> bytes:
-    """A text that says the same as these entries, but for those without a section."""
+    """A text with these entries, except for those without a section."""
     lines: list[str] = []
     placed = (entry for entry in entries if entry.section)
     for (section, subsection), group in groupby(placed, lambda entry: (entry.section, entry.subsection)):
-        quoted = "" if subsection is None else f' "{_IN_SUBSECTION.sub(lambda found: chr(92) + found[0], subsection)}"'
-        lines.append(f"[{section}{quoted}]")
-        lines += [f"\t{entry.key}{_assigned(entry.value)}" for entry in group]
-    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
-
-
-def _assigned(value: str | None) -> str:
-    return "" if value is None else f' = "{_IN_VALUE.sub(lambda found: _WRITTEN[found[0]], value)}"'
-
-
-class _Reading:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-
-    def entries(self) -> Iterator[GitConfigEntry]:
-        section = ""
-        while found := self._next():
-            if found in "#;":
-                self._skip_line()
-            elif found == "[":
-                section = self._section()
-            elif found not in _SPACE:
-                yield self._entry(section, found)
-
-    def _next(self) -> str | None:
-        """The next character; None at the end."""
-        if self._at >= len(self._text):
-            return None
-        self._at += 1
-        return self._text[self._at - 1]
-
-    def _skip_line(self) -> None:
-        end = self._text.find("\n", self._at)
-        self._at = len(self._text) if end < 0 else end + 1
-
-    def _section(self) -> str:
-        found = ""
-        while (character := self._next()) != "]":
-            if character is not None and character in _SPACE:
-                return f"{found}.{self._subsection(character)}"
-            if character is None or (character not in _NAME and character != "."):
-                raise BadGitConfig
-            found += character.lower()
-        return found
-
-    def _subsection(self, character: str | None) -> str:
-        while character in (" ", "\t", "\r"):
-            character = self._next()
-        if character != '"':
-            raise BadGitConfig
-        found = ""
-        while (character := self._next()) != '"':
-            if character == "\\":
-                character = self._next()
-            if character is None or character == "\n":
-                raise BadGitConfig
-            found += character
-        if self._next() != "]":
-            raise BadGitConfig
-        return found
-
-    def _entry(self, section: str, first: str) -> GitConfigEntry:
-        key, following = first, self._next()
-        while following is not None and following in _NAME:
-            key, following = key + following, self._next()
-        while following in (" ", "\t"):
-            following = self._next()
-        value = self._value() if following == "=" else None
-        name, _, subsection = section.partition(".")
-        good = first in string.ascii_letters and set(key) <= _NAME and following in ("=", "\n", None)
-        if not good or (section and not name):
-            raise BadGitConfig
-        return GitConfigEntry(name, subsection if "." in section else None, key.lower(), value)
-
-    def _value(self) -> str:
-        found, spaces, quoted = "", "", False
-        while (character := self._next()) not in ("\n", None):
-            assert character is not None
-            if not quoted and character in _SPACE:
-                spaces += " " if found else ""
-                continue
-            if not quoted and character in "#;":
-                self._skip_line()
-                return found
-            if character == '"':
-                quoted = not quoted
-                if not quoted or not spaces:
-                    continue
-                character = ""
-            elif character == "\\":
-                character = self._escaped()
-            found, spaces = found + spaces + character, ""
-        if quoted:
-            raise BadGitConfig
-        return found
-
-    def _escaped(self) -> str:
-        character = self._next()
-        if character in ("\n", None):  # the end counts as the end of a line
-            return ""
-        if character not in _ESCAPES:
-            raise BadGitConfig
-        return _ESCAPES[character]
+        quoted = "" if subsection is None else ' "' + re.sub(r'["\\]', r"\\\g<0>", subsection) + '"'
+        lines.append(f"[{section}{quoted}]\n")
+        for entry in group:
+            escaped = "".join(_ESCAPES.get(character, character) for character in entry.value or "")
+            lines.append(f"\t{entry.key}\n" if entry.value is None else f'\t{entry.key} = "{escaped}"\n')
+    return "".join(lines).encode("utf-8", "surrogateescape")
 
 
 # Which keys of a repository's configuration may change as they like, and what takes the place of the others.

@@ -20,7 +20,7 @@ from trunkline.sources.builtin.protection.git_repositories import gitdir_target,
 from trunkline.sources.builtin.protection.places import GIT, HEAD, HOOKS, ProtectedPlaces
 
 PACKAGES: Final = frozenset(("node_modules", "site-packages"))
-"""Folders of installed packages. Many packages bring settings of their author's editor, which no program reads there."""
+"""Folders of installed packages. Many bring settings of their author's editor, which no program reads there."""
 MOST_FOLDERS: Final = 50_000
 MOST_ITEMS: Final = 10_000
 YOUNG_NS: Final = 50_000_000
@@ -89,8 +89,8 @@ class PlaceScan:
     """What was found when there was no room for it any more."""
 
     def was_missed(self, path: str, stamp: FileStamp, base: str, since_ns: int) -> bool:
-        """Whether this scan may have missed what has been at this path all the time: it was incomplete, and did not come
-        to a directory on the way that was neither made nor moved there since."""
+        """Whether this scan may have missed what has been at this path all the time: it was incomplete, and did not
+        come to a directory on the way that was neither made nor moved there since."""
         if self.complete:
             return False
         if path in self.dropped:
@@ -120,8 +120,8 @@ class PlaceScan:
 class PlaceScanner:
     """Scans the places below `base`, a real path; one scan at a time, others wait for it.
 
-    Directories that are `left_out` are not entered. In `home`, the folders of agents are the user's own and full of what
-    agents write all the time: they count as one thing each.
+    Directories that are `left_out` are not entered. In `home`, the folders of agents are the user's own and full of
+    what agents write all the time: they count as one thing each.
     """
 
     def __init__(
