@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 # -- words: the vocabulary of the tool search, terms of the trade, and what reads like English -----------------------
 
-_VOCABULARY: Final = Path(__file__).parents[1] / "search" / "data" / "vocab.txt"
+_VOCABULARY: Final = Path(__file__).parents[1] / "search" / "index" / "data" / "vocab.txt"
 _OF_OUR_TRADE: Final = """
     airtable artifactory bigquery bitbucket bytecode cassandra checkbox chromium circleci clickhouse cloudflare
     cloudfront cockroachdb confluence couchdb couchbase databricks datacenter datadog dropbox duckdb dynamodb

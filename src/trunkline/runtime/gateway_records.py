@@ -84,7 +84,7 @@ def announce_running(folder: Path, record: RunningGateway) -> Announcement:
             return Announcement(folder, None, f"`{folder / LOCK}` does not belong to this user")
         if not _take(lock):
             os.close(lock)
-            return Announcement(folder, None, "another gateway is running for the same configuration file")
+            return Announcement(folder, None, "another gateway runs for the same configuration file")
         (folder / RECORD).unlink(missing_ok=True)
         write_private(folder / RECORD, msgspec.json.encode(record))
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Opening what lies beneath a folder, and never anything beyond it, whatever is swapped for a link meanwhile.
+"""Opens files below a root folder and never outside it, even if something is replaced with a link meanwhile.
 
-Nothing here compares names to decide where a file lies: every step starts from a folder that is held open. Linux has
-one call for that, `openat2`; what it cannot settle, and every other system, takes the walk: one name after the other,
-no link followed by the kernel, `..` only back to a folder that the walk itself came through.
+No names are compared to decide where a file is: every step starts from a folder that is held open. Linux has a single
+call for that, `openat2`. What it cannot decide, and every other system, takes the walk: one name at a time, no link
+followed by the kernel, and `..` only back to a folder that the walk came through.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _RESOLVE_NO_MAGICLINKS: Final = 0x02
 _RESOLVE_BENEATH: Final = 0x08
 _OPEN_HOW: Final = struct.Struct("=QQQ")
 _NOT_THERE: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
-"""A kernel before 5.6, or a sandbox that lets the call not through."""
+"""A kernel before 5.6, or a sandbox that blocks the call."""
 _UNSETTLED: Final = frozenset({errno.EXDEV, errno.EAGAIN})
-"""An absolute link, which may lead back inside, or something was moved while the kernel looked: the walk decides."""
+"""An absolute link, which may lead back inside, or something was moved meanwhile: the walk decides."""
 
 _PATH_ONLY: Final = getattr(os, "O_PATH", os.O_RDONLY)
 _FOLDER: Final = _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -35,7 +35,7 @@ _DEEPEST: Final = 200  # each folder on the way is held open
 _TRIES: Final = 5
 
 Identity = tuple[int, int]
-"""Device and inode: what a file or folder is, whatever it is called."""
+"""Device and inode, which identify a file or folder whatever its name."""
 
 _KERNEL_FILE_SYSTEMS: Final = frozenset(
     {
@@ -54,21 +54,21 @@ _KERNEL_FILE_SYSTEMS: Final = frozenset(
 
 
 class PathEscapesRoot(PermissionError):
-    """The way leads out of the folder."""
+    """The path leads out of the root."""
 
     def __init__(self) -> None:
         super().__init__(errno.EXDEV, "leads out of the folder")
 
 
 class KernelFileRefused(PermissionError):
-    """One of the kernel's own files (`/proc`, `/sys`), which tell of this process and its system, not of a project."""
+    """The path leads to one of the kernel's files (`/proc`, `/sys`), which reveal this process and its system."""
 
     def __init__(self) -> None:
         super().__init__(errno.EACCES, "one of the kernel's own files")
 
 
 class HiddenFileRefused(PermissionError):
-    """One of the files and folders that were to be hidden, or something in one."""
+    """The path leads to a hidden file or folder, or into one."""
 
     def __init__(self) -> None:
         super().__init__(errno.EACCES, "a folder of the gateway's own")
@@ -80,10 +80,10 @@ class _Calls(Protocol):
 
 
 class RootHandle:
-    """One folder, held open. Paths are relative to it, or absolute where they begin with one of its own spellings.
+    """A root folder, held open. Paths are relative to it, or absolute if they begin with one of its own spellings.
 
-    Files and folders that are `hidden` are not opened by whichever name, nor is anything in them. Whether something
-    lies in such a folder only the walk sees, so where there is one below, that is the way taken.
+    Files and folders that are `hidden` cannot be opened under any name, nor can anything in them. Only the walk notices
+    that a file is in a hidden folder, so it is always used if there is one below the root.
     """
 
     def __init__(self, folder: str, *, walk_only: bool = False, hidden: Iterable[str] = ()) -> None:
@@ -118,7 +118,7 @@ class RootHandle:
         raise PathEscapesRoot
 
     def open(self, path: str, flags: int) -> int:
-        """Open what is there; it is not for creating. Links are followed as long as they stay inside."""
+        """Open what exists at a path. Links are followed as long as they stay inside the root."""
         fd = self._open(path, flags)
         if self._hidden and _identity(os.fstat(fd)) in self._hidden:
             os.close(fd)
@@ -131,19 +131,18 @@ class RootHandle:
             with _unsettled():
                 return self._calls.openat2(self._fd, os.fsencode(relative), flags | os.O_CLOEXEC)
         for _ in range(_TRIES):  # the last name may become a link after the walk saw that it is none
-            with _swapped():
-                return self._walk_and_open(relative, flags)
+            folder_fd, name = self.resolve(relative)
+            try:
+                return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder_fd)
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+            finally:
+                os.close(folder_fd)
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
-    def _walk_and_open(self, relative: str, flags: int) -> int:
-        folder_fd, name = self.resolve(relative)
-        try:
-            return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder_fd)
-        finally:
-            os.close(folder_fd)
-
     def status(self, path: str) -> os.stat_result:
-        """What is there, without opening it: a device or a pipe may notice who opens it, or make him wait."""
+        """The status of what exists at a path, without opening it: opening a device or a pipe may block or be noticed."""
         if hasattr(os, "O_PATH"):
             fd = self.open(path, os.O_PATH)
             try:
@@ -163,9 +162,11 @@ class RootHandle:
     def resolve(
         self, path: str, *, make_folders: bool = False, check: Callable[[int, str], object] | None = None
     ) -> tuple[int, str]:
-        """Where a path ends once all links are followed: an open folder, which is the caller's to close, and the name
-        in it, which was no link just now and need not exist. The name is `.` where it is the folder itself. `check` is
-        shown each folder before it is made, and raises where it may not be."""
+        """Where a path ends once all links are followed: an open folder, which the caller closes, and the name in it.
+
+        The name was no link at that moment and need not exist; it is `.` for the folder itself. `check` is called
+        before each folder that is made, and raises to forbid it.
+        """
         with _Trail(self._fd, self._hidden) as trail:
             parts = deque(_steps(self.relative(path)))
             links = 0
@@ -191,7 +192,7 @@ class RootHandle:
 
 
 class _Trail:
-    """The folders that a walk came through, each held open; the first one is not the walk's own."""
+    """The folders that a walk came through, each held open; the first belongs to the root."""
 
     def __init__(self, start_fd: int, hidden: frozenset[Identity]) -> None:
         self._fds = [start_fd]
@@ -213,7 +214,7 @@ class _Trail:
         os.close(self._fds.pop())
 
     def enter(self, name: str, make: bool, check: Callable[[int, str], object] | None = None) -> bool:
-        """Go into a folder; False when the name is no folder but may be a link to one."""
+        """Enter a folder; False when the name is a link, which may lead to one."""
         if len(self._fds) > _DEEPEST:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         try:
@@ -242,7 +243,7 @@ class _Trail:
         return os.open(name, flags, dir_fd=self._fds[-1])
 
     def link(self, name: str) -> str | None:
-        """Where a link leads; None for what is no link, or not there. Those of `/proc` are not followed."""
+        """The target of a link; None when the name is no link or does not exist. Refuses links in `/proc`."""
         try:
             target = os.readlink(name, dir_fd=self._fds[-1])
         except OSError as error:
@@ -253,22 +254,22 @@ class _Trail:
         return target
 
     def last(self) -> int:
-        """The folder that the walk has come to, from now on the caller's."""
+        """A descriptor of the folder that the walk has reached; the caller closes it."""
         return os.dup(self._fds[-1])
 
 
 def refuse_kernel_files(fd: int) -> None:
-    """Raises KernelFileRefused for a file or a folder that is no place for data."""
+    """Raises KernelFileRefused for a file or folder on one of the kernel's file systems."""
     calls = linux_calls()
     if calls is not None and calls.file_system(fd) in _KERNEL_FILE_SYSTEMS:
         raise KernelFileRefused
 
 
-# -- what is hidden ----------------------------------------------------------------------------------------------------
+# -- hidden files and folders ------------------------------------------------------------------------------------------
 
 
 def lies_in(folder_fd: int, folders: Iterable[str]) -> bool:
-    """Whether an open folder is one of these, or lies in one."""
+    """Whether an open folder is one of these, or inside one."""
     way_up = _way_up(".", folder_fd)
     for folder in folders:
         with contextlib.suppress(OSError):
@@ -278,8 +279,8 @@ def lies_in(folder_fd: int, folders: Iterable[str]) -> bool:
 
 
 def _look_for(hidden: Iterable[str], folder_fd: int) -> tuple[frozenset[Identity], bool]:
-    """Which files and folders are meant at this moment, and whether one of the folders lies below this one. Raises
-    HiddenFileRefused where this one lies in one of them."""
+    """The identities of the hidden files and folders that exist, and whether a folder of them is below the root. Raises
+    HiddenFileRefused if the root is in one of them."""
     found: set[Identity] = set()
     below = False
     for path in hidden:
@@ -287,7 +288,7 @@ def _look_for(hidden: Iterable[str], folder_fd: int) -> tuple[frozenset[Identity
             status = os.stat(path)  # noqa: PTH116
             way_up = _way_up(path) if stat.S_ISDIR(status.st_mode) else []
         except OSError:
-            continue  # there is none, or none that this process could open either
+            continue  # it does not exist, or this process could not open it either
         found.add(_identity(status))
         below = below or _identity(os.fstat(folder_fd)) in way_up
     if found and not found.isdisjoint(_way_up(".", folder_fd)):
@@ -296,11 +297,11 @@ def _look_for(hidden: Iterable[str], folder_fd: int) -> tuple[frozenset[Identity
 
 
 def _way_up(path: str, folder_fd: int | None = None) -> list[Identity]:
-    """A folder and all that it lies in, up to the top. By handles, so it does not matter what they are called."""
+    """The identities of a folder and all its parents, found by handles rather than names."""
     fd = os.open(path, _FOLDER, dir_fd=folder_fd)
     try:
         found = [_identity(os.fstat(fd))]
-        with contextlib.suppress(PermissionError):  # only where a folder has to be read to be opened: never on Linux
+        with contextlib.suppress(PermissionError):  # only on systems without O_PATH
             while True:
                 above = os.open("..", _FOLDER, dir_fd=fd)
                 os.close(fd)
@@ -322,14 +323,14 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def _steps(path: str) -> tuple[str, ...]:
-    """The names on the way. What ends in a slash must be a folder: one more step, into itself, finds out."""
+    """The names in a path. One that ends in a slash must be a folder: a final `.` checks that."""
     parts = _parts(path)
     return (*parts, ".") if parts and path.endswith(("/", "/.")) else parts
 
 
 @contextlib.contextmanager
 def _unsettled() -> Generator[None]:
-    """What the kernel's own way cannot say, and the walk can."""
+    """Suppress errors of `openat2` after which the walk is to be tried."""
     try:
         yield
     except OSError as error:
@@ -337,18 +338,9 @@ def _unsettled() -> Generator[None]:
             raise
 
 
-@contextlib.contextmanager
-def _swapped() -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-
-
 @cache
 def linux_calls() -> _Calls | None:
-    """The calls that Python does not offer; None on other systems."""
+    """System calls that Python does not offer; None on other systems."""
     return _LinuxCalls() if sys.platform == "linux" else None
 
 
@@ -377,7 +369,7 @@ class _LinuxCalls:
                 raise OSError(number, os.strerror(number))
 
     def file_system(self, fd: int) -> int:
-        """The magic number of the file system that a file is on; 0 when it cannot be told."""
+        """The magic number of the file system that a file is on; 0 if unknown."""
         answer = self._buffer(256)
         if self._fstatfs(fd, answer):
             return 0

@@ -1,9 +1,9 @@
-"""What an agent starts as its MCP server: bytes between its standard streams and the socket of the run's router.
+"""The program that an agent starts as its MCP server: it copies bytes between stdio and the socket of the run's router.
 
-A program of its own, run by its path without site-packages, because agents wait for it and some give up after seconds.
-The imports are of what `socket`, `signal` and `json` are made of: those three alone would double the time to start.
+It is run by its path, without site-packages, because agents wait for it and some give up after seconds. It imports the
+C modules below `socket`, `signal` and `json`: those three alone would double its start-up time.
 
-    pump.py mcp-serve --config FILE        FILE is `{"socket": PATH}`; anything else is left to the whole program
+    stdio_bridge.py mcp-serve --config FILE    FILE is `{"socket": PATH}`; anything else is left to the whole program
 """
 
 from __future__ import annotations
