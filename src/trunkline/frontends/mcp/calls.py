@@ -5,30 +5,35 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
-from trunkline.core.call import Call, Caller, Json, NeedsInput
-from trunkline.core.errors import INTERNAL, SOURCE_PROTOCOL, Problem
+from trunkline.core.call import Call, Caller, Failure, Json, NeedsInput, RemoteError, Result
+from trunkline.core.errors import CANCELLED, INTERNAL, INVALID_PARAMS, SOURCE_PROTOCOL, UNKNOWN_RESOURCE, Problem
 from trunkline.core.server_request import ServerRequest
 from trunkline.frontends.mcp.clients import ClientCalls
 from trunkline.frontends.mcp.notifications import pass_on
-from trunkline.frontends.mcp.requests import Answer, Asked, refuse
+from trunkline.frontends.mcp.requests import Answer, Asked, deliver, refuse, result_of_ours, text_or_none
 from trunkline.frontends.mcp.server_requests import Rounds
-from trunkline.protocol.jsonrpc import BadMessage, Members, Message, single_line, text_member
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Members,
+    Message,
+    encode,
+    encode_error,
+    has_member,
+    single_line,
+    text_member,
+)
 from trunkline.protocol.mcp.capabilities import NO_CAPABILITIES
-from trunkline.protocol.mcp.methods import TOOLS_CALL
-from trunkline.protocol.mcp.modern import HOP_META
-from trunkline.router.router import Router
-
-if TYPE_CHECKING:
-    from trunkline.frontends.mcp.clients import Conversation
-    from trunkline.frontends.mcp.suspended_calls import ParkedCall, Parking
-from typing import TYPE_CHECKING
-
-from trunkline.core.call import Failure, RemoteError, Result
-from trunkline.core.errors import CANCELLED, UNKNOWN_RESOURCE
-from trunkline.frontends.mcp.requests import deliver, result_of_ours
-from trunkline.protocol.jsonrpc import encode, encode_error, has_member
-from trunkline.protocol.mcp.methods import COMPLETION_COMPLETE, PROMPTS_GET, RESOURCES_READ, TASKS_GET
-from trunkline.protocol.mcp.modern import completed_result
+from trunkline.protocol.mcp.methods import (
+    COMPLETION_COMPLETE,
+    PROMPTS_GET,
+    RESOURCES_READ,
+    TASKS_CANCEL,
+    TASKS_GET,
+    TASKS_RESULT,
+    TASKS_UPDATE,
+    TOOLS_CALL,
+)
+from trunkline.protocol.mcp.modern import HOP_META, completed_result
 from trunkline.protocol.mcp.server_requests import labelled_result
 from trunkline.protocol.mcp.translation import (
     RESOURCE_NOT_FOUND,
@@ -40,18 +45,13 @@ from trunkline.protocol.mcp.translation import (
     legacy_code,
 )
 from trunkline.protocol.mcp.versions import LEGACY, MODERN
+from trunkline.router.router import Router
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.clients import Conversation
     from trunkline.frontends.mcp.requests import Asked
-    from trunkline.frontends.mcp.suspended_calls import Parking
-from trunkline.core.errors import INVALID_PARAMS
-from trunkline.frontends.mcp.requests import text_or_none
-from trunkline.protocol.mcp.methods import (
-    TASKS_CANCEL,
-    TASKS_RESULT,
-    TASKS_UPDATE,
-)
+    from trunkline.frontends.mcp.suspended_calls import ParkedCall, Parking
+
 
 _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_META)
 """Compared without case: a server that ignores case must not find a second progress token."""

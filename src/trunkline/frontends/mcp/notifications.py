@@ -5,11 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from trunkline.core.call import Caller, Json
+from trunkline.core.call import PROGRESS, STREAM_CLOSED, Caller, Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.frontends.mcp.requests import refuse, result_of_ours
-from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, text_member
-from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL, NOTIFICATIONS_MESSAGE
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Members,
+    encode,
+    encode_members,
+    encode_notification,
+    members_of,
+    single_line,
+    text_member,
+)
+from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL, NOTIFICATIONS_CANCELLED, NOTIFICATIONS_MESSAGE
 from trunkline.protocol.mcp.modern import LOG_LEVEL, RequestRefused
 from trunkline.protocol.mcp.notifications import LEVELS, RANKS, is_level_wanted
 from trunkline.protocol.mcp.versions import MODERN
@@ -17,14 +26,7 @@ from trunkline.router.router import Router
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.requests import Asked
-from typing import TYPE_CHECKING
 
-from trunkline.core.call import PROGRESS, STREAM_CLOSED
-from trunkline.protocol.jsonrpc import encode_members, encode_notification, single_line
-from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED
-
-if TYPE_CHECKING:
-    from trunkline.frontends.mcp.requests import Asked
 
 _ONE_OF: Final = ", ".join(LEVELS)
 

@@ -12,15 +12,9 @@ from trunkline.runtime.safe_calls import call_safely, internal_problem
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.clients import ClientCalls, Conversation
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from trunkline.frontends.mcp.clients import ClientCalls, Conversation
 
     # REFAC
 
-if TYPE_CHECKING:
-    from trunkline.frontends.mcp.clients import ClientCalls, Conversation
 
 P = ParamSpec("P")
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from trunkline.core.call import PROGRESS, Caller, Json
-from trunkline.core.server_request import NO_CLIENT_ERROR, ServerRequest
+from trunkline.core.errors import CANCELLED, NOT_ANSWERED, SOURCE_PROTOCOL, Code, Problem
+from trunkline.core.server_request import NO_CLIENT_ERROR, ResponseKind, ServerRequest
 from trunkline.frontends.mcp.notifications import is_log_message, wants_log_message
+from trunkline.frontends.mcp.requests import refuse
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Members,
@@ -28,24 +34,21 @@ from trunkline.protocol.mcp.methods import (
     NOTIFICATIONS_CANCELLED,
     NOTIFICATIONS_ELICITATION_COMPLETE,
 )
-from trunkline.protocol.mcp.server_requests import labelled, refusal
+from trunkline.protocol.mcp.server_requests import (
+    MAY_REQUIRE_INPUT,
+    RETRY_MEMBERS,
+    InputRequest,
+    labelled,
+    read_input_required,
+    refusal,
+)
+from trunkline.protocol.mcp.translation import error_text
 from trunkline.runtime.deadlines import Deadline
 
 if TYPE_CHECKING:
-    from trunkline.frontends.mcp.clients import Conversation
-import asyncio
-import secrets
-from typing import TYPE_CHECKING
-
-import msgspec
-
-from trunkline.core.errors import CANCELLED, NOT_ANSWERED, SOURCE_PROTOCOL, Code, Problem
-from trunkline.core.server_request import ResponseKind
-from trunkline.frontends.mcp.requests import refuse
-from trunkline.protocol.mcp.server_requests import MAY_REQUIRE_INPUT, RETRY_MEMBERS, InputRequest, read_input_required
-
-if TYPE_CHECKING:
     from trunkline.frontends.mcp.calls import RoutedCall
+    from trunkline.frontends.mcp.clients import Conversation
+
 
 MAX_OPEN: Final = 64
 _OPEN_BRACE: Final = 0x7B

@@ -7,20 +7,33 @@ over the call. Whatever comes of it goes to the request that waits at that momen
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from trunkline.core.call import Call, Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
+from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.seal import Sealer
 from trunkline.core.server_request import ServerRequest
 from trunkline.frontends.mcp.requests import refuse, result_of_ours
 from trunkline.frontends.mcp.server_requests import MAX_OPEN, Rules, why_not
-from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
-from trunkline.protocol.mcp.methods import ELICITATION_CREATE
-from trunkline.protocol.mcp.server_requests import MAY_REQUIRE_INPUT, InputRequest, encode_input_required, labelled
+from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
+from trunkline.protocol.mcp.methods import ELICITATION_CREATE, PROMPTS_GET, RESOURCES_READ
+from trunkline.protocol.mcp.server_requests import (
+    MAY_REQUIRE_INPUT,
+    RETRY_MEMBERS,
+    InputRequest,
+    encode_input_required,
+    labelled,
+)
 from trunkline.protocol.mcp.translation import urls_required
+from trunkline.protocol.mcp.versions import MODERN
+from trunkline.router.catalog import ToolEntry
 from trunkline.router.router import Router
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely
@@ -28,21 +41,7 @@ from trunkline.runtime.safe_calls import call_safely
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.calls import RoutedCall
     from trunkline.frontends.mcp.requests import Asked
-import contextlib
-import hashlib
-from typing import TYPE_CHECKING
 
-import msgspec
-
-from trunkline.core.names import RESERVED_SOURCE
-from trunkline.protocol.jsonrpc import Members, single_line
-from trunkline.protocol.mcp.methods import PROMPTS_GET, RESOURCES_READ
-from trunkline.protocol.mcp.server_requests import RETRY_MEMBERS
-from trunkline.protocol.mcp.versions import MODERN
-from trunkline.router.catalog import ToolEntry
-
-if TYPE_CHECKING:
-    from trunkline.frontends.mcp.requests import Asked
 
 _GATHER_S: Final = 0.01
 """Questions that come this close together are asked together."""
