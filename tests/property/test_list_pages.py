@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trunkline.core.call import Caller
 from trunkline.core.seal import Sealer
-from trunkline.frontends.mcp.lists import Cursor, Walks
+from trunkline.frontends.mcp.lists import Cursor, Pagination
 
 CALLER = Caller()
 names = st.lists(st.sampled_from("abcdefghijklmnop"), unique=True, max_size=16)
@@ -20,7 +20,7 @@ def listing(names: Sequence[str]) -> bytes:
     return json.dumps([{"name": name} for name in names]).encode()
 
 
-def walk(walks: Walks, versions: list[list[str]]) -> list[str] | None:
+def walk(walks: Pagination, versions: list[list[str]]) -> list[str] | None:
     """Every name that was given while the list became each of `versions` in turn; None where a cursor was refused."""
     seen: list[str] = []
     pages = walks.begin(listing(versions[0]), "name")
@@ -43,7 +43,7 @@ def walk(walks: Walks, versions: list[list[str]]) -> list[str] | None:
 def test_whatever_changes_everything_of_the_list_that_was_begun_is_seen_once(
     versions: list[list[str]], page_items: int
 ) -> None:
-    assert walk(Walks(Sealer(), page_items=page_items), versions) == versions[0]
+    assert walk(Pagination(Sealer(), page_items=page_items), versions) == versions[0]
 
 
 @given(order=names, data=st.data(), page_items=st.integers(1, 5))
@@ -53,7 +53,7 @@ def test_where_nothing_is_kept_what_stays_is_seen_once_or_the_walk_begins_anew(
     some = st.sets(st.sampled_from(order)) if order else st.just(set[str]())
     kept = data.draw(st.lists(some, min_size=1, max_size=5))
     versions = [[name for name in order if name in chosen] for chosen in kept]
-    seen = walk(Walks(Sealer(), page_items=page_items, kept_lists=0), versions)
+    seen = walk(Pagination(Sealer(), page_items=page_items, kept_lists=0), versions)
     if seen is not None:
         assert len(seen) == len(set(seen))
         stayed = set.intersection(*kept)

@@ -194,12 +194,12 @@ def has_terminal() -> bool:
 
 async def serve_stdio(settings: Settings, load: Load) -> int:
     """Run a gateway for the one client on stdin and stdout: `trunkline stdio` without a gateway to attach to."""
-    from trunkline.frontends.stdio.server import StdioDoor
+    from trunkline.frontends.stdio.server import StdioServer
 
     async with running_gateway(settings, load, transport="pipe") as running:
         running.events.note("info", "started", "Serving one client", config=str(settings.path.absolute()))
         running.start()
-        door = StdioDoor(running.mcp, limit_bytes=settings.gateway.limits.request_bytes)
+        door = StdioServer(running.mcp, limit_bytes=settings.gateway.limits.request_bytes)
         running.stopping.add_done_callback(lambda _: door.stop())
         settle_memory()
         await door.serve()

@@ -13,8 +13,8 @@ from trunkline.frontends.http.mcp import McpRoute
 from trunkline.frontends.http.operator import OperatorApi
 from trunkline.frontends.http.pages import Pages
 from trunkline.frontends.http.routes import Handlers
-from trunkline.frontends.http.server import HttpDoor, HttpOptions
-from trunkline.frontends.http.sessions import Sessions
+from trunkline.frontends.http.server import HttpOptions, HttpServer
+from trunkline.frontends.http.sessions import HttpSessions
 from trunkline.frontends.http.sse import SseRoute
 from trunkline.frontends.rest.tools_api import ToolsApi
 from trunkline.gateway.operations import Load
@@ -56,7 +56,7 @@ async def serve_http(settings: Settings, load: Load, announce: Callable[[str], N
         return status
 
 
-async def _listen(door: HttpDoor, running: ServedGateway) -> tuple[str, int]:
+async def _listen(door: HttpServer, running: ServedGateway) -> tuple[str, int]:
     try:
         return await door.start()
     except GatewayError as error:
@@ -67,7 +67,7 @@ async def _listen(door: HttpDoor, running: ServedGateway) -> tuple[str, int]:
         raise GatewayError(replace(error.problem, hint=hint)) from None
 
 
-def _door(running: ServedGateway, access: Access) -> tuple[HttpDoor, Pages]:
+def _door(running: ServedGateway, access: Access) -> tuple[HttpServer, Pages]:
     gateway, limits = running.settings.gateway, running.settings.gateway.limits
     raise_open_file_limit()
     connections = min(limits.connections, connection_limit())
@@ -77,7 +77,7 @@ def _door(running: ServedGateway, access: Access) -> tuple[HttpDoor, Pages]:
             "(`limits.connections`): the system lets this process open too few files (`ulimit -n`)"
         )
         running.events.note("warning", "few_descriptors", message)
-    sessions = Sessions(running.mcp, limit=limits.sessions, idle_s=limits.session_idle)
+    sessions = HttpSessions(running.mcp, limit=limits.sessions, idle_s=limits.session_idle)
     pages = Pages(running.gateway.router, running.metrics.render)
     options = HttpOptions(
         host=gateway.listen.host,
@@ -90,7 +90,7 @@ def _door(running: ServedGateway, access: Access) -> tuple[HttpDoor, Pages]:
     operator = OperatorApi(running.gateway.router, running.operations)
     tools = ToolsApi(running.gateway.router, running.gateway.discovery, running.mcp.calls_of)
     handlers = Handlers(pages, operator, SseRoute(running.mcp, sessions), tools)
-    door = HttpDoor(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)
+    door = HttpServer(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)
     running.metrics.gauge("sessions", "Open client sessions", lambda: len(sessions))
     running.metrics.gauge("connections", "Open HTTP connections", lambda: len(door))
     unfinished = running.gateway.unfinished

@@ -108,7 +108,7 @@ class RootHandle:
             os.close(fd)
 
     def relative(self, path: str) -> str:
-        """The same path without the folder's own; raises Escape when it is an absolute one that lies elsewhere."""
+        """The path relative to the root; raises PathEscapesRoot for an absolute path that is elsewhere."""
         if not path.startswith("/"):
             return path
         parts = _parts(path)
@@ -142,7 +142,7 @@ class RootHandle:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
     def status(self, path: str) -> os.stat_result:
-        """The status of what exists at a path, without opening it: opening a device or a pipe may block or be noticed."""
+        """The status of what exists at a path, without opening it: opening a device or a pipe may block."""
         if hasattr(os, "O_PATH"):
             fd = self.open(path, os.O_PATH)
             try:

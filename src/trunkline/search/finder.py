@@ -1,70 +1,80 @@
 """Finds the tools of a catalog by what they do: each catalog is indexed in the background, in short steps.
 
-What it takes to search is loaded with the first search, or once a client is shown tools to search with.
+numpy, the index and the encoder are loaded with the first search, or once a client is shown tools to search with.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from fnmatch import translate
 from functools import partial
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.config.settings import SearchSettings
-from trunkline.core.names import without_own_prefix
+from trunkline.core.names import RESERVED_SOURCE, without_own_prefix
 from trunkline.core.tool import Tool
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.runtime.safe_calls import call_safely
 
 if TYPE_CHECKING:
     from trunkline.search.index.arrays import Floats
-    from trunkline.search.index.corpus import Collection, Explanation, Group, Hit, TagsOf
-import threading
-from contextlib import suppress
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from trunkline.search.index.arrays import Floats
-    from trunkline.search.index.corpus import Corpus
+    from trunkline.search.index.corpus import Collection, Corpus, Group, TagsOf
+    from trunkline.search.index.ranking import Hit, MatchExplanation
     from trunkline.search.index.vectors import VectorStore
-import re
-from collections.abc import Iterable
-from fnmatch import translate
-from typing import TYPE_CHECKING
 
-from trunkline.core.names import RESERVED_SOURCE
+_LIBRARIES: Final = ("trunkline.search.index.corpus", "trunkline.search.index.vectors")
+_POLL_S: Final = 0.01
+_CLOSE_S: Final = 5.0
+_OUTDATED: Final = -1
+_REFRESH_S: Final = 0.2
+KEPT: Final = 4
+"""How many catalogs are kept indexed. Most clients see the same one; where a server shows a client something else, that
+client has a catalog of its own."""
 
-if TYPE_CHECKING:
-    from trunkline.search.index.corpus import Explanation
 
-# Patterns of the configuration that name tools, such as `github_*`, made quick enough to try on thousands.
+class SearchResult(NamedTuple):
+    """The tools that match a query, best first."""
+
+    entries: list[ToolEntry]
+    hits: list[Hit]
+    explain: Callable[[Hit], MatchExplanation]
+
+
+Then = Callable[[SearchResult], None]
+
+
+def server_tools(catalog: Catalog) -> list[ToolEntry]:
+    """Every tool of a server; the gateway's own are not among them."""
+    return [entry for entry in catalog.entries() if entry.tool.source != RESERVED_SOURCE]
 
 
 class ToolPatterns:
+    """Patterns of the configuration that name tools, such as `github_*`, as one regular expression."""
+
     def __init__(self, patterns: Iterable[str]) -> None:
         alternatives = "|".join(map(translate, patterns))
         self._match = re.compile(alternatives).match if alternatives else None
 
     def fit(self, tool: Tool, exposed: str | None) -> bool:
-        """Whether any is a pattern of the tool's address, or of the name that clients see."""
+        """Whether any matches the tool's address, or the name that clients see."""
         if self._match is None:
             return False
         return self._match(tool.address) is not None or (exposed is not None and self._match(exposed) is not None)
 
 
-# What it takes to search: numpy, the index and the encoder, loaded beside the loop when somebody first searches.
+class SearchEngine:
+    """Loads numpy, the index and the encoder in a thread when somebody first searches.
 
-_LIBRARIES: Final = ("trunkline.search.index.corpus", "trunkline.search.index.vectors")
-_CLOSE_S: Final = 5.0
-
-
-class Engine:
-    """`corpus` is None until it is loaded, and anew when meaning is switched on or off. `encoder_loaded` is None until
-    it is known whether there is an encoder."""
+    `corpus` is None until it is loaded, and again when semantic search is switched on or off. `encoder_loaded` is None
+    until it is known whether there is an encoder."""
 
     def __init__(
         self, *, semantic: bool, state_dir: Path, on_progress: Callable[[], None], note: Callable[[str], None]
@@ -81,11 +91,11 @@ class Engine:
         self._importing: threading.Thread | None = None
 
     @property
-    def meaning(self) -> VectorStore | None:
+    def vectors(self) -> VectorStore | None:
         return self._vectors if self._semantic else None
 
     def switch(self, *, semantic: bool) -> bool:
-        """Search by meaning or not. Whether that is something new."""
+        """Turn semantic search on or off; whether that changes anything."""
         if semantic == self._semantic:
             return False
         self._semantic = semantic
@@ -95,7 +105,7 @@ class Engine:
         return True
 
     def when_loaded(self, then: Callable[[], object]) -> None:
-        """Now, or once everything is there: reading it takes a tenth of a second, in a thread that ends with it."""
+        """Call `then` now, or once everything is loaded: imports take a tenth of a second, in a thread of their own."""
         if self.closed:
             return
         if self.corpus is not None:
@@ -103,8 +113,7 @@ class Engine:
             return
         self._waiting.append(then)
         if len(self._waiting) == 1:
-            loop = asyncio.get_running_loop()
-            ended = partial(loop.call_soon_threadsafe, self._imported)
+            ended = partial(asyncio.get_running_loop().call_soon_threadsafe, self._imported)
             self._importing = threading.Thread(target=_import_all, args=(ended,), name="search-import", daemon=True)
             self._importing.start()
 
@@ -112,8 +121,8 @@ class Engine:
         waiting, self._waiting = self._waiting, []
         if self.closed:
             return
-        if fault is not None:  # whoever waits hears of it by its own deadline; the next search tries again
-            self._note(f"Nothing can be searched, for a library of it does not load: {fault}")
+        if fault is not None:  # whoever waits runs into its own deadline; the next search tries again
+            self._note(f"Tools cannot be searched, as a library does not load: {fault}")
             return
         self._begin()
         for then in waiting:
@@ -126,15 +135,15 @@ class Engine:
         if self.corpus is None:
             if self._semantic and self._vectors is None:
                 self._vectors = VectorStore(self._state_dir, on_progress=self._on_progress, note=self._note)
-                self._vectors.query("", self._loaded)
-            self.corpus = Corpus(vectors=self.meaning)
+                # The first text takes a tenth of a second, for the encoder is loaded by it; no search waits for that.
+                self._vectors.query("", self._encoder_tried)
+            self.corpus = Corpus(vectors=self.vectors)
 
-    def _loaded(self, vector: Floats | None) -> None:
-        """The first text takes a tenth of a second, for the encoder is loaded by it; no search waits for that."""
+    def _encoder_tried(self, vector: Floats | None) -> None:
         self.encoder_loaded = vector is not None
 
     async def close(self) -> None:
-        """No thread is left. Who still waits is not answered any more."""
+        """End all threads. Whoever still waits gets no answer."""
         self.closed = True
         end = time.monotonic() + _CLOSE_S
         while self._importing is not None and self._importing.is_alive() and time.monotonic() < end:
@@ -154,26 +163,8 @@ def _import_all(then: Callable[[Exception | None], object]) -> None:
         then(fault)
 
 
-_POLL_S: Final = 0.01
-_OUTDATED: Final = -1
-_REFRESH_S: Final = 0.2
-KEPT: Final = 4
-"""Most clients see the same catalog; one whose server shows it something else has its own."""
-
-
-class SearchResult(NamedTuple):
-    """The tools that a query is about, best first."""
-
-    entries: list[ToolEntry]
-    hits: list[Hit]
-    explain: Callable[[Hit], Explanation]
-
-
-Then = Callable[[SearchResult], None]
-
-
 class _Indexed:
-    """One catalog at one version, and who waits until it can be searched."""
+    """One catalog at one version, and the callbacks that wait until it can be searched."""
 
     def __init__(
         self,
@@ -189,17 +180,15 @@ class _Indexed:
         self.working = True
         self.waiting = waiting
 
-    @property
-    def is_under_way(self) -> bool:
-        return self.version != _OUTDATED and not self.collection.ready
-
 
 class Finder:
+    """Searches catalogs and keeps the index of the latest few up to date."""
+
     def __init__(self, settings: SearchSettings, state_dir: Path, note: Callable[[str], None]) -> None:
         self._settings = settings
         self._note = note
-        self._engine = Engine(
-            semantic=settings.semantic, state_dir=state_dir, on_progress=self._more_is_known, note=note
+        self._engine = SearchEngine(
+            semantic=settings.semantic, state_dir=state_dir, on_progress=self._schedule_refresh, note=note
         )
         self._kept: dict[Catalog, _Indexed] = {}
         self._refreshing: asyncio.TimerHandle | None = None
@@ -211,22 +200,23 @@ class Finder:
         self._settings = settings
 
     def prepare(self, catalog: Catalog) -> None:
-        """It will be searched soon."""
+        """Index a catalog that will be searched soon."""
         self._engine.when_loaded(lambda: self._indexed(catalog))
 
     def search(self, catalog: Catalog, query: str, tags: Sequence[str], then: Then) -> None:
-        """Until the meaning of tools is known, they are found by their words: no search waits for it."""
-        self._engine.when_loaded(lambda: self._search_in(catalog, without_own_prefix(query), tags, then))
+        """Until tools have vectors they are found by their words alone: no search waits for the encoder."""
+        query = without_own_prefix(query)
+        self._when_ready(catalog, catalog.version, lambda indexed: self._search(indexed, query, tags, then))
 
     async def settle(self, catalog: Catalog, timeout_s: float) -> None:
-        """Until the meaning of every tool is known, for those who rather wait."""
+        """Wait until every tool has its vector."""
         end = time.monotonic() + timeout_s
         self.prepare(catalog)
-        while time.monotonic() < end and not (self._engine.closed or self._is_settled_in(catalog)):
+        while time.monotonic() < end and not (self._engine.closed or self._is_settled(catalog)):
             await asyncio.sleep(_POLL_S)
 
     async def close(self) -> None:
-        """No thread is left. Who still waits for a search is not answered any more."""
+        """End all threads. Whoever still waits for a search gets no answer."""
         if self._refreshing is not None:
             self._refreshing.cancel()
         await self._engine.close()
@@ -234,23 +224,20 @@ class Finder:
     # -- indexing -------------------------------------------------------------------------------------------------
 
     def _indexed(self, catalog: Catalog) -> _Indexed:
-        """As the catalog is now, or as it was when work began that is still under way: a catalog that changes all the
-        time would never be searched otherwise."""
+        """As the catalog is now, or as it was when indexing began that is still under way: a catalog that changes all
+        the time would never be searched otherwise."""
         indexed = self._kept.pop(catalog, None)
-        if indexed is None or (indexed.version != catalog.version and not indexed.is_under_way):
+        under_way = indexed is not None and indexed.version != _OUTDATED and not indexed.collection.ready
+        if indexed is None or (indexed.version != catalog.version and not under_way):
             if indexed is not None:
                 indexed.collection.stop()
             indexed = self._begin(catalog, [] if indexed is None else indexed.waiting)
         self._kept[catalog] = indexed
-        self._make_room()
-        return indexed
-
-    def _make_room(self) -> None:
-        """Those that nobody waits for go, the one searched longest ago first."""
-        *others, _ = self._kept
+        *others, _ = self._kept  # the one searched longest ago goes first, unless somebody waits for it
         idle = [catalog for catalog in others if not self._kept[catalog].waiting]
         for catalog in idle[: max(0, len(self._kept) - KEPT)]:
             del self._kept[catalog]
+        return indexed
 
     def _begin(self, catalog: Catalog, waiting: list[Callable[[_Indexed], None]]) -> _Indexed:
         entries = server_tools(catalog)
@@ -258,12 +245,12 @@ class Finder:
         assert corpus is not None
         collection = corpus.begin(_groups(catalog, entries), _tagging(self._settings.tags))
         indexed = _Indexed(catalog, entries, collection, waiting)
-        self._go_on(indexed)
+        self._step(indexed)
         return indexed
 
-    def _go_on(self, indexed: _Indexed) -> None:
-        """One step now, the others in between other work. One that is out of date is left alone: what it has read
-        so far is there for the next."""
+    def _step(self, indexed: _Indexed) -> None:
+        """Do one step now and the others in between other work. An outdated catalog is left alone: what was read of it
+        is there for the next."""
         current = self._kept.get(indexed.catalog, indexed)
         if self._engine.closed or current is not indexed:
             return
@@ -275,79 +262,79 @@ class Finder:
             self._note(f"The tools could not be indexed: {type(problem).__name__}: {problem}")
             return
         if indexed.working:
-            asyncio.get_running_loop().call_soon(self._go_on, indexed)
+            asyncio.get_running_loop().call_soon(self._step, indexed)
         if indexed.collection.ready:
             waiting, indexed.waiting = indexed.waiting, []
             for then in waiting:
                 asyncio.get_running_loop().call_soon(then, indexed)
 
-    def _more_is_known(self) -> None:
-        """Of what tools mean. It comes in many small pieces, and taking them over means looking at all."""
+    def _schedule_refresh(self) -> None:
+        """Vectors arrive in many small batches, and taking them over means looking at every tool."""
         if self._refreshing is None and not self._engine.closed:
             self._refreshing = asyncio.get_running_loop().call_later(_REFRESH_S, self._refresh)
 
     def _refresh(self) -> None:
         self._refreshing = None
         for indexed in self._kept.values():
-            if not call_safely("what is known of tools", self._refresh_one, indexed):
+            if not call_safely("vectors of tools", self._refresh_one, indexed):
                 indexed.version = _OUTDATED  # the next search begins anew
 
     def _refresh_one(self, indexed: _Indexed) -> None:
         indexed.collection.refresh()
         if not indexed.working:
-            self._go_on(indexed)
+            self._step(indexed)
 
     # -- searching ------------------------------------------------------------------------------------------------
 
-    def _search_in(self, catalog: Catalog, query: str, tags: Sequence[str], then: Then) -> None:
-        self._when_ready(catalog, catalog.version, lambda indexed: self._search(indexed, query, tags, then))
-
     def _when_ready(self, catalog: Catalog, version: int, then: Callable[[_Indexed], None]) -> None:
-        """With an index that knows the catalog at this version or later."""
+        """Call `then` with an index of the catalog at this version or later."""
 
         def ready(indexed: _Indexed) -> None:
             if indexed.version >= version:
                 then(indexed)
             else:  # what was under way began before, or with other settings; the next begins now
-                self._engine.when_loaded(lambda: self._when_ready(catalog, version, then))
+                self._when_ready(catalog, version, then)
 
-        indexed = self._indexed(catalog)
-        if indexed.collection.ready:
-            then(indexed)
-        else:
-            indexed.waiting.append(ready)
+        def loaded() -> None:
+            indexed = self._indexed(catalog)
+            if indexed.collection.ready:
+                then(indexed)
+            else:
+                indexed.waiting.append(ready)
+
+        self._engine.when_loaded(loaded)
 
     def _search(self, indexed: _Indexed, query: str, tags: Sequence[str], then: Then) -> None:
         def rank(vector: Floats | None) -> None:
-            then(self._found(indexed, query, vector, tags))
+            then(_search_result(indexed, query, vector, tags))
 
-        vectors = self._engine.meaning
+        vectors = self._engine.vectors
         if vectors is None or not self._engine.encoder_loaded:
             rank(None)
         else:
             vectors.query(query, rank)
 
-    def _found(self, indexed: _Indexed, query: str, vector: Floats | None, tags: Sequence[str]) -> SearchResult:
-        from trunkline.search.index.ranking import Hit
-
-        collection = indexed.collection
-        among = collection.tagged(tags) if tags else None
-        if among is not None and not query:
-            hits = [Hit(position, 0.0, 0.0, None) for position in among]
-        else:
-            hits = collection.search(query, vector, among=among)
-        entries = [indexed.entries[hit.position] for hit in hits]
-        return SearchResult(entries, hits, partial(collection.explain, query))
-
-    def _is_settled_in(self, catalog: Catalog) -> bool:
-        return self._engine.corpus is not None and self._is_settled(self._indexed(catalog))
-
-    def _is_settled(self, indexed: _Indexed) -> bool:
-        if indexed.working or self._engine.meaning is None:
+    def _is_settled(self, catalog: Catalog) -> bool:
+        if self._engine.corpus is None:
+            return False
+        indexed = self._indexed(catalog)
+        if indexed.working or self._engine.vectors is None:
             return not indexed.working
         return self._engine.encoder_loaded is False or (
-            self._engine.encoder_loaded is True and indexed.collection.means_known
+            self._engine.encoder_loaded is True and indexed.collection.vectors_known
         )
+
+
+def _search_result(indexed: _Indexed, query: str, vector: Floats | None, tags: Sequence[str]) -> SearchResult:
+    from trunkline.search.index.ranking import Hit
+
+    collection = indexed.collection
+    among = collection.tagged(tags) if tags else None
+    if among is not None and not query:
+        hits = [Hit(position, 0.0, 0.0, None) for position in among]
+    else:
+        hits = collection.search(query, vector, among=among)
+    return SearchResult([indexed.entries[hit.position] for hit in hits], hits, partial(collection.explain, query))
 
 
 def _groups(catalog: Catalog, entries: list[ToolEntry]) -> list[Group]:
@@ -355,14 +342,14 @@ def _groups(catalog: Catalog, entries: list[ToolEntry]) -> list[Group]:
 
     groups: list[Group] = []
     for server, theirs in groupby(entries, lambda entry: entry.tool.source):
-        offer = catalog.snapshot(server)
+        snapshot = catalog.snapshot(server)
         tools = tuple([(entry.tool, entry.exposed, ()) for entry in theirs])
-        groups.append(Group(server, "" if offer is None else offer.instructions, tools))
+        groups.append(Group(server, "" if snapshot is None else snapshot.instructions, tools))
     return groups
 
 
 def _tagging(tags: Mapping[str, Sequence[str]]) -> TagsOf | None:
-    """The tags that the operator gives, with patterns of the tools that bear them."""
+    """The tags that the operator gives to tools, by patterns of their names."""
     if not tags:
         return None
     patterns = [(tag, ToolPatterns(theirs)) for tag, theirs in tags.items()]
@@ -371,8 +358,3 @@ def _tagging(tags: Mapping[str, Sequence[str]]) -> TagsOf | None:
         return tuple([tag for tag, each in patterns if each.fit(tool, exposed)])
 
     return tags_of
-
-
-def server_tools(catalog: Catalog) -> list[ToolEntry]:
-    """Every tool of a server; our own are not among them."""
-    return [entry for entry in catalog.entries() if entry.tool.source != RESERVED_SOURCE]

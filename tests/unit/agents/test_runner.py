@@ -34,7 +34,7 @@ from trunkline.core.errors import (
     Code,
     GatewayError,
 )
-from trunkline.frontends.stdio.private_socket import CutOff
+from trunkline.frontends.stdio.private_socket import InterruptedCalls
 from trunkline.runtime.children import Children
 
 PRINT = "import json, sys, time, os, signal\ndef out(**event): print(json.dumps(event), flush=True)\n"
@@ -51,7 +51,7 @@ FAMILY = PRINT + (
 @dataclass
 class Witness:
     listed: bool = True
-    cut_off: CutOff = field(default_factory=CutOff)
+    cut_off: InterruptedCalls = field(default_factory=InterruptedCalls)
 
 
 @dataclass
@@ -158,16 +158,16 @@ async def test_what_is_no_answer_of_its_model_is_none_of_its_own(tmp_path: Path)
 @pytest.mark.parametrize(
     ("script", "loss", "code", "warned"),
     [
-        ("out(answer='Done.')", CutOff(("Bash",), at=1.0), TOOLS_LOST, []),
-        ("out(answer='Done.')", CutOff(("Bash",), at=1.0, came_back=True), None, [TOOLS_LOST]),
-        ("out(answer='Done.')", CutOff(("Bash",), at=math.inf), None, []),
-        ("sys.exit(3)", CutOff(("Bash",), at=1.0), AGENT_FAILED, [TOOLS_LOST]),
-        ("out(answer='Done.')", CutOff(came_back=True), None, []),
+        ("out(answer='Done.')", InterruptedCalls(("Bash",), at=1.0), TOOLS_LOST, []),
+        ("out(answer='Done.')", InterruptedCalls(("Bash",), at=1.0, came_back=True), None, [TOOLS_LOST]),
+        ("out(answer='Done.')", InterruptedCalls(("Bash",), at=math.inf), None, []),
+        ("sys.exit(3)", InterruptedCalls(("Bash",), at=1.0), AGENT_FAILED, [TOOLS_LOST]),
+        ("out(answer='Done.')", InterruptedCalls(came_back=True), None, []),
     ],
     ids=["went on without", "got them back", "was done before", "failed of it", "no loss"],
 )
 async def test_one_that_loses_its_tools_in_a_call_has_failed_unless_it_got_them_back(
-    tmp_path: Path, script: str, loss: CutOff, code: Code | None, warned: list[Code]
+    tmp_path: Path, script: str, loss: InterruptedCalls, code: Code | None, warned: list[Code]
 ) -> None:
     async with stage_in(tmp_path) as stage:
         stage.connection = Witness(cut_off=loss)

@@ -27,13 +27,13 @@ from trunkline.frontends.http.mcp import McpRoute
 from trunkline.frontends.http.operator import OperatorApi
 from trunkline.frontends.http.pages import Pages
 from trunkline.frontends.http.routes import Handlers
-from trunkline.frontends.http.server import HttpDoor, HttpOptions
-from trunkline.frontends.http.sessions import Sessions
+from trunkline.frontends.http.server import HttpOptions, HttpServer
+from trunkline.frontends.http.sessions import HttpSessions
 from trunkline.frontends.http.sse import SseRoute
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.frontends.rest.tools_api import ToolsApi
 from trunkline.frontends.stdio import transport
-from trunkline.frontends.stdio.server import StdioDoor
+from trunkline.frontends.stdio.server import StdioServer
 from trunkline.protocol.http1 import HttpLimits
 from trunkline.search.discovery import Discovery
 
@@ -114,7 +114,9 @@ class House:
             max_calls=options.pop("all_calls", max_calls),
             question_s=question_s,
         )
-        self.sessions = Sessions(self.server, limit=options.pop("sessions", 10), idle_s=options.pop("idle_s", 1000.0))
+        self.sessions = HttpSessions(
+            self.server, limit=options.pop("sessions", 10), idle_s=options.pop("idle_s", 1000.0)
+        )
         self.pages = Pages(self.desk.router, lambda: b"metric 1\n")
         limits = HttpLimits(header_bytes=4096, body_bytes=options.pop("body_bytes", 100_000))
         door_options = HttpOptions(
@@ -130,7 +132,7 @@ class House:
         tools = ToolsApi(self.desk.router, self.discovery, self.server.calls_of)
         self.handlers = Handlers(self.pages, operator, SseRoute(self.server, self.sessions), tools)
         route = McpRoute(self.server, self.sessions)
-        self.door = HttpDoor(door_options, self.access, route, self.handlers, self.sessions, self.desk.events)
+        self.door = HttpServer(door_options, self.access, route, self.handlers, self.sessions, self.desk.events)
         self.port = 0
         self._later_s = 0.0
         assert not options
@@ -183,7 +185,7 @@ async def at_pipe(here: House, *, limit_bytes: int = 100_000) -> AsyncIterator[t
     """A client at a pipe, and the task that serves it; at the end it goes, and no bug of ours was noted."""
     pipes = Pipes()
     await pipes.start()
-    door = StdioDoor(here.server, limit_bytes=limit_bytes, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
+    door = StdioServer(here.server, limit_bytes=limit_bytes, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
     serving = asyncio.get_running_loop().create_task(door.serve())
     try:
         yield pipes, serving

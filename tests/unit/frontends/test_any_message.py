@@ -17,7 +17,7 @@ from tests.unit.frontends.rig import House
 
 from trunkline.core.call import Call, Failure, RemoteError, Result
 from trunkline.core.errors import SOURCE_LOST, Problem
-from trunkline.frontends.stdio.server import StdioDoor
+from trunkline.frontends.stdio.server import StdioServer
 
 METHODS = ("tools/call", "tools/call", "tools/call", "tools/list", "ping", "initialize", "server/discover")
 METHODS += ("subscriptions/listen", "notifications/cancelled", "notifications/initialized", "prompts/list")
@@ -104,7 +104,7 @@ def test_every_request_is_answered_once_whatever_is_in_it(tmp_path: Path, seed: 
         house = House(tmp_path, max_calls=10**6)
         behaviour = Behaviour(seed)
         house.source.on_submit = behaviour
-        door = StdioDoor(house.server, limit_bytes=10**6)
+        door = StdioServer(house.server, limit_bytes=10**6)
         lines: list[bytes] = []
         door.write = lambda *parts: lines.append(b"".join(bytes(part) for part in parts))
         sender = Sender(seed)

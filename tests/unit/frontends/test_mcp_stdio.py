@@ -18,7 +18,7 @@ from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, RemoteError, Result
 from trunkline.core.server_request import ServerRequest
-from trunkline.frontends.stdio.server import StdioDoor
+from trunkline.frontends.stdio.server import StdioServer
 
 LIMIT = 10_000
 
@@ -309,7 +309,7 @@ def test_a_client_that_does_not_read_loses_progress_and_nothing_else(loop_factor
 async def test_a_gateway_that_ends_answers_what_is_in_flight(tmp_path: Path) -> None:
     house, pipes = House(tmp_path), Pipes()
     await pipes.start()
-    door = StdioDoor(house.server, limit_bytes=LIMIT, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
+    door = StdioServer(house.server, limit_bytes=LIMIT, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
     serving = asyncio.get_running_loop().create_task(door.serve())
     pipes.send(INITIALIZE, call(1), modern(call(2)))
     await until(lambda: len(house.source.held) == 2, "both calls are on their way")
@@ -361,7 +361,7 @@ def test_news_for_a_client_that_does_not_read_cost_little_and_come_once_it_reads
 
 
 async def serve_with(house: House, stdin_fd: int, stdout_fd: int) -> None:
-    door = StdioDoor(house.server, limit_bytes=LIMIT, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
+    door = StdioServer(house.server, limit_bytes=LIMIT, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
     await asyncio.wait_for(door.serve(), at_most(15))
     house.server.close()
     house.desk.router.registry.close()

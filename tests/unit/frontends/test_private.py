@@ -19,7 +19,7 @@ from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, Caller, Result
 from trunkline.core.errors import LISTEN_FAILED, GatewayError
-from trunkline.frontends.stdio.private_socket import CutOff, PrivateDoor
+from trunkline.frontends.stdio.private_socket import InterruptedCalls, PrivateSocketServer
 
 LIMIT = 20_000_000
 STEP = "step:review"
@@ -48,7 +48,7 @@ class Agent:
 
 
 class Run:
-    def __init__(self, house: House, door: PrivateDoor, path: Path) -> None:
+    def __init__(self, house: House, door: PrivateSocketServer, path: Path) -> None:
         self.house = house
         self.source = house.source
         self.door = door
@@ -71,7 +71,7 @@ async def run(folder: Path, *, limit_bytes: int = LIMIT, result_chars: int | Non
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="t") as short:
         path = Path(short) / "router"
         desk = house.desk
-        door = PrivateDoor(
+        door = PrivateSocketServer(
             desk.router,
             house.discovery,
             path=path,
@@ -337,7 +337,7 @@ def _text_result(text: str) -> bytes:
 async def test_where_it_cannot_listen_it_says_so(tmp_path: Path) -> None:
     house = House(tmp_path)
     (tmp_path / "taken").write_text("")
-    door = PrivateDoor(
+    door = PrivateSocketServer(
         house.desk.router,
         house.discovery,
         path=tmp_path / "taken",
@@ -404,6 +404,6 @@ def test_no_call_is_cut_off_where_its_client_knows_what_became_of_it(
                 await here.door.close()
             agent.writer.transport.abort()
             await until(lambda: not len(here.door), "it is gone")
-            assert here.door.cut_off == CutOff()
+            assert here.door.cut_off == InterruptedCalls()
 
     run_on(loop_factory, main())

@@ -28,7 +28,7 @@ from trunkline.agents.runs.step_settings import settings_of_session
 from trunkline.config.settings import Settings, gateway_folder
 from trunkline.core.call import Caller
 from trunkline.core.errors import BAD_VALUE, NATIVE_TOOL, TOOLS_NOT_LISTED, GatewayError, Problem
-from trunkline.frontends.stdio.private_socket import CutOff
+from trunkline.frontends.stdio.private_socket import InterruptedCalls
 from trunkline.runtime.children import Children
 from trunkline.runtime.foreground import run_in_foreground
 from trunkline.runtime.state_files import make_private_folder
@@ -91,9 +91,9 @@ class AgentSession:
         return self._socket is not None and self._socket.listed
 
     @property
-    def cut_off(self) -> CutOff:
+    def cut_off(self) -> InterruptedCalls:
         """The calls that were in progress when its tool server was lost."""
-        return CutOff() if self._socket is None else self._socket.cut_off
+        return InterruptedCalls() if self._socket is None else self._socket.cut_off
 
     async def prepare(self) -> PreparedSession:
         """Make everything ready but the agent itself. Raises GatewayError where it may not or cannot be started."""
@@ -303,7 +303,7 @@ def _result_of(request: SessionRequest, code: int, session: AgentSession, signal
     )
 
 
-def _after_loss(request: SessionRequest, status: int, loss: CutOff) -> SessionResult:
+def _after_loss(request: SessionRequest, status: int, loss: InterruptedCalls) -> SessionResult:
     """The result after a lost connection. A headless agent that continued without tools may exit with 0; in a
     conversation, leaving in the middle of a call loses the connection as well."""
     mattered = request.headless or asyncio.get_running_loop().time() - loss.at > _LEAVING_S

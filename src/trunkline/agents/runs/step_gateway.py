@@ -27,7 +27,7 @@ from trunkline.core.errors import (
 )
 from trunkline.core.events import Events
 from trunkline.core.source import Health
-from trunkline.frontends.stdio.private_socket import CutOff, PrivateDoor
+from trunkline.frontends.stdio.private_socket import InterruptedCalls, PrivateSocketServer
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.router.admission import Admission
 from trunkline.runtime.deadlines import TimeLimit
@@ -200,7 +200,7 @@ class AgentSocket:
         limits = gateway.settings.gateway.limits
         self._call_s = limits.call_seconds
         self._folder = folder
-        self._listener = PrivateDoor(
+        self._listener = PrivateSocketServer(
             gateway.router,
             gateway.discovery,
             path=folder / _SOCKET,
@@ -216,7 +216,7 @@ class AgentSocket:
         return self._listener.listed
 
     @property
-    def cut_off(self) -> CutOff:
+    def cut_off(self) -> InterruptedCalls:
         """The calls that were in progress when the agent's tool server was lost."""
         return self._listener.cut_off
 

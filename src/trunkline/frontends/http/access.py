@@ -27,9 +27,9 @@ Credential = Literal["open", "client", "operator"]
 """What a route asks for: nothing, the clients' token where there is one, or the operator's token in any case."""
 
 ANONYMOUS: Final = "local"
-HOLDER: Final = "token"
+TOKEN_HOLDER: Final = "token"
 OPERATOR: Final = "operator"
-STRANGER: Final = "stranger"
+UNAUTHENTICATED: Final = "stranger"
 """Whoever comes to an open route without the token that others need."""
 _JSON: Final = b"application/json"
 _OWN_SITE: Final = (b"same-origin", b"none")
@@ -100,10 +100,10 @@ class Access:
         if not self._client_bearer:
             return ANONYMOUS
         if _holds(request, self._client_bearer):
-            return HOLDER
+            return TOKEN_HOLDER
         if credential == "open":
             _check_body(request)
-            return STRANGER
+            return UNAUTHENTICATED
         raise Denied(Problem(code=UNAUTHORIZED, message="A bearer token is required", hint=_CLIENT_HINT))
 
     def _check_page(self, request: HttpRequest, host: bytes) -> None:
@@ -215,13 +215,13 @@ def _is_address(name: str) -> bool:
 # What the headers of a POST or GET say about its body, and about what may come back.
 
 
-def check_type(request: HttpRequest) -> None:
+def check_content_type(request: HttpRequest) -> None:
     if not is_json(request.headers.get(b"content-type", b"")):
         raise Denied(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
 
 
 @lru_cache(maxsize=128)
-def accepted(accept: bytes) -> tuple[bool, bool, bool]:
+def accepted_types(accept: bytes) -> tuple[bool, bool, bool]:
     """Whether JSON and whether a stream of events is acceptable, and whether a stream is what is wanted first."""
     kinds = [part.split(b";")[0].strip().lower() for part in accept.split(b",")]
     takes_json = not {b"*/*", JSON, b"application/*"}.isdisjoint(kinds)
@@ -230,6 +230,6 @@ def accepted(accept: bytes) -> tuple[bool, bool, bool]:
     return takes_json, takes_events, takes_events and (events_first or not takes_json)
 
 
-def takes_stream(accept: bytes) -> bool:
+def accepts_stream(accept: bytes) -> bool:
     """Whether whoever opens a stream will read it."""
-    return accepted(accept)[1] or b"*/*" in accept
+    return accepted_types(accept)[1] or b"*/*" in accept

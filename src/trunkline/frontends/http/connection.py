@@ -10,7 +10,7 @@ from trunkline.core.call import Json
 from trunkline.core.errors import BAD_HTTP, NO_ROOM, REQUEST_TOO_LARGE, GatewayError, Problem
 from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.frontends.http.exchange import HttpExchange
-from trunkline.frontends.http.requests import unread_body
+from trunkline.frontends.http.requests import unparsed_request_body
 from trunkline.protocol.http1 import (
     CONTINUE,
     HttpLimits,
@@ -48,7 +48,7 @@ _MIN_READ_BYTES: Final = 64 * 1024
 """What a client must take of a large answer every `WRITE_S` seconds, or it does not read."""
 
 
-class Server(Protocol):
+class ConnectionHandler(Protocol):
     """Who answers the requests of a connection."""
 
     answering: int
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         "_unfinished",
     )
 
-    def __init__(self, server: Server, limits: HttpLimits, unfinished: UnfinishedBytes) -> None:
+    def __init__(self, server: ConnectionHandler, limits: HttpLimits, unfinished: UnfinishedBytes) -> None:
         self._server = server
         self._unfinished = unfinished
         self._parser = RequestParser(limits, self._requested, self._continue, self._awaits_body)
@@ -324,7 +324,7 @@ class Connection(asyncio.Protocol):
             self._refusal = (status, problem)
             return
         if self._exchange is None:
-            body = unread_body(self._parser.target, problem)
+            body = unparsed_request_body(self._parser.target, problem)
             length = b"%d" % len(body)
             headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
             self.write([response_head(status, headers), body])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import Json, Result
 from trunkline.core.errors import Problem
-from trunkline.frontends.http.replay import Replay, Track
+from trunkline.frontends.http.replay import EventReplay, ReplayStream
 from trunkline.protocol.http1 import HttpRequest, response_head
 from trunkline.protocol.jsonrpc import encode_error, error_message, single_line
 from trunkline.protocol.mcp.translation import error_code
@@ -63,7 +63,7 @@ class HttpExchange:
         self._extra: list[tuple[bytes, bytes]] = []
         self._over = False
         self._statuses = False
-        self.track: Track | None = None
+        self.track: ReplayStream | None = None
         self.crowded = False
         """Whether so many are being answered that this one may not wait for anybody."""
         self.id_json = b"null"
@@ -71,7 +71,7 @@ class HttpExchange:
         self.takes_json = True
         self.prefers_events = False
         self.streaming = False
-        self.replay: Replay | None = None
+        self.replay: EventReplay | None = None
         """Where the events of a stream are kept, should this become one."""
         self.on_gone: Callable[[], None] | None = None
         self.on_streaming: Callable[[], None] | None = None
@@ -178,7 +178,7 @@ class HttpExchange:
             self.track.carrier = self
         self._send_stream_head(after=0)
 
-    def resume(self, track: Track, after: int) -> None:
+    def resume(self, track: ReplayStream, after: int) -> None:
         """Carry on with a stream of before."""
         self.track = track
         self._send_stream_head(after)

@@ -15,11 +15,11 @@ from trunkline.core.errors import (
     UNSUPPORTED_VERSION,
     Problem,
 )
-from trunkline.frontends.http.access import Denied, accepted, check_type, takes_stream
+from trunkline.frontends.http.access import Denied, accepted_types, accepts_stream, check_content_type
 from trunkline.frontends.http.exchange import HttpExchange
-from trunkline.frontends.http.requests import bridge_trace
-from trunkline.frontends.http.sessions import Session, Sessions
-from trunkline.frontends.mcp.batches import Batch, BatchAnswer, as_array
+from trunkline.frontends.http.requests import copy_trace_headers
+from trunkline.frontends.http.sessions import HttpSession, HttpSessions
+from trunkline.frontends.mcp.batches import Batch, BatchResponder, as_array
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.jsonrpc import (
@@ -68,7 +68,7 @@ _ANSWERED_SOON: Final = frozenset(
     }
 )
 """What we answer ourselves. Anything else may wait for a server, or is a stream."""
-CROWDED: Final = Problem(
+TOO_MANY_OPEN: Final = Problem(
     code=CLIENT_LIMIT,
     message="Too many connections wait for an answer or carry a stream (`limits.connections`)",
     retryable=True,
@@ -78,7 +78,7 @@ _DUPLICATES_REFUSED: Final = (_SESSION_ID, _VERSION)
 
 
 class McpRoute:
-    def __init__(self, server: McpServer, sessions: Sessions) -> None:
+    def __init__(self, server: McpServer, sessions: HttpSessions) -> None:
         self._server = server
         self._sessions = sessions
         self._loop = asyncio.get_running_loop()
@@ -107,8 +107,8 @@ class McpRoute:
 
     def _post(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
         headers = request.headers
-        check_type(request)
-        accepts = accepted(headers.get(b"accept", b"*/*"))
+        check_content_type(request)
+        accepts = accepted_types(headers.get(b"accept", b"*/*"))
         exchange.takes_json, exchange.takes_events, exchange.prefers_events = accepts
         if not (exchange.takes_json or exchange.takes_events):
             message = "Accept must allow `application/json` or `text/event-stream`"
@@ -117,16 +117,16 @@ class McpRoute:
             message = parse_message(request.body)
         except BadMessage:
             if exchange.crowded and is_batch(request.body):
-                raise Denied(CROWDED) from None
+                raise Denied(TOO_MANY_OPEN) from None
             if self._post_batch(exchange, request, principal):
                 return
             raise
         exchange.id_json = message.id_json
         if exchange.crowded and message.id is not None and (message.method or PING) not in _ANSWERED_SOON:
-            exchange.error(encode_error(CROWDED), CROWDED)
+            exchange.error(encode_error(TOO_MANY_OPEN), TOO_MANY_OPEN)
             return
         if (b"traceparent" in headers or b"baggage" in headers) and message.id is not None:
-            bridge_trace(message, headers)
+            copy_trace_headers(message, headers)
         version, in_session = headers.get(_VERSION), _SESSION_ID in headers
         if (version in _LEGACY and in_session) or (version in _LEGACY_OR_NONE and not is_modern(message)):
             self._post_legacy(exchange, request, message, principal)
@@ -149,7 +149,7 @@ class McpRoute:
         if exchange.prefers_events:
             exchange.stream()
 
-    def _post_other(self, session: Session, message: Message) -> None:
+    def _post_other(self, session: HttpSession, message: Message) -> None:
         """A notification, or the client's answer to a question."""
         if message.method is None:
             self._server.legacy_response(session, message)
@@ -169,14 +169,14 @@ class McpRoute:
         texts = split_batch(request.body)
         exchange.replay = session.replay
 
-        def request_of(message: Message, answer: BatchAnswer) -> None:
+        def request_of(message: Message, answer: BatchResponder) -> None:
             self._server.legacy_request(session, message, answer)
 
         batch_of(exchange).serve(texts, request_of, lambda message: self._post_other(session, message))
         return True
 
     def _open_session(self, exchange: HttpExchange, message: Message, principal: str) -> None:
-        session = self._sessions.create(Session, principal, self._loop.time())
+        session = self._sessions.create(HttpSession, principal, self._loop.time())
         exchange.add_header(_SESSION_ID, session.id.encode())
         self._server.legacy_request(session, message, exchange)
         if session.version:
@@ -184,12 +184,12 @@ class McpRoute:
         else:
             self._sessions.end(session, "its handshake failed")
 
-    def _session_of(self, request: HttpRequest, principal: str) -> Session:
+    def _session_of(self, request: HttpRequest, principal: str) -> HttpSession:
         session_id = request.headers.get(_SESSION_ID)
         if session_id is None:
             hint = "send `initialize` first, then its `Mcp-Session-Id` with every request"
             raise Denied(Problem(code=INVALID_REQUEST, message="Header `Mcp-Session-Id` is missing", hint=hint))
-        return self._sessions.get(Session, session_id, principal, self._loop.time())
+        return self._sessions.get(HttpSession, session_id, principal, self._loop.time())
 
     def _post_modern(self, exchange: HttpExchange, request: HttpRequest, message: Message, principal: str) -> None:
         if message.method is None:
@@ -230,10 +230,10 @@ class McpRoute:
         if _is_modern_version(request):
             raise Denied(_not_allowed(b"GET"))
         accept = request.headers.get(b"accept", b"*/*")
-        if not takes_stream(accept):
+        if not accepts_stream(accept):
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
         if exchange.crowded:
-            raise Denied(CROWDED)
+            raise Denied(TOO_MANY_OPEN)
         session = self._session_of(request, principal)
         last_event_id = request.headers.get(_LAST_EVENT_ID)
         if last_event_id is not None and session.resume(exchange, last_event_id):
@@ -275,12 +275,12 @@ def _not_allowed(method: bytes) -> Problem:
 
 
 def batch_of(exchange: HttpExchange) -> Batch:
-    batch = Batch(_HttpBatch(exchange), exchange.slow_down)
+    batch = Batch(_HttpBatchTransport(exchange), exchange.slow_down)
     exchange.on_streaming = batch.flush
     return batch
 
 
-class _HttpBatch:
+class _HttpBatchTransport:
     """How the answers of one batch leave."""
 
     def __init__(self, exchange: HttpExchange) -> None:

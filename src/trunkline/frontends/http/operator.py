@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from trunkline.core.errors import INVALID_PARAMS, UNKNOWN_SERVER, UNSUPPORTED_MEDIA, GatewayError, Problem
 from trunkline.core.names import is_source_name
 from trunkline.frontends.http.exchange import JSON
-from trunkline.frontends.http.requests import Visit
+from trunkline.frontends.http.requests import RouteRequest
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.router.router import Router
 from trunkline.router.status import server_statuses, status_json
@@ -42,45 +42,45 @@ class OperatorApi:
         self._router = router
         self._operator = operator
 
-    def list_servers(self, visit: Visit) -> None:
+    def list_servers(self, visit: RouteRequest) -> None:
         switches(visit.request)
         visit.answer(200, {"servers": [status_json(status) for status in server_statuses(self._router)]})
 
-    def add_server(self, visit: Visit) -> None:
+    def add_server(self, visit: RouteRequest) -> None:
         persist = switches(visit.request, PERSIST)[PERSIST]
         visit.answer(201, self._operator.add_server(_json_body(visit), persist=persist))
 
-    def remove_server(self, visit: Visit) -> None:
+    def remove_server(self, visit: RouteRequest) -> None:
         switches(visit.request)
         visit.answer(200, self._operator.remove_server(_server_name(visit)))
 
-    def reconnect(self, visit: Visit) -> None:
+    def reconnect(self, visit: RouteRequest) -> None:
         """It takes its time: the answer is only that it began."""
         switches(visit.request)
         visit.answer(202, self._operator.reconnect(_server_name(visit)))
 
-    def register_service(self, visit: Visit) -> None:
+    def register_service(self, visit: RouteRequest) -> None:
         switches(visit.request)
         told, is_new = self._operator.register_service(visit.names["id"], _json_body(visit))
         visit.answer(201 if is_new else 200, told)
 
-    def leave_service(self, visit: Visit) -> None:
+    def leave_service(self, visit: RouteRequest) -> None:
         switches(visit.request)
         visit.answer(200, self._operator.leave_service(visit.names["id"]))
 
-    def put_session_token(self, visit: Visit) -> None:
+    def put_session_token(self, visit: RouteRequest) -> None:
         switches(visit.request)
         visit.answer(200, self._operator.put_session_token(visit.names["id"], _json_body(visit)))
 
-    def drop_session_token(self, visit: Visit) -> None:
+    def drop_session_token(self, visit: RouteRequest) -> None:
         switches(visit.request)
         visit.answer(200, self._operator.drop_session_token(visit.names["id"]))
 
-    def diagnose_tool(self, visit: Visit) -> None:
+    def diagnose_tool(self, visit: RouteRequest) -> None:
         switches(visit.request)
         visit.answer(200, diagnose_tool(self._router, visit.names["name"]))
 
-    def reload(self, visit: Visit) -> None:
+    def reload(self, visit: RouteRequest) -> None:
         switches(visit.request)
         visit.answer(200, self._operator.reload())
 
@@ -107,13 +107,13 @@ def _bad_query(message: str) -> GatewayError:
     return GatewayError(Problem(code=INVALID_PARAMS, message=message))
 
 
-def _json_body(visit: Visit) -> bytes:
+def _json_body(visit: RouteRequest) -> bytes:
     if not _is_json(visit.request.headers.get(b"content-type", b"")):
         raise GatewayError(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
     return visit.request.body
 
 
-def _server_name(visit: Visit) -> str:
+def _server_name(visit: RouteRequest) -> str:
     name = visit.names["name"]
     if not is_source_name(name):
         message = "The path does not name a server: names have letters, digits, `_` and `-`"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from trunkline.frontends.http.access import HOLDER, STRANGER
-from trunkline.frontends.http.requests import NO_STORE, Visit
+from trunkline.frontends.http.access import TOKEN_HOLDER, UNAUTHENTICATED
+from trunkline.frontends.http.requests import NO_STORE, RouteRequest
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.router.router import Router
 from trunkline.router.status import server_statuses
@@ -24,23 +24,23 @@ class Pages:
         self._render_metrics = render_metrics
         self.draining = False
 
-    def health(self, visit: Visit) -> None:
+    def health(self, visit: RouteRequest) -> None:
         """The process is alive and its loop turns."""
         visit.answer(200, {"status": "ok"})
 
-    def ready(self, visit: Visit) -> None:
+    def ready(self, visit: RouteRequest) -> None:
         """Whether new calls are welcome. One bad server does not make us unready; which servers there are, and how
         they are, is for those who may use them."""
         answer: dict[str, object] = {"status": "draining" if self.draining else "ready"}
-        if visit.principal != STRANGER:
+        if visit.principal != UNAUTHENTICATED:
             servers = self._router.registry.servers().items()
             answer["servers"] = {name: {"state": admission.health.state} for name, admission in servers}
         visit.answer(503 if self.draining else 200, answer)
 
-    def metrics(self, visit: Visit) -> None:
+    def metrics(self, visit: RouteRequest) -> None:
         visit.exchange.respond(200, self._render_metrics(), METRICS)
 
-    def home(self, visit: Visit) -> None:
+    def home(self, visit: RouteRequest) -> None:
         """Text for terminals, and a page for browsers."""
         from trunkline.frontends.http.home_page import home_page, home_text, policy
 
@@ -54,7 +54,7 @@ class Pages:
         exchange.add_header(b"content-security-policy", policy())
         exchange.add_header(b"x-content-type-options", b"nosniff")
         exchange.add_header(b"referrer-policy", b"no-referrer")
-        needs_token = visit.principal == HOLDER
+        needs_token = visit.principal == TOKEN_HOLDER
         page = home_page(
             _mcp_url(visit.request), servers, self._tools(), needs_token=needs_token, draining=self.draining
         )

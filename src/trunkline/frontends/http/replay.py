@@ -20,14 +20,14 @@ _MAX_TRACKS: Final = 1024
 _DIGITS: Final = 18
 
 
-class Carrier(Protocol):
+class StreamTransport(Protocol):
     """The connection that carries a stream at the moment."""
 
     def carry(self, event_id: bytes, data: bytes, /) -> None: ...
     def end_stream(self) -> None: ...
 
 
-class Kept:
+class ReplayBudget:
     """What all sessions keep together, in the order it was said: a silent session gives way to one that speaks."""
 
     __slots__ = ("_next", "_order", "size_bytes")
@@ -36,13 +36,13 @@ class Kept:
         self.size_bytes = 0
         self._next = 0
         # Not a plain dict: that one steps over all that went before, each time, to find its first.
-        self._order: OrderedDict[int, Replay] = OrderedDict()
+        self._order: OrderedDict[int, EventReplay] = OrderedDict()
 
     def __len__(self) -> int:
         """How many events are kept."""
         return len(self._order)
 
-    def add(self, replay: Replay, size_bytes: int) -> int:
+    def add(self, replay: EventReplay, size_bytes: int) -> int:
         """An event of that session is kept; its place in the order is what `remove` takes."""
         place = self._next
         self._next += 1
@@ -60,19 +60,19 @@ class Kept:
             next(iter(self._order.values())).drop_oldest()
 
 
-class Track:
+class ReplayStream:
     """One stream of a session, whichever connections carry it one after the other."""
 
     __slots__ = ("_count", "_fetched", "_id_json", "_replay", "answered", "carrier", "events", "number")
 
-    def __init__(self, replay: Replay, number: int, id_json: bytes) -> None:
+    def __init__(self, replay: EventReplay, number: int, id_json: bytes) -> None:
         self._replay = replay
         self._id_json = id_json
         self._count = 0
         self._fetched = 0
         self.number = number
         self.events: deque[tuple[int, bytes]] = deque()
-        self.carrier: Carrier | None = None
+        self.carrier: StreamTransport | None = None
         self.answered = False
         """Whether its last event was said."""
 
@@ -90,7 +90,7 @@ class Track:
         self._replay.keep(self, self._count, data)
         self._end_if_answered()
 
-    def attach(self, carrier: Carrier, after: int) -> None:
+    def attach(self, carrier: StreamTransport, after: int) -> None:
         """Another connection carries it from here on, beginning with what came after that event."""
         before, self.carrier = self.carrier, carrier
         if before is not None and before is not carrier:
@@ -102,7 +102,7 @@ class Track:
                 self._hand_over(count, data)
         self._end_if_answered()
 
-    def detach(self, carrier: Carrier) -> None:
+    def detach(self, carrier: StreamTransport) -> None:
         if self.carrier is carrier:
             self.carrier = None
 
@@ -141,29 +141,29 @@ class Track:
         return error_message(self._id_json, encode_error(problem))
 
 
-class Replay:
+class EventReplay:
     """All streams of one session. `primes` says whether a stream begins with an id of its own (2025-11-25)."""
 
     __slots__ = ("_closed", "_kept", "_next", "_order", "_size_bytes", "_tracks", "primes")
 
-    def __init__(self, kept: Kept, *, primes: bool) -> None:
+    def __init__(self, kept: ReplayBudget, *, primes: bool) -> None:
         self.primes = primes
         self._kept = kept
-        self._order: deque[tuple[int, Track]] = deque()
-        self._tracks: dict[int, Track] = {}
+        self._order: deque[tuple[int, ReplayStream]] = deque()
+        self._tracks: dict[int, ReplayStream] = {}
         self._size_bytes = 0
         self._next = 0
         self._closed = False
 
-    def open(self, id_json: bytes = b"null") -> Track:
+    def open(self, id_json: bytes = b"null") -> ReplayStream:
         """A new stream; `id_json` is the request that it is for."""
-        track = self._tracks[self._next] = Track(self, self._next, id_json)
+        track = self._tracks[self._next] = ReplayStream(self, self._next, id_json)
         self._next += 1
         if len(self._tracks) > _MAX_TRACKS:
             self._forget_oldest()
         return track
 
-    def find(self, event_id: bytes) -> tuple[Track, int] | None:
+    def find(self, event_id: bytes) -> tuple[ReplayStream, int] | None:
         """The stream an event id names, and the event's count on it."""
         number, dash, count = event_id.partition(b"-")
         if not (dash and number.isdigit() and count.isdigit() and max(len(number), len(count)) < _DIGITS):
@@ -171,18 +171,18 @@ class Replay:
         track = self._tracks.get(int(number))
         return None if track is None else (track, int(count))
 
-    def carrier(self) -> Carrier | None:
+    def carrier(self) -> StreamTransport | None:
         """The connection of the latest unanswered stream that has one."""
         for track in reversed(self._tracks.values()):
             if not track.answered and track.carrier is not None:
                 return track.carrier
         return None
 
-    def forget(self, track: Track) -> None:
+    def forget(self, track: ReplayStream) -> None:
         """Nobody can come back to it; what it said is dropped in its turn."""
         self._tracks.pop(track.number, None)
 
-    def keep(self, track: Track, count: int, data: bytes) -> None:
+    def keep(self, track: ReplayStream, count: int, data: bytes) -> None:
         if self._closed:
             return
         track.events.append((count, data))

@@ -28,7 +28,7 @@ API: Final = "/api/"
 NO_STORE: Final = (b"cache-control", b"no-store")
 
 
-class Visit(NamedTuple):
+class RouteRequest(NamedTuple):
     """A request that was let in. `names` are the `{name}` parts of its path, decoded."""
 
     exchange: HttpExchange
@@ -41,7 +41,7 @@ class Visit(NamedTuple):
         self.exchange.respond(status, encode(document))
 
 
-Handler = Callable[[Visit], None]
+Handler = Callable[[RouteRequest], None]
 
 
 def problem_document(problem: Problem, details: Iterable[Problem] = ()) -> dict[str, object]:
@@ -55,7 +55,7 @@ def problem_document(problem: Problem, details: Iterable[Problem] = ()) -> dict[
     return document
 
 
-def unread_body(target: bytes, problem: Problem) -> bytes:
+def unparsed_request_body(target: bytes, problem: Problem) -> bytes:
     """For a request that could not be read, and so never came to its route: in the words of where it was going."""
     if target.startswith(API.encode()):
         return encode(problem_document(problem))
@@ -72,15 +72,15 @@ def _detail(problem: Problem) -> dict[str, object]:
 # What a call came to, as an answer of REST: the result, or `detail` with the status that its problem owns.
 
 
-def answer_call(visit: Visit, call: Call) -> None:
+def respond_with_call(visit: RouteRequest, call: Call) -> None:
     try:
         _answer(visit, call)
     except Exception:  # a bug of ours: the client gets its answer, and the router tells the operator
-        answer_problem(visit, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
+        respond_with_problem(visit, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
         raise
 
 
-def _answer(visit: Visit, call: Call) -> None:
+def _answer(visit: RouteRequest, call: Call) -> None:
     outcome = call.outcome
     if isinstance(outcome, Result):
         visit.exchange.add_header(*NO_STORE)
@@ -88,12 +88,12 @@ def _answer(visit: Visit, call: Call) -> None:
     elif isinstance(outcome, RemoteError):
         visit.answer(502, _servers_own(call, outcome.raw))
     elif isinstance(outcome, Failure):
-        answer_problem(visit, outcome.problem)
+        respond_with_problem(visit, outcome.problem)
     else:
-        answer_problem(visit, _asked_back(call))
+        respond_with_problem(visit, _asked_back(call))
 
 
-def answer_problem(visit: Visit, problem: Problem) -> None:
+def respond_with_problem(visit: RouteRequest, problem: Problem) -> None:
     """With everything that MCP clients find in the `data` of an error."""
     if problem.retry_after_ms is not None:
         visit.exchange.add_header(b"retry-after", b"%d" % max(1, -(-problem.retry_after_ms // 1000)))
@@ -134,7 +134,7 @@ _TEXT: Final = re.compile(rb"[\x20-\x7e\t]{1,8192}")
 _FORMATS: Final = {"traceparent": _TRACEPARENT, "tracestate": _TEXT, "baggage": _TEXT}
 
 
-def bridge_trace(message: Message, headers: Mapping[bytes, bytes]) -> None:
+def copy_trace_headers(message: Message, headers: Mapping[bytes, bytes]) -> None:
     """What the message says itself stays. A state without its parent means nothing, nor does a malformed header."""
     found = _from(headers)
     if not found:
@@ -153,7 +153,7 @@ def bridge_trace(message: Message, headers: Mapping[bytes, bytes]) -> None:
         message.params = msgspec.Raw(encode_members(members))
 
 
-def trace_in(headers: Mapping[bytes, bytes]) -> dict[str, Json] | None:
+def trace_meta(headers: Mapping[bytes, bytes]) -> dict[str, Json] | None:
     """The same for a call that is not a message of MCP: the members of its `_meta`, None where there are none."""
     found = _from(headers)
     if "traceparent" not in found:

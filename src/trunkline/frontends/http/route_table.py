@@ -15,7 +15,7 @@ from trunkline.frontends.http.routes import AGENTS, MCP, ROUTES, Handlers, Route
 _PART: Final = re.compile(r"\{(\w+)\}")
 
 
-class Place:
+class PathHandlers:
     """One path: all its methods ask for the same credential. `rest` says which shape its errors have, `waits` whether
     its answers may take their time."""
 
@@ -44,11 +44,11 @@ class Place:
 
 # Whoever asks for what is not there must still be let in: what exists is nobody else's business. An MCP client that
 # was given a wrong address understands a JSON-RPC error, so outside of the API it gets one.
-_NOWHERE: Final = Place("client", {}, rest=False)
-_NOWHERE_IN_API: Final = Place("client", {}, rest=True)
+_NOWHERE: Final = PathHandlers("client", {}, rest=False)
+_NOWHERE_IN_API: Final = PathHandlers("client", {}, rest=True)
 # Clients look here for a way to log in, before they have a token: they must learn that there is none, not be asked for
 # one. Some look below the address of MCP that they were given.
-_NO_LOGIN: Final = Place("open", {}, rest=True)
+_NO_LOGIN: Final = PathHandlers("open", {}, rest=True)
 _LOGIN_PATHS: Final = ("/register", "/authorize", "/token")
 _WELL_KNOWN: Final = tuple(f"{below}/.well-known/" for below in ("", *AGENTS))
 
@@ -57,8 +57,8 @@ class RouteTable:
     """Finds the place of a path. A `{name}` stands for one segment, taken apart before anything in it is decoded."""
 
     def __init__(self, handlers: Handlers, routes: Iterable[Route] = ROUTES) -> None:
-        self._exact: dict[bytes, Place] = {}
-        self._patterns: list[tuple[re.Pattern[str], Place]] = []
+        self._exact: dict[bytes, PathHandlers] = {}
+        self._patterns: list[tuple[re.Pattern[str], PathHandlers]] = []
         by_path: dict[str, list[Route]] = {}
         for route in routes:
             by_path.setdefault(route.path, []).append(route)
@@ -69,7 +69,7 @@ class RouteTable:
             else:
                 self._exact[path.encode()] = place
 
-    def find(self, path: bytes) -> tuple[Place, Mapping[str, str]]:
+    def find(self, path: bytes) -> tuple[PathHandlers, Mapping[str, str]]:
         place = self._exact.get(path)
         if place is not None:
             return place, {}
@@ -87,7 +87,7 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(_PART.sub(r"(?P<\1>[^/]+)", path))
 
 
-def _place(group: list[Route], handlers: Handlers) -> Place:
+def _place(group: list[Route], handlers: Handlers) -> PathHandlers:
     methods: dict[bytes, Handler] = {}
     for route in group:
         assert route.credential == group[0].credential, f"{route.path} asks for different credentials"
@@ -96,4 +96,4 @@ def _place(group: list[Route], handlers: Handlers) -> Place:
     if b"GET" in methods:
         methods[b"HEAD"] = methods[b"GET"]
     waits = any(route.waits for route in group)
-    return Place(group[0].credential, methods, rest=group[0].path not in AGENTS, waits=waits)
+    return PathHandlers(group[0].credential, methods, rest=group[0].path not in AGENTS, waits=waits)

@@ -19,14 +19,14 @@ from trunkline.core.errors import (
 )
 from trunkline.core.events import Events
 from trunkline.core.unfinished_bytes import UnfinishedBytes
-from trunkline.frontends.http.access import STRANGER, Access, Denied
+from trunkline.frontends.http.access import UNAUTHENTICATED, Access, Denied
 from trunkline.frontends.http.connection import Connection
 from trunkline.frontends.http.exchange import HttpExchange
-from trunkline.frontends.http.mcp import CROWDED, McpRoute
-from trunkline.frontends.http.requests import Visit, answer_problem, problem_document
+from trunkline.frontends.http.mcp import TOO_MANY_OPEN, McpRoute
+from trunkline.frontends.http.requests import RouteRequest, problem_document, respond_with_problem
 from trunkline.frontends.http.route_table import RouteTable
 from trunkline.frontends.http.routes import MCP, Handlers
-from trunkline.frontends.http.sessions import Sessions
+from trunkline.frontends.http.sessions import HttpSessions
 from trunkline.protocol.http1 import HttpLimits, HttpRequest
 from trunkline.protocol.jsonrpc import encode
 from trunkline.runtime.deadlines import Deadline
@@ -59,14 +59,14 @@ class HttpOptions:
     unfinished: UnfinishedBytes = field(default_factory=UnfinishedBytes)
 
 
-class HttpDoor:
+class HttpServer:
     def __init__(
         self,
         options: HttpOptions,
         access: Access,
         mcp: McpRoute,
         handlers: Handlers,
-        sessions: Sessions,
+        sessions: HttpSessions,
         events: Events,
     ) -> None:
         self._options = options
@@ -132,7 +132,7 @@ class HttpDoor:
         if len(self._connections) >= self._options.max_connections and not self._make_room():
             self._events.count("connections_refused")
             self._turned_away += 1
-            return _NoRoom()
+            return _RefusedConnection()
         connection = Connection(self, self._options.limits, self._options.unfinished)
         self._connections.add(connection)
         self._silent[connection] = self._loop.time()
@@ -214,9 +214,9 @@ class HttpDoor:
             place, names = self._routes.find(path)
             rest = place.rest
             principal = self._access.check(request, place.credential)
-            if principal is STRANGER:
+            if principal is UNAUTHENTICATED:
                 exchange.from_stranger()
-            handler, visit = place.handler(request.method), Visit(exchange, request, principal, names)
+            handler, visit = place.handler(request.method), RouteRequest(exchange, request, principal, names)
             if exchange.crowded and place.waits:
                 self._refuse_to_wait(visit, rest=rest)
             else:
@@ -259,12 +259,12 @@ class HttpDoor:
         else:
             exchange.refuse(problem)
 
-    def _refuse_to_wait(self, visit: Visit, *, rest: bool) -> None:
-        self._events.count("requests_refused", CROWDED.code.id)
+    def _refuse_to_wait(self, visit: RouteRequest, *, rest: bool) -> None:
+        self._events.count("requests_refused", TOO_MANY_OPEN.code.id)
         if rest:
-            answer_problem(visit, CROWDED)
+            respond_with_problem(visit, TOO_MANY_OPEN)
         else:
-            visit.exchange.refuse(CROWDED)
+            visit.exchange.refuse(TOO_MANY_OPEN)
 
     # -- time and the end -----------------------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class HttpDoor:
             connection.abort()
 
 
-class _NoRoom(asyncio.Protocol):
+class _RefusedConnection(asyncio.Protocol):
     """A connection too many."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

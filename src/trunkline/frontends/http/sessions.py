@@ -9,8 +9,8 @@ from trunkline.core.call import Caller
 from trunkline.core.errors import TOO_MANY_SESSIONS, UNKNOWN_SESSION, Problem
 from trunkline.frontends.http.access import Denied
 from trunkline.frontends.http.exchange import HttpExchange
-from trunkline.frontends.http.replay import Kept, Replay, Track
-from trunkline.frontends.mcp.clients import Conversation
+from trunkline.frontends.http.replay import EventReplay, ReplayBudget, ReplayStream
+from trunkline.frontends.mcp.clients import ClientSession
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.runtime.safe_calls import call_safely
 
@@ -23,7 +23,7 @@ _WITH_EVENT_IDS: Final = frozenset({"2025-03-26", "2025-06-18", "2025-11-25"})
 _PRIMED: Final = frozenset({"2025-11-25"})
 
 
-class Session(Conversation):
+class HttpSession(ClientSession):
     """One client of Streamable HTTP before 2026-07-28."""
 
     def __init__(self, session_id: str, principal: str, max_calls: int, now: float) -> None:
@@ -31,16 +31,16 @@ class Session(Conversation):
         self.id = session_id
         self.opened_at = self.used_at = self.asked_at = now
         self.stream: HttpExchange | None = None
-        self.replay: Replay | None = None
+        self.replay: EventReplay | None = None
         """Where what its streams say is kept; None where its version knows no event ids."""
-        self._track: Track | None = None
+        self._track: ReplayStream | None = None
         self._news: list[bytes] = []
         self.push = self._push
 
-    def keeps_events(self, kept: Kept) -> None:
+    def keeps_events(self, kept: ReplayBudget) -> None:
         """Its version is settled: whether what its streams say can be asked for again."""
         if self.version in _WITH_EVENT_IDS:
-            self.replay = Replay(kept, primes=self.version in _PRIMED)
+            self.replay = EventReplay(kept, primes=self.version in _PRIMED)
 
     @property
     def is_idle(self) -> bool:
@@ -60,7 +60,7 @@ class Session(Conversation):
         if self.stream is not None:
             self.stream.event(message)
             return
-        carrier = self.replay.carrier() if self.replay is not None and is_question(message) else None
+        carrier = self.replay.carrier() if self.replay is not None and is_server_request(message) else None
         if isinstance(carrier, HttpExchange):
             carrier.event(message)
         elif message not in self._news and self._may_wait(message):
@@ -68,7 +68,7 @@ class Session(Conversation):
 
     def _may_wait(self, message: bytes) -> bool:
         """A server may say more than memory holds. Questions are few, and their servers wait for the answer."""
-        if is_question(message):
+        if is_server_request(message):
             return len(self._news) < 2 * _MAX_WAITING_NEWS
         size_bytes = sum(map(len, self._news)) + len(message)
         return len(self._news) < _MAX_WAITING_NEWS and size_bytes <= _MAX_WAITING_BYTES
@@ -120,21 +120,21 @@ class Session(Conversation):
             self.replay.close()
 
 
-def is_question(message: bytes) -> bool:
+def is_server_request(message: bytes) -> bool:
     """Whether a message of ours wants an answer: its id stands first, where no server's words are."""
     return message.startswith(_WITH_ID) and b'"method":' in message[:_HEAD_BYTES]
 
 
-SessionKind = TypeVar("SessionKind", bound=Session)
+SessionKind = TypeVar("SessionKind", bound=HttpSession)
 
 
-class Sessions:
+class HttpSessions:
     def __init__(self, server: McpServer, *, limit: int, idle_s: float) -> None:
         self._server = server
         self._limit = limit
         self._idle_s = idle_s
-        self._sessions: dict[bytes, Session] = {}
-        self.kept = Kept()
+        self._sessions: dict[bytes, HttpSession] = {}
+        self.kept = ReplayBudget()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -157,7 +157,7 @@ class Sessions:
         session.used_at = session.asked_at = now
         return session
 
-    def end(self, session: Session, why: str) -> None:
+    def end(self, session: HttpSession, why: str) -> None:
         if self._sessions.pop(session.id.encode(), None) is not None:
             session.close()
             self._server.end(session, why)

@@ -13,11 +13,11 @@ from urllib.parse import parse_qs
 
 from trunkline.core.call import Json, Result
 from trunkline.core.errors import INVALID_REQUEST, NOT_ACCEPTABLE, Problem
-from trunkline.frontends.http.access import Denied, check_type, takes_stream
+from trunkline.frontends.http.access import Denied, accepts_stream, check_content_type
 from trunkline.frontends.http.exchange import EVENTS
-from trunkline.frontends.http.requests import Visit, bridge_trace
-from trunkline.frontends.http.sessions import Session, Sessions
-from trunkline.frontends.mcp.batches import WANT_OF_ROOM, Batch, as_array
+from trunkline.frontends.http.requests import RouteRequest, copy_trace_headers
+from trunkline.frontends.http.sessions import HttpSession, HttpSessions
+from trunkline.frontends.mcp.batches import TOO_MANY_REQUESTS, Batch, as_array
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.jsonrpc import (
@@ -39,7 +39,7 @@ _GREETING_S: Final = 60.0
 _ACCEPTED: Final = b"Accepted"
 
 
-class SseSession(Session):
+class SseSession(HttpSession):
     """One client and its stream."""
 
     @property
@@ -63,15 +63,15 @@ class SseSession(Session):
 
 
 class SseRoute:
-    def __init__(self, server: McpServer, sessions: Sessions) -> None:
+    def __init__(self, server: McpServer, sessions: HttpSessions) -> None:
         self._server = server
         self._sessions = sessions
         self._loop = asyncio.get_running_loop()
 
-    def open(self, visit: Visit) -> None:
+    def open(self, visit: RouteRequest) -> None:
         """`GET /sse`: a stream, and on it first the address to post to."""
         exchange = visit.exchange
-        if not takes_stream(visit.request.headers.get(b"accept", b"*/*")):
+        if not accepts_stream(visit.request.headers.get(b"accept", b"*/*")):
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
         if visit.request.method == b"HEAD":
             exchange.respond(200, content_type=EVENTS)
@@ -81,10 +81,10 @@ class SseRoute:
         exchange.on_gone = lambda: self._sessions.end(session, "its stream closed")
         exchange.named_event(b"endpoint", f"{MESSAGES}?{_SESSION}={session.id}".encode())
 
-    def post(self, visit: Visit) -> None:
+    def post(self, visit: RouteRequest) -> None:
         """`POST /messages`: taken with 202; what comes of it is said on the stream."""
         exchange, request = visit.exchange, visit.request
-        check_type(request)
+        check_content_type(request)
         session = self._session_of(request, visit.principal)
         try:
             self._take(session, request, exchange.slow_down)
@@ -106,7 +106,7 @@ class SseRoute:
     def _take(self, session: SseSession, request: HttpRequest, on_full: Callable[[], None]) -> None:
         if is_batch(request.body) and session.version == BATCH_VERSION:
             texts = split_batch(request.body)
-            Batch(_SseBatch(session), on_full).serve(
+            Batch(_SseBatchTransport(session), on_full).serve(
                 texts,
                 lambda message, answer: self._server.legacy_request(session, message, answer),
                 lambda message: self._other(session, message),
@@ -116,8 +116,8 @@ class SseRoute:
         if message.method is None or message.id is None:
             self._other(session, message)
             return
-        bridge_trace(message, request.headers)
-        self._server.legacy_request(session, message, SseAnswer(session, message.id_json, on_full))
+        copy_trace_headers(message, request.headers)
+        self._server.legacy_request(session, message, SseResponder(session, message.id_json, on_full))
 
     def _other(self, session: SseSession, message: Message) -> None:
         if message.method is None:
@@ -126,7 +126,7 @@ class SseRoute:
             self._server.legacy_notification(session, message)
 
 
-class SseAnswer:
+class SseResponder:
     """The answer to one message that was posted. `on_full` is called when it is refused for want of room."""
 
     __slots__ = ("_id_json", "_on_full", "_open", "_session")
@@ -141,7 +141,7 @@ class SseAnswer:
         self._end(result_message(self._id_json, result.raw if result.single_line else single_line(result.raw)))
 
     def error(self, raw: Json, problem: Problem | None) -> None:
-        if problem is not None and problem.code.http == WANT_OF_ROOM and self._open:
+        if problem is not None and problem.code.http == TOO_MANY_REQUESTS and self._open:
             self._on_full()
         self._end(error_message(self._id_json, single_line(raw)))
 
@@ -167,7 +167,7 @@ class SseAnswer:
             self._session.say(message)
 
 
-class _SseBatch:
+class _SseBatchTransport:
     """The answers of a batch, as one array."""
 
     one_by_one = False

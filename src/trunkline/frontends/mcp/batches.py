@@ -22,7 +22,7 @@ from trunkline.protocol.jsonrpc import (
 )
 
 
-class BatchWire(Protocol):
+class BatchTransport(Protocol):
     """How a door sends what comes of a batch."""
 
     @property
@@ -51,7 +51,7 @@ def read_line(line: bytes, version: str) -> Message | list[bytes]:
         raise
 
 
-class LineBatch:
+class LineBatchTransport:
     """The answers to a batch as one line; what belongs to its requests goes before them."""
 
     one_by_one = False
@@ -80,19 +80,19 @@ class LineBatch:
             self._write(as_array(answers))
 
 
-WANT_OF_ROOM: Final = 429
+TOO_MANY_REQUESTS: Final = 429
 
 
 class Batch:
     """`on_full` is called at most once: when the first of its requests is refused for want of room."""
 
-    def __init__(self, wire: BatchWire, on_full: Callable[[], None] | None = None) -> None:
+    def __init__(self, wire: BatchTransport, on_full: Callable[[], None] | None = None) -> None:
         self._wire = wire
         self._on_full = on_full
         self._answers: list[bytes] = []
         self._waiting = 1  # for the reading of the batch itself
 
-    def serve(self, texts: Iterable[bytes], request: Callable[[Message, BatchAnswer], None], other: Other) -> None:
+    def serve(self, texts: Iterable[bytes], request: Callable[[Message, BatchResponder], None], other: Other) -> None:
         """Hand every message to whom it concerns; the wire is told the end when all requests are answered."""
         for text in texts:
             message = self.read(text)
@@ -102,7 +102,7 @@ class Batch:
                 other(message)
             else:
                 self.expect()
-                request(message, BatchAnswer(self, message.id_json))
+                request(message, BatchResponder(self, message.id_json))
         self.ended(None)
 
     def read(self, text: bytes) -> Message | None:
@@ -129,7 +129,7 @@ class Batch:
 
     def refused(self, problem: Problem) -> None:
         on_full = self._on_full
-        if on_full is not None and problem.code.http == WANT_OF_ROOM:
+        if on_full is not None and problem.code.http == TOO_MANY_REQUESTS:
             self._on_full = None
             on_full()
 
@@ -149,7 +149,7 @@ class Batch:
 Other = Callable[[Message], None]
 
 
-class BatchAnswer:
+class BatchResponder:
     """One request of a batch."""
 
     __slots__ = ("_batch", "_id_json", "_open")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from trunkline.core.call import Call, Caller, Failure, Json, NeedsInput, RemoteError, Result
 from trunkline.core.errors import CANCELLED, INTERNAL, INVALID_PARAMS, SOURCE_PROTOCOL, UNKNOWN_RESOURCE, Problem
 from trunkline.core.server_request import ServerRequest
-from trunkline.frontends.mcp.clients import ClientCalls
-from trunkline.frontends.mcp.notifications import pass_on
-from trunkline.frontends.mcp.requests import Answer, Asked, deliver, refuse, result_of_ours, text_or_none
-from trunkline.frontends.mcp.server_requests import Rounds
+from trunkline.frontends.mcp.clients import InFlightCalls
+from trunkline.frontends.mcp.notifications import forward_notification
+from trunkline.frontends.mcp.requests import RequestContext, Responder, own_result, refuse, respond, text_or_none
+from trunkline.frontends.mcp.server_requests import InputLoop
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Members,
@@ -48,16 +48,16 @@ from trunkline.protocol.mcp.versions import LEGACY, MODERN
 from trunkline.router.router import Router
 
 if TYPE_CHECKING:
-    from trunkline.frontends.mcp.clients import Conversation
-    from trunkline.frontends.mcp.requests import Asked
-    from trunkline.frontends.mcp.suspended_calls import ParkedCall, Parking
+    from trunkline.frontends.mcp.clients import ClientSession
+    from trunkline.frontends.mcp.requests import RequestContext
+    from trunkline.frontends.mcp.suspended_calls import SuspendedCall, SuspendedCalls
 
 
 _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_META)
 """Compared without case: a server that ignores case must not find a second progress token."""
 
 
-class RoutedCall(Asked):
+class RoutedCall(RequestContext):
     """A request that one server answers: tied to its call, and to its client where the server asks something meanwhile.
 
     `parked` is set once a modern client had to be asked: then the answer may belong to a later request.
@@ -70,12 +70,12 @@ class RoutedCall(Asked):
         message: Message,
         params: Members,
         meta: Members | None,
-        answer: Answer,
+        answer: Responder,
         caller: Caller,
-        calls: ClientCalls,
+        calls: InFlightCalls,
         key: Hashable,
-        conversation: Conversation | None,
-        parking: Parking,
+        conversation: ClientSession | None,
+        parking: SuspendedCalls,
     ) -> None:
         # All members here, not by way of the base class: that would cost every call a third of a microsecond.
         self.message = message
@@ -87,12 +87,12 @@ class RoutedCall(Asked):
         self.key = key
         self.conversation = conversation
         self.call: Call | None = None
-        self.parked: ParkedCall | None = None
+        self.parked: SuspendedCall | None = None
         self._parking = parking
-        self.rounds: Rounds | None = None
+        self.rounds: InputLoop | None = None
 
     @classmethod
-    def of(cls, asked: Asked, parking: Parking) -> RoutedCall:
+    def of(cls, asked: RequestContext, parking: SuspendedCalls) -> RoutedCall:
         return cls(
             asked.message,
             asked.params,
@@ -117,7 +117,7 @@ class RoutedCall(Asked):
             return
         if "requestState" in members and self.conversation is None and self._parking.takes(self, router):
             return
-        refusal = self.calls.refusal(self.key) or wrong_with_arguments(members)
+        refusal = self.calls.refusal(self.key) or invalid_arguments(members)
         if refusal is None:
             self._router = router
             self._send(self.params, name)
@@ -127,7 +127,7 @@ class RoutedCall(Asked):
     def request(self, router: Router) -> None:
         """Any other method that one server answers."""
         members = self.params
-        wrong = wrong_with(self.message.method, members)
+        wrong = invalid_params(self.message.method, members)
         if wrong is not None:
             refuse(self.answer, wrong)
             return
@@ -196,27 +196,27 @@ class RoutedCall(Asked):
     def _noticed(self, method: str, params: Json) -> None:
         waiting = self if self.parked is None else self.parked.waiting
         if waiting is not None:
-            pass_on(waiting, method, params)
+            forward_notification(waiting, method, params)
 
     def _reply(self, call: Call) -> None:
         if self.parked is not None:
             self.parked.ended(call)
         elif type(call.outcome) is NeedsInput and self.conversation is not None:
             if self.rounds is None:
-                self.rounds = Rounds(self)
+                self.rounds = InputLoop(self)
             self.rounds.go_on(call.source, call.outcome.raw)
         else:
             self.rounds = None
             self.calls.remove(self.key)
             self.deliver(call)
 
-    def deliver(self, call: Call) -> None:
+    def respond(self, call: Call) -> None:
         """To the client, in the words of its era."""
         try:
             if self.conversation is None:
-                deliver_modern(self, call, self._parking)
+                respond_modern(self, call, self._parking)
             else:
-                deliver_legacy(self, self.conversation, call, self._router)
+                respond_legacy(self, self.conversation, call, self._router)
         except (BadMessage, RecursionError):  # its lane could just read it, and we are some calls deeper
             refuse(self.answer, _too_deep(call))
         except Exception:  # a bug of ours: the client gets its answer, and the router tells the operator
@@ -245,7 +245,7 @@ _SPECIAL: Final = b"-32"
 """Every code that may have to be changed begins like this."""
 
 
-def deliver_modern(asked: Asked, call: Call, parking: Parking) -> None:
+def respond_modern(asked: RequestContext, call: Call, parking: SuspendedCalls) -> None:
     outcome = call.outcome
     if isinstance(outcome, Result):
         raw = completed_result(outcome.raw)
@@ -260,14 +260,14 @@ def deliver_modern(asked: Asked, call: Call, parking: Parking) -> None:
     elif isinstance(outcome, RemoteError) and _SPECIAL in bytes(outcome.raw):
         _modern_error(asked, call, outcome.raw, parking)
     else:
-        deliver(asked.answer, call)
+        respond(asked.answer, call)
 
 
-def _modern_error(asked: Asked, call: Call, error: Json, parking: Parking) -> None:
+def _modern_error(asked: RequestContext, call: Call, error: Json, parking: SuspendedCalls) -> None:
     if error_code(error) == URL_ELICITATION_REQUIRED:
         asking = parking.urls_to_visit(asked, call.source, error)
         if asking is not None:
-            asked.answer.result(result_of_ours(asking))
+            asked.answer.result(own_result(asking))
             return
     uri = text_member(asked.params, "uri") if call.method == RESOURCES_READ else None
     asked.answer.error(error_for_modern(error, uri), None)
@@ -283,7 +283,7 @@ def _has(raw: bytes, name: str) -> bool:
     return (b'"%b"' % name.encode() in raw or b"\\u" in raw) and has_member(raw, name)
 
 
-def deliver_legacy(asked: Asked, conversation: Conversation, call: Call, router: Router) -> None:
+def respond_legacy(asked: RequestContext, conversation: ClientSession, call: Call, router: Router) -> None:
     outcome = call.outcome
     if isinstance(outcome, Result):
         snapshot = router.catalog.snapshot(call.source)
@@ -299,7 +299,7 @@ def deliver_legacy(asked: Asked, conversation: Conversation, call: Call, router:
     elif isinstance(outcome, Failure) and outcome.problem.code is not CANCELLED and call.method != COMPLETION_COMPLETE:
         asked.answer.error(legacy_error(outcome.problem), outcome.problem)
     else:
-        deliver(asked.answer, call)
+        respond(asked.answer, call)
 
 
 def legacy_error(problem: Problem) -> bytes:
@@ -330,17 +330,17 @@ _TEXTS: Final = {
 _OBJECTS: Final = {COMPLETION_COMPLETE: ("ref", "argument"), TASKS_UPDATE: ("inputResponses",)}
 
 
-def wrong_with(method: str | None, params: Members) -> Problem | None:
+def invalid_params(method: str | None, params: Members) -> Problem | None:
     name = _TEXTS.get(method or "")
     if name is not None and text_or_none(params, name) is None:
         return _must_be(name, "a string")
     for name in _OBJECTS.get(method or "", ()):
         if name not in params or memoryview(params[name])[0] != _OPEN_BRACE:
             return _must_be(name, "an object")
-    return wrong_with_arguments(params)
+    return invalid_arguments(params)
 
 
-def wrong_with_arguments(params: Members) -> Problem | None:
+def invalid_arguments(params: Members) -> Problem | None:
     """Arguments are an object. Some clients write null for none; whether that will do is for the server to say."""
     arguments = params.get("arguments")
     if arguments is None or memoryview(arguments)[0] == _OPEN_BRACE or bytes(arguments) == b"null":

@@ -9,9 +9,9 @@ from typing import Final, Protocol
 from trunkline.core.call import Call, Caller, Json
 from trunkline.core.errors import CLIENT_LIMIT, INVALID_REQUEST, Problem
 from trunkline.core.server_request import ServerRequest
-from trunkline.frontends.mcp.notifications import stated_level
+from trunkline.frontends.mcp.notifications import requested_log_level
 from trunkline.frontends.mcp.requests import text_or_none
-from trunkline.frontends.mcp.server_requests import ClientQuestions
+from trunkline.frontends.mcp.server_requests import PendingServerRequests
 from trunkline.protocol.jsonrpc import BadMessage, Members, members_of
 from trunkline.protocol.mcp.capabilities import declared
 from trunkline.protocol.mcp.modern import CLIENT_CAPABILITIES, CLIENT_INFO
@@ -20,20 +20,20 @@ from trunkline.runtime.safe_calls import call_safely
 # What one client has in flight: bounded, and taken back by the client's own ids.
 
 
-class InFlight(Protocol):
+class Cancellable(Protocol):
     """Something under way for a client that it can take back."""
 
     def cancel(self, why: str, /) -> bool: ...
 
 
-class ClientCalls:
+class InFlightCalls:
     """What one client has in flight, by its own request ids. A session has one; all clients without a session, of
     whom nobody can tell one from another, share a wider one. `key` is the limit's in the configuration."""
 
     def __init__(self, limit: int, key: str = "limits.in_flight_per_client") -> None:
         self.limit = limit
         self._key = key
-        self._calls: dict[Hashable, InFlight] = {}
+        self._calls: dict[Hashable, Cancellable] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -46,7 +46,7 @@ class ClientCalls:
             return Problem(code=CLIENT_LIMIT, message=message, retryable=True, retry_after_ms=1000)
         return None
 
-    def add(self, key: Hashable, call: InFlight) -> None:
+    def add(self, key: Hashable, call: Cancellable) -> None:
         self._calls[key] = call
 
     def remove(self, key: Hashable) -> None:
@@ -65,15 +65,15 @@ class ClientCalls:
             call_safely("a call that is taken back", call.cancel, why)
 
 
-class Conversation:
+class ClientSession:
     """`session_if_asked` names the session of a client that has none of its own and can be asked something: then it
     needs servers of its own."""
 
     def __init__(self, caller: Caller, max_calls: int, *, session_if_asked: str = "") -> None:
         self.caller = caller
         self.version = ""
-        self.calls = ClientCalls(max_calls)
-        self.questions = ClientQuestions(self)
+        self.calls = InFlightCalls(max_calls)
+        self.questions = PendingServerRequests(self)
         self.greeted = False
         """Whether its `initialize` is answered: before that a client is told nothing."""
         self.told: dict[bytes, bytes] = {}
@@ -103,20 +103,20 @@ class StatelessClients:
 
     def __init__(self, max_calls: int) -> None:
         self._max_calls = max_calls
-        self._calls: dict[str, ClientCalls] = {}
+        self._calls: dict[str, InFlightCalls] = {}
         self._callers: dict[tuple[str, bytes, bytes, str, str], Caller] = {}
 
-    def calls_of(self, principal: str) -> ClientCalls:
+    def calls_of(self, principal: str) -> InFlightCalls:
         calls = self._calls.get(principal)
         if calls is None:
-            calls = self._calls[principal] = ClientCalls(self._max_calls, "limits.in_flight")
+            calls = self._calls[principal] = InFlightCalls(self._max_calls, "limits.in_flight")
         return calls
 
     def caller(self, principal: str, meta: Members, version: str) -> Caller:
         """Who asks, by the members of `_meta` that every request carries. Raises BadMessage or Refused."""
         capabilities = bytes(meta[CLIENT_CAPABILITIES])
         info = bytes(meta.get(CLIENT_INFO, _NO_INFO))
-        said = (principal, capabilities, info, stated_level(meta), version)
+        said = (principal, capabilities, info, requested_log_level(meta), version)
         caller = self._callers.get(said)
         if caller is None:
             caller = self._new_caller(*said)

@@ -9,8 +9,8 @@ from typing import Final
 
 from trunkline.core.call import Caller
 from trunkline.core.errors import INVALID_PARAMS, Problem
-from trunkline.frontends.mcp.clients import Conversation, client_name
-from trunkline.frontends.mcp.requests import Asked, answered_later, refuse, result_of_ours, text_or_none
+from trunkline.frontends.mcp.clients import ClientSession, client_name
+from trunkline.frontends.mcp.requests import RequestContext, own_result, refuse, respond_later, text_or_none
 from trunkline.protocol.jsonrpc import BadMessage, encode
 from trunkline.protocol.mcp.capabilities import askable, declared_by_legacy
 from trunkline.protocol.mcp.modern import SERVER_INFO
@@ -28,18 +28,18 @@ CAPABILITIES: Final[dict[str, object]] = {
     "completions": {},
     "logging": {},
 }
-OUR_INFO: Final = b'"%b":%b' % (SERVER_INFO.encode(), encode(INFO))
+SERVER_INFO_MEMBER: Final = b'"%b":%b' % (SERVER_INFO.encode(), encode(INFO))
 """The member of a modern result's `_meta` that says who we are."""
 _HEARD_S: Final = 0.2
 """How long a greeting waits for servers that nobody has heard of yet, for the sake of their instructions."""
 
 
-class Hello:
+class Initializer:
     def __init__(self, router: Router, listing: ClientListing) -> None:
         self._router = router
         self._listing = listing
 
-    def initialize(self, conversation: Conversation, asked: Asked) -> bool:
+    def initialize(self, conversation: ClientSession, asked: RequestContext) -> bool:
         """Whether the handshake succeeded: the client is then known by what it said of itself."""
         version = text_or_none(asked.params, "protocolVersion")
         if version is None:
@@ -60,22 +60,22 @@ class Hello:
             capabilities=capabilities,
             version=conversation.version,
         )
-        self._when_heard(lambda: answered_later(asked.answer, self._greet, conversation, asked))
+        self._when_heard(lambda: respond_later(asked.answer, self._greet, conversation, asked))
         return True
 
-    def _greet(self, conversation: Conversation, asked: Asked) -> None:
+    def _greet(self, conversation: ClientSession, asked: RequestContext) -> None:
         registry, caller = self._router.registry, conversation.caller
         instructions = self._instructions(caller)
         tasks = joined_tasks(registry, caller) if conversation.version == WITH_LEGACY_TASKS else {}
         capabilities = {**CAPABILITIES, "tasks": tasks} if tasks else CAPABILITIES
         result = initialize_result(conversation.version, capabilities, INFO, instructions)
-        asked.answer.result(result_of_ours(result))
+        asked.answer.result(own_result(result))
         conversation.greeted = True
 
-    def discover(self, asked: Asked) -> None:
-        self._when_heard(lambda: answered_later(asked.answer, self._describe, asked))
+    def discover(self, asked: RequestContext) -> None:
+        self._when_heard(lambda: respond_later(asked.answer, self._describe, asked))
 
-    def _describe(self, asked: Asked) -> None:
+    def _describe(self, asked: RequestContext) -> None:
         registry = self._router.registry
         said: dict[str, object] = {"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES}
         extensions = joined_extensions(registry, asked.caller)
@@ -84,8 +84,8 @@ class Hello:
         instructions = self._instructions(asked.caller)
         if instructions:
             said["instructions"] = instructions
-        hints = b'"ttlMs":0,"cacheScope":"private","_meta":{%b}' % OUR_INFO
-        asked.answer.result(result_of_ours(b'{"resultType":"complete",%b,%b}' % (encode(said)[1:-1], hints)))
+        hints = b'"ttlMs":0,"cacheScope":"private","_meta":{%b}' % SERVER_INFO_MEMBER
+        asked.answer.result(own_result(b'{"resultType":"complete",%b,%b}' % (encode(said)[1:-1], hints)))
 
     def _instructions(self, caller: Caller) -> str:
         """What the servers say; who searches hears that of a server once it has found something there."""
@@ -112,7 +112,7 @@ class Hello:
             timer = asyncio.get_running_loop().call_later(_HEARD_S, go)
 
 
-def _declared(asked: Asked, version: str) -> bytes | None:
+def _declared(asked: RequestContext, version: str) -> bytes | None:
     """What the client can do, in our spelling; None where it was refused for that."""
     try:
         return declared_by_legacy(bytes(asked.params.get("capabilities", b"{}")), version)

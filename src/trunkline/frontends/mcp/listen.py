@@ -12,7 +12,7 @@ import msgspec
 
 from trunkline.core.call import Caller, Json, Outcome, Result
 from trunkline.core.errors import CAPABILITY_MISSING, CLIENT_LIMIT, INVALID_PARAMS, INVALID_REQUEST, Problem
-from trunkline.frontends.mcp.requests import Answer, Asked, refuse, result_of_ours
+from trunkline.frontends.mcp.requests import RequestContext, Responder, own_result, refuse
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_notification, members_of
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
 from trunkline.protocol.mcp.methods import (
@@ -40,7 +40,7 @@ _LISTS: Final = {
 }
 
 
-class Watching(Protocol):
+class WatchHandle(Protocol):
     """A resource being watched, until it is closed: by us, or because its server is there no more."""
 
     @property
@@ -48,24 +48,24 @@ class Watching(Protocol):
     def close(self) -> None: ...
 
 
-class WatchingTasks(Watching, Protocol):
+class TaskWatchHandle(WatchHandle, Protocol):
     def keep(self, task_ids: Iterable[str], /) -> None:
         """Only these were promised."""
         ...
 
 
-Watch = Callable[[str, Callable[[Json], None], Callable[[Outcome], None]], Watching]
+Watch = Callable[[str, Callable[[Json], None], Callable[[Outcome], None]], WatchHandle]
 """Watches the resource of a URI: tells of its updates, and once whether that works."""
-ToldOfTask = Callable[[str, str, Json], None]
+OnTaskUpdate = Callable[[str, str, Json], None]
 WatchTasks = Callable[
-    [Sequence[str], ToldOfTask, Callable[[frozenset[str], frozenset[str]], None]],
-    WatchingTasks,
+    [Sequence[str], OnTaskUpdate, Callable[[frozenset[str], frozenset[str]], None]],
+    TaskWatchHandle,
 ]
 """Watches tasks: tells of the server, the id and the task itself; and once for every id whether that works."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ListenFilter:
     """What a client wants to hear of: lists by the member that asks for them, resources by URI, tasks by id."""
 
     lists: tuple[str, ...]
@@ -77,14 +77,14 @@ class Wanted:
         return len(self.uris) + len(self.task_ids)
 
 
-def read_wanted(members: Members, capabilities: bytes) -> Wanted:
+def read_filter(members: Members, capabilities: bytes) -> ListenFilter:
     """Raises BadMessage or Refused. News of tasks may be asked for by clients that know them."""
     task_ids = _distinct(members, "taskIds")
     if task_ids and TASKS not in extensions(capabilities):
         problem = Problem(code=CAPABILITY_MISSING, message=f"`taskIds` needs the extension `{TASKS}`")
         raise RequestRefused(problem, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
     lists = tuple(name for name in _LISTS if _flag(members, name))
-    return Wanted(lists, _distinct(members, "resourceSubscriptions"), task_ids)
+    return ListenFilter(lists, _distinct(members, "resourceSubscriptions"), task_ids)
 
 
 def _flag(members: Members, name: str) -> bool:
@@ -107,12 +107,12 @@ def _distinct(members: Members, name: str) -> tuple[str, ...]:
     return distinct
 
 
-class Listen:
+class ListenStream:
     """The first message says what the client will be told of. Until every server has answered, or some took too long,
     news are held back."""
 
     def __init__(
-        self, answer: Answer, id_json: bytes, caller: Caller, wanted: Wanted, names_servers: Callable[[], bool]
+        self, answer: Responder, id_json: bytes, caller: Caller, wanted: ListenFilter, names_servers: Callable[[], bool]
     ) -> None:
         self.answer = answer
         self.caller = caller
@@ -122,9 +122,9 @@ class Listen:
         self._id_json = id_json
         self._methods = frozenset(_LISTS[name] for name in wanted.lists)
         self._names_servers = names_servers
-        self._watches: dict[str, Watching] = {}
+        self._watches: dict[str, WatchHandle] = {}
         self._holds: dict[str, bool] = {}
-        self._tasks: WatchingTasks | None = None
+        self._tasks: TaskWatchHandle | None = None
         self._unsettled_tasks = set(wanted.task_ids)
         self._task_ids: set[str] = set()
         self._held: dict[bytes, None] | None = {}
@@ -222,7 +222,7 @@ class Listen:
     def end(self) -> None:
         """We close it: its request is answered at last, which tells a client that nothing was lost."""
         self.close()
-        self.answer.result(result_of_ours(b'{"resultType":"complete",%b}' % self._meta()))
+        self.answer.result(own_result(b'{"resultType":"complete",%b}' % self._meta()))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -239,12 +239,12 @@ MAX_LISTENS_PER_PRINCIPAL: Final = 1024
 MAX_WATCHED_PER_PRINCIPAL: Final = 10_000
 
 
-class Listens:
+class ListenStreams:
     def __init__(self, router: Router, names_servers: Callable[[], bool]) -> None:
         self._router = router
         self._names_servers = names_servers
-        self.on_open: Callable[[Listen], None] | None = None
-        self._open: dict[Hashable, Listen] = {}
+        self.on_open: Callable[[ListenStream], None] | None = None
+        self._open: dict[Hashable, ListenStream] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -252,18 +252,18 @@ class Listens:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._open
 
-    def open(self, asked: Asked) -> None:
+    def open(self, asked: RequestContext) -> None:
         if len(asked.message.id_json) > MAX_CHARACTERS:  # it is said again with all news
             raise BadMessage(INVALID_REQUEST, f"`id` has more than {MAX_CHARACTERS} characters")
         notifications = asked.params.get("notifications")
         members = {} if notifications is None else members_of(notifications, "`notifications`")
-        wanted = read_wanted(members, asked.caller.capabilities)
+        wanted = read_filter(members, asked.caller.capabilities)
         principal = asked.caller.principal
         refusal = self._refusal(asked.key, principal, wanted.watched)
         if refusal is not None:
             refuse(asked.answer, refusal)
             return
-        listen = Listen(asked.answer, asked.message.id_json, asked.caller, wanted, self._names_servers)
+        listen = ListenStream(asked.answer, asked.message.id_json, asked.caller, wanted, self._names_servers)
         self._open[asked.key] = listen
         if self.on_open is not None:
             self.on_open(listen)
@@ -280,7 +280,7 @@ class Listens:
             return _too_many(f"More than {MAX_WATCHED_PER_PRINCIPAL} resources and tasks are subscribed to")
         return None
 
-    def all(self) -> list[Listen]:
+    def all(self) -> list[ListenStream]:
         return list(self._open.values())
 
     def close(self, key: Hashable, problem: Problem) -> bool:

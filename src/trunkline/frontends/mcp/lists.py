@@ -20,8 +20,8 @@ from trunkline.core.call import Caller
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.seal import Sealer
 from trunkline.core.tool import ListName
-from trunkline.frontends.mcp.initialize import OUR_INFO
-from trunkline.frontends.mcp.requests import Asked, answered_later, refuse, result_of_ours
+from trunkline.frontends.mcp.initialize import SERVER_INFO_MEMBER
+from trunkline.frontends.mcp.requests import RequestContext, own_result, refuse, respond_later
 from trunkline.protocol.jsonrpc import BadMessage, encode, text_member
 from trunkline.protocol.mcp.methods import PROMPTS_LIST, RESOURCES_LIST, RESOURCES_TEMPLATES_LIST, TOOLS_LIST
 from trunkline.protocol.mcp.translation import downgraded_tools
@@ -31,7 +31,7 @@ from trunkline.router.router import Router
 from trunkline.search.listing import ClientListing
 
 
-class Kind(NamedTuple):
+class ListType(NamedTuple):
     """One of the four lists: the member of the result that holds it, and the member that tells its items apart."""
 
     name: ListName
@@ -39,11 +39,11 @@ class Kind(NamedTuple):
     key: str
 
 
-TOOLS: Final = Kind("tools", b"tools", "name")
-PROMPTS: Final = Kind("prompts", b"prompts", "name")
-RESOURCES: Final = Kind("resources", b"resources", "uri")
-TEMPLATES: Final = Kind("templates", b"resourceTemplates", "uriTemplate")
-KINDS: Final = (TOOLS, PROMPTS, RESOURCES, TEMPLATES)
+TOOLS: Final = ListType("tools", b"tools", "name")
+PROMPTS: Final = ListType("prompts", b"prompts", "name")
+RESOURCES: Final = ListType("resources", b"resources", "uri")
+TEMPLATES: Final = ListType("templates", b"resourceTemplates", "uriTemplate")
+LIST_TYPES: Final = (TOOLS, PROMPTS, RESOURCES, TEMPLATES)
 _BY_METHOD: Final = {
     TOOLS_LIST: TOOLS,
     PROMPTS_LIST: PROMPTS,
@@ -52,14 +52,14 @@ _BY_METHOD: Final = {
 }
 
 
-class Shown:
+class VisibleLists:
     """What a client is shown of each list: a JSON array, ready-made, and the same object until it changes."""
 
     def __init__(self, router: Router, listing: ClientListing) -> None:
         self._router = router
         self._listing = listing
 
-    def listing(self, caller: Caller, kind: Kind) -> bytes:
+    def listing(self, caller: Caller, kind: ListType) -> bytes:
         if kind is TOOLS:
             return self._listing.listing(caller)
         catalog = self._router.views.of(caller)
@@ -67,16 +67,16 @@ class Shown:
             return catalog.prompts.listing
         return catalog.resources.listing if kind is RESOURCES else catalog.resources.template_listing
 
-    def is_own(self, caller: Caller, kind: Kind) -> bool:
+    def is_own(self, caller: Caller, kind: ListType) -> bool:
         """Whether it is a short one that may be this client's alone."""
         return kind is TOOLS and self._listing.searches(caller)
 
-    def varies(self, caller: Caller, kind: Kind) -> bool:
+    def varies(self, caller: Caller, kind: ListType) -> bool:
         """Whether clients see different things in it, and one by its own doing another thing a moment later."""
         return kind is TOOLS and self._listing.varies(caller)
 
 
-class _Ready:
+class _CachedList:
     """A list as it is now, and for each version of clients the last answer that was made of it."""
 
     __slots__ = ("answers", "pages")
@@ -86,20 +86,20 @@ class _Ready:
         self.answers: dict[str, tuple[bytes, bytes]] = {}
 
 
-class Lists:
-    def __init__(self, router: Router, shown: Shown, sealer: Sealer) -> None:
+class ListHandler:
+    def __init__(self, router: Router, shown: VisibleLists, sealer: Sealer) -> None:
         self._router = router
         self._shown = shown
-        self._notes = ListNotes(router)
-        self._walks = Walks(sealer)
-        self._ready: WeakKeyDictionary[Catalog, dict[Kind, _Ready]] = WeakKeyDictionary()
+        self._notes = ListMetadata(router)
+        self._walks = Pagination(sealer)
+        self._ready: WeakKeyDictionary[Catalog, dict[ListType, _CachedList]] = WeakKeyDictionary()
 
-    def give(self, asked: Asked) -> None:
+    def give(self, asked: RequestContext) -> None:
         kind = _BY_METHOD[asked.message.method or ""]
         self._notes.listed(kind.name)
-        self._router.when_listed(lambda: answered_later(asked.answer, self._give, asked, kind))
+        self._router.when_listed(lambda: respond_later(asked.answer, self._give, asked, kind))
 
-    def _give(self, asked: Asked, kind: Kind) -> None:
+    def _give(self, asked: RequestContext, kind: ListType) -> None:
         ready = self._ready_for(asked, kind)
         if "cursor" in asked.params:
             self._give_further(asked, kind, ready.pages)
@@ -115,27 +115,27 @@ class Lists:
         known = ready.answers.get(version)
         if known is None or known[0] != rest:
             known = ready.answers[version] = (rest, _result(asked, kind, ready.pages.listing, rest))
-        asked.answer.result(result_of_ours(known[1]))
+        asked.answer.result(own_result(known[1]))
 
-    def _ready_for(self, asked: Asked, kind: Kind) -> _Ready:
+    def _ready_for(self, asked: RequestContext, kind: ListType) -> _CachedList:
         catalog = self._router.views.of(asked.caller)
         listing = self._shown.listing(asked.caller, kind)
         if self._shown.is_own(asked.caller, kind):
-            return _Ready(self._walks.begin(listing, kind.key))
+            return _CachedList(self._walks.begin(listing, kind.key))
         of_catalog = self._ready.setdefault(catalog, {})
         ready = of_catalog.get(kind)
         if ready is None or ready.pages.listing is not listing:
-            ready = of_catalog[kind] = _Ready(self._walks.begin(listing, kind.key))
+            ready = of_catalog[kind] = _CachedList(self._walks.begin(listing, kind.key))
         return ready
 
-    def _rest(self, asked: Asked, kind: Kind, *, public: bool | None = None) -> bytes:
+    def _rest(self, asked: RequestContext, kind: ListType, *, public: bool | None = None) -> bytes:
         if not asked.modern:
             return self._notes.legacy()
         if self._shown.varies(asked.caller, kind):
             return self._notes.modern(kind.name, public=False, lasts=False)
         return self._notes.modern(kind.name, public=public)
 
-    def _give_further(self, asked: Asked, kind: Kind, now: ListPages) -> None:
+    def _give_further(self, asked: RequestContext, kind: ListType, now: ListPages) -> None:
         try:
             cursor = text_member(asked.params, "cursor")
         except BadMessage:
@@ -147,16 +147,16 @@ class Lists:
         else:
             self._give_page(asked, kind, *found)
 
-    def _give_page(self, asked: Asked, kind: Kind, pages: ListPages, cursor: Cursor) -> None:
+    def _give_page(self, asked: RequestContext, kind: ListType, pages: ListPages, cursor: Cursor) -> None:
         page = pages.page(cursor)
         rest = self._rest(asked, kind, public=cursor.public)
         if page.next is not None:
             further = encode(self._walks.give(asked.caller, kind.name, pages, page.next))
             rest = b',"nextCursor":%b%b' % (further, rest)
-        asked.answer.result(result_of_ours(_result(asked, kind, page.items, rest)))
+        asked.answer.result(own_result(_result(asked, kind, page.items, rest)))
 
 
-def _result(asked: Asked, kind: Kind, items: bytes, rest: bytes) -> bytes:
+def _result(asked: RequestContext, kind: ListType, items: bytes, rest: bytes) -> bytes:
     if asked.modern:
         return b'{"resultType":"complete","%b":%b%b}' % (kind.member, items, rest)
     shown = downgraded_tools(items, asked.caller.version) if kind is TOOLS else items
@@ -193,7 +193,7 @@ class Cursor(msgspec.Struct, array_like=True):
         return cls(pages.number, 0, "", public)
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """A JSON array, and where the next one begins."""
 
     items: bytes
@@ -212,14 +212,14 @@ class ListPages:
         self._page_items = page_items
         self.is_one_page = len(_decode_list(listing)) <= page_items
 
-    def page(self, cursor: Cursor) -> Page:
+    def page(self, cursor: Cursor) -> ListPage:
         everything = _decode_list(self.listing)
         items = everything[cursor.start : cursor.start + self._page_items]
         end = cursor.start + len(items)
         further: Cursor | None = None
         if items and end < len(everything):
             further = Cursor(self.number, end, self._digest_of(items[-1]), cursor.public)
-        return Page(b"[%b]" % b",".join(items), further)
+        return ListPage(b"[%b]" % b",".join(items), further)
 
     def start_after(self, digest: str) -> int | None:
         """The position behind the item whose key has this digest; None where there is none."""
@@ -230,7 +230,7 @@ class ListPages:
         return blake2b(_decode_item(item).get(self._key, b""), digest_size=16).hexdigest()
 
 
-class Walks:
+class Pagination:
     """The cursors that clients hold, and the lists that they walk through. A cursor is good for one list and for the
     client that it was given to."""
 
@@ -284,7 +284,7 @@ class _Hints(NamedTuple):
     public: bool
 
 
-class ListNotes:
+class ListMetadata:
     def __init__(self, router: Router) -> None:
         self._router = router
         self._time = asyncio.get_running_loop().time
@@ -315,7 +315,7 @@ class ListNotes:
         ttl_ms = max(0, int((hints.fresh_until - self._time()) * 1000)) if lasts else 0
         scope = b"public" if (hints.public if public is None else public) else b"private"
         comma = b"," if missing else b""
-        return b',"ttlMs":%d,"cacheScope":"%b","_meta":{%b%b%b}' % (ttl_ms, scope, OUR_INFO, comma, missing)
+        return b',"ttlMs":%d,"cacheScope":"%b","_meta":{%b%b%b}' % (ttl_ms, scope, SERVER_INFO_MEMBER, comma, missing)
 
     def is_public(self, name: ListName) -> bool:
         return self._hints_of(name).public

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import PROGRESS, STREAM_CLOSED, Caller, Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
-from trunkline.frontends.mcp.requests import refuse, result_of_ours
+from trunkline.frontends.mcp.requests import own_result, refuse
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Members,
@@ -25,7 +25,7 @@ from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.router import Router
 
 if TYPE_CHECKING:
-    from trunkline.frontends.mcp.requests import Asked
+    from trunkline.frontends.mcp.requests import RequestContext
 
 
 _ONE_OF: Final = ", ".join(LEVELS)
@@ -46,7 +46,7 @@ def wants_log_message(caller: Caller, params: Json) -> bool:
     return level is not None and is_level_wanted(level, caller.log_level)
 
 
-def stated_level(meta: Members) -> str:
+def requested_log_level(meta: Members) -> str:
     """The level that a modern request asks for; empty where it wants none."""
     if LOG_LEVEL not in meta:
         return ""
@@ -58,7 +58,7 @@ def stated_level(meta: Members) -> str:
     return level
 
 
-def set_level(router: Router, asked: Asked) -> None:
+def set_level(router: Router, asked: RequestContext) -> None:
     """`logging/setLevel` holds for this client from now on, and its servers hear of it."""
     conversation = asked.conversation
     level = _level_in(asked.params, "level")
@@ -67,7 +67,7 @@ def set_level(router: Router, asked: Asked) -> None:
         return
     conversation.caller = replace(conversation.caller, log_level=level)
     router.notify(conversation.caller, LOGGING_SET_LEVEL, encode({"level": level}))
-    asked.answer.result(result_of_ours(b"{}"))
+    asked.answer.result(own_result(b"{}"))
 
 
 def _level_in(members: Members, name: str) -> str | None:
@@ -81,7 +81,7 @@ def _level_in(members: Members, name: str) -> str | None:
 # Notifications of servers that belong to a request: which of them its client gets, and under which token.
 
 
-def pass_on(asked: Asked, method: str, params: Json) -> None:
+def forward_notification(asked: RequestContext, method: str, params: Json) -> None:
     """Give it to the client, if it is for the client. One that cannot be read for sure is dropped."""
     try:
         if method == STREAM_CLOSED:
@@ -94,7 +94,7 @@ def pass_on(asked: Asked, method: str, params: Json) -> None:
         return
 
 
-def _progress(asked: Asked, params: Json) -> None:
+def _progress(asked: RequestContext, params: Json) -> None:
     """Under the token that its client chose."""
     token = None if asked.meta is None else asked.meta.get("progressToken")
     if token is not None:
@@ -102,7 +102,7 @@ def _progress(asked: Asked, params: Json) -> None:
         asked.answer.notice(encode_notification(PROGRESS, single_line(encode_members(members))))
 
 
-def _is_for(asked: Asked, method: str, params: Json) -> bool:
+def _is_for(asked: RequestContext, method: str, params: Json) -> bool:
     conversation = asked.conversation
     if method == NOTIFICATIONS_MESSAGE:
         # A legacy client may have changed its mind since it asked.

@@ -8,9 +8,9 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from trunkline.core.call import Caller
-from trunkline.frontends.mcp.clients import Conversation
-from trunkline.frontends.mcp.listen import Listen, Listens
-from trunkline.frontends.mcp.lists import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Shown
+from trunkline.frontends.mcp.clients import ClientSession
+from trunkline.frontends.mcp.listen import ListenStream, ListenStreams
+from trunkline.frontends.mcp.lists import LIST_TYPES, PROMPTS, RESOURCES, TEMPLATES, TOOLS, ListType, VisibleLists
 from trunkline.protocol.jsonrpc import encode_notification
 from trunkline.protocol.mcp.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
@@ -21,7 +21,7 @@ from trunkline.router.router import Router
 from trunkline.runtime.safe_calls import call_safely
 
 _SETTLE_S: Final = 0.05
-_NEWS: Final[dict[str, tuple[Kind, ...]]] = {
+_NEWS: Final[dict[str, tuple[ListType, ...]]] = {
     NOTIFICATIONS_TOOLS_LIST_CHANGED: (TOOLS,),
     NOTIFICATIONS_PROMPTS_LIST_CHANGED: (PROMPTS,),
     NOTIFICATIONS_RESOURCES_LIST_CHANGED: (RESOURCES, TEMPLATES),
@@ -29,12 +29,12 @@ _NEWS: Final[dict[str, tuple[Kind, ...]]] = {
 _ALIKE: Final = (PROMPTS, RESOURCES, TEMPLATES)
 """The lists that are the same for everybody without a session."""
 _ANYBODY: Final = Caller()
-Told = dict[bytes, bytes]
+LastSent = dict[bytes, bytes]
 
 
-class News:
+class ListChangeNotifier:
     def __init__(
-        self, router: Router, shown: Shown, conversations: AbstractSet[Conversation], listens: Listens
+        self, router: Router, shown: VisibleLists, conversations: AbstractSet[ClientSession], listens: ListenStreams
     ) -> None:
         self._router = router
         self._shown = shown
@@ -43,17 +43,17 @@ class News:
         self._telling: asyncio.TimerHandle | None = None
         self._changed_twice = False
         """Whether a list may have been, since the last word about it, something else than before and now."""
-        self._before: Told = {}
+        self._before: LastSent = {}
         """What everybody was told last of the lists that are alike for all."""
         self._loop = asyncio.get_running_loop()
         router.registry.on_list_changed.append(self.list_changed)
         listens.on_open = self._begin_listen
 
-    def begin(self, conversation: Conversation) -> None:
+    def begin(self, conversation: ClientSession) -> None:
         """A client that has just come need not be told what changed before."""
         self._note(conversation.told, conversation.caller)
 
-    def _begin_listen(self, listen: Listen) -> None:
+    def _begin_listen(self, listen: ListenStream) -> None:
         """Where there are news just now, it may have seen a list before or after they came, and must hear of it.
 
         Also if it is, in the end, what it was before: the server that just came may leave at once, or has left.
@@ -64,7 +64,7 @@ class News:
                 if self._changed_twice or listing != self._before.get(member):
                     listen.told[member] = b""
 
-    def _note(self, told: Told, caller: Caller, kinds: Iterable[Kind] = KINDS) -> None:
+    def _note(self, told: LastSent, caller: Caller, kinds: Iterable[ListType] = LIST_TYPES) -> None:
         for kind in kinds:
             told[kind.member] = self._shown.listing(caller, kind)
 
@@ -97,16 +97,16 @@ class _Changes:
     Lists are told apart by identity; those that were compared are held, so that no other can come to have the same.
     """
 
-    def __init__(self, shown: Shown) -> None:
+    def __init__(self, shown: VisibleLists) -> None:
         self._shown = shown
         self._differ: dict[tuple[int, int], bool] = {}
         self._kept: list[bytes] = []
 
-    def since(self, told: Told, caller: Caller) -> list[str]:
+    def since(self, told: LastSent, caller: Caller) -> list[str]:
         """The notifications that are due; afterwards the client counts as told."""
         return [method for method, kinds in _NEWS.items() if self._any_changed(told, caller, kinds)]
 
-    def _any_changed(self, told: Told, caller: Caller, kinds: tuple[Kind, ...]) -> bool:
+    def _any_changed(self, told: LastSent, caller: Caller, kinds: tuple[ListType, ...]) -> bool:
         changed = False
         for kind in kinds:
             listing = self._shown.listing(caller, kind)
@@ -125,12 +125,12 @@ class _Changes:
         return differ
 
 
-def _tell_conversation(conversation: Conversation, changes: _Changes) -> None:
+def _tell_conversation(conversation: ClientSession, changes: _Changes) -> None:
     if conversation.push is not None and conversation.greeted:
         for method in changes.since(conversation.told, conversation.caller):
             conversation.push(encode_notification(method))
 
 
-def _tell_listen(listen: Listen, changes: _Changes) -> None:
+def _tell_listen(listen: ListenStream, changes: _Changes) -> None:
     for method in changes.since(listen.told, listen.caller):
         listen.list_changed(method)

@@ -11,7 +11,7 @@ from trunkline.protocol.jsonrpc import BadMessage, Members, Message, encode, enc
 from trunkline.runtime.safe_calls import call_safely, internal_problem
 
 if TYPE_CHECKING:
-    from trunkline.frontends.mcp.clients import ClientCalls, Conversation
+    from trunkline.frontends.mcp.clients import ClientSession, InFlightCalls
 
     # REFAC
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-class Answer(Protocol):
+class Responder(Protocol):
     """One client request waiting for its one answer. Messages are JSON; framing is the door's business."""
 
     def result(self, result: Result, /) -> None: ...
@@ -44,12 +44,12 @@ class Answer(Protocol):
         ...
 
 
-def result_of_ours(raw: bytes) -> Result:
+def own_result(raw: bytes) -> Result:
     """A result that we wrote ourselves, on one line."""
     return Result(raw, raw)
 
 
-def refuse(answer: Answer, problem: Problem, extra: dict[str, object] | None = None) -> None:
+def refuse(answer: Responder, problem: Problem, extra: dict[str, object] | None = None) -> None:
     if extra is None:
         answer.error(encode_error(problem), problem)
     else:
@@ -57,13 +57,13 @@ def refuse(answer: Answer, problem: Problem, extra: dict[str, object] | None = N
         answer.error(encode(error), problem)
 
 
-def answered_later(answer: Answer, run: Callable[P, object], *args: P.args, **more: P.kwargs) -> None:
+def respond_later(answer: Responder, run: Callable[P, object], *args: P.args, **more: P.kwargs) -> None:
     """Run what answers a request that waited, where no door looks after it: a bug of ours is an answer, too."""
     if not call_safely("an answer that waited", run, *args, **more):
         refuse(answer, internal_problem())
 
 
-def deliver(answer: Answer, call: Call) -> None:
+def respond(answer: Responder, call: Call) -> None:
     """Hand a call's outcome to whoever asked."""
     outcome: Outcome | None = call.outcome
     assert outcome is not None
@@ -81,7 +81,7 @@ def deliver(answer: Answer, call: Call) -> None:
 # One request of a client, whichever era it speaks: what it asks, who asks, and where the answer goes.
 
 
-class Asked:
+class RequestContext:
     """`conversation` is the legacy client's, None for a request that describes itself. `calls` are those that this
     client has in flight, where `key` names this one."""
 
@@ -92,11 +92,11 @@ class Asked:
         message: Message,
         params: Members,
         meta: Members | None,
-        answer: Answer,
+        answer: Responder,
         caller: Caller,
-        calls: ClientCalls,
+        calls: InFlightCalls,
         key: Hashable,
-        conversation: Conversation | None = None,
+        conversation: ClientSession | None = None,
     ) -> None:
         self.message = message
         self.params = params

@@ -8,9 +8,9 @@ from typing import Final
 from trunkline.core.call import Failure, Json, Outcome, RemoteError, Result
 from trunkline.core.errors import CANCELLED, CLIENT_LIMIT, DEADLINE, INVALID_PARAMS, Problem
 from trunkline.frontends.mcp.calls import legacy_error
-from trunkline.frontends.mcp.clients import Conversation
-from trunkline.frontends.mcp.listen import MAX_CHARACTERS, Watching
-from trunkline.frontends.mcp.requests import Answer, Asked, refuse, result_of_ours
+from trunkline.frontends.mcp.clients import ClientSession
+from trunkline.frontends.mcp.listen import MAX_CHARACTERS, WatchHandle
+from trunkline.frontends.mcp.requests import RequestContext, Responder, own_result, refuse
 from trunkline.protocol.jsonrpc import BadMessage, text_member
 from trunkline.protocol.mcp.notifications import legacy_update
 from trunkline.protocol.mcp.translation import error_for_legacy
@@ -20,19 +20,19 @@ from trunkline.runtime.safe_calls import call_safely
 
 MAX_PER_CLIENT: Final = 1000
 _SETTLE_S: Final = 30.0
-_DONE: Final = result_of_ours(b"{}")
+_DONE: Final = own_result(b"{}")
 
 
-class Subscription:
+class ClientSubscription:
     """One resource for one client. Asked for twice it is still one; both requests are answered alike."""
 
-    def __init__(self, conversation: Conversation, uri: str) -> None:
+    def __init__(self, conversation: ClientSession, uri: str) -> None:
         self.uri = uri
         self.holds = False
-        self.watching: Watching | None = None
+        self.watching: WatchHandle | None = None
         self.timer: Deadline | None = None
         self._conversation = conversation
-        self._waiting: list[Answer] = []
+        self._waiting: list[Responder] = []
         self._closed = False
 
     @property
@@ -40,7 +40,7 @@ class Subscription:
         """Its server was taken out of the configuration since."""
         return self.watching is not None and self.watching.closed
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: Responder) -> None:
         """Now, or once its server has said whether it will tell."""
         if self.holds:
             answer.result(_DONE)
@@ -77,9 +77,9 @@ class Subscription:
 class ResourceSubscriptions:
     def __init__(self, router: Router) -> None:
         self._router = router
-        self._of: dict[Conversation, dict[str, Subscription]] = {}
+        self._of: dict[ClientSession, dict[str, ClientSubscription]] = {}
 
-    def subscribe(self, asked: Asked) -> None:
+    def subscribe(self, asked: RequestContext) -> None:
         conversation, uri = asked.conversation, _uri_of(asked)
         if conversation is None or uri is None:
             return
@@ -93,8 +93,10 @@ class ResourceSubscriptions:
         else:
             self._begin(conversation, theirs, uri, asked)
 
-    def _begin(self, conversation: Conversation, theirs: dict[str, Subscription], uri: str, asked: Asked) -> None:
-        subscription = theirs[uri] = Subscription(conversation, uri)
+    def _begin(
+        self, conversation: ClientSession, theirs: dict[str, ClientSubscription], uri: str, asked: RequestContext
+    ) -> None:
+        subscription = theirs[uri] = ClientSubscription(conversation, uri)
         subscription.answer(asked.answer)
         settled = partial(self._settled, conversation, subscription)
         subscription.timer = Deadline(_SETTLE_S, partial(settled, Failure(_too_slow(uri))))
@@ -102,14 +104,14 @@ class ResourceSubscriptions:
         if theirs.get(uri) is not subscription:  # it was refused at once
             subscription.close()
 
-    def _settled(self, conversation: Conversation, subscription: Subscription, outcome: Outcome) -> None:
+    def _settled(self, conversation: ClientSession, subscription: ClientSubscription, outcome: Outcome) -> None:
         theirs = self._of.get(conversation, {})
         if not isinstance(outcome, Result) and theirs.get(subscription.uri) is subscription:
             del theirs[subscription.uri]
             subscription.close()
         subscription.settle(outcome)
 
-    def unsubscribe(self, asked: Asked) -> None:
+    def unsubscribe(self, asked: RequestContext) -> None:
         uri = _uri_of(asked)
         if uri is None:
             return
@@ -120,7 +122,7 @@ class ResourceSubscriptions:
             subscription.settle(_DONE)
         asked.answer.result(_DONE)
 
-    def forget(self, conversation: Conversation, why: str) -> None:
+    def forget(self, conversation: ClientSession, why: str) -> None:
         """A client is gone, and its subscriptions with it; what it still waits for is answered all the same."""
         gone = Failure(Problem(code=CANCELLED, message=f"Subscription given up: {why}"))
         for subscription in self._of.pop(conversation, {}).values():
@@ -128,7 +130,7 @@ class ResourceSubscriptions:
             call_safely("a subscription that is given up", subscription.settle, gone)
 
 
-def _uri_of(asked: Asked) -> str | None:
+def _uri_of(asked: RequestContext) -> str | None:
     try:
         uri = text_member(asked.params, "uri")
     except BadMessage:
@@ -140,7 +142,7 @@ def _uri_of(asked: Asked) -> str | None:
     return uri
 
 
-def _deliver(answer: Answer, outcome: Outcome) -> None:
+def _deliver(answer: Responder, outcome: Outcome) -> None:
     if isinstance(outcome, Failure) and outcome.problem.code is CANCELLED:
         answer.cancelled(outcome.problem)
     elif isinstance(outcome, Failure):

@@ -9,16 +9,16 @@ from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import UNKNOWN_METHOD, Problem
 from trunkline.core.seal import Sealer
 from trunkline.frontends.mcp.calls import RoutedCall
-from trunkline.frontends.mcp.clients import ClientCalls, Conversation, StatelessClients
-from trunkline.frontends.mcp.initialize import Hello
-from trunkline.frontends.mcp.listen import Listens
-from trunkline.frontends.mcp.lists import Lists, Shown
+from trunkline.frontends.mcp.clients import ClientSession, InFlightCalls, StatelessClients
+from trunkline.frontends.mcp.initialize import Initializer
+from trunkline.frontends.mcp.listen import ListenStreams
+from trunkline.frontends.mcp.lists import ListHandler, VisibleLists
 from trunkline.frontends.mcp.notifications import set_level
-from trunkline.frontends.mcp.notifier import News
-from trunkline.frontends.mcp.requests import Answer, Asked, refuse, result_of_ours
+from trunkline.frontends.mcp.notifier import ListChangeNotifier
+from trunkline.frontends.mcp.requests import RequestContext, Responder, own_result, refuse
 from trunkline.frontends.mcp.resource_subscriptions import ResourceSubscriptions
-from trunkline.frontends.mcp.server_requests import Rules
-from trunkline.frontends.mcp.suspended_calls import Parking
+from trunkline.frontends.mcp.server_requests import ServerRequestRules
+from trunkline.frontends.mcp.suspended_calls import SuspendedCalls
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, members_of
 from trunkline.protocol.mcp.methods import (
     COMPLETION_COMPLETE,
@@ -59,7 +59,7 @@ _ROUTED: Final = (
     TASKS_CANCEL,
 )
 _ROUTED_LEGACY: Final = (TASKS_RESULT, TASKS_LIST)
-Handler = Callable[[Asked], None]
+Handler = Callable[[RequestContext], None]
 
 
 class McpServer:
@@ -75,16 +75,16 @@ class McpServer:
         """`max_calls` bounds all clients without a session together."""
         self.router = router
         self.max_calls = max_calls_per_client
-        self.conversations: set[Conversation] = set()
-        self.rules = Rules(question_s, lambda: len(router.registry.servers()) > 1)
-        self.listens = Listens(router, self.rules.names_servers)
+        self.conversations: set[ClientSession] = set()
+        self.rules = ServerRequestRules(question_s, lambda: len(router.registry.servers()) > 1)
+        self.listens = ListenStreams(router, self.rules.names_servers)
         self.subscriptions = ResourceSubscriptions(router)
-        self.parking = Parking(Sealer(), self.rules)
-        shown = Shown(router, discovery.listing)
-        self.news = News(router, shown, self.conversations, self.listens)
+        self.parking = SuspendedCalls(Sealer(), self.rules)
+        shown = VisibleLists(router, discovery.listing)
+        self.news = ListChangeNotifier(router, shown, self.conversations, self.listens)
         discovery.provisioning.on_change.append(self.news.list_changed)
-        self._hello = Hello(router, discovery.listing)
-        self._lists = Lists(router, shown, Sealer())
+        self._hello = Initializer(router, discovery.listing)
+        self._lists = ListHandler(router, shown, Sealer())
         self._stateless = StatelessClients(max_calls)
         common: dict[str, Handler] = dict.fromkeys(_LISTS, self._lists.give)
         common |= dict.fromkeys(_ROUTED, self._route)
@@ -105,7 +105,7 @@ class McpServer:
 
     # -- the legacy era -------------------------------------------------------------------------------------------
 
-    def legacy_request(self, conversation: Conversation, message: Message, answer: Answer) -> None:
+    def legacy_request(self, conversation: ClientSession, message: Message, answer: Responder) -> None:
         try:
             params = {} if message.params is None else members_of(message.params, "`params`", message.id_json)
             meta = params.get("_meta")
@@ -117,12 +117,12 @@ class McpServer:
                 )
                 call.call_tool(self.router)
                 return
-            asked = Asked(message, params, members, answer, caller, calls, message.id, conversation)
+            asked = RequestContext(message, params, members, answer, caller, calls, message.id, conversation)
             self._serve(asked, self._legacy)
         except BadMessage as error:
             refuse(answer, error.problem)
 
-    def _initialize(self, asked: Asked) -> None:
+    def _initialize(self, asked: RequestContext) -> None:
         conversation = asked.conversation
         if conversation is not None and self._hello.initialize(conversation, asked):
             self.conversations.add(conversation)
@@ -131,11 +131,11 @@ class McpServer:
             if conversation.caller.session is not None:
                 self.router.clients.add(conversation.caller.session, conversation)
 
-    def legacy_response(self, conversation: Conversation, message: Message) -> None:
+    def legacy_response(self, conversation: ClientSession, message: Message) -> None:
         """A client's answer to a question of ours."""
         conversation.questions.answered(message)
 
-    def legacy_notification(self, conversation: Conversation, message: Message) -> None:
+    def legacy_notification(self, conversation: ClientSession, message: Message) -> None:
         request_id = cancelled_id(message)
         if request_id is not None:
             conversation.calls.cancel(request_id, "the client took it back")
@@ -144,7 +144,7 @@ class McpServer:
         elif message.method == NOTIFICATIONS_ROOTS_LIST_CHANGED:
             self.router.notify(conversation.caller, message.method, b"{}" if message.params is None else message.params)
 
-    def end(self, conversation: Conversation, why: str) -> None:
+    def end(self, conversation: ClientSession, why: str) -> None:
         """The client is gone, and with it everything that was held for it."""
         self.conversations.discard(conversation)
         conversation.push = None
@@ -160,11 +160,11 @@ class McpServer:
     def modern_request(
         self,
         message: Message,
-        answer: Answer,
+        answer: Responder,
         principal: str,
         key: Hashable,
         check: Callable[[str, str, Members], None] | None = None,
-        calls: ClientCalls | None = None,
+        calls: InFlightCalls | None = None,
     ) -> None:
         """A request that describes itself. `key` names it among those in flight; `check` compares headers; `calls`
         are those of its connection, where it came by one that it shares with nobody."""
@@ -181,18 +181,18 @@ class McpServer:
                 call = RoutedCall(message, params, meta, answer, caller, calls, key, None, self.parking)
                 call.call_tool(self.router)
             else:
-                self._serve(Asked(message, params, meta, answer, caller, calls, key), self._modern)
+                self._serve(RequestContext(message, params, meta, answer, caller, calls, key), self._modern)
         except RequestRefused as refused:
             refuse(answer, refused.problem, dict(refused.extra) if refused.extra is not None else None)
         except BadMessage as error:
             refuse(answer, error.problem)
 
-    def cancel_modern(self, principal: str, key: Hashable, why: str, calls: ClientCalls | None = None) -> None:
+    def cancel_modern(self, principal: str, key: Hashable, why: str, calls: InFlightCalls | None = None) -> None:
         """The stream was closed, or over stdio a `cancelled` came: end what it stood for."""
         if not self.listens.close(key, Problem(code=CALL_CANCELLED, message=why)):
             (self._stateless.calls_of(principal) if calls is None else calls).cancel(key, why)
 
-    def calls_of(self, principal: str) -> ClientCalls:
+    def calls_of(self, principal: str) -> InFlightCalls:
         """What a client without a session has in flight; other ways in count there too."""
         return self._stateless.calls_of(principal)
 
@@ -202,7 +202,7 @@ class McpServer:
 
     # -- both -----------------------------------------------------------------------------------------------------
 
-    def _serve(self, asked: Asked, table: dict[str, Handler]) -> None:
+    def _serve(self, asked: RequestContext, table: dict[str, Handler]) -> None:
         method = asked.message.method or ""
         handler = table.get(method)
         if handler is None:
@@ -210,7 +210,7 @@ class McpServer:
         else:
             handler(asked)
 
-    def _route(self, asked: Asked) -> None:
+    def _route(self, asked: RequestContext) -> None:
         RoutedCall.of(asked, self.parking).request(self.router)
 
     def close(self) -> None:
@@ -221,5 +221,5 @@ class McpServer:
         self.parking.close()
 
 
-def _pong(asked: Asked) -> None:
-    asked.answer.result(result_of_ours(b"{}"))
+def _pong(asked: RequestContext) -> None:
+    asked.answer.result(own_result(b"{}"))

@@ -47,7 +47,7 @@ from trunkline.runtime.deadlines import Deadline
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.calls import RoutedCall
-    from trunkline.frontends.mcp.clients import Conversation
+    from trunkline.frontends.mcp.clients import ClientSession
 
 
 MAX_OPEN: Final = 64
@@ -59,14 +59,14 @@ Send = Callable[[bytes], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ServerRequestRules:
     """How long a client may think, and whether it must be told which of several servers asks."""
 
     question_s: float
     names_servers: Callable[[], bool]
 
 
-class _Open:
+class _PendingRequest:
     """A question that the client has and has not answered. `token` is the server's own for progress, as JSON."""
 
     __slots__ = ("send", "server_request", "timer", "token")
@@ -78,17 +78,17 @@ class _Open:
         self.token = token
 
 
-class ClientQuestions:
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation: Conversation | None = conversation
-        self._rules: Rules | None = None
-        self._open: dict[MessageId, _Open] = {}
+class PendingServerRequests:
+    def __init__(self, conversation: ClientSession) -> None:
+        self._conversation: ClientSession | None = conversation
+        self._rules: ServerRequestRules | None = None
+        self._open: dict[MessageId, _PendingRequest] = {}
         self._last_id = 0
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def begin(self, rules: Rules) -> None:
+    def begin(self, rules: ServerRequestRules) -> None:
         """The client has said what it can be asked."""
         self._rules = rules
 
@@ -117,7 +117,7 @@ class ClientQuestions:
             return NO_CLIENT_ERROR
         if len(self._open) >= MAX_OPEN:
             return _error(-32603, f"The client has {MAX_OPEN} questions open already")
-        return why_not(conversation.caller, server_request.method, server_request.params)
+        return request_refusal(conversation.caller, server_request.method, server_request.params)
 
     def _message(self, number: int, server_request: ServerRequest) -> tuple[bytes, Json | None]:
         """The request as the client gets it, and the server's token for progress on it."""
@@ -134,7 +134,7 @@ class ClientQuestions:
         assert self._rules is not None
         question_s = self._rules.question_s
         timer = Deadline(question_s, partial(self._expired, number, question_s))
-        self._open[number] = _Open(server_request, send, timer, token)
+        self._open[number] = _PendingRequest(server_request, send, timer, token)
         server_request.on_withdrawn = lambda: self._take_back(number, "the server took its question back")
 
     def _send(self, send: Send | None, message: bytes) -> None:
@@ -208,14 +208,14 @@ class ClientQuestions:
             one.server_request.refuse(_error(-32603, "The client is gone"))
         self._conversation = None  # a cycle would stay until the collector finds it
 
-    def _take(self, number: MessageId) -> _Open | None:
+    def _take(self, number: MessageId) -> _PendingRequest | None:
         waiting = self._open.pop(number, None)
         if waiting is not None:
             waiting.timer.cancel()
         return waiting
 
 
-def why_not(caller: Caller, method: str, params: Json) -> bytes | None:
+def request_refusal(caller: Caller, method: str, params: Json) -> bytes | None:
     """The JSON-RPC error for what this client cannot be asked; None when it can."""
     if method == ELICITATION_CREATE and caller.version < _ELICITS_SINCE:
         return _error(-32601, f"The client speaks {caller.version or 'no version'}, which has no elicitation")
@@ -249,7 +249,7 @@ _LONGEST_PAUSE_S: Final = 5.0
 _CANCEL: Final = b'{"action":"cancel"}'
 
 
-class Rounds:
+class InputLoop:
     def __init__(self, routed: RoutedCall) -> None:
         self._routed = routed
         self._source = ""

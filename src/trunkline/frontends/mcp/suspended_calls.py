@@ -20,8 +20,8 @@ from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.seal import Sealer
 from trunkline.core.server_request import ServerRequest
-from trunkline.frontends.mcp.requests import refuse, result_of_ours
-from trunkline.frontends.mcp.server_requests import MAX_OPEN, Rules, why_not
+from trunkline.frontends.mcp.requests import own_result, refuse
+from trunkline.frontends.mcp.server_requests import MAX_OPEN, ServerRequestRules, request_refusal
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
 from trunkline.protocol.mcp.methods import ELICITATION_CREATE, PROMPTS_GET, RESOURCES_READ
 from trunkline.protocol.mcp.server_requests import (
@@ -40,7 +40,7 @@ from trunkline.runtime.safe_calls import call_safely
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.calls import RoutedCall
-    from trunkline.frontends.mcp.requests import Asked
+    from trunkline.frontends.mcp.requests import RequestContext
 
 
 _GATHER_S: Final = 0.01
@@ -52,11 +52,11 @@ _OVER: Final = b'{"code":-32603,"message":"The call that this was for is over"}'
 _GONE: Final = b'{"code":-32603,"message":"The client did not come back with an answer"}'
 
 
-class ParkedCall:
+class SuspendedCall:
     """A call with questions to its client. `waiting` is the request that the client waits with, None while it has to
     ask its user first."""
 
-    def __init__(self, parking: Parking, first: RoutedCall) -> None:
+    def __init__(self, parking: SuspendedCalls, first: RoutedCall) -> None:
         self.handle = secrets.token_urlsafe(16)
         self.waiting: RoutedCall | None = first
         self._parking = parking
@@ -105,7 +105,7 @@ class ParkedCall:
         self._expiry = Deadline(self._parking.rules.question_s, partial(self.give_up, "the client did not return"))
         state = self._parking.state_of(waiting, self.handle)
         asking = encode_input_required({key: asking for key, (_, asking) in self._open.items()}, state)
-        waiting.answer.result(result_of_ours(asking))
+        waiting.answer.result(own_result(asking))
 
     # -- answers in -----------------------------------------------------------------------------------------------
 
@@ -180,25 +180,25 @@ class ParkedCall:
             server_request.refuse(error)
 
 
-class Parking:
+class SuspendedCalls:
     """All parked calls, and the states that clients hold in their place."""
 
-    def __init__(self, sealer: Sealer, rules: Rules) -> None:
+    def __init__(self, sealer: Sealer, rules: ServerRequestRules) -> None:
         self.rules = rules
         self._seal = StateSeal(sealer, rules.question_s)
-        self._parked: dict[str, ParkedCall] = {}
+        self._parked: dict[str, SuspendedCall] = {}
 
     def __len__(self) -> int:
         return len(self._parked)
 
     def ask(self, routed: RoutedCall, server_request: ServerRequest) -> None:
         """A server's question during this call."""
-        refused = why_not(routed.caller, server_request.method, server_request.params)
+        refused = request_refusal(routed.caller, server_request.method, server_request.params)
         if refused is not None:
             server_request.refuse(refused)
             return
         if routed.parked is None:
-            routed.parked = ParkedCall(self, routed)
+            routed.parked = SuspendedCall(self, routed)
             self._parked[routed.parked.handle] = routed.parked
         routed.parked.ask(server_request)
 
@@ -215,7 +215,7 @@ class Parking:
                 return False
             return _refuse(asked, "`requestState` is not one that was given for this request, or is too old")
         if handle == _URLS:
-            asked.params = without_round(asked.params)
+            asked.params = without_retry_members(asked.params)
             return False
         parked = self._parked.get(handle)
         if parked is None:
@@ -225,13 +225,13 @@ class Parking:
             refuse(asked.answer, problem)
         return True
 
-    def urls_to_visit(self, asked: Asked, source: str, error: Json) -> bytes | None:
+    def urls_to_visit(self, asked: RequestContext, source: str, error: Json) -> bytes | None:
         """A server's error -32042 as questions to a client that takes such; the retry simply calls again."""
         urls = urls_required(error)
         if (
             not urls
             or asked.message.method not in MAY_REQUIRE_INPUT
-            or why_not(asked.caller, ELICITATION_CREATE, _URL) is not None
+            or request_refusal(asked.caller, ELICITATION_CREATE, _URL) is not None
         ):
             return None
         asking: dict[str, InputRequest] = {}
@@ -256,10 +256,10 @@ class Parking:
     def _labelled(self, source: str, method: str, params: Json) -> dict[str, Json]:
         return labelled(source, method, params, in_text=self.rules.names_servers())
 
-    def state_of(self, asked: Asked, handle: str) -> str:
+    def state_of(self, asked: RequestContext, handle: str) -> str:
         return self._seal.sealed(asked, handle)
 
-    def forget(self, parked: ParkedCall) -> None:
+    def forget(self, parked: SuspendedCall) -> None:
         self._parked.pop(parked.handle, None)
 
     def clear(self) -> None:
@@ -273,7 +273,7 @@ class Parking:
             call_safely("a parked call", parked.cancel, "the gateway is shutting down")
 
 
-def _refuse(asked: Asked, message: str) -> bool:
+def _refuse(asked: RequestContext, message: str) -> bool:
     refuse(asked.answer, Problem(code=INVALID_PARAMS, message=message))
     return True
 
@@ -300,11 +300,11 @@ class StateSeal:
         self._lasts_s = question_s + _GRACE_S
         self._loop = asyncio.get_running_loop()
 
-    def sealed(self, asked: Asked, handle: str) -> str:
+    def sealed(self, asked: RequestContext, handle: str) -> str:
         state = _State(handle, asked.caller.principal, self._loop.time() + self._lasts_s, _digest(asked))
         return self._sealer.seal(_PURPOSE, encode(state))
 
-    def opened(self, asked: Asked, text: str) -> str | None:
+    def opened(self, asked: RequestContext, text: str) -> str | None:
         """The handle in a state that was given for this very request; None for any other."""
         payload = self._sealer.open(_PURPOSE, text)
         if payload is None:
@@ -318,15 +318,15 @@ class StateSeal:
         return state.handle if is_asked_for else None
 
 
-def _digest(asked: Asked) -> str:
+def _digest(asked: RequestContext) -> str:
     """What is asked, whichever way it is written: a client may order its arguments differently the next time."""
-    params = encode_members({name: asked.params[name] for name in sorted(without_round(asked.params))})
+    params = encode_members({name: asked.params[name] for name in sorted(without_retry_members(asked.params))})
     with contextlib.suppress(msgspec.MsgspecError, RecursionError):  # else as it is written
         params = _canonical(msgspec.json.decode(params))
     return hashlib.sha256(f"{asked.message.method}\0".encode() + params).hexdigest()
 
 
-def without_round(params: Members) -> Members:
+def without_retry_members(params: Members) -> Members:
     """The parameters of the request itself, without what belongs to a round of questions."""
     return {name: value for name, value in params.items() if name not in RETRY_MEMBERS and name != "_meta"}
 
@@ -347,14 +347,14 @@ def _object(key: str, answer: msgspec.Raw) -> msgspec.Raw:
     return answer
 
 
-def is_for_legacy(asked: Asked, router: Router) -> bool:
+def is_for_legacy(asked: RequestContext, router: Router) -> bool:
     """Whether the server that this goes to has no such states, as far as that is known now."""
     source = _source_of(asked, router)
     snapshot = None if source is None else router.catalog.snapshot(source)
     return snapshot is not None and snapshot.protocol_version not in MODERN
 
 
-def _source_of(asked: Asked, router: Router) -> str | None:
+def _source_of(asked: RequestContext, router: Router) -> str | None:
     if asked.message.method == RESOURCES_READ:
         place = router.uri_rewriter.resolve_or_guess(asked.caller, text_member(asked.params, "uri") or "")
         return None if place is None else place.source
@@ -366,7 +366,7 @@ def _source_of(asked: Asked, router: Router) -> str | None:
     return None if entry is None else entry.tool.source
 
 
-def _tool_of(asked: Asked, router: Router, name: str) -> ToolEntry | None:
+def _tool_of(asked: RequestContext, router: Router, name: str) -> ToolEntry | None:
     """The tool that answers: what is executed by a tool of ours, is answered by the one that was named."""
     catalog = router.views.of(asked.caller)
     entry = catalog.find(name)

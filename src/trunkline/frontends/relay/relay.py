@@ -16,7 +16,7 @@ from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, GatewayError, Problem
 from trunkline.core.events import Events, Level
-from trunkline.frontends.mcp.batches import Batch, LineBatch, read_line
+from trunkline.frontends.mcp.batches import Batch, LineBatchTransport, read_line
 from trunkline.frontends.relay.gateway import GatewayHttp, GatewayReply, check_target
 from trunkline.frontends.relay.messages import (
     HeaderParameters,
@@ -28,7 +28,7 @@ from trunkline.frontends.relay.messages import (
     version_in,
 )
 from trunkline.frontends.relay.session import RelayedSession
-from trunkline.frontends.stdio.transport import StdioPipes
+from trunkline.frontends.stdio.transport import StdioTransport
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Message,
@@ -124,7 +124,7 @@ class Relay:
     ) -> None:
         self.gateway = gateway
         self.events = events
-        self.pipes = StdioPipes(self, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
+        self.pipes = StdioTransport(self, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
         self.tell = self.pipes.write
         self.session = RelayedSession(gateway, self.tell)
         self.header_parameters = HeaderParameters(gateway)
@@ -219,7 +219,7 @@ class Relay:
 
     def _take_batch(self, texts: list[bytes]) -> None:
         """Each message goes its own way; the answers come together."""
-        batch = Batch(LineBatch(self.tell, self.tell))
+        batch = Batch(LineBatchTransport(self.tell, self.tell))
         for text in texts:
             message = batch.read(text)
             if message is not None:

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code, Executed, Phase, Severity
 from trunkline.core.source import State
-from trunkline.frontends.http.routes import AGENTS, Answers, Route
+from trunkline.frontends.http.routes import AGENTS, Route, RouteResponse
 from trunkline.version import __version__
 
 # The bodies that the HTTP routes take and give, as the OpenAPI document shows them.
@@ -491,7 +491,7 @@ def _responses(route: Route) -> dict[str, Any]:
     return dict(sorted(responses.items()))
 
 
-def _good(answer: Answers) -> dict[str, Any]:
+def _good(answer: RouteResponse) -> dict[str, Any]:
     response: dict[str, Any] = {"description": answer.meaning}
     schema: dict[str, Any] = _reference(answer.schema) if answer.schema else {}
     content = {media: {"schema": schema} if schema else {} for media in answer.media}

@@ -17,8 +17,8 @@ from trunkline.core.call import Call, Caller
 from trunkline.core.errors import DEADLINE, INVALID_PARAMS, UNSUPPORTED_MEDIA, GatewayError, Problem
 from trunkline.frontends.http.exchange import JSON
 from trunkline.frontends.http.operator import switches
-from trunkline.frontends.http.requests import Visit, answer_call, answer_problem, trace_in
-from trunkline.frontends.mcp.clients import ClientCalls
+from trunkline.frontends.http.requests import RouteRequest, respond_with_call, respond_with_problem, trace_meta
+from trunkline.frontends.mcp.clients import InFlightCalls
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.jsonrpc import REDUCED_STACK, BadMessage, check_text, encode, members_of
 from trunkline.router.router import Router
@@ -38,43 +38,43 @@ _PATIENCE_S: Final = 30.0
 class ToolsApi:
     """`calls_of` gives what a principal has in flight, whichever door it came in by."""
 
-    def __init__(self, router: Router, discovery: Discovery, calls_of: Callable[[str], ClientCalls]) -> None:
+    def __init__(self, router: Router, discovery: Discovery, calls_of: Callable[[str], InFlightCalls]) -> None:
         self._router = router
         self._discovery = discovery
         self._calls_of = calls_of
 
     # -- finding and being given ----------------------------------------------------------------------------------
 
-    def discover_by_query(self, visit: Visit) -> None:
+    def discover_by_query(self, visit: RouteRequest) -> None:
         self._discover(visit, in_query(visit.request))
 
-    def discover(self, visit: Visit) -> None:
+    def discover(self, visit: RouteRequest) -> None:
         self._discover(visit, in_body(visit.request, DiscoverArguments))
 
-    def _discover(self, visit: Visit, asked: DiscoverArguments) -> None:
-        later = _Later(visit, "The search")
+    def _discover(self, visit: RouteRequest, asked: DiscoverArguments) -> None:
+        later = _DelayedResponse(visit, "The search")
         with refusing():
             self._discovery.discover(_caller(visit), asked, later.answer_with)
         later.begin()
 
-    def provision(self, visit: Visit) -> None:
+    def provision(self, visit: RouteRequest) -> None:
         asked = in_body(visit.request, ProvisionArguments)
-        later = _Later(visit, "Waiting for the servers")
+        later = _DelayedResponse(visit, "Waiting for the servers")
         # Right after a start a server may not have said yet what it offers.
         self._router.when_listed(lambda: later.answer_with(partial(self._discovery.provision, _caller(visit), asked)))
         later.begin()
 
-    def unprovision(self, visit: Visit) -> None:
+    def unprovision(self, visit: RouteRequest) -> None:
         asked = in_body(visit.request, UnprovisionArguments)
         with refusing():
             visit.answer(200, self._discovery.unprovision(_caller(visit), asked))
 
     # -- costs ----------------------------------------------------------------------------------------------------
 
-    def budget(self, visit: Visit) -> None:
+    def budget(self, visit: RouteRequest) -> None:
         with_tools = switches(visit.request, TOOLS, otherwise=True)[TOOLS]
         catalog = self._router.views.of(_caller(visit))
-        later = _Later(visit, "Counting tokens")
+        later = _DelayedResponse(visit, "Counting tokens")
 
         def counted() -> None:
             told = self._discovery.listing.budget(catalog)
@@ -85,15 +85,15 @@ class ToolsApi:
 
     # -- running --------------------------------------------------------------------------------------------------
 
-    def execute(self, visit: Visit) -> None:
+    def execute(self, visit: RouteRequest) -> None:
         """Whatever becomes of it, the answer says whether the tool may have run."""
         try:
             self._execute(visit)
         except GatewayError as error:
             self._router.events.count("requests_refused", error.problem.code.id)
-            answer_problem(visit, error.problem)
+            respond_with_problem(visit, error.problem)
 
-    def _execute(self, visit: Visit) -> None:
+    def _execute(self, visit: RouteRequest) -> None:
         """The call that an MCP client would make of the tool: one path, with every rule and limit of it."""
         caller, exchange = _caller(visit), visit.exchange
         asked = in_body(visit.request, ExecuteArguments)
@@ -104,30 +104,30 @@ class ToolsApi:
         if refusal is not None:
             raise GatewayError(refusal)
         call = self._router.call_tool(
-            caller, name, members, partial(_ended, visit, calls), meta=trace_in(visit.request.headers)
+            caller, name, members, partial(_ended, visit, calls), meta=trace_meta(visit.request.headers)
         )
         if not call.done:
             calls.add(exchange, call)
             exchange.on_gone = lambda: _cancel(call)
 
 
-def _ended(visit: Visit, calls: ClientCalls, call: Call) -> None:
+def _ended(visit: RouteRequest, calls: InFlightCalls, call: Call) -> None:
     calls.remove(visit.exchange)
-    answer_call(visit, call)
+    respond_with_call(visit, call)
 
 
 def _cancel(call: Call) -> None:
     call.cancel("the client closed the connection")
 
 
-def _caller(visit: Visit) -> Caller:
+def _caller(visit: RouteRequest) -> Caller:
     return Caller(visit.principal)
 
 
-class _Later:
+class _DelayedResponse:
     """An answer that may have to wait for something. It comes in time, or the client is told that it did not."""
 
-    def __init__(self, visit: Visit, what: str) -> None:
+    def __init__(self, visit: RouteRequest, what: str) -> None:
         self._visit = visit
         self._what = what
         self._timer: Deadline | None = None
@@ -150,7 +150,7 @@ class _Later:
                 self.answer(make())
         except GatewayError as error:
             self._stop()
-            answer_problem(self._visit, error.problem)
+            respond_with_problem(self._visit, error.problem)
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -158,7 +158,7 @@ class _Later:
 
     def _too_late(self) -> None:
         message = f"{self._what} took more than {_PATIENCE_S:g} seconds"
-        answer_problem(self._visit, Problem(code=DEADLINE, message=message, retryable=True))
+        respond_with_problem(self._visit, Problem(code=DEADLINE, message=message, retryable=True))
 
 
 # What a request about tools asks for: a JSON object in its body, or the parameters of its query.

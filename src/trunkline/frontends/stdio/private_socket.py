@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final, cast
 
 from trunkline.core.call import Caller, Json, Result
-from trunkline.frontends.mcp.requests import Answer, result_of_ours
+from trunkline.frontends.mcp.requests import Responder, own_result
 from trunkline.frontends.mcp.server import McpServer
-from trunkline.frontends.stdio.server import LineClient
-from trunkline.frontends.stdio.transport import Lines, LineWire
+from trunkline.frontends.stdio.server import LineSession
+from trunkline.frontends.stdio.transport import LineHandler, LineTransport
 from trunkline.protocol.jsonrpc import Message
 from trunkline.protocol.mcp.methods import INITIALIZE, TOOLS_CALL, TOOLS_LIST
 from trunkline.protocol.mcp.tool_results import shortened, with_structure
@@ -31,7 +31,7 @@ _PLACE: Final = "TMPDIR"
 
 
 @dataclass(frozen=True, slots=True)
-class CutOff:
+class InterruptedCalls:
     """The tools whose calls were under way when a client was gone all at once, and when that was last. `came_back` says
     whether a client has asked for the tools since."""
 
@@ -40,7 +40,7 @@ class CutOff:
     came_back: bool = False
 
 
-class PrivateDoor:
+class PrivateSocketServer:
     """Its clients are all the same caller's: an agent may restart its server, or have several.
 
     Results whose text is over `result_chars` are cut, where there is one.
@@ -65,10 +65,10 @@ class PrivateDoor:
         self.listed = False
         """Whether a client was given a list with tools in it."""
         self.on_listed: Callable[[], None] | None = None
-        self.cut_off = CutOff()
+        self.cut_off = InterruptedCalls()
         self._path = path
         self._listener: Listener | None = None
-        self._clients: dict[_PrivateClient, asyncio.Task[None]] = {}
+        self._clients: dict[_PrivateSession, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
@@ -93,13 +93,13 @@ class PrivateDoor:
     def _connected(self) -> asyncio.Protocol:
         if len(self._clients) >= _MAX_CLIENTS:
             return _Refusal()
-        client = _PrivateClient(self)
+        client = _PrivateSession(self)
         task = self._clients[client] = self._loop.create_task(client.serve())
         task.add_done_callback(lambda _: self._clients.pop(client))
         return client.protocol
 
     def note_cut_off(self, tools: tuple[str, ...]) -> None:
-        self.cut_off = CutOff((*self.cut_off.tools, *tools), self._loop.time())
+        self.cut_off = InterruptedCalls((*self.cut_off.tools, *tools), self._loop.time())
 
     def note_listed(self, result: Result) -> None:
         self.cut_off = replace(self.cut_off, came_back=True)
@@ -109,14 +109,14 @@ class PrivateDoor:
                 self.on_listed()
 
 
-class _PrivateClient(LineClient):
-    def __init__(self, door: PrivateDoor) -> None:
+class _PrivateSession(LineSession):
+    def __init__(self, door: PrivateSocketServer) -> None:
         self._door = door
         self._misreads_json = False
         super().__init__(door.server, door.caller, f"{secrets.token_hex(8)}-private", self._make_wire)
 
-    def _make_wire(self, lines: Lines) -> LineWire:
-        self.protocol = _SocketWire(lines, limit_bytes=self._door.limit_bytes)
+    def _make_wire(self, lines: LineHandler) -> LineTransport:
+        self.protocol = _SocketTransport(lines, limit_bytes=self._door.limit_bytes)
         return self.protocol
 
     async def serve(self) -> None:
@@ -126,24 +126,24 @@ class _PrivateClient(LineClient):
             self._door.note_cut_off(tools)
         await self._finish()
 
-    def _request(self, message: Message, answer: Answer) -> None:
+    def _request(self, message: Message, answer: Responder) -> None:
         if message.method == TOOLS_LIST:
-            answer = _ListingAnswer(answer, self._door.note_listed)
+            answer = _ListingResponder(answer, self._door.note_listed)
         elif message.method == TOOLS_CALL:
             answer = self._fitting(answer)
         elif message.method == INITIALIZE:
             self._misreads_json = _MISREADS_JSON in bytes(message.params or b"")
         super()._request(message, answer)
 
-    def _fitting(self, answer: Answer) -> Answer:
+    def _fitting(self, answer: Responder) -> Responder:
         """What is done last to a result is what this does first."""
         if self._misreads_json:
-            answer = _ChangedAnswer(answer, with_structure)
+            answer = _RewritingResponder(answer, with_structure)
         limit = self._door.result_chars
-        return answer if limit is None else _ChangedAnswer(answer, lambda result: shortened(result, limit))
+        return answer if limit is None else _RewritingResponder(answer, lambda result: shortened(result, limit))
 
 
-class _SocketWire(LineWire, asyncio.Protocol):
+class _SocketTransport(LineTransport, asyncio.Protocol):
     """A socket is one way for both directions: a client that has said everything may still wait for answers."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -188,10 +188,10 @@ class _Refusal(asyncio.Protocol):
         transport.close()
 
 
-class _PassingAnswer:
+class _WrappedResponder:
     """An answer that is looked at on its way."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Responder) -> None:
         self._answer = answer
         self.error = answer.error
         self.notice = answer.notice
@@ -200,10 +200,10 @@ class _PassingAnswer:
         self.pause = answer.pause
 
 
-class _ListingAnswer(_PassingAnswer):
+class _ListingResponder(_WrappedResponder):
     """Sees that the tools were listed."""
 
-    def __init__(self, answer: Answer, note: Callable[[Result], None]) -> None:
+    def __init__(self, answer: Responder, note: Callable[[Result], None]) -> None:
         super().__init__(answer)
         self._note = note
 
@@ -212,13 +212,13 @@ class _ListingAnswer(_PassingAnswer):
         self._note(result)
 
 
-class _ChangedAnswer(_PassingAnswer):
+class _RewritingResponder(_WrappedResponder):
     """Makes a result fit for the agent. `change` gives None where it fits already."""
 
-    def __init__(self, answer: Answer, change: Callable[[Json], bytes | None]) -> None:
+    def __init__(self, answer: Responder, change: Callable[[Json], bytes | None]) -> None:
         super().__init__(answer)
         self._change = change
 
     def result(self, result: Result) -> None:
         changed = self._change(result.raw)
-        self._answer.result(result if changed is None else result_of_ours(changed))
+        self._answer.result(result if changed is None else own_result(changed))

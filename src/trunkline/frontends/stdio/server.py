@@ -8,11 +8,11 @@ from typing import Final
 
 from trunkline.core.call import PROGRESS, Caller, Json, Result
 from trunkline.core.errors import INTERNAL, Problem
-from trunkline.frontends.mcp.batches import Batch, LineBatch, read_line
-from trunkline.frontends.mcp.clients import Conversation
-from trunkline.frontends.mcp.requests import Answer
+from trunkline.frontends.mcp.batches import Batch, LineBatchTransport, read_line
+from trunkline.frontends.mcp.clients import ClientSession
+from trunkline.frontends.mcp.requests import Responder
 from trunkline.frontends.mcp.server import McpServer
-from trunkline.frontends.stdio.transport import Lines, LineWire, StdioPipes
+from trunkline.frontends.stdio.transport import LineHandler, LineTransport, StdioTransport
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Message,
@@ -31,16 +31,18 @@ _NOTIFICATION: Final = b'{"jsonrpc":"2.0","method":'
 _MAX_HELD: Final = 1000
 
 
-class LineClient:
+class LineSession:
     """`name` is that of its connection, and of its session where it can be asked something."""
 
-    def __init__(self, server: McpServer, caller: Caller, name: str, make_wire: Callable[[Lines], LineWire]) -> None:
+    def __init__(
+        self, server: McpServer, caller: Caller, name: str, make_wire: Callable[[LineHandler], LineTransport]
+    ) -> None:
         self._server = server
         self.pipes = make_wire(self)
         self.write = self.pipes.write
         self._principal = caller.principal
         self._name = name
-        self._conversation = Conversation(caller, server.max_calls, session_if_asked=name)
+        self._conversation = ClientSession(caller, server.max_calls, session_if_asked=name)
         self._conversation.push = self.tell
         self._listening: set[Hashable] = set()
         self._held: dict[bytes, None] = {}
@@ -95,16 +97,16 @@ class LineClient:
             return
         if isinstance(message, list):
             self.unanswered += 1
-            Batch(LineBatch(self.write, self.tell, self._batch_over)).serve(message, self._serve, self._other)
+            Batch(LineBatchTransport(self.write, self.tell, self._batch_over)).serve(message, self._serve, self._other)
         elif message.method is None or message.id is None:
             self._other(message)
         else:
-            self._serve(message, LineAnswer(self, message.id_json))
+            self._serve(message, LineResponder(self, message.id_json))
 
     def _batch_over(self) -> None:
         self.unanswered -= 1
 
-    def _serve(self, message: Message, answer: Answer) -> None:
+    def _serve(self, message: Message, answer: Responder) -> None:
         try:
             self._request(message, answer)
         except Exception as error:  # a bug of ours costs one request, not the conversation
@@ -118,7 +120,7 @@ class LineClient:
         else:
             self._notification(message)
 
-    def _request(self, message: Message, answer: Answer) -> None:
+    def _request(self, message: Message, answer: Responder) -> None:
         if not is_modern(message):
             self._server.legacy_request(self._conversation, message, answer)
             return
@@ -137,10 +139,10 @@ class LineClient:
             self._server.cancel_modern(self._principal, key, "the client took it back", self._conversation.calls)
 
 
-class LineAnswer:
+class LineResponder:
     __slots__ = ("_client", "_id_json", "_open")
 
-    def __init__(self, client: LineClient, id_json: bytes) -> None:
+    def __init__(self, client: LineSession, id_json: bytes) -> None:
         self._client = client
         self._id_json = id_json
         self._open = True
@@ -187,11 +189,11 @@ PRINCIPAL: Final = "local"
 NAME: Final = "stdio"
 
 
-class StdioDoor(LineClient):
+class StdioServer(LineSession):
     """The one client of its server, which ends with it."""
 
     def __init__(self, server: McpServer, *, limit_bytes: int, stdin_fd: int = 0, stdout_fd: int = 1) -> None:
-        pipes = partial(StdioPipes, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
+        pipes = partial(StdioTransport, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
         super().__init__(server, Caller(PRINCIPAL), NAME, pipes)
 
     async def _finish(self) -> None:

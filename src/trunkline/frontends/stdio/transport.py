@@ -21,7 +21,7 @@ STOP_S: Final = 1.0
 _CROWDED_BYTES: Final = 1024 * 1024
 
 
-class Lines(Protocol):
+class LineHandler(Protocol):
     """Who gets the client's messages."""
 
     def line(self, line: bytes) -> None: ...
@@ -33,10 +33,10 @@ class Lines(Protocol):
         """It reads again."""
 
 
-class LineWire:
+class LineTransport:
     """What the ways that lines come by have in common: pipes and sockets set `_in` and `_out` to their transports."""
 
-    def __init__(self, lines: Lines, *, limit_bytes: int) -> None:
+    def __init__(self, lines: LineHandler, *, limit_bytes: int) -> None:
         self._lines = lines
         self._framer = LineFramer(limit_bytes)
         self._limit_bytes = limit_bytes
@@ -192,8 +192,8 @@ class LineWire:
 _READ_BYTES: Final = 256 * 1024
 
 
-class StdioPipes(LineWire):
-    def __init__(self, lines: Lines, *, limit_bytes: int, stdin_fd: int = 0, stdout_fd: int = 1) -> None:
+class StdioTransport(LineTransport):
+    def __init__(self, lines: LineHandler, *, limit_bytes: int, stdin_fd: int = 0, stdout_fd: int = 1) -> None:
         super().__init__(lines, limit_bytes=limit_bytes)
         self._stdin_fd = stdin_fd
         self._stdout_fd = stdout_fd
@@ -218,7 +218,7 @@ class StdioPipes(LineWire):
 
 
 class _Input(asyncio.Protocol):
-    def __init__(self, pipes: StdioPipes) -> None:
+    def __init__(self, pipes: StdioTransport) -> None:
         self._pipes = pipes
 
     def data_received(self, data: bytes) -> None:
@@ -229,7 +229,7 @@ class _Input(asyncio.Protocol):
 
 
 class _Output(asyncio.BaseProtocol):
-    def __init__(self, pipes: StdioPipes) -> None:
+    def __init__(self, pipes: StdioTransport) -> None:
         self._pipes = pipes
 
     def pause_writing(self) -> None:

@@ -152,7 +152,7 @@ class Collection:
             self._work = self._take_vectors()
 
     @property
-    def means_known(self) -> bool:
+    def vectors_known(self) -> bool:
         """Whether it is known of every tool what it means, and taken over."""
         return self._work is None and bool(self._known.all())
 

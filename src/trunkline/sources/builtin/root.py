@@ -26,7 +26,14 @@ from trunkline.runtime.rooted_files import (
     lies_in,
     refuse_kernel_files,
 )
-from trunkline.sources.builtin.protection.places import GIT_FILES, HEAD, HOOKS, ProtectedPlaces, protected_place_at
+from trunkline.sources.builtin.protection.places import (
+    GIT_FILES,
+    HEAD,
+    HOOKS,
+    PLACES,
+    ProtectedPlaces,
+    protected_place_at,
+)
 from trunkline.sources.builtin.text_length import printable
 from trunkline.sources.builtin.tool import ToolFault
 
@@ -318,7 +325,7 @@ def _exists(path: str, folder_fd: int) -> bool:
 def _led_to(home: str, names: Sequence[str], protected: ProtectedPlaces) -> str:
     """The listed place in the root that is a link to this file, or to a folder above it."""
     place = posixpath.join(home, *names)
-    for path in protected.links():
+    for path in (place.path for place in PLACES):
         listed = posixpath.join(home, path)
         target = os.path.realpath(listed)
         if target != listed and (place == target or place.startswith(f"{target}/")):

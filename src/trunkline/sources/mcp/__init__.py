@@ -1,1 +1,1 @@
-"""The client side of MCP: lanes to one server, the handshakes of both eras, lists, and the source built on them."""
+"""The client side of MCP: sessions to one server, the handshakes of both eras, lists, and the source built on them."""

@@ -30,7 +30,7 @@ from trunkline.sources.mcp.session import Count, UpstreamSession
 from trunkline.sources.mcp.source import McpSource, Tuning
 from trunkline.sources.sections import McpHttpSection
 
-# A lane over the HTTP+SSE transport of 2024-11-05: one long GET brings every message, POSTs carry ours.
+# A session over the HTTP+SSE transport of 2024-11-05: one long GET brings every message, POSTs carry ours.
 
 _ACCEPT_S: Final = 10.0
 """How long a server may take to accept a message that nobody waits for any more."""
@@ -107,12 +107,12 @@ class SseUpstreamSession(UpstreamSession):
 
 
 class _Stream(Exchange):
-    __slots__ = ("_lane", "_sse", "_status")
+    __slots__ = ("_session", "_sse", "_status")
 
-    def __init__(self, lane: SseUpstreamSession, out: bytes) -> None:
+    def __init__(self, session: SseUpstreamSession, out: bytes) -> None:
         super().__init__(out)
-        self._lane = lane
-        self._sse = SseParser(lane.limit_bytes)
+        self._session = session
+        self._sse = SseParser(session.limit_bytes)
         self._status = 0
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
@@ -130,27 +130,27 @@ class _Stream(Exchange):
             self.on_fail("an event is too large")
             return
         for event in events:
-            self._lane.event(event)
+            self._session.event(event)
 
     def on_end(self) -> None:
         if self._status in (401, 403):
-            self._lane.stream_ended(self._lane.login_problem(self._status))
+            self._session.stream_ended(self._session.login_problem(self._status))
             return
         reason = "the event stream ended" if self._status == 200 else f"answered HTTP {self._status}"
-        self._lane.stream_ended(self._lane.problem(SOURCE_LOST, reason))
+        self._session.stream_ended(self._session.problem(SOURCE_LOST, reason))
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
-        self._lane.stream_ended(self._lane.problem(SOURCE_LOST, reason))
+        self._session.stream_ended(self._session.problem(SOURCE_LOST, reason))
 
 
 class _Post(Exchange):
     """One message on its way. The answer comes by the stream, so it may come before this is over."""
 
-    __slots__ = ("_lane", "_request", "_status", "_timer")
+    __slots__ = ("_request", "_session", "_status", "_timer")
 
-    def __init__(self, lane: SseUpstreamSession, request: Request | None, out: bytes) -> None:
+    def __init__(self, session: SseUpstreamSession, request: Request | None, out: bytes) -> None:
         super().__init__(out)
-        self._lane = lane
+        self._session = session
         self._request = request
         self._status = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -160,7 +160,7 @@ class _Post(Exchange):
 
     def _look(self) -> None:
         """A server that never says that it has the message would keep a connection for each."""
-        if self._request is None or self._request.done or self._lane.lost.done():
+        if self._request is None or self._request.done or self._session.lost.done():
             self.abort()
         else:
             self.look_again_later()
@@ -183,11 +183,11 @@ class _Post(Exchange):
 
     def _fail(self, code: Code, reason: str) -> None:
         request = self._request
-        if request is None or self._lane.pending.pop(request.upstream_id, None) is None:
+        if request is None or self._session.pending.pop(request.upstream_id, None) is None:
             return
         if not self.written:
             request.upstream = None
-        request.finish(Failure(self._lane.problem(code, reason, request)))
+        request.finish(Failure(self._session.problem(code, reason, request)))
 
 
 class _Dialer:
@@ -223,23 +223,25 @@ class _Dialer:
             tells_more = error.problem.code is SOURCE_AUTH_REQUIRED
             raise GatewayError(error.problem if tells_more else refusal) from None
 
-    async def _open_streamable(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
-        lane = HttpUpstreamSession(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
-        lane.redact = self._redact
+    async def _open_streamable(
+        self, era: Era | None, capabilities: bytes, count: Callable[[str], None]
+    ) -> UpstreamSession:
+        session = HttpUpstreamSession(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
+        session.redact = self._redact
         try:
-            return await initialize_session(lane, era, capabilities, self._section.start_timeout)
+            return await initialize_session(session, era, capabilities, self._section.start_timeout)
         except BaseException:
-            await lane.close()
+            await session.close()
             raise
 
     async def _open_sse(self, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
-        lane = SseUpstreamSession(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
-        lane.redact = self._redact
+        session = SseUpstreamSession(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
+        session.redact = self._redact
         try:
-            await lane.connect(self._section.start_timeout)
-            return await initialize_session(lane, "legacy", capabilities, self._section.start_timeout)
+            await session.connect(self._section.start_timeout)
+            return await initialize_session(session, "legacy", capabilities, self._section.start_timeout)
         except BaseException:
-            await lane.close()
+            await session.close()
             raise
 
     def _pool(self) -> HttpPool:

@@ -45,22 +45,22 @@ def pause_s(parser: SseParser) -> float:
     return min(max(parser.retry_ms / 1000, _AGAIN_AT_LEAST_S), _AGAIN_AT_MOST_S)
 
 
-def deliver(lane: HttpUpstreamSession, events: list[SseEvent], request: Request | None) -> None:
+def deliver(session: HttpUpstreamSession, events: list[SseEvent], request: Request | None) -> None:
     for event in events:
         if event.data:
-            lane.received(event.data, request)
+            session.received(event.data, request)
 
 
 class EventStream(Exchange):
     """One GET, from its head to its end. `request` is the one whose answer it brings, if it is for one."""
 
-    __slots__ = ("_lane", "_request", "parser", "status", "too_large")
+    __slots__ = ("_request", "_session", "parser", "status", "too_large")
 
-    def __init__(self, lane: HttpUpstreamSession, last_event_id: str, request: Request | None = None) -> None:
-        super().__init__(lane.stream_head(last_event_id))
-        self._lane = lane
+    def __init__(self, session: HttpUpstreamSession, last_event_id: str, request: Request | None = None) -> None:
+        super().__init__(session.stream_head(last_event_id))
+        self._session = session
         self._request = request
-        self.parser = SseParser(lane.limit_bytes)
+        self.parser = SseParser(session.limit_bytes)
         self.parser.last_event_id = last_event_id or None
         self.status = 0
         self.too_large = False
@@ -86,10 +86,10 @@ class EventStream(Exchange):
         except SseTooLarge as error:
             self.abort()
             self.too_large = True
-            deliver(self._lane, error.events, self._request)
+            deliver(self._session, error.events, self._request)
             self.ended()
             return
-        deliver(self._lane, events, self._request)
+        deliver(self._session, events, self._request)
 
     def on_end(self) -> None:
         self.ended()
@@ -108,8 +108,8 @@ class OwnStream(EventStream):
 
     __slots__ = ("closed", "opened")
 
-    def __init__(self, lane: HttpUpstreamSession, last_event_id: str) -> None:
-        super().__init__(lane, last_event_id)
+    def __init__(self, session: HttpUpstreamSession, last_event_id: str) -> None:
+        super().__init__(session, last_event_id)
         loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[None] = loop.create_future()
         """Whether the server has said if it has such a stream."""
@@ -130,12 +130,12 @@ class Resumption:
     The message itself is never sent again: its tool may be running.
     """
 
-    __slots__ = ("_lane", "_last_event_id", "_pause_s", "_request", "_stream", "_timer", "_unserved")
+    __slots__ = ("_last_event_id", "_pause_s", "_request", "_session", "_stream", "_timer", "_unserved")
 
     written: Final = True
 
-    def __init__(self, lane: HttpUpstreamSession, request: Request, parser: SseParser) -> None:
-        self._lane = lane
+    def __init__(self, session: HttpUpstreamSession, request: Request, parser: SseParser) -> None:
+        self._session = session
         self._request = request
         self._last_event_id = parser.last_event_id or ""
         self._pause_s = pause_s(parser)
@@ -147,8 +147,8 @@ class Resumption:
         self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._connect)
 
     def _connect(self) -> None:
-        self._stream = _Rest(self._lane, self._last_event_id, self._request, self)
-        self._lane.pool.send(self._stream)
+        self._stream = _Rest(self._session, self._last_event_id, self._request, self)
+        self._session.pool.send(self._stream)
 
     def abort(self) -> None:
         if self._timer is not None:
@@ -157,13 +157,13 @@ class Resumption:
             self._stream.abort()
 
     def stream_ended(self, stream: _Rest) -> None:
-        lane, request = self._lane, self._request
+        session, request = self._session, self._request
         self._unserved = 0 if stream.served else self._unserved + 1
         if request.done:
-            lane.ended(request, ok=True)
+            session.exchange_ended(request, ok=True)
         elif stream.too_large:
-            lane.ended(request, ok=True)
-            lane.fail(request, lane.problem(ANSWER_TOO_LARGE, "an event is too large", request))
+            session.exchange_ended(request, ok=True)
+            session.fail(request, session.problem(ANSWER_TOO_LARGE, "an event is too large", request))
         elif stream.status not in (0, 200):
             self._give_up(f"its answer broke off, and asked for the rest it answered HTTP {stream.status}")
         elif self._unserved >= _UNSERVED_IN_A_ROW:
@@ -175,17 +175,17 @@ class Resumption:
             self.start()
 
     def _give_up(self, reason: str) -> None:
-        lane, request = self._lane, self._request
-        problem = lane.problem(SOURCE_LOST, reason, request)
-        lane.ended(request, ok=False)
-        lane.fail(request, problem)
+        session, request = self._session, self._request
+        problem = session.problem(SOURCE_LOST, reason, request)
+        session.exchange_ended(request, ok=False)
+        session.fail(request, problem)
 
 
 class _Rest(EventStream):
     __slots__ = ("_cut", "_owner")
 
-    def __init__(self, lane: HttpUpstreamSession, last_event_id: str, request: Request, owner: Resumption) -> None:
-        super().__init__(lane, last_event_id, request)
+    def __init__(self, session: HttpUpstreamSession, last_event_id: str, request: Request, owner: Resumption) -> None:
+        super().__init__(session, last_event_id, request)
         self._owner = owner
         self._cut: asyncio.TimerHandle | None = None
 
@@ -229,11 +229,11 @@ _NO_SESSION: Final = re.compile(
 class MessagePost(Exchange):
     """One message on its way, and the answer to it if it is a request."""
 
-    __slots__ = ("_lane", "_parts", "_request", "_rest", "_sse", "_status")
+    __slots__ = ("_parts", "_request", "_rest", "_session", "_sse", "_status")
 
-    def __init__(self, lane: HttpUpstreamSession, request: Request | None, out: bytes) -> None:
+    def __init__(self, session: HttpUpstreamSession, request: Request | None, out: bytes) -> None:
         super().__init__(out)
-        self._lane = lane
+        self._session = session
         self._request = request
         self._status = 0
         self._parts: list[bytes] = []
@@ -244,10 +244,10 @@ class MessagePost(Exchange):
         self._status = status
         request = self._request
         if status == 200 and headers.get(b"content-type", b"").lower().startswith(EVENTS):
-            self._sse = SseParser(self._lane.limit_bytes)
+            self._sse = SseParser(self._session.limit_bytes)
             self.unlimited()
         if request is not None and request.method == INITIALIZE and status == 200:
-            self._lane.session_id = headers.get(SESSION_ID, b"")
+            self._session.session_id = headers.get(SESSION_ID, b"")
 
     def on_body(self, data: bytes) -> None:
         if self._sse is None:
@@ -259,7 +259,7 @@ class MessagePost(Exchange):
             self.abort()
             self.on_fail("an event is too large", too_large=True)
             return
-        deliver(self._lane, events, self._request)
+        deliver(self._session, events, self._request)
         if self._request is not None and self._request.done and self._rest is None:
             self.cut_after(REST_S)
 
@@ -269,7 +269,7 @@ class MessagePost(Exchange):
     def _cut(self) -> None:
         """It needs no answer any more, and its stream stays open: the connection is of no more use to anyone."""
         self.abort()
-        self._lane.ended(self._request, ok=True)
+        self._session.exchange_ended(self._request, ok=True)
 
     def abort(self) -> None:
         self._forget_rest()
@@ -280,26 +280,26 @@ class MessagePost(Exchange):
             self._rest.cancel()
 
     def on_end(self) -> None:
-        lane, request = self._lane, self._request
+        session, request = self._session, self._request
         self._forget_rest()
-        lane.ended(request, ok=True)
+        session.exchange_ended(request, ok=True)
         if request is None or request.done:
             return
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        if lane.session_id and not lane.modern and request.method != INITIALIZE and self._session_is_lost(body):
-            lane.session_lost(request)
+        if session.session_id and not session.modern and request.method != INITIALIZE and self._session_is_lost(body):
+            session.session_lost(request)
             return
         if self._status in (401, 403):
-            lane.fail(request, lane.login_problem(self._status))
+            session.fail(request, session.login_problem(self._status))
             return
         if self._sse is None:
             self._read_body(request, body)
-        if not lane.carries(request):
+        if not session.awaits(request):
             return
         if self._resumed(request):
             request.notify(STREAM_CLOSED, b"{}")
         else:
-            lane.fail(request, lane.problem(SOURCE_PROTOCOL, self._what_came(body), request))
+            session.fail(request, session.problem(SOURCE_PROTOCOL, self._what_came(body), request))
 
     def _session_is_lost(self, body: bytes) -> bool:
         """The protocol asks for 404. Servers after the reference example, and older SDKs, say so in the text of a 400;
@@ -310,21 +310,21 @@ class MessagePost(Exchange):
 
     def _read_body(self, request: Request, body: bytes) -> None:
         if self._status == 200:
-            self._lane.received(body, request)
+            self._session.received(body, request)
             return
         # An error status with a JSON-RPC error inside: HTTP says whose it is, whatever id it carries.
         error = _error_in(body)
         if error is not None:
-            self._lane.refused(request, error)
+            self._session.refused(request, error)
 
     def _can_resume(self) -> bool:
         """Legacy servers may end a stream before the answer and keep the rest, if they number their events."""
-        return self._sse is not None and bool(self._sse.last_event_id) and not self._lane.modern
+        return self._sse is not None and bool(self._sse.last_event_id) and not self._session.modern
 
     def _resumed(self, request: Request) -> bool:
         if self._sse is None or not self._can_resume():
             return False
-        self._lane.resume(request, self._sse)
+        self._session.resume(request, self._sse)
         return True
 
     def _what_came(self, body: bytes) -> str:
@@ -339,24 +339,24 @@ class MessagePost(Exchange):
     def _excerpt(self, body: bytes) -> str:
         """Some servers repeat what they were sent, our credentials too. Half of one would not be recognised, so it is
         cut last."""
-        text = self._lane.redact(head_text(body, _EXCERPT_BYTES))
+        text = self._session.redact(head_text(body, _EXCERPT_BYTES))
         return repr(text[:_SHOWN_CHARACTERS])
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
-        lane, request = self._lane, self._request
+        session, request = self._session, self._request
         self._forget_rest()
         if request is not None and not request.done and not (too_large or malformed) and self._can_resume():
-            lane.ended(request, ok=True)
+            session.exchange_ended(request, ok=True)
             self._resumed(request)
             return
         problem: Problem | None = None
         if request is not None:
             code = SOURCE_START_FAILED if not self.written else SOURCE_LOST
             code = ANSWER_TOO_LARGE if too_large else SOURCE_PROTOCOL if malformed else code
-            problem = lane.problem(code, reason, request)
-        lane.ended(request, ok=too_large)
+            problem = session.problem(code, reason, request)
+        session.exchange_ended(request, ok=too_large)
         if request is not None and problem is not None and not request.done:
-            lane.fail(request, problem)
+            session.fail(request, problem)
 
 
 class SessionDelete(Exchange):

@@ -1,4 +1,4 @@
-"""A lane over Streamable HTTP: every message is a POST of its own, answered by JSON or by a stream of events."""
+"""A session over Streamable HTTP: every message is a POST of its own, answered by JSON or by a stream of events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RETIRED_AFTER_FAILURES: Final = 3
 
 
 class HttpUpstreamSession(UpstreamSession):
-    """One session with one server. `retire` is set when the session is lost: new calls need a new lane."""
+    """One session with one server. `retire` is set when the session is lost: new calls need a new session."""
 
     def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str], limit_bytes: int) -> None:
         super().__init__(source, count)
@@ -52,8 +52,8 @@ class HttpUpstreamSession(UpstreamSession):
         self.limit_bytes = limit_bytes
         self.version = ""
         self.session_id = b""
-        self.take_back: Callable[[Request], bool] = _keep
-        self.mirror_again: Callable[[Call], bool] = _keep
+        self.resubmit: Callable[[Request], bool] = _keep
+        self.resend_with_headers: Callable[[Call], bool] = _keep
         self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._heads: dict[str, bytes] = {}
         self._posts: dict[int, MessagePost | Resumption] = {}
@@ -64,7 +64,7 @@ class HttpUpstreamSession(UpstreamSession):
 
     # -- requests out ---------------------------------------------------------------------------------------------
 
-    def speak(self, version: str, *, modern: bool) -> None:
+    def set_version(self, version: str, *, modern: bool) -> None:
         """The version is settled: every request from now on names it."""
         self.version = version
         self.modern = modern
@@ -133,11 +133,11 @@ class HttpUpstreamSession(UpstreamSession):
         headers += self._own_headers + extra
         return request_head(verb, self.pool.target.path, headers)[:-2]
 
-    async def ask(self, method: str, params: Json, timeout_s: float) -> Outcome:
+    async def request(self, method: str, params: Json, timeout_s: float) -> Outcome:
         """Our own requests are safe to repeat: a server may close a kept connection just as one is sent on it."""
-        outcome = await super().ask(method, params, timeout_s)
+        outcome = await super().request(method, params, timeout_s)
         if isinstance(outcome, Failure) and outcome.problem.code is SOURCE_LOST and self._connection_failed:
-            outcome = await super().ask(method, params, timeout_s)
+            outcome = await super().request(method, params, timeout_s)
         return outcome
 
     @property
@@ -161,7 +161,7 @@ class HttpUpstreamSession(UpstreamSession):
 
     # -- what exchanges report ------------------------------------------------------------------------------------
 
-    def ended(self, request: Request | None, *, ok: bool) -> None:
+    def exchange_ended(self, request: Request | None, *, ok: bool) -> None:
         """An exchange is over. Only failures of the transport count against the server, and only in a row."""
         if request is not None:
             self._posts.pop(request.upstream_id, None)
@@ -173,7 +173,7 @@ class HttpUpstreamSession(UpstreamSession):
 
     def fail(self, request: Request, problem: Problem) -> None:
         self.pending.pop(request.upstream_id, None)
-        self.questions.call_over(request)
+        self.server_requests.refuse_for(request)
         request.finish(Failure(problem))
 
     def session_lost(self, request: Request) -> None:
@@ -183,11 +183,11 @@ class HttpUpstreamSession(UpstreamSession):
         problem = self.problem(SOURCE_LOST, "lost our session")
         self.retire(problem)
         request.upstream = None
-        if not self.take_back(request):
+        if not self.resubmit(request):
             request.finish(Failure(problem))
 
     def retire(self, problem: Problem) -> None:
-        """No more calls on this lane. What is in flight still gets its own answer."""
+        """No more calls on this session. What is in flight still gets its own answer."""
         if not self.lost.done():
             self.lost.set_result(problem)
 
@@ -197,12 +197,12 @@ class HttpUpstreamSession(UpstreamSession):
         self.pending.pop(request.upstream_id, None)
         if self.modern and isinstance(request, Call) and error_code(error) == _HEADER_MISMATCH:
             request.upstream = None
-            if self.mirror_again(request):
+            if self.resend_with_headers(request):
                 return
         request.finish(RemoteError(error))
 
-    def carries(self, request: Request) -> bool:
-        """Whether its answer is still to come, and on this lane."""
+    def awaits(self, request: Request) -> bool:
+        """Whether its answer is still to come, and on this session."""
         return not request.done and self.pending.get(request.upstream_id) is request
 
     def resume(self, request: Request, parser: SseParser) -> None:
@@ -212,12 +212,12 @@ class HttpUpstreamSession(UpstreamSession):
 
     # -- the server's own stream ----------------------------------------------------------------------------------
 
-    def listen(self) -> None:
+    def open_stream(self) -> None:
         """Keep the legacy GET stream open, where notifications such as list_changed arrive."""
         if self._listener is None:
             self._listener = asyncio.get_running_loop().create_task(self._keep_listening())
 
-    async def listening(self) -> None:
+    async def wait_for_stream(self) -> None:
         """Until that stream is open, or refused: what a server asks meanwhile would find no way to us."""
         if self._listener is not None:
             either = [self._listener, self._heard_of_stream]
@@ -261,8 +261,8 @@ class HttpUpstreamSession(UpstreamSession):
         if not self._heard_of_stream.done():
             self._heard_of_stream.set_result(None)
 
-    async def settled(self) -> None:
-        """Calls that were sent before the lane was retired have connections of their own, and deadlines."""
+    async def drained(self) -> None:
+        """Calls that were sent before the session was retired have connections of their own, and deadlines."""
         while any(isinstance(request, Call) for request in self.pending.values()):
             await asyncio.sleep(_SETTLED_EVERY_S)
 

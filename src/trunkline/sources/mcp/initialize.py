@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -33,7 +32,6 @@ from trunkline.protocol.mcp.versions import (
     LATEST_MODERN,
     LEGACY,
     Era,
-    InitializeResult,
     decode_initialize_result,
     initialize_params,
 )
@@ -110,8 +108,8 @@ class RequestMeta:
 class SessionLogLevel:
     """A legacy server keeps one level per conversation: it is told whenever a call wants to hear more than before."""
 
-    def __init__(self, lane: UpstreamSession) -> None:
-        self._lane = lane
+    def __init__(self, session: UpstreamSession) -> None:
+        self._session = session
         self._told = len(LEVELS)
 
     def __call__(self, request: Request) -> bytes:
@@ -125,84 +123,75 @@ class SessionLogLevel:
         if rank >= self._told:
             return
         self._told = rank
-        lane = self._lane
+        session = self._session
         request = Request(LOGGING_SET_LEVEL, b'{"level":"%b"}' % level.encode(), lambda _: timer.cancel())
-        late = Failure(lane.problem(SOURCE_LOST, f"no answer to `{LOGGING_SET_LEVEL}` in time"))
+        late = Failure(session.problem(SOURCE_LOST, f"no answer to `{LOGGING_SET_LEVEL}` in time"))
         timer = asyncio.get_running_loop().call_later(_SET_LEVEL_S, request.give_up, late)
-        lane.send(request)
+        session.send(request)
 
 
 _PROBE_S: Final = 3.0
 _VERSION_NOT_SERVED: Final = -32022
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamSession:
-    """A lane whose handshake is done."""
-
-    lane: UpstreamSession
-    era: Era
-    hello: InitializeResult
-
-
 async def initialize_session(
-    lane: UpstreamSession, known_era: Era | None, capabilities: bytes, timeout_s: float
+    session: UpstreamSession, known_era: Era | None, capabilities: bytes, timeout_s: float
 ) -> UpstreamSession:
     """Probe for the modern era, fall back to `initialize`; a server whose era is known is not probed again."""
     try:
         async with TimeLimit(timeout_s):
             if known_era == "modern":
-                return _modern(lane, await _discover(lane, timeout_s))
+                return _modern(session, await _discover(session, timeout_s))
             if known_era == "legacy":
-                return await _initialize(lane, capabilities, timeout_s)
-            return await _probe(lane, capabilities, timeout_s)
+                return await _initialize(session, capabilities, timeout_s)
+            return await _probe(session, capabilities, timeout_s)
     except TimeoutError:
-        problem = lane.problem(SOURCE_START_FAILED, f"no handshake within {timeout_s:g} seconds")
+        problem = session.problem(SOURCE_START_FAILED, f"no handshake within {timeout_s:g} seconds")
         raise GatewayError(problem) from None
 
 
-async def _probe(lane: UpstreamSession, capabilities: bytes, timeout_s: float) -> UpstreamSession:
+async def _probe(session: UpstreamSession, capabilities: bytes, timeout_s: float) -> UpstreamSession:
     """Some servers never answer what they do not know, and some take long to start: so after a while `initialize`
     goes out too, and the first of the two to be answered well decides."""
-    probe = asyncio.ensure_future(_discover(lane, timeout_s))
+    probe = asyncio.ensure_future(_discover(session, timeout_s))
     try:
         await wait_first([probe], _PROBE_S)
         if probe.done():
             outcome = probe.result()
             if _is_modern(outcome):
-                return _modern(lane, outcome)
-            _stop_if_hopeless(lane, outcome)
-            return await _initialize(lane, capabilities, timeout_s)
-        return await _first_of(lane, probe, capabilities, timeout_s)
+                return _modern(session, outcome)
+            _stop_if_hopeless(session, outcome)
+            return await _initialize(session, capabilities, timeout_s)
+        return await _first_of(session, probe, capabilities, timeout_s)
     finally:
         probe.cancel()
         await asyncio.wait([probe])
 
 
 async def _first_of(
-    lane: UpstreamSession, probe: asyncio.Future[Outcome], capabilities: bytes, timeout_s: float
+    session: UpstreamSession, probe: asyncio.Future[Outcome], capabilities: bytes, timeout_s: float
 ) -> UpstreamSession:
     """A server that was only slow answers both, and one that took the probe for the opening refuses `initialize`:
     so a good answer to the probe decides even when the other one is there already."""
-    greeting = asyncio.ensure_future(_initialize(lane, capabilities, timeout_s))
+    greeting = asyncio.ensure_future(_initialize(session, capabilities, timeout_s))
     try:
         await asyncio.wait([probe, greeting], return_when=asyncio.FIRST_COMPLETED)
         if greeting.done() and greeting.exception() is not None:
             await wait_first([probe], _PROBE_S)
         if probe.done() and _is_modern(probe.result()):
-            return _modern(lane, probe.result())
+            return _modern(session, probe.result())
         return await greeting
     finally:
         greeting.cancel()
         await asyncio.wait([greeting])
 
 
-async def _discover(lane: UpstreamSession, timeout_s: float) -> Outcome:
+async def _discover(session: UpstreamSession, timeout_s: float) -> Outcome:
     """Once more if it refuses the version and names the very same as one that it serves."""
-    _speak(lane, LATEST_MODERN, modern=True)
-    outcome = await lane.ask(SERVER_DISCOVER, b"{}", timeout_s)
+    _speak(session, LATEST_MODERN, modern=True)
+    outcome = await session.request(SERVER_DISCOVER, b"{}", timeout_s)
     if isinstance(outcome, RemoteError) and LATEST_MODERN in _offered(outcome):
-        outcome = await lane.ask(SERVER_DISCOVER, b"{}", timeout_s)
+        outcome = await session.request(SERVER_DISCOVER, b"{}", timeout_s)
     return outcome
 
 
@@ -215,18 +204,19 @@ def _is_modern(outcome: Outcome) -> bool:
         return False
 
 
-def _modern(lane: UpstreamSession, outcome: Outcome) -> UpstreamSession:
-    raw = lane.result_of(outcome)
+def _modern(session: UpstreamSession, outcome: Outcome) -> UpstreamSession:
+    raw = session.result_of(outcome)
     if not _is_modern(outcome):
-        raise GatewayError(lane.problem(SOURCE_PROTOCOL, f"does not serve protocol version {LATEST_MODERN}"))
-    _speak(lane, LATEST_MODERN, modern=True)
-    lane.questions.declared = b"{}"  # servers of this era put their questions into results
+        raise GatewayError(session.problem(SOURCE_PROTOCOL, f"does not serve protocol version {LATEST_MODERN}"))
+    _speak(session, LATEST_MODERN, modern=True)
+    session.server_requests.declared = b"{}"  # servers of this era put their questions into results
     hello = decode_initialize_result(raw)
-    lane.has_tasks = TASKS in extensions(bytes(hello.capabilities))
-    lane.prepare = RequestMeta(logs="logging" in hello.capability_names(), tasks=lane.has_tasks)
+    session.has_tasks = TASKS in extensions(bytes(hello.capabilities))
+    session.meta_for = RequestMeta(logs="logging" in hello.capability_names(), tasks=session.has_tasks)
     hello.protocol_version = LATEST_MODERN
     hello.server_info = _server_info(raw)
-    return Session(lane, "modern", hello)
+    session.server = hello
+    return session
 
 
 def _server_info(raw: bytes) -> msgspec.Raw:
@@ -238,13 +228,13 @@ def _server_info(raw: bytes) -> msgspec.Raw:
         return msgspec.Raw(b"{}")
 
 
-def _stop_if_hopeless(lane: UpstreamSession, outcome: Outcome) -> None:
+def _stop_if_hopeless(session: UpstreamSession, outcome: Outcome) -> None:
     """A dead wire, a login, or a server that names only versions we do not speak: `initialize` would not help."""
-    if isinstance(outcome, Failure) and (lane.lost.done() or outcome.problem.code in _HOPELESS):
+    if isinstance(outcome, Failure) and (session.lost.done() or outcome.problem.code in _HOPELESS):
         raise GatewayError(outcome.problem)
     if isinstance(outcome, RemoteError) and not (_offered(outcome) & set(LEGACY)) and _offered(outcome):
         versions = ", ".join(sorted(_offered(outcome)))
-        raise GatewayError(lane.problem(SOURCE_PROTOCOL, f"serves only protocol versions {versions}"))
+        raise GatewayError(session.problem(SOURCE_PROTOCOL, f"serves only protocol versions {versions}"))
 
 
 _HOPELESS: Final = (SOURCE_AUTH_REQUIRED, SOURCE_START_FAILED)
@@ -267,37 +257,38 @@ def _offered(error: RemoteError) -> set[str]:
     return set(refusal.data.supported) if refusal.code == _VERSION_NOT_SERVED else set()
 
 
-async def _initialize(lane: UpstreamSession, capabilities: bytes, timeout_s: float) -> UpstreamSession:
-    _speak(lane, "", modern=False)
-    lane.questions.declared = capabilities
+async def _initialize(session: UpstreamSession, capabilities: bytes, timeout_s: float) -> UpstreamSession:
+    _speak(session, "", modern=False)
+    session.server_requests.declared = capabilities
     params = initialize_params(CLIENT_NAME, __version__, capabilities)
-    outcome = await lane.ask(INITIALIZE, params, timeout_s)
+    outcome = await session.request(INITIALIZE, params, timeout_s)
     try:
-        hello = decode_initialize_result(lane.result_of(outcome))
+        hello = decode_initialize_result(session.result_of(outcome))
     except msgspec.MsgspecError as error:
-        raise GatewayError(lane.problem(SOURCE_PROTOCOL, f"its `initialize` result is not valid: {error}")) from None
+        raise GatewayError(session.problem(SOURCE_PROTOCOL, f"its `initialize` result is not valid: {error}")) from None
     except GatewayError as error:
-        raise GatewayError(_named(lane, error.problem)) from None
+        raise GatewayError(_named(session, error.problem)) from None
     if hello.protocol_version not in LEGACY:
         reason = f"answered with protocol version `{hello.protocol_version}`, which is not served"
-        raise GatewayError(lane.problem(SOURCE_PROTOCOL, reason))
-    _speak(lane, hello.protocol_version, modern=False)
+        raise GatewayError(session.problem(SOURCE_PROTOCOL, reason))
+    _speak(session, hello.protocol_version, modern=False)
     if "logging" in hello.capability_names():
-        lane.prepare = SessionLogLevel(lane)
-    lane.notify(NOTIFICATIONS_INITIALIZED)
-    return Session(lane, "legacy", hello)
+        session.meta_for = SessionLogLevel(session)
+    session.notify(NOTIFICATIONS_INITIALIZED)
+    session.server = hello
+    return session
 
 
-def _named(lane: UpstreamSession, problem: Problem) -> Problem:
-    return problem if problem.source else lane.problem(problem.code, f"`initialize` was {problem.message}")
+def _named(session: UpstreamSession, problem: Problem) -> Problem:
+    return problem if problem.source else session.problem(problem.code, f"`initialize` was {problem.message}")
 
 
-def _speak(lane: UpstreamSession, version: str, *, modern: bool) -> None:
-    lane.modern = modern
-    lane.stamp = own_request_meta() if modern else b""
-    lane.prepare = None
-    if isinstance(lane, HttpUpstreamSession):
-        lane.speak(version, modern=modern)
+def _speak(session: UpstreamSession, version: str, *, modern: bool) -> None:
+    session.modern = modern
+    session.request_meta = own_request_meta() if modern else b""
+    session.meta_for = None
+    if isinstance(session, HttpUpstreamSession):
+        session.set_version(version, modern=modern)
 
 
 # The moment after a server was greeted: servers that work in the client's folders ask for them then.
@@ -312,17 +303,17 @@ _SINK_IN_S: Final = 0.1
 """What a server does with an answer (it may look at the folders first) is not to be seen from outside."""
 
 
-async def wait_for_roots(lane: UpstreamSession) -> None:
+async def wait_for_roots(session: UpstreamSession) -> None:
     """Until the server has read its greeting, and has the answers to what it asked then."""
     with suppress(TimeoutError):
         async with TimeLimit(_LONGEST_S):
-            await lane.ask(PING, b"{}", _PING_S)
-            if lane.questions.asked_any:
-                await _quiet(lane)
+            await session.request(PING, b"{}", _PING_S)
+            if session.server_requests.any_received:
+                await _quiet(session)
                 await asyncio.sleep(_SINK_IN_S)
 
 
-async def _quiet(lane: UpstreamSession) -> None:
+async def _quiet(session: UpstreamSession) -> None:
     quiet = asyncio.Event()
-    lane.questions.when_quiet(quiet.set)
+    session.server_requests.when_idle(quiet.set)
     await quiet.wait()

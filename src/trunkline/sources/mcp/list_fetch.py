@@ -71,14 +71,13 @@ class FetchedList:
 
 async def fetch_list(session: UpstreamSession, kind: ListKind) -> FetchedList:
     """The whole list. Raises GatewayError when the server refuses, breaks the protocol or takes too long."""
-    lane = session
-    pages = _Pages(lane, kind, modern=session.era == "modern")
+    pages = _Pages(session, kind, modern=session.modern)
     try:
         async with TimeLimit(LIST_TIMEOUT_S):
-            items = await _items(pages, strict=pages.modern and isinstance(lane, HttpUpstreamSession))
+            items = await _items(pages, strict=pages.modern and isinstance(session, HttpUpstreamSession))
     except TimeoutError:
         reason = f"no whole `{kind.method}` within {LIST_TIMEOUT_S:g} seconds"
-        raise GatewayError(lane.problem(SOURCE_LOST, reason)) from None
+        raise GatewayError(session.problem(SOURCE_LOST, reason)) from None
     return FetchedList(tuple(items.items()), _shortened(pages.warnings), pages.freshness)
 
 
@@ -112,12 +111,12 @@ async def _items(pages: _Pages, *, strict: bool) -> dict[str, bytes]:
 class _Pages:
     """The items of a list, one after the other, and what its first page says of how long it holds."""
 
-    def __init__(self, lane: UpstreamSession, kind: ListKind, *, modern: bool) -> None:
+    def __init__(self, session: UpstreamSession, kind: ListKind, *, modern: bool) -> None:
         self.kind = kind
         self.modern = modern
         self.warnings: list[str] = []
         self.freshness: Freshness | None = None
-        self._lane = lane
+        self._session = session
 
     async def __aiter__(self) -> AsyncIterator[msgspec.Raw]:
         cursor: str | None = None
@@ -147,12 +146,12 @@ class _Pages:
 
     async def _page(self, cursor: str | None) -> bytes | None:
         params = b"{}" if cursor is None else b'{"cursor":%b}' % encode(cursor)
-        outcome = await self._lane.ask(self.kind.method, params, LIST_TIMEOUT_S)
+        outcome = await self._session.request(self.kind.method, params, LIST_TIMEOUT_S)
         if self.kind.name in _OPTIONAL and _unknown_method(outcome):
             if self.kind.name == "tools":
                 self.warnings.append("it declares tools, but does not know `tools/list`")
             return None
-        return self._lane.result_of(outcome)
+        return self._session.result_of(outcome)
 
     def _read(self, raw: bytes, *, first: bool) -> tuple[list[msgspec.Raw], str | None]:
         try:
@@ -163,7 +162,7 @@ class _Pages:
             return page, msgspec.json.decode(members.get("nextCursor", b"null"), type=str | None)
         except (msgspec.MsgspecError, RecursionError) as error:
             reason = f"its `{self.kind.method}` is not valid: {error}"
-            raise GatewayError(self._lane.problem(SOURCE_PROTOCOL, reason)) from None
+            raise GatewayError(self._session.problem(SOURCE_PROTOCOL, reason)) from None
 
 
 def _reason_to_stop(seen_before: bool, pages: int, items: int, size_bytes: int) -> str:

@@ -18,8 +18,8 @@ from trunkline.protocol.jsonrpc import encode
 from trunkline.protocol.mcp.methods import SUBSCRIPTIONS_LISTEN
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.runtime.server_lifecycle import RetryBackoff
-from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.sources.mcp.server_listing import announced_kinds
+from trunkline.sources.mcp.session import UpstreamSession
 
 _ACKNOWLEDGED_S: Final = 10.0
 
@@ -52,12 +52,11 @@ class ListenRequest:
         tasks: bool = False,
     ) -> None:
         self._session = session
-        self._lane = session
         self._on_held = on_held
         self._on_refused = on_refused
         self._on_missed = on_missed
         self._tasks = tasks
-        self._kinds = {} if tasks else announced_kinds(session.hello)
+        self._kinds = {} if tasks else announced_kinds(session.server)
         self._wanted: Uris = frozenset()
         self._active: _Attempt | None = None
         self._asking: _Attempt | None = None
@@ -94,7 +93,7 @@ class ListenRequest:
     def _renew(self) -> None:
         self._next = None
         has: Uris = frozenset() if self._active is None else self._active.uris
-        if self._closed or self._asking is not None or not self._lane.usable:
+        if self._closed or self._asking is not None or not self._session.usable:
             return
         if self._refusal is not None:
             if self._wanted:
@@ -115,7 +114,7 @@ class ListenRequest:
         request = Request(SUBSCRIPTIONS_LISTEN, encode({"notifications": wanted}), self._ended)
         self._asking = attempt = _Attempt(request, self._wanted)
         attempt.timer = self._loop.call_later(_ACKNOWLEDGED_S, partial(self._unacknowledged, attempt))
-        self._lane.send(request)
+        self._session.send(request)
 
     def _end(self, attempt: _Attempt) -> None:
         if attempt.timer is not None:
@@ -156,7 +155,7 @@ class ListenRequest:
         asked, attempt.uris = attempt.uris, attempt.uris & honoured
         self._on_held(attempt.uris)
         if asked != attempt.uris:
-            source = self._lane.source
+            source = self._session.source
             what = "this task" if self._tasks else "changes of this resource"
             reason = f"Server {source} does not tell of {what}"
             problem = Problem(code=INVALID_PARAMS, message=reason, source=source)
@@ -169,10 +168,10 @@ class ListenRequest:
             request_id = msgspec.json.decode(params, type=_Cancelled).requestId
         except (msgspec.MsgspecError, RecursionError):
             return
-        request = self._lane.pending.get(request_id) if isinstance(request_id, int) else None
+        request = self._session.pending.get(request_id) if isinstance(request_id, int) else None
         if request is not None and request.method == SUBSCRIPTIONS_LISTEN:
-            del self._lane.pending[request.upstream_id]
-            request.finish(Failure(self._lane.problem(SOURCE_LOST, "ended the subscription")))
+            del self._session.pending[request.upstream_id]
+            request.finish(Failure(self._session.problem(SOURCE_LOST, "ended the subscription")))
 
     def _ended(self, request: Request) -> None:
         if self._closed or request.outcome is None:
@@ -197,7 +196,7 @@ class ListenRequest:
             self._refusal = outcome
 
     def _try_later(self, *, missed: bool) -> None:
-        if self._lane.usable:
+        if self._session.usable:
             self._renew_soon(self._backoff.next_delay_s())
             if missed:
                 self._on_missed()

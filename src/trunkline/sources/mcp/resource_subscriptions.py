@@ -1,6 +1,6 @@
-"""Resources that callers watch, each on the lane that its caller's calls use: asked for once, however many watch it.
+"""Resources that callers watch, each on the session that its caller's calls use: asked for once, however many watch it.
 
-A subscription that is lost with its lane is made anew, which opens the lane again; nobody need know.
+A subscription that is lost with its session is made anew, which opens the session again; nobody need know.
 """
 
 from __future__ import annotations
@@ -30,25 +30,36 @@ from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.listen_request import ListenRequest, Uris
 from trunkline.sources.mcp.session import UpstreamSession
 
-# One watched resource at its server: who watches it, on which lane, and what an update says.
+# One watched resource at its server: who watches it, on which session, and what an update says.
 
 _MOST_PARENTS: Final = 64
 
 SessionName = Hashable
-"""Which lane a caller's calls use: the same for callers that share one. None is the one that is always there."""
+"""Which session a caller's calls use: the same for callers that share one. None is the one that is always there."""
 
 
 class UpstreamSubscription:
-    """One resource on one lane. `lane` is set while the server tells of it."""
+    """One resource on one session. `session` is set while the server tells of it."""
 
-    __slots__ = ("asking", "backoff", "caller", "home", "lane", "on_lost", "timer", "uri", "was_held", "watches")
+    __slots__ = (
+        "asking",
+        "backoff",
+        "caller",
+        "on_lost",
+        "session",
+        "session_name",
+        "timer",
+        "uri",
+        "was_held",
+        "watches",
+    )
 
-    def __init__(self, home: SessionName, caller: Caller, uri: str) -> None:
-        self.home = home
+    def __init__(self, session_name: SessionName, caller: Caller, uri: str) -> None:
+        self.session_name = session_name
         self.caller = caller
         self.uri = uri
         self.watches: list[ResourceWatch] = []
-        self.lane: UpstreamSession | None = None
+        self.session: UpstreamSession | None = None
         self.asking: Call | None = None
         self.was_held = False
         self.timer: Deadline | asyncio.TimerHandle | None = None
@@ -60,18 +71,18 @@ class UpstreamSubscription:
         return bool(self.watches)
 
     @property
-    def waits_for_scout(self) -> bool:
+    def waits_for_control(self) -> bool:
         """Whether nobody else will see to it that it is asked for."""
         if self.asking is not None:
             return False
-        return self.home is None if self.lane is None else not self.lane.usable
+        return self.session_name is None if self.session is None else not self.session.usable
 
     def settle(self, outcome: Outcome) -> None:
         for watch in list(self.watches):
             watch.settle(outcome)
 
-    def is_on(self, lane: UpstreamSession) -> bool:
-        return self.lane is lane or (self.asking is not None and self.asking.upstream is lane)
+    def is_on(self, session: UpstreamSession) -> bool:
+        return self.session is session or (self.asking is not None and self.asking.upstream is session)
 
     def quiet(self) -> None:
         if self.timer is not None:
@@ -109,29 +120,29 @@ def without_subscription_id(params: bytes) -> bytes:
         return params
 
 
-MAX_PER_LANE: Final = 1000
+MAX_PER_SESSION: Final = 1000
 _ASKED_S: Final = 30.0
 _FAREWELL_S: Final = 10.0
 _NOTHING: Final = b"{}"
 
 
 class UpstreamSubscriptions:
-    """`submit` carries a call as any other of its caller; `home_of` says which lane that will be."""
+    """`submit` carries a call as any other of its caller; `session_name_of` says which session that will be."""
 
     def __init__(
         self,
         source: str,
         submit: Callable[[Call], None],
-        home_of: Callable[[Caller], SessionName],
+        session_name_of: Callable[[Caller], SessionName],
         on_missed: Callable[[], None],
     ) -> None:
         self._source = source
         self._submit = submit
-        self._home_of = home_of
+        self._session_name_of = session_name_of
         self._on_missed = on_missed
         self._subscriptions: dict[tuple[SessionName, str], UpstreamSubscription] = {}
         self._by_uri: dict[str, set[UpstreamSubscription]] = {}
-        self._per_home: dict[SessionName, int] = {}
+        self._per_session: dict[SessionName, int] = {}
         self._leaving: dict[tuple[SessionName, str], Request] = {}
         self._early: dict[ResourceWatch, Deadline] = {}
         self._session: UpstreamSession | None = None
@@ -156,26 +167,26 @@ class UpstreamSubscriptions:
     def _refusal(self, watch: ResourceWatch) -> Problem | None:
         if self._closed or self._session is None:
             return self._problem(SOURCE_DOWN, "was stopped")
-        if not self._session.hello.declares("resources", "subscribe"):
+        if not self._session.server.declares("resources", "subscribe"):
             return self._problem(UNKNOWN_METHOD, "does not tell when resources change")
-        if self._per_home.get(self._home_of(watch.caller), 0) >= MAX_PER_LANE:
-            return self._problem(QUEUE_FULL, f"{MAX_PER_LANE} of its resources are watched already")
+        if self._per_session.get(self._session_name_of(watch.caller), 0) >= MAX_PER_SESSION:
+            return self._problem(QUEUE_FULL, f"{MAX_PER_SESSION} of its resources are watched already")
         return None
 
     def _problem(self, code: Code, reason: str) -> Problem:
         return Problem(code=code, message=f"Server {self._source}: {reason}", source=self._source)
 
     def _join(self, watch: ResourceWatch) -> None:
-        key = (self._home_of(watch.caller), watch.uri)
+        key = (self._session_name_of(watch.caller), watch.uri)
         subscription = self._subscriptions.get(key)
         if subscription is not None:
             subscription.watches.append(watch)
-            if subscription.lane is not None:
+            if subscription.session is not None:
                 watch.settle(Result(_NOTHING))
             return
         subscription = self._subscriptions[key] = UpstreamSubscription(key[0], watch.caller, watch.uri)
         self._by_uri.setdefault(watch.uri, set()).add(subscription)
-        self._per_home[subscription.home] = self._per_home.get(subscription.home, 0) + 1
+        self._per_session[subscription.session_name] = self._per_session.get(subscription.session_name, 0) + 1
         subscription.watches.append(watch)
         self._ask(subscription)
 
@@ -194,16 +205,16 @@ class UpstreamSubscriptions:
                     self._drop(subscription)
 
     def forget(self, session: str) -> None:
-        """A client is gone: its lane is not opened again for what it watched."""
+        """A client is gone: its session is not opened again for what it watched."""
         for subscription in list(self._subscriptions.values()):
-            if subscription.caller.session == session and subscription.home is not None:
+            if subscription.caller.session == session and subscription.session_name is not None:
                 subscription.watches.clear()
                 self._drop(subscription)
 
     def move(self) -> None:
-        """Callers that had a lane of their own, or should have had one, now share the one that is always there."""
+        """Callers that had a session of their own, or should have had one, now share the one that is always there."""
         for subscription in list(self._subscriptions.values()):
-            if subscription.home != self._home_of(subscription.caller):
+            if subscription.session_name != self._session_name_of(subscription.caller):
                 watches, subscription.watches = subscription.watches, []
                 asking, subscription.asking = subscription.asking, None
                 self._drop(subscription)
@@ -225,16 +236,16 @@ class UpstreamSubscriptions:
     # -- the server comes and goes --------------------------------------------------------------------------------
 
     def up(self, session: UpstreamSession) -> None:
-        """The lane that is always there is there."""
+        """The session that is always there is there."""
         self._session = session
         self._is_up = True
-        if session.era == "modern":
+        if session.modern:
             self._listen = ListenRequest(session, self._held, self._refused, self._on_missed)
             self._listen_anew()
         else:
             for subscription in list(self._subscriptions.values()):
-                if subscription.waits_for_scout:
-                    subscription.lane = None
+                if subscription.waits_for_control:
+                    subscription.session = None
                     call_safely("a subscription that is asked for again", self._ask, subscription)
         early, self._early = self._early, {}
         for watch, timer in early.items():
@@ -251,8 +262,8 @@ class UpstreamSubscriptions:
 
     def _ask(self, subscription: UpstreamSubscription) -> None:
         subscription.quiet()
-        key = (subscription.home, subscription.uri)
-        if subscription.home is None and (self._listen is not None or not self._is_up):
+        key = (subscription.session_name, subscription.uri)
+        if subscription.session_name is None and (self._listen is not None or not self._is_up):
             subscription.timer = Deadline(_ASKED_S, partial(self._never_held, subscription))
             self._listen_anew()
             return
@@ -275,9 +286,9 @@ class UpstreamSubscriptions:
         if subscription.asking is not call or call.outcome is None:
             return
         subscription.asking = None
-        lane = call.upstream
-        if isinstance(call.outcome, Result) and isinstance(lane, UpstreamSession):
-            self._hold(subscription, lane)
+        session = call.upstream
+        if isinstance(call.outcome, Result) and isinstance(session, UpstreamSession):
+            self._hold(subscription, session)
             if not subscription.wanted:  # they left meanwhile
                 self._release(subscription)
         elif subscription.wanted:
@@ -291,18 +302,18 @@ class UpstreamSubscriptions:
         elif not self._closed:
             self._ask_later(subscription)
 
-    def _hold(self, subscription: UpstreamSubscription, lane: UpstreamSession) -> None:
-        subscription.lane = lane
+    def _hold(self, subscription: UpstreamSubscription, session: UpstreamSession) -> None:
+        subscription.session = session
         subscription.was_held = True
         subscription.backoff.up()
-        lane.holds += 1
-        subscription.on_lost = partial(self._lost, subscription, lane)
-        lane.lost.add_done_callback(subscription.on_lost)
+        session.subscription_count += 1
+        subscription.on_lost = partial(self._lost, subscription, session)
+        session.lost.add_done_callback(subscription.on_lost)
         subscription.settle(Result(_NOTHING))
 
-    def _lost(self, subscription: UpstreamSubscription, lane: UpstreamSession, _: asyncio.Future[Problem]) -> None:
-        if subscription.lane is lane:
-            subscription.lane = None
+    def _lost(self, subscription: UpstreamSubscription, session: UpstreamSession, _: asyncio.Future[Problem]) -> None:
+        if subscription.session is session:
+            subscription.session = None
             if subscription.wanted and not self._closed:
                 self._ask_later(subscription)
 
@@ -315,16 +326,16 @@ class UpstreamSubscriptions:
     def _drop(self, subscription: UpstreamSubscription) -> None:
         """Nobody watches it any more."""
         self._remove(subscription)
-        if self._listen is not None and subscription.home is None:
-            subscription.lane = None
+        if self._listen is not None and subscription.session_name is None:
+            subscription.session = None
             self._listen_anew()
-        elif subscription.lane is not None:
+        elif subscription.session is not None:
             self._release(subscription)
 
     def _remove(self, subscription: UpstreamSubscription) -> None:
         if subscription.asking is None:  # else its deadline still counts
             subscription.quiet()
-        key = (subscription.home, subscription.uri)
+        key = (subscription.session_name, subscription.uri)
         if self._subscriptions.get(key) is not subscription:
             return
         del self._subscriptions[key]
@@ -332,36 +343,36 @@ class UpstreamSubscriptions:
         same.discard(subscription)
         if not same:
             del self._by_uri[subscription.uri]
-        self._per_home[subscription.home] -= 1
-        if not self._per_home[subscription.home]:
-            del self._per_home[subscription.home]
+        self._per_session[subscription.session_name] -= 1
+        if not self._per_session[subscription.session_name]:
+            del self._per_session[subscription.session_name]
 
     def _release(self, subscription: UpstreamSubscription) -> None:
-        lane, subscription.lane = subscription.lane, None
-        if lane is None:
+        session, subscription.session = subscription.session, None
+        if session is None:
             return
-        lane.holds -= 1
+        session.subscription_count -= 1
         if subscription.on_lost is not None:
-            lane.lost.remove_done_callback(subscription.on_lost)
-        key = (subscription.home, subscription.uri)
-        if not lane.usable or key in self._subscriptions or key in self._leaving:
+            session.lost.remove_done_callback(subscription.on_lost)
+        key = (subscription.session_name, subscription.uri)
+        if not session.usable or key in self._subscriptions or key in self._leaving:
             return
         request = Request(RESOURCES_UNSUBSCRIBE, b'{"uri":%b}' % encode(subscription.uri), partial(self._left, key))
         self._leaving[key] = request
         problem = self._problem(CANCELLED, "did not answer")
         asyncio.get_running_loop().call_later(_FAREWELL_S, request.give_up, Failure(problem))
-        lane.send(request)
+        session.send(request)
 
     def _left(self, key: tuple[SessionName, str], request: Request) -> None:
         del self._leaving[key]
         subscription = self._subscriptions.get(key)
-        if subscription is not None and subscription.lane is None and subscription.asking is None:
+        if subscription is not None and subscription.session is None and subscription.asking is None:
             self._ask(subscription)
 
     # -- modern: one subscription for all -------------------------------------------------------------------------
 
     def _never_held(self, subscription: UpstreamSubscription) -> None:
-        if subscription.lane is None and not subscription.was_held:
+        if subscription.session is None and not subscription.was_held:
             self._remove(subscription)
             subscription.settle(Failure(self._problem(SOURCE_DOWN, "cannot be asked now")))
             self._listen_anew()
@@ -370,7 +381,7 @@ class UpstreamSubscriptions:
         if self._listen is not None:
             subscriptions = self._subscriptions.values()
             self._listen.want(
-                frozenset(subscription.uri for subscription in subscriptions if subscription.home is None)
+                frozenset(subscription.uri for subscription in subscriptions if subscription.session_name is None)
             )
 
     def _held(self, uris: Uris) -> None:
@@ -379,7 +390,7 @@ class UpstreamSubscriptions:
             return
         for subscription in self._all_of(uris):
             subscription.quiet()
-            subscription.lane = session
+            subscription.session = session
             subscription.was_held = True
             subscription.settle(Result(_NOTHING))
 
@@ -395,16 +406,16 @@ class UpstreamSubscriptions:
 
     # -- news -----------------------------------------------------------------------------------------------------
 
-    def heard(self, lane: UpstreamSession, method: str, params: Json) -> None:
+    def heard(self, session: UpstreamSession, method: str, params: Json) -> None:
         """What a server says of subscriptions; anything else is none of our business."""
         if method == NOTIFICATIONS_RESOURCES_UPDATED:
-            self._updated(lane, bytes(params))
+            self._updated(session, bytes(params))
         elif self._listen is not None and method == NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED:
             self._listen.acknowledged(params)
         elif self._listen is not None and method == TOLD_CANCELLED:
             self._listen.cancelled(params)
 
-    def _updated(self, lane: UpstreamSession, params: bytes) -> None:
+    def _updated(self, session: UpstreamSession, params: bytes) -> None:
         """Many at once are told once: whoever watches reads the resource afterwards anyway."""
         try:
             uri = msgspec.json.decode(params, type=Updated).uri
@@ -412,15 +423,15 @@ class UpstreamSubscriptions:
             return
         if not self._news:
             asyncio.get_running_loop().call_soon(self._tell)
-        self._news[lane, uri] = params
+        self._news[session, uri] = params
 
     def _tell(self) -> None:
         news, self._news = self._news, {}
-        for (lane, uri), params in news.items():
+        for (session, uri), params in news.items():
             told = without_subscription_id(params)
             for watched in and_parents(uri):
                 for subscription in list(self._by_uri.get(watched, ())):
-                    if subscription.is_on(lane):
+                    if subscription.is_on(session):
                         for watch in list(subscription.watches):
                             watch.on_updated(told)
 

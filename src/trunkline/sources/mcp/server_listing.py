@@ -1,4 +1,4 @@
-"""What the server of one lane offers, fetched when it comes up and kept up to date from then on.
+"""What the server of one session offers, fetched when it comes up and kept up to date from then on.
 
 The tools are what everybody waits for: the other lists get a moment more, and are published when they come later. One
 that fails leaves what was known of it, with a warning.
@@ -62,7 +62,7 @@ class ServerListing:
         self._on_listed = on_listed
         self._known: _Lists = {} if before is None else dict(before._known)
         self._declared: frozenset[ListName] = frozenset(
-            name for name in LISTS if session.hello.declares(KINDS[name].capability)
+            name for name in LISTS if session.server.declares(KINDS[name].capability)
         )
         self._asked_at: dict[ListName, float] = {}
         self._fetching: dict[ListName, asyncio.Task[FetchedList]] = {}
@@ -126,7 +126,7 @@ class ServerListing:
     def _is_old(self, name: ListName) -> bool:
         listed = self._known.get(name)
         ttl_s = listed.freshness.ttl_ms / 1000 if listed is not None and listed.freshness is not None else 0.0
-        announces = self._session.hello.declares(KINDS[name].capability, "listChanged")
+        announces = self._session.server.declares(KINDS[name].capability, "listChanged")
         return (ttl_s > 0 or not announces) and time.monotonic() - self._asked_at[name] > max(ttl_s, _HOLDS_S)
 
     def _want(self, names: Collection[ListName]) -> None:
@@ -138,15 +138,15 @@ class ServerListing:
 
     async def _relist(self) -> None:
         """One round at a time: whatever is announced meanwhile is one more round afterwards."""
-        lane = self._session
+        session = self._session
         try:
-            while self._wanted and lane.usable:
+            while self._wanted and session.usable:
                 wanted = frozenset(self._wanted)
                 self._wanted.clear()
                 began = time.monotonic()
                 await self._relist_once(wanted)
                 self._run_afterwards()
-                await asyncio.wait([lane.lost], timeout=max(_PAUSE_S, time.monotonic() - began))
+                await asyncio.wait([session.lost], timeout=max(_PAUSE_S, time.monotonic() - began))
         finally:
             self._relisting = None
             self._run_afterwards()
@@ -209,12 +209,12 @@ class ServerListing:
         return True
 
     def _tell(self) -> None:
-        """A lane that is gone takes its list with it."""
+        """A session that is gone takes its list with it."""
         if self._session.usable:
             self._publish(self._snapshot())
 
     def _snapshot(self) -> Snapshot:
-        hello, source = self._session.hello, self._source
+        hello, source = self._session.server, self._source
         lists: _Lists = {name: self._known[name] for name in LISTS if name in self._declared and name in self._known}
         return Snapshot(
             tools=tuple(Tool(source, name, definition) for name, definition in lists.get("tools", FetchedList()).items),
@@ -254,28 +254,26 @@ class ClientListings:
     def __init__(self, source: str, publish_for: Callable[[str, Snapshot | None], None]) -> None:
         self._source = source
         self._publish_for = publish_for
-        self._offers: dict[UpstreamSession, ServerListing] = {}
+        self._listings: dict[UpstreamSession, ServerListing] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def changed(self, client: str, session: UpstreamSession, method: str) -> None:
-        offer = self._offers.get(session)
-        if offer is None:
-            offer = self._offers[session] = ServerListing(
-                session, self._source, partial(self._publish_for, client)
-            )
+        listing = self._listings.get(session)
+        if listing is None:
+            listing = self._listings[session] = ServerListing(session, self._source, partial(self._publish_for, client))
             session.lost.add_done_callback(lambda _: self._drop(session))
-        offer.changed(method)
+        listing.changed(method)
 
-    def _drop(self, lane: UpstreamSession) -> None:
-        offer = self._offers.pop(lane, None)
-        if offer is not None:
-            closing = asyncio.get_running_loop().create_task(offer.close())
+    def _drop(self, session: UpstreamSession) -> None:
+        listing = self._listings.pop(session, None)
+        if listing is not None:
+            closing = asyncio.get_running_loop().create_task(listing.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        for lane in list(self._offers):
-            self._drop(lane)
+        for session in list(self._listings):
+            self._drop(session)
         if self._closing:
             await asyncio.wait(self._closing)
 
@@ -288,24 +286,24 @@ class _ToolCall(msgspec.Struct):
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def resend_with_headers(offer: ServerListing, submit: Callable[[Call], None], call: Call) -> bool:
+def resend_with_headers(listing: ServerListing, submit: Callable[[Call], None], call: Call) -> bool:
     """False for a call that this cannot help."""
     if call.method != TOOLS_CALL or call.retried or call.done:
         return False
     call.retried = True
-    offer.list_tools_then(partial(_send_again, offer, submit, call))
+    listing.list_tools_then(partial(_send_again, listing, submit, call))
     return True
 
 
-def _send_again(offer: ServerListing, submit: Callable[[Call], None], call: Call) -> None:
+def _send_again(listing: ServerListing, submit: Callable[[Call], None], call: Call) -> None:
     if not call.done:
-        call.headers = _headers(offer, call.params)
+        call.headers = _headers(listing, call.params)
         submit(call)
 
 
-def _headers(offer: ServerListing, params: Json) -> list[tuple[bytes, bytes]]:
+def _headers(listing: ServerListing, params: Json) -> list[tuple[bytes, bytes]]:
     try:
         called = msgspec.json.decode(params, type=_ToolCall)
-        return param_headers(header_parameters_of(offer.definition_of(called.name)), bytes(called.arguments))
+        return param_headers(header_parameters_of(listing.definition_of(called.name)), bytes(called.arguments))
     except (msgspec.MsgspecError, BadAnnotation):
         return []

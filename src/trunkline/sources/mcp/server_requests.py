@@ -1,7 +1,7 @@
-"""What a server asks on its lane: answered here, handed to the client that it works for, or refused.
+"""What a server asks on its session: answered here, handed to the client that it works for, or refused.
 
 A server may ask only what its client declared, and only so much at a time. The answer goes out under the server's own
-id; a question that the server takes back, or that outlives its lane, is withdrawn.
+id; a question that the server takes back, or that outlives its session, is withdrawn.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def refuse_nobody(server_request: ServerRequest) -> None:
 
 
 class ServerRequests:
-    """`declared` is what the client of this lane said it can be asked. `on_server_request` takes what belongs to no
+    """`declared` is what the client of this session said it can be asked. `on_server_request` takes what belongs to no
     call; until someone sets it, such questions are held (a server may ask as soon as it is greeted)."""
 
     def __init__(self, source: str, write: Callable[[bytes], None], count: Callable[[str], None]) -> None:
         self.declared = b"{}"
-        self.asked_any = False
+        self.any_received = False
         self._source = source
         self._write = write
         self._count = count
@@ -65,7 +65,7 @@ class ServerRequests:
     def __len__(self) -> int:
         return len(self._open)
 
-    def when_quiet(self, then: Callable[[], None]) -> None:
+    def when_idle(self, then: Callable[[], None]) -> None:
         """Once, when nothing is open any more: at once, if that is so."""
         self._on_quiet.append(then)
         self._tell_if_quiet()
@@ -76,7 +76,7 @@ class ServerRequests:
             for then in waiting:
                 call_safely("whoever waited for quiet", then)
 
-    def attend(self, on_server_request: Callable[[ServerRequest], None]) -> None:
+    def set_handler(self, on_server_request: Callable[[ServerRequest], None]) -> None:
         """Someone takes questions outside calls from now on, and those that came too early."""
         self._on_server_request = on_server_request
         held, self._held = self._held, {}
@@ -85,7 +85,7 @@ class ServerRequests:
 
     # -- what the server says -------------------------------------------------------------------------------------
 
-    def asked(self, raw_id: msgspec.Raw, method: str, params: bytes, causes: Causes) -> None:
+    def receive(self, raw_id: msgspec.Raw, method: str, params: bytes, causes: Causes) -> None:
         """A request of the server."""
         try:
             request_id = read_id(raw_id)
@@ -126,7 +126,7 @@ class ServerRequests:
         server_request = ServerRequest(self._source, method, params, partial(self._reply, request_id, id_json), calls)
         server_request.on_progress = self._progressed
         self._open[request_id] = server_request
-        self.asked_any = True
+        self.any_received = True
         self._hand_over(server_request)
 
     def _hand_over(self, server_request: ServerRequest) -> None:
@@ -172,19 +172,19 @@ class ServerRequests:
 
     # -- the end --------------------------------------------------------------------------------------------------
 
-    def calls_over(self) -> None:
-        """Whatever was asked was for calls that have ended; the next one on this lane may be someone else's."""
+    def refuse_all(self) -> None:
+        """Whatever was asked was for calls that have ended; the next one on this session may be someone else's."""
         for server_request in list(self._open.values()):
             call_safely("a question that is over", _end, server_request)
 
-    def call_over(self, call: Request) -> None:
+    def refuse_for(self, call: Request) -> None:
         """Nobody waits for this call any more, nor for the answers to what was asked for it alone."""
         for server_request in list(self._open.values()):
             if server_request.calls == (call,):
                 call_safely("a question that is over", _end, server_request)
 
     def withdraw_all(self) -> None:
-        """The lane is gone."""
+        """The session is gone."""
         questions, self._open = list(self._open.values()), {}
         self._held.clear()
         for server_request in questions:
@@ -197,7 +197,7 @@ class ServerRequests:
 
 
 def _drop(message: bytes) -> None:
-    """The lane it would go to is closed."""
+    """The session it would go to is closed."""
 
 
 def _end(server_request: ServerRequest) -> None:

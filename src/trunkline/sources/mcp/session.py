@@ -1,4 +1,4 @@
-"""A lane: one conversation with one server (a process, an HTTP session), with ids of its own.
+"""A session: one conversation with one server (a process, an HTTP session), with ids of its own.
 
 Many requests are in flight at once and matched by id. Whatever a server sends (noise, strange ids, broken JSON) costs
 at most the one request it belongs to.
@@ -46,6 +46,7 @@ from trunkline.protocol.mcp.methods import (
     NOTIFICATIONS_TASKS,
     SERVER_DISCOVER,
 )
+from trunkline.protocol.mcp.versions import InitializeResult
 from trunkline.runtime.child_io import head_text
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.safe_calls import call_safely
@@ -70,42 +71,43 @@ _LINGERS_S: Final = 5.0
 """How long a server may go on with a call that was given up. Until then nothing it says is taken for someone else's."""
 _NEVER_CANCELLED: Final = frozenset({INITIALIZE, SERVER_DISCOVER})
 LISTS_CHANGED: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
-OF_THE_LANE: Final = LISTS_CHANGED | {
+SESSION_NOTIFICATIONS: Final = LISTS_CHANGED | {
     NOTIFICATIONS_RESOURCES_UPDATED,
     NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED,
     NOTIFICATIONS_TASKS,
     NOTIFICATIONS_CANCELLED,
 }
-"""What a server tells to whoever tends the lane, whichever calls are in flight."""
+"""What a server tells to whoever tends the session, whichever calls are in flight."""
 
 
 class UpstreamSession:
     """What all wires to a server share. A wire provides `_write` and calls `received` and `lose`.
 
     `prepare` gives the `_meta` members for one request, where they depend on its caller. Whoever keeps something on
-    the lane beyond calls (a subscription) counts itself in `holds`. A lane is `mixed` once it has carried calls of
+    the session beyond calls (a subscription) counts itself in `holds`. A session is `mixed` once it has carried calls of
     more than one principal. One that `has_tasks` may get a task for an answer. `expected` are calls that will be sent
     here next: what the server asks may be for them. `served` counts the answers that somebody waited for.
     """
 
     is_process: ClassVar[bool] = False
-    """Whether its server is a process of ours, which runs as long as the lane is not lost."""
+    """Whether its server is a process of ours, which runs as long as the session is not lost."""
 
     def __init__(self, source: str, count: Count) -> None:
         self.source = source
+        self.server: InitializeResult
         self.modern = False
         self.has_tasks = False
-        self.stamp = b""
-        self.prepare: Callable[[Request], bytes] | None = None
-        self.holds = 0
+        self.request_meta = b""
+        self.meta_for: Callable[[Request], bytes] | None = None
+        self.subscription_count = 0
         self.redact: Callable[[str], str] = str
         """Takes secrets out of what the server says before others see it."""
         self.principal = ""
         self.mixed = False
         self.served = 0
         self.pending: dict[int, Request] = {}
-        self.expected: list[Call] = []
-        self.questions = ServerRequests(source, self._write_answer, count)
+        self.waiting_calls: list[Call] = []
+        self.server_requests = ServerRequests(source, self._write_answer, count)
         self.on_notification: Callable[[str, Json], None] = _ignore
         self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
         self._count = count
@@ -116,7 +118,7 @@ class UpstreamSession:
     # -- requests out ---------------------------------------------------------------------------------------------
 
     def send(self, request: Request) -> None:
-        stamp = self.stamp if self.prepare is None else self.prepare(request)
+        stamp = self.request_meta if self.meta_for is None else self.meta_for(request)
         self._next_id = upstream_id = self._next_id + 1
         request.upstream_id = upstream_id
         request.upstream = self
@@ -124,7 +126,7 @@ class UpstreamSession:
         self._write(request, encode_request(request, upstream_id, stamp))
 
     def send_shared(self, call: Call) -> None:
-        """A call on a lane that others use too."""
+        """A call on a session that others use too."""
         principal = call.caller.principal
         if principal != self.principal:
             self.mixed = bool(self.principal)
@@ -141,14 +143,14 @@ class UpstreamSession:
     @property
     def idle(self) -> bool:
         """Whether nothing would be lost but the server's own state if it were closed now."""
-        return not self.pending and not self.holds and not self.questions
+        return not self.pending and not self.subscription_count and not self.server_requests
 
     @property
     def usable(self) -> bool:
         """Whether a request sent now has a chance. One that has not was never written, and may go elsewhere."""
         return not self.lost.done()
 
-    async def ask(self, method: str, params: Json, timeout_s: float) -> Outcome:
+    async def request(self, method: str, params: Json, timeout_s: float) -> Outcome:
         """A request of our own: awaited, with a deadline."""
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -170,8 +172,8 @@ class UpstreamSession:
             raise
 
     def abandon(self, request: Request) -> None:
-        """Nobody waits for this answer: tell the server, free the slot, drop what may still come."""
-        self.questions.call_over(request)
+        """Nobody waits for this answer: tell the server, free the entry, drop what may still come."""
+        self.server_requests.refuse_for(request)
         if self.pending.pop(request.upstream_id, None) is None or request.method in _NEVER_CANCELLED:
             return
         if self._shared and isinstance(request, Call):
@@ -284,23 +286,23 @@ class UpstreamSession:
         """A notification, or a request of the server's own."""
         params = b"{}" if message.params is UNSET else bytes(message.params)
         if message.id is not UNSET:
-            self.questions.asked(message.id, method, params, lambda: self._causes(stream))
+            self.server_requests.receive(message.id, method, params, lambda: self._causes(stream))
         elif method == PROGRESS:
             self._progressed(params)
-        elif method not in OF_THE_LANE:
+        elif method not in SESSION_NOTIFICATIONS:
             self._noticed(method, params, stream)
-        elif method != NOTIFICATIONS_CANCELLED or not self.questions.cancelled(params):
+        elif method != NOTIFICATIONS_CANCELLED or not self.server_requests.cancelled(params):
             self.on_notification(method, params)
 
     def _causes(self, stream: Request | None) -> tuple[Call, ...]:
         """The calls that may be behind what the server asks, the likeliest last."""
         if stream is not None:
             return (stream,) if isinstance(stream, Call) and not stream.done else ()
-        expected = [call for call in self.expected if not call.done]
+        expected = [call for call in self.waiting_calls if not call.done]
         return (*expected, *[request for request in self.pending.values() if isinstance(request, Call)])
 
     def _noticed(self, method: str, params: bytes, stream: Request | None) -> None:
-        """It belongs to the call whose stream it came on, or to the only one there is; else to the lane."""
+        """It belongs to the call whose stream it came on, or to the only one there is; else to the session."""
         if not params.startswith(b"{") or method == STREAM_CLOSED:  # that is a word between our own parts
             self._count("protocol_errors")
             return
@@ -355,14 +357,14 @@ class UpstreamSession:
     # -- the end --------------------------------------------------------------------------------------------------
 
     def lose(self, problem: Problem) -> None:
-        """The wire is gone: everything in flight ends now, and whoever tends the lane learns why.
+        """The wire is gone: everything in flight ends now, and whoever tends the session learns why.
 
         It counts as lost before anything ends: a call that takes the place of one that ends must not come here.
         """
         pending, self.pending = self.pending, {}
         if not self.lost.done():
             self.lost.set_result(problem)
-        call_safely("questions of a lost server", self.questions.withdraw_all)
+        call_safely("questions of a lost server", self.server_requests.withdraw_all)
         for request in pending.values():
             call_safely("a request to a lost server", request.finish, Failure(_about(problem, request)))
 
@@ -388,8 +390,8 @@ class UpstreamSession:
         """The end of what a server that is a process wrote to stderr, safe to show."""
         return ""
 
-    async def settled(self) -> None:
-        """Until a lost lane has answered what it still carries. Most wires lose everything at once."""
+    async def drained(self) -> None:
+        """Until a lost session has answered what it still carries. Most wires lose everything at once."""
 
     async def close(self) -> None:
         raise NotImplementedError
@@ -408,15 +410,15 @@ def _about(problem: Problem, request: Request) -> Problem:
 
 
 def _ignore(method: str, params: Json) -> None:
-    """Until someone tends the lane, what it is told is dropped."""
+    """Until someone tends the session, what it is told is dropped."""
 
 
-async def leave(lane: UpstreamSession) -> None:
-    """Close a lane that is given up; one that is lost already first gets to answer what it can."""
-    if lane.lost.done():
-        await lane.settled()
-    await lane.close()
-    # What leads back to the lane is cut: a cycle would stay, with its buffers, until the collector finds it.
-    lane.questions.close()
-    lane.on_notification = _ignore
-    lane.prepare = None
+async def close_session(session: UpstreamSession) -> None:
+    """Close a session that is given up; one that is lost already first gets to answer what it can."""
+    if session.lost.done():
+        await session.drained()
+    await session.close()
+    # What leads back to the session is cut: a cycle would stay, with its buffers, until the collector finds it.
+    session.server_requests.close()
+    session.on_notification = _ignore
+    session.meta_for = None

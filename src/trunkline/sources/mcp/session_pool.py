@@ -29,41 +29,41 @@ def needs_pool(caller: Caller) -> bool:
 
 
 class SessionPool:
-    def __init__(self, lanes: ClientSessions) -> None:
-        self._lanes = lanes
+    def __init__(self, sessions: ClientSessions) -> None:
+        self._sessions = sessions
         self._groups: dict[_GroupKey, _Group] = {}
 
     def submit(self, call: Call) -> None:
         key = (call.caller.principal, askable(call.caller.capabilities))
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(self._lanes, key, self._groups)
+            group = self._groups[key] = _Group(self._sessions, key, self._groups)
         group.submit(call)
 
 
 class _Group:
-    """The calls of equal callers: those that have a seat, and those that wait for one in the order they came. It is
+    """The calls of equal callers: those that have a slot, and those that wait for one in the order they came. It is
     one of its `siblings` while there are such calls."""
 
-    def __init__(self, lanes: ClientSessions, key: _GroupKey, siblings: dict[_GroupKey, _Group]) -> None:
-        self._lanes = lanes
+    def __init__(self, sessions: ClientSessions, key: _GroupKey, siblings: dict[_GroupKey, _Group]) -> None:
+        self._sessions = sessions
         self._key = key
         self._siblings = siblings
-        self._seats: dict[int, Call] = {}
+        self._slots: dict[int, Call] = {}
         self._waiting: deque[Call] = deque()
-        self._seating = False
+        self._filling = False
 
     def submit(self, call: Call) -> None:
-        seat = self._seat_of(call)
-        if seat is None:
+        slot = self._slot_of(call)
+        if slot is None:
             call.on_done = self._then_leave(call.on_done)
             if call.on_server_request is not None:
-                call.on_server_request = self._then_seat_others(call.on_server_request)
+                call.on_server_request = self._then_fill_slots(call.on_server_request)
         else:  # its server refused it before running it, and it comes again
-            del self._seats[seat]
+            del self._slots[slot]
         call.upstream = self
         self._waiting.append(call)
-        self._seat_waiting()
+        self._fill_slots()
 
     def _then_leave(self, done: Callable[[Request], None]) -> Callable[[Request], None]:
         def ended(request: Request) -> None:
@@ -72,57 +72,57 @@ class _Group:
 
         return ended
 
-    def _then_seat_others(self, ask: Callable[[ServerRequest], None]) -> Callable[[ServerRequest], None]:
+    def _then_fill_slots(self, ask: Callable[[ServerRequest], None]) -> Callable[[ServerRequest], None]:
         def asked(server_request: ServerRequest) -> None:
             ask(server_request)
-            self._seat_waiting()
+            self._fill_slots()
 
         return asked
 
-    def _seat_waiting(self) -> None:
-        """Calls may end while they are being seated (nothing can be opened), so this is entered only once."""
-        if self._seating:
+    def _fill_slots(self) -> None:
+        """Calls may end while they are being taken (nothing can be opened), so this is entered only once."""
+        if self._filling:
             return
-        self._seating = True
+        self._filling = True
         try:
             while self._waiting:
-                seat = self._free_seat()
-                if seat is None:
+                slot = self._free_slot()
+                if slot is None:
                     return
                 call = self._waiting.popleft()
                 if not call.done:
                     call.upstream = None
-                    self._seats[seat] = call
-                    self._lanes.submit(call, self._lane_key(seat))
+                    self._slots[slot] = call
+                    self._sessions.submit(call, self._session_key(slot))
         finally:
-            self._seating = False
+            self._filling = False
 
-    def _free_seat(self) -> int | None:
-        """The lowest that is free, if there is a lane for it or room for one more. Whoever is alone tries anyway: so
+    def _free_slot(self) -> int | None:
+        """The lowest that is free, if there is a session for it or room for one more. Whoever is alone tries anyway: so
         it learns why not. One whose process keeps crashing is passed by while there are others: the crashes may be
         another client's doing."""
-        if sum(not call.open_server_requests for call in self._seats.values()) >= MAX_SLOTS:
+        if sum(not call.open_server_requests for call in self._slots.values()) >= MAX_SLOTS:
             return None
-        free = [seat for seat in range(len(self._seats) + MAX_SLOTS) if seat not in self._seats][:MAX_SLOTS]
-        seat = next((seat for seat in free if not self._lanes.rests(self._lane_key(seat))), free[0])
-        return seat if not self._seats or self._lanes.may_take(self._lane_key(seat)) else None
+        free = [slot for slot in range(len(self._slots) + MAX_SLOTS) if slot not in self._slots][:MAX_SLOTS]
+        slot = next((slot for slot in free if not self._sessions.rests(self._session_key(slot))), free[0])
+        return slot if not self._slots or self._sessions.may_take(self._session_key(slot)) else None
 
     def _leave(self, request: Request) -> None:
-        seat = self._seat_of(request)
-        if seat is None:
+        slot = self._slot_of(request)
+        if slot is None:
             return
-        del self._seats[seat]
-        self._lanes.vacate(self._lane_key(seat), request)
-        self._seat_waiting()
-        if not self._seats and not self._waiting and self._siblings.get(self._key) is self:
+        del self._slots[slot]
+        self._sessions.vacate(self._session_key(slot), request)
+        self._fill_slots()
+        if not self._slots and not self._waiting and self._siblings.get(self._key) is self:
             del self._siblings[self._key]
 
-    def _seat_of(self, request: Request) -> int | None:
-        return next((seat for seat, seated in self._seats.items() if seated is request), None)
+    def _slot_of(self, request: Request) -> int | None:
+        return next((slot for slot, taken in self._slots.items() if taken is request), None)
 
-    def _lane_key(self, seat: int) -> SessionKey:
+    def _session_key(self, slot: int) -> SessionKey:
         principal, capabilities = self._key
-        return (principal, seat, capabilities)
+        return (principal, slot, capabilities)
 
     # -- as the carrier of calls that wait ------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""An MCP server as a source: a scout lane that is always kept up, client lanes beside it, and who gets which.
+"""An MCP server as a source: a scout session that is always kept up, client sessions beside it, and who gets which.
 
 The kinds (stdio, HTTP) differ only in how a session is opened; all that happens to it afterwards is here.
 """
@@ -26,7 +26,7 @@ from trunkline.sources.mcp.initialize import SessionLogLevel, level_in
 from trunkline.sources.mcp.resource_subscriptions import SessionName, UpstreamSubscriptions
 from trunkline.sources.mcp.server_listing import ClientListings, ServerListing, resend_with_headers
 from trunkline.sources.mcp.server_requests import refuse_nobody
-from trunkline.sources.mcp.session import LISTS_CHANGED, OF_THE_LANE, UpstreamSession, leave
+from trunkline.sources.mcp.session import LISTS_CHANGED, SESSION_NOTIFICATIONS, UpstreamSession, close_session
 from trunkline.sources.mcp.session_pool import SessionPool, needs_pool
 from trunkline.sources.mcp.task_subscriptions import UpstreamTaskSubscriptions
 
@@ -36,7 +36,7 @@ _FAILED_PROBES: Final = 3
 _STOP_WAIT_S: Final = 10.0
 
 Opener = Callable[[Era | None, bytes, Callable[[str], None]], Awaitable[UpstreamSession]]
-"""Open a lane and shake hands: (era if known, capabilities to declare, counter) → session."""
+"""Open a session and shake hands: (era if known, capabilities to declare, counter) → session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +55,16 @@ class McpSource:
         self._era: Era | None = None
         self._talks: bool | None = None  # whether one of 2026-07-28 speaks an older version too, if that is known
         self._probe_may_hurt = False
-        self._scout: UpstreamSession | None = None
-        self._lanes: ClientSessions | None = None
+        self._control: UpstreamSession | None = None
+        self._sessions: ClientSessions | None = None
         self._pool: SessionPool | None = None
         self._sink: Sink | None = None
         self._parked: list[Call] = []
-        self._offer: ServerListing | None = None
-        self._watches = UpstreamSubscriptions(name, self.submit, self._home_of, self._missed_news)
-        self._task_watches = UpstreamTaskSubscriptions()
+        self._listing: ServerListing | None = None
+        self._resource_subscriptions = UpstreamSubscriptions(
+            name, self.submit, self._session_name_of, self._missed_news
+        )
+        self._task_subscriptions = UpstreamTaskSubscriptions()
         self._lists = ClientListings(name, self._publish_for)
         self._leaving: set[asyncio.Task[None]] = set()
         self._over = False
@@ -78,16 +80,16 @@ class McpSource:
             )
             call.finish(Failure(problem))
             return
-        if self._shares(call.caller) or self._lanes is None or self._pool is None:
-            self._submit_to_scout(call)
+        if self._shares(call.caller) or self._sessions is None or self._pool is None:
+            self._submit_to_control(call)
             return
         key = session_key(call.caller)
         if key is not None:
-            self._lanes.submit(call, key)
+            self._sessions.submit(call, key)
         elif needs_pool(call.caller):
             self._pool.submit(call)
         else:
-            self._submit_to_scout(call)
+            self._submit_to_control(call)
 
     def _shares(self, caller: Caller) -> bool:
         """Whether a caller meets the same server as everybody.
@@ -99,44 +101,44 @@ class McpSource:
             return self._tuning.shared
         return caller.session is None or self._talks is False or askable(caller.capabilities) == NO_CAPABILITIES
 
-    def _submit_to_scout(self, call: Call) -> None:
-        if self._scout is not None and self._scout.lane.usable:
-            self._scout.lane.send_shared(call)
+    def _submit_to_control(self, call: Call) -> None:
+        if self._control is not None and self._control.usable:
+            self._control.send_shared(call)
         elif self._health_tracker.refuses:
             call.finish(Failure(self._health_tracker.refusal(call.tool)))
         else:
             self._parked.append(call)
 
     def watch_resource(self, watch: ResourceWatch) -> None:
-        self._watches.add(watch)
+        self._resource_subscriptions.add(watch)
 
     def watch_tasks(self, watch: TaskWatch) -> None:
-        self._task_watches.add(watch)
+        self._task_subscriptions.add(watch)
 
-    def _home_of(self, caller: Caller) -> SessionName:
-        """Which lane the calls of a caller use, by name; None for the scout."""
+    def _session_name_of(self, caller: Caller) -> SessionName:
+        """Which session the calls of a caller use, by name; None for the scout."""
         if self._shares(caller):
             return None
         return (caller.principal, caller.capabilities) if needs_pool(caller) else session_key(caller)
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         """A modern server knows no news of clients, and one that all share could not tell whose it is."""
-        lane = None if self._shares(caller) or self._lanes is None else self._lanes.lane_of(caller)
-        if lane is None or not lane.usable:
+        session = None if self._shares(caller) or self._sessions is None else self._sessions.session_of(caller)
+        if session is None or not session.usable:
             return
         if method != LOGGING_SET_LEVEL:
-            lane.notify(method, params)
-        elif isinstance(lane.prepare, SessionLogLevel):
-            lane.prepare.want(level_in(params) or caller.log_level)
+            session.notify(method, params)
+        elif isinstance(session.meta_for, SessionLogLevel):
+            session.meta_for.want(level_in(params) or caller.log_level)
 
     def refresh(self) -> None:
-        if self._offer is not None:
-            self._offer.refresh()
+        if self._listing is not None:
+            self._listing.refresh()
 
     def forget(self, session: str) -> None:
-        self._watches.forget(session)
-        if self._lanes is not None:
-            self._lanes.forget(session)
+        self._resource_subscriptions.forget(session)
+        if self._sessions is not None:
+            self._sessions.forget(session)
 
     def _take_back(self, request: Request) -> bool:
         """A call that a server refused before running it goes once more, on a new session."""
@@ -147,7 +149,7 @@ class McpSource:
         return True
 
     def _mirror_again(self, call: Call) -> bool:
-        return self._offer is not None and resend_with_headers(self._offer, self._submit_again, call)
+        return self._listing is not None and resend_with_headers(self._listing, self._submit_again, call)
 
     def _submit_again(self, call: Call) -> None:
         if not call.done:
@@ -157,32 +159,32 @@ class McpSource:
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
-        self._lanes = lanes = ClientSessions(
+        self._sessions = sessions = ClientSessions(
             self.name,
             self._open_for_client,
             max_sessions=self._tuning.max_sessions,
             idle_s=self._tuning.session_idle_s,
-            on_opened=self._client_lane_opened,
-            on_closed=self._client_lane_closed,
+            on_opened=self._client_session_opened,
+            on_closed=self._client_session_closed,
             on_change=self._health_tracker.refresh,
             elsewhere=self.submit,
         )
-        self._pool = SessionPool(lanes)
+        self._pool = SessionPool(sessions)
         try:
             while True:
                 await self._live_once(sink)
                 await self._wait_before_retry()
         finally:
             self._over = True
-            self._watches.close()
-            self._task_watches.close()
+            self._resource_subscriptions.close()
+            self._task_subscriptions.close()
             self._release_parked(up=False)
-            await lanes.close()
+            await sessions.close()
             await self._lists.close()
             if self._leaving:
                 await asyncio.wait(self._leaving, timeout=_STOP_WAIT_S)
-            if self._offer is not None:
-                self._offer.forget()
+            if self._listing is not None:
+                self._listing.forget()
 
     async def _live_once(self, sink: Sink) -> None:
         """From one connection to its loss. Whatever goes wrong ends as a state with a reason."""
@@ -190,29 +192,31 @@ class McpSource:
         try:
             session = await self._open(b"{}")
             self._talks = self._talks or None  # it may have been replaced by one that does
-            self._offer = offer = ServerListing(session, self.name, sink.publish, self._listed, before=self._offer)
+            self._listing = listing = ServerListing(
+                session, self.name, sink.publish, self._listed, before=self._listing
+            )
             try:
-                await offer.fetch_first()
+                await listing.fetch_first()
                 self._went_up(session)
                 problem = await self._tend(session)
             finally:
-                self._watches.down()
-                self._task_watches.down()
-                await offer.close()
+                self._resource_subscriptions.down()
+                self._task_subscriptions.down()
+                await listing.close()
             self._health_tracker.lost(problem, _tail(session))
         except GatewayError as error:
             self._health_tracker.failed(error.problem, _tail(session))
         finally:
-            self._scout = None
+            self._control = None
             if session is not None:
                 await self._leave(session)
 
-    async def _leave(self, lane: UpstreamSession) -> None:
-        """What a retired lane still carries gets its answers while the next one is being opened."""
-        leaving = asyncio.get_running_loop().create_task(leave(lane))
+    async def _leave(self, session: UpstreamSession) -> None:
+        """What a retired session still carries gets its answers while the next one is being opened."""
+        leaving = asyncio.get_running_loop().create_task(close_session(session))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
-        if not (lane.pending and isinstance(lane, HttpUpstreamSession)):
+        if not (session.pending and isinstance(session, HttpUpstreamSession)):
             await asyncio.wait([leaving])
 
     async def _open(self, capabilities: bytes) -> UpstreamSession:
@@ -225,7 +229,7 @@ class McpSource:
             if error.problem.code is SOURCE_PROTOCOL:
                 self._era = None  # it may have been replaced by one of the other era
             raise
-        self._era = session.era
+        self._era = "modern" if session.modern else "legacy"
         await self._furnish(session)
         return session
 
@@ -239,7 +243,7 @@ class McpSource:
             if error.problem.code is not SOURCE_PROTOCOL and not await self._only_talk_hurts():
                 raise
             self._talks = False
-            self._watches.move()
+            self._resource_subscriptions.move()
             raise NoClientSessions from None
         self._talks = True
         await self._furnish(session)
@@ -247,49 +251,48 @@ class McpSource:
 
     async def _only_talk_hurts(self) -> bool:
         """Not all refuse `initialize`: some die of it, some never answer. Others are served all the same."""
-        if self._talks is not None or self._scout is None:
+        if self._talks is not None or self._control is None:
             return False
-        lane = self._scout.lane
-        outcome = await lane.ask(SERVER_DISCOVER, b"{}", PROBE_TIMEOUT_S)
-        return isinstance(outcome, Result) and lane.usable
+        session = self._control
+        outcome = await session.request(SERVER_DISCOVER, b"{}", PROBE_TIMEOUT_S)
+        return isinstance(outcome, Result) and session.usable
 
     async def _furnish(self, session: UpstreamSession) -> None:
         session.on_notification = partial(self._heard, session)
         session.lost.add_done_callback(partial(warn_if_over_limits, self._sink))
         if isinstance(session, HttpUpstreamSession):
-            session.take_back = self._take_back
-            session.mirror_again = self._mirror_again
-            if session.era == "legacy":
+            session.resubmit = self._take_back
+            session.resend_with_headers = self._mirror_again
+            if not session.modern:
                 await self._open_stream(session)
 
-    async def _open_stream(self, lane: HttpUpstreamSession) -> None:
+    async def _open_stream(self, session: HttpUpstreamSession) -> None:
         """The server's own stream, before the first call: what happens meanwhile is told there."""
         try:
-            lane.listen()
-            await lane.listening()
+            session.open_stream()
+            await session.wait_for_stream()
         except BaseException:
-            await lane.close()
+            await session.close()
             raise
 
     def _went_up(self, session: UpstreamSession) -> None:
-        self._scout = session
+        self._control = session
         self._backoff.up()
         self._health_tracker.ready()
         self._release_parked(up=True)
-        self._watches.up(session)
-        self._task_watches.up(session)
+        self._resource_subscriptions.up(session)
+        self._task_subscriptions.up(session)
 
     async def _tend(self, session: UpstreamSession) -> Problem:
         """Follow the server until it is lost, and ask it for signs of life."""
-        lane = session
         failed_probes = 0
         while True:
-            await asyncio.wait([lane.lost], timeout=self._tuning.probe_every_s)
-            if lane.lost.done():
-                return lane.lost.result()
+            await asyncio.wait([session.lost], timeout=self._tuning.probe_every_s)
+            if session.lost.done():
+                return session.lost.result()
             failed_probes = 0 if await self._probe(session) else failed_probes + 1
             if failed_probes >= _FAILED_PROBES:
-                return lane.problem(SOURCE_LOST, f"{failed_probes} probes in a row went unanswered")
+                return session.problem(SOURCE_LOST, f"{failed_probes} probes in a row went unanswered")
 
     def _listed(self, trouble: str | None) -> None:
         """How listing it once more went."""
@@ -299,52 +302,52 @@ class McpSource:
             self._health_tracker.degraded(f"its tools could not be listed again: {trouble}")
 
     async def _probe(self, session: UpstreamSession) -> bool:
-        method = PING if session.era == "legacy" else SERVER_DISCOVER
-        outcome = await session.ask(method, b"{}", PROBE_TIMEOUT_S)
+        method = PING if not session.modern else SERVER_DISCOVER
+        outcome = await session.request(method, b"{}", PROBE_TIMEOUT_S)
         if isinstance(outcome, Failure):
             self._health_tracker.degraded(f"a probe failed: {outcome.problem.message}")
             return False
         self._health_tracker.ready()
         return True
 
-    def _heard(self, lane: UpstreamSession, method: str, params: Json) -> None:
-        if method in LISTS_CHANGED and self._offer is not None:
-            self._offer.changed(method)
+    def _heard(self, session: UpstreamSession, method: str, params: Json) -> None:
+        if method in LISTS_CHANGED and self._listing is not None:
+            self._listing.changed(method)
         else:
-            self._nobody_heard(lane, method, params)
+            self._nobody_heard(session, method, params)
 
     def _missed_news(self) -> None:
-        if self._offer is not None:
-            self._offer.missed()
+        if self._listing is not None:
+            self._listing.missed()
 
     # -- servers that work for one client -------------------------------------------------------------------------
 
-    def _client_lane_opened(self, key: SessionKey, session: UpstreamSession) -> None:
+    def _client_session_opened(self, key: SessionKey, session: UpstreamSession) -> None:
         """Its news and its questions are for that client alone. Where there is no session, only calls can be asked."""
-        lane, client = session, key[1]
+        client = key[1]
         if isinstance(client, str) and self._sink is not None:
-            lane.on_notification = partial(self._client_heard, client, session)
-            lane.questions.attend(partial(self._sink.forward_request, client))
+            session.on_notification = partial(self._client_heard, client, session)
+            session.server_requests.set_handler(partial(self._sink.forward_request, client))
         else:
-            lane.on_notification = partial(self._nobody_heard, lane)
-            lane.questions.attend(refuse_nobody)
+            session.on_notification = partial(self._nobody_heard, session)
+            session.server_requests.set_handler(refuse_nobody)
 
     def _client_heard(self, client: str, session: UpstreamSession, method: str, params: Json) -> None:
         if method in LISTS_CHANGED:
             self._lists.changed(client, session, method)
-        elif method in OF_THE_LANE:
-            self._watches.heard(session, method, params)
+        elif method in SESSION_NOTIFICATIONS:
+            self._resource_subscriptions.heard(session, method, params)
         elif self._sink is not None:
             self._sink.forward_notification(client, method, params)
 
-    def _nobody_heard(self, lane: UpstreamSession, method: str, params: Json) -> None:
-        if method in OF_THE_LANE:
-            self._watches.heard(lane, method, params)
-            self._task_watches.heard(method, params)
+    def _nobody_heard(self, session: UpstreamSession, method: str, params: Json) -> None:
+        if method in SESSION_NOTIFICATIONS:
+            self._resource_subscriptions.heard(session, method, params)
+            self._task_subscriptions.heard(method, params)
         else:
             self._count("unattributed_notifications")
 
-    def _client_lane_closed(self, key: SessionKey) -> None:
+    def _client_session_closed(self, key: SessionKey) -> None:
         if isinstance(key[1], str):
             self._publish_for(key[1], None)
 
@@ -374,7 +377,7 @@ class McpSource:
 
     def _serves_some(self) -> bool:
         """Clients with a process of their own are served whatever becomes of the one that all share."""
-        return self._lanes is not None and self._lanes.processes > 0
+        return self._sessions is not None and self._sessions.processes > 0
 
     def _health_changed(self, health: Health) -> None:
         if self._sink is not None:

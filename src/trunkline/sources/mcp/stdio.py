@@ -25,13 +25,13 @@ from trunkline.sources.mcp.session import Count, UpstreamSession
 from trunkline.sources.mcp.source import McpSource, Tuning
 from trunkline.sources.sections import McpStdioSection, limits_of
 
-# A lane to a server that is a child process: one line of JSON per message on its stdin and stdout.
+# A session to a server that is a child process: one line of JSON per message on its stdin and stdout.
 
 _EXIT_WAIT_S: Final = 0.1
 
 
 class StdioUpstreamSession(UpstreamSession):
-    """Writes that happen in one turn of the loop leave in one write; the server's pipe is the only queue."""
+    """Writes that happen in one turn of the loop close_session in one write; the server's pipe is the only queue."""
 
     is_process = True
 
@@ -242,16 +242,16 @@ async def open_stdio_session(
     redact: Callable[[str], str],
 ) -> StdioUpstreamSession:
     child = await children.spawn(argv, env=env, cwd=cwd, label=source, limits=limits)
-    lane = StdioUpstreamSession(source, count, child, limit_bytes=limit_bytes, redact=redact)
-    # It takes a few turns of the loop. Cancelled in the middle it would leave pipes that nobody owns.
-    connecting = asyncio.ensure_future(lane.connect())
+    session = StdioUpstreamSession(source, count, child, limit_bytes=limit_bytes, redact=redact)
+    # It takes a few turns of the loop. Cancelled in the middle it would close_session pipes that nobody owns.
+    connecting = asyncio.ensure_future(session.connect())
     try:
         await asyncio.shield(connecting)
     except BaseException:
         await asyncio.wait([connecting])
-        await lane.close()
+        await session.close()
         raise
-    return lane
+    return session
 
 
 def build(name: str, section: McpStdioSection, context: SourceContext) -> Source:
@@ -260,7 +260,7 @@ def build(name: str, section: McpStdioSection, context: SourceContext) -> Source
 
     async def open_session(era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         async with context.start_slots.turn():
-            lane = await open_stdio_session(
+            session = await open_stdio_session(
                 name,
                 count,
                 context.children,
@@ -272,9 +272,9 @@ def build(name: str, section: McpStdioSection, context: SourceContext) -> Source
                 redact=context.redact,
             )
             try:
-                return await initialize_session(lane, era, capabilities, section.start_timeout)
+                return await initialize_session(session, era, capabilities, section.start_timeout)
             except BaseException:
-                await lane.close()
+                await session.close()
                 raise
 
     tuning = Tuning(

@@ -99,14 +99,13 @@ class _Subscription:
         self.watch = watch
         self._on_over = on_over
         self._left = set(watch.task_ids)
-        self._lane: UpstreamSession | None = None
+        self._session: UpstreamSession | None = None
         self._listen: ListenRequest | None = None
         self._was_held = False
         self._to_ask: list[str] = []
         self._asking: Request | None = None
 
     def begin(self, session: UpstreamSession) -> None:
-        self._lane = session
         self._listen = ListenRequest(session, self._held, self._refused, _not_about_lists, tasks=True)
         self._listen.want(frozenset(self._left))
 
@@ -153,15 +152,15 @@ class _Subscription:
     # -- what was missed ------------------------------------------------------------------------------------------
 
     def _ask_next(self) -> None:
-        lane = self._lane
-        if self._asking is not None or not self._to_ask or lane is None or not lane.usable:
+        session = self._session
+        if self._asking is not None or not self._to_ask or session is None or not session.usable:
             return
         task_id = self._to_ask.pop(0)
         request = Request(TASKS_GET, b'{"taskId":%b}' % encode(task_id), lambda one: self._answered(one, timer))
-        late = Failure(lane.problem(DEADLINE, f"no answer to `tasks/get` within {_ASKED_S:g} seconds"))
+        late = Failure(session.problem(DEADLINE, f"no answer to `tasks/get` within {_ASKED_S:g} seconds"))
         timer = Deadline(_ASKED_S, partial(request.give_up, late))
         self._asking = request
-        lane.send(request)
+        session.send(request)
 
     def _answered(self, request: Request, timer: Deadline) -> None:
         timer.cancel()

@@ -12,7 +12,15 @@ from trunkline.core.errors import (
     UNSUPPORTED_MEDIA,
     Code,
 )
-from trunkline.frontends.http.access import ANONYMOUS, HOLDER, OPERATOR, STRANGER, Access, Credential, Denied
+from trunkline.frontends.http.access import (
+    ANONYMOUS,
+    OPERATOR,
+    TOKEN_HOLDER,
+    UNAUTHENTICATED,
+    Access,
+    Credential,
+    Denied,
+)
 from trunkline.frontends.http.routes import AGENTS, ROUTES
 from trunkline.protocol.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser
 
@@ -95,7 +103,7 @@ def test_a_host_with_more_than_a_name_never_gets_this_far(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["192.168.1.1:4747", "[2001:db8::1]", "8.8.8.8", "gateway.example", "localhost"])
 def test_beyond_loopback_any_address_is_ours_because_rebinding_needs_a_name(host: str) -> None:
-    assert EVERYWHERE.check(asking(f"Authorization: Bearer {TOKEN}", host=host)) == HOLDER
+    assert EVERYWHERE.check(asking(f"Authorization: Bearer {TOKEN}", host=host)) == TOKEN_HOLDER
 
 
 def test_beyond_loopback_other_names_are_still_refused() -> None:
@@ -159,7 +167,7 @@ def test_beyond_loopback_a_page_must_come_from_where_it_sends_its_request() -> N
     bearer = f"Authorization: Bearer {TOKEN}"
     ours = asking(bearer, "Origin: http://192.168.1.1:4747", host="192.168.1.1:4747")
     theirs = asking(bearer, "Origin: http://192.168.1.66:4747", host="192.168.1.1:4747")
-    assert EVERYWHERE.check(ours) == HOLDER
+    assert EVERYWHERE.check(ours) == TOKEN_HOLDER
     assert refusal(EVERYWHERE, theirs) is ORIGIN_REFUSED
 
 
@@ -268,7 +276,7 @@ def test_a_program_sends_no_origin_and_is_served() -> None:
 
 @pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER   {TOKEN}", f"Bearer {TOKEN}\t"])
 def test_the_right_token_lets_in(header: str) -> None:
-    assert EVERYWHERE.check(asking(f"Authorization: {header}")) == HOLDER
+    assert EVERYWHERE.check(asking(f"Authorization: {header}")) == TOKEN_HOLDER
 
 
 @pytest.mark.parametrize(
@@ -307,12 +315,12 @@ def test_a_stranger_may_not_have_us_keep_a_large_body() -> None:
     access = Access("127.0.0.1", [], TOKEN, "")
     for size in (0, 65536):
         request = asking(f"Content-Length: {size}", method="POST", body="x" * size)
-        assert access.check(request, "open") == STRANGER
+        assert access.check(request, "open") == UNAUTHENTICATED
     for length, body in (("Content-Length: 65537", "x" * 65537), CHUNKED):
         assert refusal(access, asking(length, method="POST", body=body), "open") is REQUEST_TOO_LARGE
         assert refusal(access, asking(length, method="POST", body=body)) is UNAUTHORIZED
         holder = asking(f"Authorization: Bearer {TOKEN}", length, method="POST", body=body)
-        assert access.check(holder, "open") == HOLDER
+        assert access.check(holder, "open") == TOKEN_HOLDER
         assert LOOPBACK.check(asking(length, method="POST", body=body), "open") == ANONYMOUS, "there is no token"
 
 
@@ -381,14 +389,14 @@ def test_host_and_origin_are_checked_for_the_operator_too() -> None:
 def test_names_and_tokens_can_be_replaced_as_a_whole() -> None:
     access = Access("127.0.0.1", ["old.example"], TOKEN, OPERATOR_TOKEN)
     old, old_operator = asking(f"Authorization: Bearer {TOKEN}"), asking(f"Authorization: Bearer {OPERATOR_TOKEN}")
-    assert access.check(asking(host="old.example"), "open") == STRANGER
+    assert access.check(asking(host="old.example"), "open") == UNAUTHENTICATED
     assert refusal(access, asking(host="new.example"), "open") is HOST_REFUSED
     access.replace(allowed_hosts=["new.example"], token="next", operator_token="next-operator")
     assert refusal(access, old) is UNAUTHORIZED
     assert refusal(access, old_operator, "operator") is UNAUTHORIZED
     assert refusal(access, asking(host="old.example"), "open") is HOST_REFUSED
-    assert access.check(asking(host="new.example"), "open") == STRANGER
-    assert access.check(asking("Authorization: Bearer next")) == HOLDER
+    assert access.check(asking(host="new.example"), "open") == UNAUTHENTICATED
+    assert access.check(asking("Authorization: Bearer next")) == TOKEN_HOLDER
     assert access.check(asking("Authorization: Bearer next-operator"), "operator") == OPERATOR
     access.replace(allowed_hosts=[], token="", operator_token="")
     assert access.check(asking()) == ANONYMOUS

@@ -15,7 +15,7 @@ from tests.unit.frontends.rig import House, answered, code, echo, house, run_on
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, RemoteError, Result
-from trunkline.frontends.http.sessions import Session
+from trunkline.frontends.http.sessions import HttpSession
 
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -140,7 +140,7 @@ async def test_requests_outside_a_session_are_refused(tmp_path: Path) -> None:
 @pytest.mark.law
 async def test_a_session_belongs_to_whoever_opened_it(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
-        session = here.sessions.create(Session, "somebody else", 0.0)
+        session = here.sessions.create(HttpSession, "somebody else", 0.0)
         stolen = await posted(here, PING, {"Mcp-Session-Id": session.id})
         unknown = await posted(here, PING, {"Mcp-Session-Id": "x" * 32})
         assert stolen.status == 404
@@ -525,7 +525,7 @@ async def test_a_session_that_has_ended_is_freed_without_the_collector(tmp_path:
         try:
             async with here.client() as client:
                 assert client.session is not None
-                session = weakref.ref(here.sessions.get(Session, client.session.encode(), "local", 0.0))
+                session = weakref.ref(here.sessions.get(HttpSession, client.session.encode(), "local", 0.0))
                 await client.delete()
             await until(lambda: session() is None, "the session is freed")
         finally:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.frontends.http import replay
-from trunkline.frontends.http.replay import Kept, Replay, Track
+from trunkline.frontends.http.replay import EventReplay, ReplayBudget, ReplayStream
 
 
 class Connection:
@@ -20,13 +20,13 @@ class Connection:
         self.ended = True
 
 
-def said(track: Track) -> list[bytes]:
+def said(track: ReplayStream) -> list[bytes]:
     """What is still kept of a stream."""
     return [data for _, data in track.events]
 
 
 def test_a_stream_goes_on_where_its_client_left_it_and_no_other_stream_is_mixed_in() -> None:
-    events = Replay(Kept(), primes=True)
+    events = EventReplay(ReplayBudget(), primes=True)
     track, other = events.open(b"1"), events.open(b"2")
     first, second = Connection(), Connection()
     track.attach(first, 0)
@@ -48,8 +48,8 @@ def test_what_is_kept_is_bounded_and_an_answer_that_did_not_fit_becomes_an_error
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay, "MAX_BYTES", 100)
-    kept = Kept()
-    events = Replay(kept, primes=True)
+    kept = ReplayBudget()
+    events = EventReplay(kept, primes=True)
     track = events.open(b'"seven"')
     track.say(b"x" * 200, last=True)
     assert kept.size_bytes == 0
@@ -62,8 +62,8 @@ def test_what_is_kept_is_bounded_and_an_answer_that_did_not_fit_becomes_an_error
 
 def test_all_sessions_together_are_bounded_and_give_back_what_they_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 100)
-    kept = Kept()
-    one, two = Replay(kept, primes=True), Replay(kept, primes=True)
+    kept = ReplayBudget()
+    one, two = EventReplay(kept, primes=True), EventReplay(kept, primes=True)
     one.open().say(b"x" * 80)
     two.open().say(b"y" * 80)
     assert kept.size_bytes == 80
@@ -76,11 +76,11 @@ def test_an_answer_is_still_there_for_its_client_when_idle_sessions_had_filled_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 160)
-    kept = Kept()
-    idle = [Replay(kept, primes=True) for _ in range(16)]
+    kept = ReplayBudget()
+    idle = [EventReplay(kept, primes=True) for _ in range(16)]
     for session in idle:
         session.open().say(b"x" * 10)
-    track = Replay(kept, primes=True).open(b"1")
+    track = EventReplay(kept, primes=True).open(b"1")
     track.say(b"answer", last=True)
     back = Connection()
     track.attach(back, 0)
@@ -90,8 +90,8 @@ def test_an_answer_is_still_there_for_its_client_when_idle_sessions_had_filled_t
 
 def test_what_goes_when_the_room_is_full_is_the_oldest_of_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 3)
-    kept = Kept()
-    one, two = (Replay(kept, primes=True).open() for _ in range(2))
+    kept = ReplayBudget()
+    one, two = (EventReplay(kept, primes=True).open() for _ in range(2))
     left = []
     for track, data in ((one, b"a"), (two, b"b"), (one, b"c"), (two, b"d"), (two, b"e"), (one, b"f")):
         track.say(data)
@@ -110,10 +110,10 @@ def test_an_answer_that_had_to_go_for_another_session_becomes_an_error_for_its_c
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 100)
-    kept = Kept()
-    old, late = Replay(kept, primes=True).open(b'"old"'), Connection()
+    kept = ReplayBudget()
+    old, late = EventReplay(kept, primes=True).open(b'"old"'), Connection()
     old.say(b"x" * 80, last=True)
-    Replay(kept, primes=True).open().say(b"y" * 80)
+    EventReplay(kept, primes=True).open().say(b"y" * 80)
     old.attach(late, 0)
     assert len(late.events) == 1
     assert b'"id":"old","error"' in late.events[0][1]
@@ -124,10 +124,10 @@ def test_an_event_too_large_for_its_own_session_costs_no_other_session_anything(
 ) -> None:
     monkeypatch.setattr(replay, "MAX_BYTES", 50)
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 100)
-    kept = Kept()
-    other = Replay(kept, primes=True).open()
+    kept = ReplayBudget()
+    other = EventReplay(kept, primes=True).open()
     other.say(b"a")
-    Replay(kept, primes=True).open().say(b"x" * 200)
+    EventReplay(kept, primes=True).open().say(b"x" * 200)
     assert said(other) == [b"a"]
     assert kept.size_bytes == 1
 
@@ -136,11 +136,11 @@ def test_a_session_that_ends_leaves_nothing_behind_and_the_others_keep_their_ord
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 2)
-    kept = Kept()
-    stays = Replay(kept, primes=True).open()
+    kept = ReplayBudget()
+    stays = EventReplay(kept, primes=True).open()
     stays.say(b"a")
     for _ in range(5):
-        ends = Replay(kept, primes=True)
+        ends = EventReplay(kept, primes=True)
         ends.open().say(b"x")
         ends.close()
         assert len(kept) == 1
@@ -152,7 +152,7 @@ def test_a_session_that_ends_leaves_nothing_behind_and_the_others_keep_their_ord
 
 def test_streams_whose_answer_was_fetched_are_forgotten_with_their_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MAX_EVENTS", 2)
-    events = Replay(Kept(), primes=True)
+    events = EventReplay(ReplayBudget(), primes=True)
     for _ in range(5):
         track = events.open()
         track.attach(Connection(), 0)
@@ -161,8 +161,8 @@ def test_streams_whose_answer_was_fetched_are_forgotten_with_their_events(monkey
 
 
 def test_what_is_said_after_the_end_of_a_session_is_not_kept() -> None:
-    kept = Kept()
-    events = Replay(kept, primes=True)
+    kept = ReplayBudget()
+    events = EventReplay(kept, primes=True)
     track, open_connection = events.open(), Connection()
     track.attach(open_connection, 0)
     events.close()
@@ -174,7 +174,7 @@ def test_what_is_said_after_the_end_of_a_session_is_not_kept() -> None:
 
 def test_streams_that_nobody_can_come_back_to_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MAX_EVENTS", 2)
-    events = Replay(Kept(), primes=True)
+    events = EventReplay(ReplayBudget(), primes=True)
     for _ in range(5):
         track = events.open()
         track.say(b"news")

@@ -14,7 +14,7 @@ from trunkline.core.errors import LISTEN_FAILED, GatewayError
 from trunkline.frontends.http.access import Access
 from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.frontends.http.mcp import McpRoute
-from trunkline.frontends.http.server import HttpDoor, HttpOptions
+from trunkline.frontends.http.server import HttpOptions, HttpServer
 from trunkline.protocol.http1 import HttpLimits, HttpRequest
 
 TOKEN = "s3cret"
@@ -106,7 +106,7 @@ def test_a_bug_of_ours_costs_one_request(loop_factory: Loop, tmp_path: Path) -> 
         here = House(tmp_path)
         options = HttpOptions(host="127.0.0.1", port=0, limits=HttpLimits(), max_connections=5)
         route = Broken(here.server, here.sessions)
-        door = HttpDoor(options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.desk.events)
+        door = HttpServer(options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.desk.events)
         _, port = await door.start()
         async with await Wire.connect(port) as wire:
             reply = await wire.ask(request_bytes("GET", "/mcp"))
@@ -127,7 +127,7 @@ async def test_a_port_that_is_taken_is_a_problem_with_a_hint(tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         options = HttpOptions(host="127.0.0.1", port=taken.getsockname()[1], limits=HttpLimits(), max_connections=5)
         route = McpRoute(here.server, here.sessions)
-        door = HttpDoor(options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.desk.events)
+        door = HttpServer(options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.desk.events)
         with pytest.raises(GatewayError) as refused:
             await door.start()
         assert refused.value.problem.code is LISTEN_FAILED

@@ -9,7 +9,7 @@ from typing import Any
 
 from trunkline.core.call import Call, Caller, Request
 from trunkline.core.errors import SOURCE_LOST
-from trunkline.protocol.mcp.versions import Era, InitializeResult, decode_initialize_result
+from trunkline.protocol.mcp.versions import Era, decode_initialize_result
 from trunkline.sources.mcp.session import UpstreamSession
 
 Responder = Callable[["MemoryLane", dict[str, Any]], None]
@@ -46,8 +46,9 @@ class MemoryLane(UpstreamSession):
 
 
 def session_on(lane: UpstreamSession, era: Era = "legacy", hello: bytes = HELLO) -> UpstreamSession:
-    greeting: InitializeResult = decode_initialize_result(hello)
-    return Session(lane, era, greeting)
+    lane.modern = era == "modern"
+    lane.server = decode_initialize_result(hello)
+    return lane
 
 
 def new_call(

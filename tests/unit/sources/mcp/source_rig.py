@@ -47,7 +47,7 @@ class Server:
         if era not in (None, self.era):
             raise GatewayError(Problem(code=SOURCE_PROTOCOL, message="Server s: speaks another era", source="s"))
         lane = MemoryLane(self.respond)
-        lane.questions.declared = capabilities
+        lane.server_requests.declared = capabilities
         self.lanes.append(lane)
         self.declared.append(capabilities)
         return session_on(lane, self.era, HELLO)

@@ -8,7 +8,6 @@ from tests.support.waiting import PATIENCE_S
 from tests.unit.sources.mcp.memory_lane import MemoryLane
 
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError, Problem
-from trunkline.sources.mcp import initialize
 from trunkline.sources.mcp.initialize import initialize_session
 
 MODERN = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
@@ -46,24 +45,24 @@ async def failure(lane: MemoryLane, era: Any = None, timeout_s: float = PATIENCE
 async def test_a_modern_server_is_found_by_probing() -> None:
     lane = server(discover={**MODERN, "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "new", "x": 1}}})
     session = await initialize_session(lane, None, b"{}", PATIENCE_S)
-    assert session.era == "modern"
-    assert session.hello.protocol_version == "2026-07-28"
-    assert b'"x": 1' in bytes(session.hello.server_info)
+    assert session.modern
+    assert session.server.protocol_version == "2026-07-28"
+    assert b'"x": 1' in bytes(session.server.server_info)
     assert lane.methods() == ["server/discover"]
     assert lane.sent[0]["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
-    assert lane.stamp
+    assert lane.request_meta
 
 
 async def test_a_legacy_server_is_initialized_after_the_probe() -> None:
     lane = server(discover=UNKNOWN, initialize_session=LEGACY)
     session = await initialize_session(lane, None, b'{"roots":{}}', PATIENCE_S)
-    assert session.era == "legacy"
+    assert not session.modern
     assert lane.methods() == ["server/discover", "initialize", "notifications/initialized"]
     params = lane.sent[1]["params"]
     assert params["protocolVersion"] == "2025-11-25"
     assert params["capabilities"] == {"roots": {}}
     assert "_meta" not in params
-    assert lane.stamp == b""
+    assert lane.request_meta == b""
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
@@ -71,7 +70,7 @@ async def test_every_legacy_version_is_spoken(version: str) -> None:
     session = await initialize_session(
         server(initialize_session={**LEGACY, "protocolVersion": version}), "legacy", b"{}", PATIENCE_S
     )
-    assert session.hello.protocol_version == version
+    assert session.server.protocol_version == version
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -86,7 +85,7 @@ async def test_a_server_whose_era_is_known_is_not_probed(era: Any) -> None:
 async def test_a_server_that_ignores_what_it_does_not_know_is_initialized_after_a_while() -> None:
     lane = server(initialize_session=LEGACY)
     session = await initialize_session(lane, None, b"{}", PATIENCE_S)
-    assert session.era == "legacy"
+    assert not session.modern
     assert "notifications/cancelled" not in lane.methods()
     assert not lane.pending
 
@@ -103,8 +102,8 @@ async def test_a_slow_modern_server_is_still_recognised() -> None:
             lane.answer(kept[0], MODERN)
 
     session = await initialize_session(MemoryLane(respond), None, b"{}", PATIENCE_S)
-    assert session.era == "modern"
-    assert session.stamp
+    assert session.modern
+    assert session.request_meta
 
 
 @pytest.mark.parametrize(
@@ -176,8 +175,8 @@ async def test_a_refused_initialize_says_who_refused_what() -> None:
 @pytest.mark.parametrize("era", [None, "modern"])
 async def test_doubtful_members_of_a_modern_hello_cost_only_the_servers_name(discover: bytes, era: Any) -> None:
     session = await initialize_session(server(discover=discover), era, b"{}", PATIENCE_S)
-    assert session.era == "modern"
-    assert bytes(session.hello.server_info) == b"{}"
+    assert session.modern
+    assert bytes(session.server.server_info) == b"{}"
 
 
 @pytest.mark.usefixtures("short_probe")

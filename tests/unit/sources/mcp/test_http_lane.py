@@ -24,7 +24,7 @@ from trunkline.core.errors import (
 from trunkline.runtime.http_client import HttpPool, HttpTarget
 from trunkline.sources.mcp import http_session
 from trunkline.sources.mcp.http_session import RETIRED_AFTER_FAILURES, HttpUpstreamSession
-from trunkline.sources.mcp.session import leave
+from trunkline.sources.mcp.session import close_session
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 LIMIT = 4096
@@ -114,7 +114,7 @@ def test_a_legacy_request_carries_version_session_and_our_own_headers(loop_facto
         first = lambda message: http(result(message), Mcp_Session_Id="abc-123")  # noqa: E731
         async with scripted(answering(first, ok)) as server, lane_to(server.url, Authorization="Bearer x") as lane:
             await outcome(sent(lane, b"{}", "initialize"))
-            lane.speak("2025-06-18", modern=False)
+            lane.set_version("2025-06-18", modern=False)
             await outcome(sent(lane))
             before, after = (parts(request) for request in server.requests)
         assert before[0] == after[0] == "POST /mcp HTTP/1.1"
@@ -140,7 +140,7 @@ def test_a_modern_request_mirrors_method_and_name(loop_factory: Loop, name: str)
 
     async def main() -> None:
         async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
-            lane.speak("2026-07-28", modern=True)
+            lane.set_version("2026-07-28", modern=True)
             await outcome(sent(lane, json.dumps({"name": name}).encode()))
             await outcome(sent(lane, b"{}", "tools/list"))
             call, listing = (parts(request)[1] for request in server.requests)
@@ -160,7 +160,7 @@ def test_a_modern_request_mirrors_method_and_name(loop_factory: Loop, name: str)
 def test_numbers_of_any_size_reach_a_modern_server(loop_factory: Loop, arguments: bytes) -> None:
     async def main() -> None:
         async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
-            lane.speak("2026-07-28", modern=True)
+            lane.set_version("2026-07-28", modern=True)
             call = sent(lane, b'{"name":"t","arguments":%b}' % arguments)
             assert isinstance(await outcome(call), Result)
             assert arguments in server.requests[0]
@@ -342,7 +342,7 @@ def test_a_lost_session_hands_the_call_back_and_retires_the_lane(loop_factory: L
         first = lambda message: http(result(message), Mcp_Session_Id="abc")  # noqa: E731
         async with scripted(answering(first, lambda _: answer)) as server, lane_to(server.url) as lane:
             taken: list[Request] = []
-            lane.take_back = lambda request: taken.append(request) or True  # type: ignore[func-returns-value]
+            lane.resubmit = lambda request: taken.append(request) or True  # type: ignore[func-returns-value]
             await outcome(sent(lane, b"{}", "initialize"))
             call = sent(lane)
             await until(lambda: taken, "it is handed back")
@@ -351,7 +351,7 @@ def test_a_lost_session_hands_the_call_back_and_retires_the_lane(loop_factory: L
             assert (call.phase, call.executed) == ("queued", "no")
             assert not lane.usable
             assert not lane.pending
-            lane.take_back = lambda request: False
+            lane.resubmit = lambda request: False
             problem = await failed(sent(lane))
             assert (problem.code, problem.executed) == (SOURCE_LOST, "no")
 
@@ -366,7 +366,7 @@ def test_an_error_about_the_call_itself_is_no_lost_session_whatever_it_says(loop
         first = lambda message: http(result(message), Mcp_Session_Id="abc")  # noqa: E731
         own = lambda message: http(b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (message["id"], error), 400)  # noqa: E731
         async with scripted(answering(first, own)) as server, lane_to(server.url) as lane:
-            lane.take_back = lambda request: pytest.fail("it must not be sent again")
+            lane.resubmit = lambda request: pytest.fail("it must not be sent again")
             await outcome(sent(lane, b"{}", "initialize"))
             assert await outcome(sent(lane)) == RemoteError(error)
             assert lane.usable
@@ -378,7 +378,7 @@ def test_an_error_about_the_call_itself_is_no_lost_session_whatever_it_says(loop
 def test_404_without_a_session_is_an_ordinary_failure(loop_factory: Loop) -> None:
     async def main() -> None:
         async with scripted(answering(lambda _: http(b"", 404))) as server, lane_to(server.url) as lane:
-            lane.take_back = lambda request: pytest.fail("nothing to take back")
+            lane.resubmit = lambda request: pytest.fail("nothing to take back")
             assert (await failed(sent(lane))).code is SOURCE_PROTOCOL
             assert lane.usable
 
@@ -431,7 +431,7 @@ def test_a_call_given_up_closes_its_stream_and_a_legacy_server_is_told(loop_fact
                 await peer.send(http(status=202))
 
         async with scripted(script) as server, lane_to(server.url) as lane:
-            lane.speak("2026-07-28" if modern else "2025-06-18", modern=modern)
+            lane.set_version("2026-07-28" if modern else "2025-06-18", modern=modern)
             call = sent(lane)
             await until(lambda: server.requests, "it arrived")
             call.give_up(GIVEN_UP)
@@ -505,8 +505,8 @@ def test_news_on_the_standalone_stream_is_heard_and_the_stream_kept_open(loop_fa
         async with scripted(listening(first, first, None)) as server, lane_to(server.url) as lane:
             heard: list[str] = []
             lane.on_notification = lambda method, params: heard.append(method)
-            lane.speak("2025-06-18", modern=False)
-            lane.listen()
+            lane.set_version("2025-06-18", modern=False)
+            lane.open_stream()
             await until(lambda: heard == ["first", "first", "last"], "it is asked for again")
             _, headers, _ = parts(server.requests[0])
             assert headers["accept"] == "text/event-stream"
@@ -520,7 +520,7 @@ def test_news_on_the_standalone_stream_is_heard_and_the_stream_kept_open(loop_fa
 def test_a_server_without_a_stream_is_asked_once(loop_factory: Loop, status: int) -> None:
     async def main() -> None:
         async with scripted(listening(http(b"", status))) as server, lane_to(server.url) as lane:
-            lane.listen()
+            lane.open_stream()
             assert lane._listener is not None
             await asyncio.wait_for(lane._listener, at_most(15))
             assert len(server.requests) == 1
@@ -548,7 +548,7 @@ def test_closing_ends_the_stream_the_session_and_what_is_in_flight(loop_factory:
         async with scripted(script) as server:
             async with lane_to(server.url) as lane:
                 await outcome(sent(lane, b"{}", "initialize"))
-                lane.listen()
+                lane.open_stream()
                 call = sent(lane)
                 await until(lambda: len(server.requests) == 3, "stream and call arrived")
             problem = await failed(call)
@@ -587,7 +587,7 @@ def test_a_retired_lane_is_settled_when_its_calls_are_answered(loop_factory: Loo
             call = sent(lane)
             await until(lambda: server.peers, "it is on its way")
             lane.retire(lane.problem(SOURCE_LOST, "lost our session"))
-            leaving = asyncio.ensure_future(leave(lane))
+            leaving = asyncio.ensure_future(close_session(lane))
             await asyncio.sleep(0.1)
             assert not call.done
             answer_now.set()
@@ -613,7 +613,7 @@ def test_headers_of_one_call_go_to_a_modern_server_with_that_call_alone(loop_fac
     async def main() -> None:
         async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
             for modern in (True, False):
-                lane.speak("2026-07-28" if modern else "2025-11-25", modern=modern)
+                lane.set_version("2026-07-28" if modern else "2025-11-25", modern=modern)
                 call = new_call()
                 call.headers = [(b"mcp-param-region", b"us"), (b"mcp-param-empty", b"")]
                 lane.send(call)
@@ -631,7 +631,7 @@ def test_headers_of_one_call_go_to_a_modern_server_with_that_call_alone(loop_fac
 def test_a_task_is_named_in_a_header_and_a_notification_says_its_method(loop_factory: Loop, method: str) -> None:
     async def main() -> None:
         async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
-            lane.speak("2026-07-28", modern=True)
+            lane.set_version("2026-07-28", modern=True)
             await outcome(sent(lane, b'{"taskId":"abc"}', method))
             lane.notify("notifications/some", b"{}")
             await until(lambda: len(server.requests) == 2, "both arrive")
@@ -648,7 +648,7 @@ def test_a_call_whose_headers_are_refused_may_be_taken_back(loop_factory: Loop) 
     async def main() -> None:
         body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"no"}}'
         async with scripted(answering(lambda _: http(body, 400))) as server, lane_to(server.url) as lane:
-            lane.speak("2026-07-28", modern=True)
+            lane.set_version("2026-07-28", modern=True)
             assert isinstance(await outcome(sent(lane)), RemoteError)
             taken: list[Call] = []
 
@@ -656,7 +656,7 @@ def test_a_call_whose_headers_are_refused_may_be_taken_back(loop_factory: Loop) 
                 taken.append(call)
                 return True
 
-            lane.mirror_again = take
+            lane.resend_with_headers = take
             call = sent(lane)
             await until(lambda: taken == [call], "it is handed over")
             assert (call.done, call.upstream, lane.pending) == (False, None, {})
@@ -668,7 +668,7 @@ def test_a_call_whose_headers_are_refused_may_be_taken_back(loop_factory: Loop) 
 def test_long_names_are_mirrored_and_not_remembered(loop_factory: Loop) -> None:
     async def main() -> None:
         async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
-            lane.speak("2026-07-28", modern=True)
+            lane.set_version("2026-07-28", modern=True)
             uris = [f"x://{number}/" + "y" * 5000 for number in range(3)]
             before = len(lane._heads)
             for uri in uris:

@@ -61,7 +61,7 @@ def gets(server: Scripted) -> list[dict[str, str]]:
 def test_an_answer_whose_stream_ended_early_is_fetched_from_the_last_event_on(loop_factory: Loop, whole: bool) -> None:
     async def main() -> None:
         async with scripted(Poller(stream(PRIMED, end=whole), rest)) as server, lane_to(server.url) as lane:
-            lane.speak("2025-11-25", modern=False)
+            lane.set_version("2025-11-25", modern=False)
             lane.session_id = b"abc"
             assert isinstance(await outcome(sent(lane)), Result)
             (headers,) = gets(server)
@@ -135,7 +135,7 @@ def test_a_stream_without_event_ids_is_not_resumed_nor_one_of_a_modern_server(lo
             assert (await failed(sent(lane))).code is SOURCE_PROTOCOL
             assert not gets(server)
         async with scripted(Poller(stream(PRIMED))) as server, lane_to(server.url) as lane:
-            lane.speak("2026-07-28", modern=True)
+            lane.set_version("2026-07-28", modern=True)
             assert (await failed(sent(lane))).code is SOURCE_PROTOCOL
             assert not gets(server)
 
@@ -208,9 +208,9 @@ def test_the_servers_own_stream_goes_on_after_the_last_event(loop_factory: Loop)
             heard: list[str] = []
             lane.on_notification = lambda method, params: heard.append(method)
             lane.session_id = b"abc"
-            lane.listen()
-            lane.listen()
-            await lane.listening()
+            lane.open_stream()
+            lane.open_stream()
+            await lane.wait_for_stream()
             await until(lambda: heard == ["one", "two"], "both are heard")
             assert [headers.get("last-event-id") for headers in gets(server)] == [None, "a1", None]
             assert lane.usable
@@ -228,10 +228,10 @@ def test_a_call_may_wait_until_the_servers_own_stream_is_open_or_refused(
     async def main() -> None:
         for answer in (http(b"", 405), stream(b"", end=False)[: -len(b"0\r\n\r\n")]):
             async with scripted(Poller(b"", lambda _, answer=answer: answer)) as server, lane_to(server.url) as lane:
-                await lane.listening()
+                await lane.wait_for_stream()
                 assert not gets(server)
-                lane.listen()
-                await lane.listening()
+                lane.open_stream()
+                await lane.wait_for_stream()
                 assert len(gets(server)) == 1
 
     run_on(loop_factory, main())

@@ -359,7 +359,7 @@ async def test_a_request_made_while_a_lane_is_lost_is_not_lost_with_it() -> None
 
 async def test_asking_in_vain_ends_at_its_deadline_and_is_cancelled() -> None:
     lane = MemoryLane()
-    outcome = await lane.ask("ping", b"{}", 0.01)
+    outcome = await lane.request("ping", b"{}", 0.01)
     assert "no answer to `ping` within 0.01 seconds" in problem(outcome).message
     assert lane.methods() == ["ping", "notifications/cancelled"]
     assert not lane.pending
@@ -368,13 +368,13 @@ async def test_asking_in_vain_ends_at_its_deadline_and_is_cancelled() -> None:
 @pytest.mark.parametrize("method", ["initialize", "server/discover"])
 async def test_opening_requests_are_never_cancelled(method: str) -> None:
     lane = MemoryLane()
-    await lane.ask(method, b"{}", 0.01)
+    await lane.request(method, b"{}", 0.01)
     assert lane.methods() == [method]
 
 
 async def test_an_asker_that_is_cancelled_leaves_nothing_in_flight() -> None:
     lane = MemoryLane()
-    asking = asyncio.ensure_future(lane.ask("x", b"{}", 60))
+    asking = asyncio.ensure_future(lane.request("x", b"{}", 60))
     await asyncio.sleep(0)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -11,8 +11,8 @@ from tests.unit.sources.mcp.test_http_lane import lane_to
 from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Snapshot
 from trunkline.sources.mcp import list_fetch
-from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.sources.mcp.server_listing import ServerListing
+from trunkline.sources.mcp.session import UpstreamSession
 
 
 def lists(*pages: bytes) -> MemoryLane:
@@ -198,7 +198,7 @@ async def test_a_modern_http_servers_tool_with_a_bad_header_annotation_is_left_o
             await peer.send(http(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (message["id"], tools)))
 
     async with scripted(script) as server, lane_to(server.url) as lane:
-        lane.speak("2026-07-28", modern=True)
+        lane.set_version("2026-07-28", modern=True)
         snapshot = await fetch_snapshot(session_on(lane, "modern"), "s")
         assert names(snapshot) == ["b"]
         assert len(snapshot.warnings) == 1

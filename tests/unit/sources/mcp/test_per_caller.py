@@ -78,7 +78,7 @@ def levels_told(lane: MemoryLane) -> list[str]:
 
 async def test_a_legacy_server_is_told_only_when_someone_wants_to_hear_more() -> None:
     lane = MemoryLane(lambda lane, message: lane.answer(message, {}))
-    lane.prepare = SessionLogLevel(lane)
+    lane.meta_for = SessionLogLevel(lane)
     for level in ("", "error", "emergency", "error", "info", "warning", "loud", "debug", "debug"):
         lane.send(call_of(log_level=level))
     assert levels_told(lane) == ["error", "info", "debug"]
@@ -109,7 +109,7 @@ async def test_only_a_server_that_has_logs_is_told(declared: bytes, told: list[s
     lane = MemoryLane(respond)
     await initialize_session(lane, "legacy", ROOTS, 5)
     assert lane.sent[0]["params"]["capabilities"] == {"roots": {}}
-    assert lane.questions.declared == ROOTS
+    assert lane.server_requests.declared == ROOTS
     lane.send(call_of(log_level="debug"))
     assert levels_told(lane) == told
 

@@ -14,8 +14,8 @@ from trunkline.core.errors import DEADLINE, SOURCE_LOST, SOURCE_START_FAILED, TO
 from trunkline.core.server_request import ServerRequest
 from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.client_sessions import ClientSessions
-from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.sources.mcp.server_requests import refuse_nobody
+from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.sources.mcp.session_pool import MAX_SLOTS, SessionPool, needs_pool
 
 FORMS = b'{"elicitation":{}}'
@@ -37,7 +37,7 @@ class Opener:
         if self.failure is not None:
             raise GatewayError(self.failure)
         lane = self._kind()
-        lane.questions.declared = capabilities
+        lane.server_requests.declared = capabilities
         self.lanes.append(lane)
         return session_on(lane)
 
@@ -53,7 +53,7 @@ async def pool_with(opener: Opener, **options: Any) -> AsyncIterator[SessionPool
         "s",
         opener,
         **{"max_sessions": 16, "idle_s": 1000.0, **options},
-        on_opened=lambda key, session: session.questions.attend(refuse_nobody),
+        on_opened=lambda key, session: session.server_requests.set_handler(refuse_nobody),
     )
     pool = SessionPool(lanes)
     try:
@@ -122,7 +122,7 @@ async def test_principals_and_capabilities_never_share_a_lane_even_in_turn() -> 
             call = submit(pool, principal, capabilities)
             await sent(opener, call)
             assert opener.lane_with(call) == number
-            assert opener.lanes[number].questions.declared == capabilities
+            assert opener.lanes[number].server_requests.declared == capabilities
             answer(opener, call)
 
 
@@ -262,7 +262,7 @@ async def test_a_question_that_comes_while_the_lane_is_greeted_is_for_the_call_i
         eager,
         max_sessions=4,
         idle_s=1000.0,
-        on_opened=lambda key, session: session.questions.attend(refuse_nobody),
+        on_opened=lambda key, session: session.server_requests.set_handler(refuse_nobody),
     )
     call = new_call(None, capabilities=FORMS)
     call.on_server_request = asked.append

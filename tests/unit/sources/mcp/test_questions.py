@@ -23,7 +23,7 @@ FORM = {"message": "your name?", "requestedSchema": {"type": "object"}}
 
 def lane_that_declares(capabilities: bytes = EVERYTHING) -> MemoryLane:
     lane = MemoryLane()
-    lane.questions.declared = capabilities
+    lane.server_requests.declared = capabilities
     return lane
 
 
@@ -89,7 +89,7 @@ async def test_a_question_on_the_stream_of_a_call_is_that_calls() -> None:
 
 async def test_a_question_outside_calls_goes_to_whoever_attends_the_lane() -> None:
     lane, asked = lane_that_declares(), []
-    lane.questions.attend(asked.append)
+    lane.server_requests.set_handler(asked.append)
     ask(lane)
     calling(lane)
     ask(lane, id=2)
@@ -105,7 +105,7 @@ async def test_a_question_that_comes_before_anyone_attends_is_held() -> None:
     ask(lane, id=2)
     lane.say({"method": "notifications/cancelled", "params": {"requestId": 1}})
     assert lane.sent == []
-    lane.questions.attend(asked.append)
+    lane.server_requests.set_handler(asked.append)
     assert len(asked) == 1
     asked[0].answer(b"{}")
     assert [message["id"] for message in lane.sent] == [2]
@@ -113,7 +113,7 @@ async def test_a_question_that_comes_before_anyone_attends_is_held() -> None:
 
 async def test_where_nobody_can_be_asked_the_server_is_told_so() -> None:
     lane = lane_that_declares()
-    lane.questions.attend(refuse_nobody)
+    lane.server_requests.set_handler(refuse_nobody)
     ask(lane)
     assert lane.sent[0]["error"]["code"] == -32601
 
@@ -195,7 +195,7 @@ async def test_a_server_cannot_open_questions_without_end() -> None:
     calling(lane, asked)
     for number in range(1000):
         ask(lane, id=number)
-    assert len(asked) == len(lane.questions) == MAX_OPEN
+    assert len(asked) == len(lane.server_requests) == MAX_OPEN
     assert {message["error"]["code"] for message in lane.sent} == {-32603}
     assert len(lane.sent) == 1000 - MAX_OPEN
     asked[0].answer(b"{}")
@@ -282,10 +282,10 @@ async def test_questions_of_calls_that_are_over_are_refused_and_withdrawn() -> N
     ask(lane)
     withdrawn: list[Callable[[], None]] = []
     asked[0].on_withdrawn = lambda: withdrawn.append(asked[0].answer)
-    lane.questions.calls_over()
+    lane.server_requests.refuse_all()
     assert len(withdrawn) == 1
     assert lane.sent[0]["error"]["code"] == -32603
-    assert len(lane.questions) == 0
+    assert len(lane.server_requests) == 0
 
 
 @pytest.mark.parametrize("wire", [HttpUpstreamSession, SseUpstreamSession])

@@ -25,7 +25,7 @@ class Server:
     def __init__(self, *, asks: bool = True) -> None:
         self.asks = asks
         self.lane = MemoryLane(self.respond)
-        self.lane.questions.declared = ROOTS
+        self.lane.server_requests.declared = ROOTS
 
     def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
         if message.get("method") == "ping":

@@ -451,7 +451,7 @@ async def test_news_of_a_client_goes_to_its_own_server_and_to_no_other() -> None
         source.notify(calls[1].caller, "logging/setLevel", b'{"level":"debug"}')
         assert [news in lane.methods() for lane in server.lanes] == [False, False, True]
         assert not any("logging/setLevel" in lane.methods() for lane in server.lanes)
-        server.lanes[2].prepare = SessionLogLevel(server.lanes[2])
+        server.lanes[2].meta_for = SessionLogLevel(server.lanes[2])
         source.notify(calls[1].caller, "logging/setLevel", b'{"level":"debug"}')
         assert server.lanes[2].sent[-1]["params"] == {"level": "debug"}
 

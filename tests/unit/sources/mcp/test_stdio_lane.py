@@ -150,7 +150,7 @@ def test_a_question_of_ours_to_a_process_that_is_just_ending_learns_how_it_ended
     async def main() -> None:
         async with lane_to("print('no such database', file=sys.stderr); sys.exit(7)") as lane:
             await until(lambda: not lane.usable, "its end is noticed")
-            call, outcome = sent(lane), await lane.ask("initialize", b"{}", 15)
+            call, outcome = sent(lane), await lane.request("initialize", b"{}", 15)
             assert isinstance(outcome, Failure)
             assert outcome.problem.message == "Server s: exited with status 7"
             assert outcome.problem.hint == "its last output on stderr: no such database"

@@ -46,7 +46,7 @@ class Server:
         lane.modern = self.era == "modern"
         if lane.modern:
             lane.has_tasks = TASKS in self.extensions
-            lane.prepare = RequestMeta(logs=False, tasks=lane.has_tasks)
+            lane.meta_for = RequestMeta(logs=False, tasks=lane.has_tasks)
         self.lanes.append(lane)
         hello = {"capabilities": {"extensions": self.extensions}, "protocolVersion": "2025-11-25"}
         return session_on(lane, self.era, json.dumps(hello).encode())

@@ -48,7 +48,7 @@ async def test_the_last_to_leave_ends_the_subscription() -> None:
     async with ready_source(server) as source:
         one, two = await Watcher(source).holds(), await Watcher(source).holds()
         lane = server.lanes[1]
-        assert lane.holds == 1
+        assert lane.subscription_count == 1
         assert not lane.idle
         one.watch.close()
         one.watch.close()
@@ -209,7 +209,7 @@ async def test_nothing_is_left_of_a_watch_that_was_closed_before_it_was_answered
 
 
 async def test_so_many_resources_are_watched_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches_module, "MAX_PER_LANE", 2)
+    monkeypatch.setattr(watches_module, "MAX_PER_SESSION", 2)
     async with ready_source(Library()) as source:
         first = await Watcher(source, "r:/1").holds()
         await Watcher(source, "r:/2").holds()

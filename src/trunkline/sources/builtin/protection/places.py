@@ -1,7 +1,7 @@
-"""The protected places: the one list of files and folders below a root that say what is run outside of a sandbox.
+"""The protected places: the files and folders below a root that say what programs run outside of a sandbox.
 
-Each counts at any depth, whether it exists or not, with everything in it. Upper and lower case are the same, as they
-are on many a file system.
+Each is protected at any depth, whether it exists or not, with everything in it. Names are compared without case, as many
+file systems do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HOOKS: Final = "hooks"
 
 @dataclass(frozen=True, slots=True)
 class ProtectedPlace:
-    """`path` has `/` between its names. `believed_by` says who runs it, or does what it says."""
+    """`believed_by` names the programs that run it, or do what it says."""
 
     path: str
     believed_by: str
@@ -69,9 +69,9 @@ GIT_FILES: Final = ("config", "config.worktree", "commondir", HOOKS)
 
 
 class ProtectedPlaces:
-    """The list with what was added to it: `more` are patterns with `*` and `?`, also at any depth, and from the root
-    where they begin with a `/`. `files` are paths below the root, each with its names, and `roots` folders that others
-    work in, which are not to lead elsewhere."""
+    """The list, with additions: `more` are patterns with `*` and `?`, at any depth or, where they begin with a `/`, from the
+    root. `files` are names of paths below the root, `roots` those of folders that other tools work in, which must not be
+    replaced by links."""
 
     def __init__(
         self, more: Iterable[str] = (), files: Iterable[Sequence[str]] = (), roots: Iterable[Sequence[str]] = ()
@@ -94,16 +94,14 @@ class ProtectedPlaces:
         self._firsts = [pattern.first for pattern in self._patterns if pattern.first is not None]
 
     def may_be(self, name: str) -> bool:
-        """Whether anything of this name can be one: quick, as it is asked of every name in a tree."""
+        """Whether anything of this name can be a place: quick, as it is asked of every name in a tree."""
         folded = name.casefold()
-        return (
-            folded in self._listed
-            or folded in self._file_names
-            or (self._last is not None and self._last(folded) is not None)
-        )
+        if folded in self._listed or folded in self._file_names:
+            return True
+        return self._last is not None and self._last(folded) is not None
 
     def is_one(self, names: Sequence[str]) -> bool:
-        """Whether these names, from the root down, are those of a place itself."""
+        """Whether these names, from the root down, are those of a place."""
         folded = tuple(name.casefold() for name in names)
         if not folded:
             return False
@@ -123,7 +121,7 @@ class ProtectedPlaces:
         return tuple(name.casefold() for name in names) in self._ways
 
     def is_listed(self, names: Sequence[str]) -> bool:
-        """Whether a place is one of those that every gateway has."""
+        """Whether it is one of the places that every gateway protects."""
         folded = tuple(name.casefold() for name in names)
         listed = self._listed.get(folded[-1], ())
         return any(len(above) < len(folded) and folded[len(folded) - 1 - len(above) : -1] == above for above in listed)
@@ -132,17 +130,9 @@ class ProtectedPlaces:
         """The paths of single files that lie in folders of these names."""
         return ["/".join(names) for names in self._written if not set(folders).isdisjoint(names[:-1])]
 
-    def around(self, names: Sequence[str]) -> int:
-        """How many of these names lead to a place that they are, or are in; 0 where there is none."""
-        return next((count for count in range(1, len(names) + 1) if self.is_one(names[:count])), 0)
-
     def names(self) -> Iterable[str]:
-        """The names that places and the folders of places have, as far as they are no patterns."""
+        """The first names of places that are not patterns."""
         return sorted({place.path.split("/")[0] for place in PLACES} | {names[0] for names in self._written})
-
-    def links(self) -> Iterable[str]:
-        """The listed paths themselves, each of which may be a link in the root."""
-        return (place.path for place in PLACES)
 
 
 class _Pattern:
@@ -161,62 +151,57 @@ class _Pattern:
 
 
 def protected_place_at(names: Sequence[str], places: ProtectedPlaces) -> str:
-    """Which place a file or folder with these names, from the root down, would be or be in; empty where it may be made.
+    """The place that a file or folder with these names, from the root down, is or is in; empty where there is none.
 
-    Of a folder `.git` nothing is for tools that write files.
+    Tools that write files may write nothing in a folder `.git`.
     """
     folded = [name.casefold() for name in names]
     if GIT in folded:
         return "/".join(names[: folded.index(GIT) + 1])
-    return "/".join(names[: places.around(names)])
+    return next(("/".join(names[:end]) for end in range(1, len(names) + 1) if places.is_one(names[:end])), "")
 
 
 def believers(names: Sequence[str]) -> str:
-    """Who does what a place with these names says."""
-    own = ProtectedPlaces()
+    """The programs that do what a place with these names says."""
+    folded = [name.casefold() for name in names]
     for place in PLACES:
-        parts = place.path.split("/")
-        if any(own.is_one(names[: end + 1]) and _ends_in(names[: end + 1], parts) for end in range(len(names))):
+        parts = place.path.casefold().split("/")
+        if any(folded[at : at + len(parts)] == parts for at in range(len(folded))):
             return place.believed_by
-    is_git = names[-1].casefold() in (GIT, *GIT_FILES) or HOOKS in (name.casefold() for name in names)
+    is_git = folded[-1] in (GIT, *GIT_FILES) or HOOKS in folded
     return "git: hooks, and the programs that its configuration names" if is_git else "the configuration in use"
-
-
-def _ends_in(names: Sequence[str], parts: Sequence[str]) -> bool:
-    return [name.casefold() for name in names[-len(parts) :]] == [part.casefold() for part in parts]
 
 
 def protected_below(
     root: Path | str, settings: ProtectSettings, files: Iterable[str] = (), roots: Iterable[str] = ()
 ) -> ProtectedPlaces | None:
-    """The places below this root, with those of these files and other roots that lie there; None where nothing is
-    protected."""
+    """The places below this root, with the files and other roots that lie there; None where nothing is protected."""
     if not settings.on:
         return None
     return ProtectedPlaces(settings.more, _below(root, files), _below(root, roots))
 
 
 def _below(root: Path | str, files: Iterable[str]) -> list[list[str]]:
-    """The names of those that lie below the root, also where either is a link."""
+    """The names of the paths that lie below the root, also where either is a link."""
     homes = {f"{home.rstrip('/')}/" for home in (os.path.abspath(root), os.path.realpath(root))}  # noqa: PTH100
     spellings = {spelling for file in files for spelling in (file, os.path.realpath(file))}
     below = {path[len(home) :] for path in spellings for home in homes if path.startswith(home)}
     return [path.split("/") for path in sorted(below)]
 
 
-# The files that a configuration has started or read: programs, their scripts, and where values are taken from.
+# -- what the configuration starts --------------------------------------------------------------------------------------
 
 _RUNS: Final = ("run", "tool", "script")
 
 
 def started_files(settings: Settings) -> tuple[str, ...]:
-    """They need not exist, and may lie anywhere."""
+    """The files that the configuration reads or starts: programs, their scripts, sources of values. They need not exist."""
     found = [str(path) for path in settings.files]
     for section in settings.sources.values():
         command: str = getattr(section, "command", "") or ""
         cwd: Path = getattr(section, "cwd", None) or Path()
         args = [arg for arg in getattr(section, "args", ()) if "\0" not in arg]
-        # other files that a program is given may be its data, which it writes itself: to undo that would lose it
+        # other files that a program is given may be its data, which it writes itself: undoing that would lose it
         found += [*_files_of(command, args, cwd), *code_named(command, args, getattr(section, "env", {}), str(cwd))]
     return tuple(dict.fromkeys(os.path.abspath(path) for path in found))  # noqa: PTH100 - links are followed later
 
@@ -228,14 +213,14 @@ def roots_of(settings: Settings) -> tuple[str, ...]:
 
 
 def folders_of(section: SourceSection) -> list[Path]:
-    """Where the commands of built-in tools can write."""
+    """The folders that the commands of a built-in source can write to."""
     root: Path | None = getattr(section, "root", None)
     shown = getattr(getattr(section, "sandbox", None), "folders", ())
     return [] if root is None else [root, *shown]
 
 
 def lie_below(folders: Iterable[Path], paths: Iterable[str]) -> bool:
-    """Whether one of these paths lies in one of the folders, by its name or by where links lead."""
+    """Whether one of these paths lies in one of the folders, by its name or by where its links lead."""
     spellings = {spelling for path in paths for spelling in (path, os.path.realpath(path))}
     within = {f"{real(folder).rstrip('/')}/" for folder in folders for real in (os.path.abspath, os.path.realpath)}
     return any(f"{path}/".startswith(folder) for path in spellings for folder in within)
