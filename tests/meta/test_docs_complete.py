@@ -14,7 +14,7 @@ from tools.write_config_docs import kind_section, rows
 
 from trunkline.cli.connect_lines import CLIENTS
 from trunkline.config.clients import ClientEntry
-from trunkline.config.dialects import DIALECTS
+from trunkline.config.dialects.formats import DIALECTS
 from trunkline.config.settings import GatewaySettings
 from trunkline.core.errors import CODES
 from trunkline.core.source import State

@@ -137,12 +137,16 @@ def save_added_server(folder: Path, name: str, body: bytes | None) -> None:
         kept = _kept(read_private(folder / _FILE, _FILE_BYTES) or _NONE)
     except _DAMAGED:
         kept = []
-    others = [one for one in kept if not (isinstance(one, dict) and cast(dict[str, object], one).get("name") == name)]
+    others = [one for one in kept if not _is_called(one, name)]
     bodies = others if body is None else [*others, json.loads(body)]
     data = json.dumps({"servers": bodies}, indent=2).encode()
     if len(data) > _FILE_BYTES:
         raise OSError(errno.EFBIG, "there are too many already")
     write_private(folder / _FILE, data)
+
+
+def _is_called(body: object, name: str) -> bool:
+    return isinstance(body, dict) and cast(dict[str, object], body).get("name") == name
 
 
 def _kept(data: bytes) -> list[object]:

@@ -1,20 +1,19 @@
-"""Newline framing, as stdio servers and clients speak it: bytes in, whole lines out, with a hard cap on a line.
+"""Newline framing, as used over stdio: bytes in, whole lines out, with a size limit; and the buffer that framers use.
 
-What a line holds is none of its business. The cap does not depend on how the bytes were cut into chunks.
+The limit applies to each line, regardless of how the bytes were cut into chunks.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Bytes that arrive in pieces and are wanted whole: joined once, with little memory beside the bytes themselves.
-
 _SMALL_BYTES: Final = 4096
-"""Smaller pieces are merged: as objects of their own they would cost many times what they hold."""
+"""Smaller pieces are merged: as separate objects they would take many times their size."""
+_HEAD_BYTES: Final = 256
 
 
 class ByteBuffer:
-    """A growing run of bytes. Linear in its total size, however small the pieces are."""
+    """Collects bytes that arrive in pieces and joins them once. Takes linear time however small the pieces are."""
 
     __slots__ = ("_parts", "size")
 
@@ -33,7 +32,7 @@ class ByteBuffer:
             parts.append(bytearray(piece))
 
     def take(self, last: bytes = b"") -> bytes:
-        """Everything so far with `last` at its end; nothing is left."""
+        """Return everything so far followed by `last`, and clear the buffer."""
         parts = self._parts
         if last:
             parts.append(last)
@@ -52,7 +51,7 @@ class ByteBuffer:
         return head
 
     def drop_prefix(self, prefix: bytes) -> bool:
-        """Remove `prefix` where the first piece begins with it: cheaper than cutting it off the joined whole."""
+        """Remove `prefix` if the first piece begins with it: cheaper than cutting it off the whole."""
         parts = self._parts
         if not parts or not parts[0].startswith(prefix):
             return False
@@ -65,11 +64,8 @@ class ByteBuffer:
         self.size = 0
 
 
-_HEAD_BYTES: Final = 256
-
-
 class LineTooLong(Exception):
-    """A line passed the cap. `lines` came whole before it; `head` is how it begins (an id may be read from it)."""
+    """A line exceeds the limit. `lines` are the whole lines before it; `head` is its beginning, which may have an id."""
 
     def __init__(self, lines: list[bytes], head: bytes, limit_bytes: int) -> None:
         super().__init__(f"a line is longer than {limit_bytes} bytes")
@@ -78,10 +74,10 @@ class LineTooLong(Exception):
 
 
 class LineFramer:
-    """Splits a byte stream at LF; one CR before it is dropped, and blank lines are counted instead of delivered.
+    """Splits a byte stream at LF; a CR before it is dropped, and blank lines are counted rather than returned.
 
-    After `LineTooLong` the framer stands behind the oversized line: `feed(b"")` delivers what followed it in the same
-    chunk, and the rest of the line is skipped as it comes.
+    After `LineTooLong` the framer can go on: `feed(b"")` returns what followed the line in the same chunk, and the rest
+    of the line is skipped as it arrives.
     """
 
     __slots__ = ("_limit_bytes", "_pending", "_rest", "_skipping", "blank_lines")
@@ -95,7 +91,7 @@ class LineFramer:
 
     @property
     def partial(self) -> bool:
-        """Whether a line has begun that has not ended."""
+        """Whether a line has begun but not ended."""
         return self._pending.size > 0 or self._skipping
 
     @property
@@ -103,12 +99,12 @@ class LineFramer:
         return self._pending.size + len(self._rest)
 
     def clear(self) -> None:
-        """Forget the line that has not ended, and whatever follows in it."""
+        """Drop the line that has not ended, and whatever follows in it."""
         self._pending.clear()
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that this chunk completes. Raises `LineTooLong`, which carries the lines that came before."""
+        """The lines that this chunk completes. Raises `LineTooLong`, which carries the lines before it."""
         if self._skipping:
             data = self._skip(data)
         pending = self._pending
@@ -120,7 +116,7 @@ class LineFramer:
         else:
             lines = data.split(b"\n")
             tail = lines.pop()
-        # No line can be over the cap when everything we hold is not.
+        # No line can exceed the limit if everything we hold does not.
         if pending.size + len(data) > self._limit_bytes:
             self._check(data, lines, tail)
         if lines and pending.size:
@@ -130,14 +126,14 @@ class LineFramer:
         return self._finished(lines) if lines else lines
 
     def _finished(self, lines: list[bytes]) -> list[bytes]:
-        """Without line ends and blank lines."""
+        """The lines without CR and without blank ones, which are counted."""
         found = len(lines)
         lines = [line[:-1] if line[-1] == 13 else line for line in lines if line and line != b"\r"]
         self.blank_lines += found - len(lines)
         return lines
 
     def _check(self, data: bytes, lines: list[bytes], tail: bytes) -> None:
-        """Raise for the first line over the cap, leaving the framer inside it with the rest of the chunk at hand."""
+        """Raise for the first line over the limit; the framer is then inside it, with the rest of the chunk kept."""
         held = self._pending.size
         offset = 0
         for index, line in enumerate((*lines, tail)):
@@ -158,7 +154,7 @@ class LineFramer:
         return LineTooLong(self._finished(before), head, self._limit_bytes)
 
     def _skip(self, data: bytes) -> bytes:
-        """What follows the oversized line, once its end has come."""
+        """What follows the oversized line, once its end has arrived."""
         _, newline, following = (self._rest + data).partition(b"\n")
         self._rest = b""
         self._skipping = not newline

@@ -40,6 +40,47 @@ _IN_HEAD: Final = 1
 _IN_BODY: Final = 2
 _CLOSED: Final = 3
 
+Headers = Iterable[tuple[bytes, bytes]]
+
+_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TARGET: Final = re.compile(rb"/[!-\"$-~]*")
+
+_REASONS: Final = {
+    100: "Continue",
+    200: "OK",
+    201: "Created",
+    202: "Accepted",
+    204: "No Content",
+    304: "Not Modified",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    408: "Request Timeout",
+    409: "Conflict",
+    411: "Length Required",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    417: "Expectation Failed",
+    421: "Misdirected Request",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    499: "Client Closed Request",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+    505: "HTTP Version Not Supported",
+}
+_STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {reason}\r\n".encode() for status, reason in _REASONS.items()}
+
+CONTINUE: Final = _STATUS_LINES[100] + b"\r\n"
+"""The whole interim answer to `Expect: 100-continue`."""
+
 
 class HttpRequest(msgspec.Struct, gc=False):
     """One request. Header names are lower-case; values of a repeated one are joined by a comma and it is in `repeated`.
@@ -327,48 +368,7 @@ def _refusal_of(error: httptools.HttpParserError) -> HttpProblem:
     return HttpProblem(505 if reason == "Invalid HTTP version" else 400, reason)
 
 
-# HTTP/1.1 heads, written: status lines and header blocks in which no value can begin a line of its own.
-
-Headers = Iterable[tuple[bytes, bytes]]
-
-_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_TARGET: Final = re.compile(rb"/[!-\"$-~]*")
-
-_REASONS: Final = {
-    100: "Continue",
-    200: "OK",
-    201: "Created",
-    202: "Accepted",
-    204: "No Content",
-    304: "Not Modified",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    406: "Not Acceptable",
-    408: "Request Timeout",
-    409: "Conflict",
-    411: "Length Required",
-    413: "Content Too Large",
-    415: "Unsupported Media Type",
-    417: "Expectation Failed",
-    421: "Misdirected Request",
-    422: "Unprocessable Content",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    499: "Client Closed Request",
-    500: "Internal Server Error",
-    501: "Not Implemented",
-    502: "Bad Gateway",
-    503: "Service Unavailable",
-    504: "Gateway Timeout",
-    505: "HTTP Version Not Supported",
-}
-_STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {reason}\r\n".encode() for status, reason in _REASONS.items()}
-
-CONTINUE: Final = _STATUS_LINES[100] + b"\r\n"
-"""The whole interim answer to `Expect: 100-continue`."""
+# -- writing heads -----------------------------------------------------------------------------------------------------
 
 
 def response_head(status: int, headers: Headers) -> bytes:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as clients read it: bytes of one server in, head, decoded body and end of each answer out."""
+"""Reads HTTP/1.1 responses: bytes of one connection in; head, decoded body and end of each response out."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ import httptools
 
 from trunkline.protocol.http1_message import HEAD_END, HeaderBlock, HttpLimits, HttpProblem, KnownHeads, content_length
 
-# Undoing a compressed HTTP body piece by piece, so that no piece is larger than asked for, whatever it expands to.
-
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _ZLIB: Final = zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
 PIECE_BYTES: Final = 65536
+_FIRST_LINE_BYTES: Final = 17  # `HTTP/1.1 200`, a space, CRLF, and the CRLF that ends the head
+
+_IDLE: Final = 0
+_IN_HEAD: Final = 1
+_IN_BODY: Final = 2
+_CLOSED: Final = 3
 
 
 class CodingError(Exception):
-    """The body is not what its Content-Encoding says, or that is one we do not read."""
+    """A body that does not match its Content-Encoding, or an encoding that is not supported."""
 
 
 class _Stream(Protocol):
@@ -35,7 +39,7 @@ class _Stream(Protocol):
 
 
 class Inflater:
-    """Decodes `gzip` or `deflate`, in pieces of at most `PIECE_BYTES`, each made when it is asked for."""
+    """Decodes `gzip` or `deflate` into pieces of at most `PIECE_BYTES`, each on demand, whatever a body expands to."""
 
     __slots__ = ("_coding", "_stream")
 
@@ -48,7 +52,11 @@ class Inflater:
     def decode(self, data: bytes) -> Iterator[bytes]:
         stream = self._stream
         if stream is None:
-            stream = self._stream = zlib.decompressobj(self._window_bits(data))
+            bits = _GZIP
+            if self._coding == b"deflate":
+                # `deflate` means zlib's format, but some servers send a raw stream: the first byte tells them apart.
+                bits = _ZLIB if data[0] & 0x0F == 8 else _RAW
+            stream = self._stream = zlib.decompressobj(bits)
         try:
             while data or not stream.eof:
                 piece = stream.decompress(data, PIECE_BYTES)
@@ -63,35 +71,21 @@ class Inflater:
             raise CodingError(f"corrupt compressed body: {error}") from error
 
     def finish(self) -> None:
-        """The body ended; was that its end?"""
+        """Raises CodingError if the body ended too soon."""
         if self._stream is not None and not self._stream.eof:
             raise CodingError("compressed body ends too soon")
 
-    def _window_bits(self, data: bytes) -> int:
-        if self._coding != b"deflate":
-            return _GZIP
-        # `deflate` means the zlib format, but some servers send the bare stream: the first byte tells them apart.
-        return _ZLIB if data[0] & 0x0F == 8 else _RAW
-
-
-_FIRST_LINE_BYTES: Final = 17  # `HTTP/1.1 200`, a space, CRLF, and the CRLF that ends the head
-
-_IDLE: Final = 0
-_IN_HEAD: Final = 1
-_IN_BODY: Final = 2
-_CLOSED: Final = 3
-
 
 class ResponseParser(HeaderBlock):
-    """Reads the answers of one connection, one after the other.
+    """Reads the responses of one connection, one after the other.
 
     The callbacks run from `feed`, never from inside llhttp, so they may close the parser or raise (which closes it
-    too). For each answer: `on_head` once (interim 1xx answers are skipped), `on_body` for each chunk that brought some
-    of it, `on_end` once, when the chunk was read to its end.
-    Only one answer is awaited at a time: bytes after its end are nobody's, so they clear `keep_alive` before `on_end`.
+    too). For each response: `on_head` once (interim 1xx responses are skipped), `on_body` for each chunk that brings
+    some of it, and `on_end` once, after the chunk was read to its end. Only one response is expected at a time: bytes
+    after its end belong to none, so they clear `keep_alive` before `on_end`.
 
-    The cap counts decoded bytes of one answer. `on_head` may call `lift_limit` for an endless stream, where each chunk
-    still must not decode to more than the cap.
+    The limit counts decoded bytes of one response. `on_head` may call `lift_limit` for an endless stream, of which each
+    chunk still must not decode to more than the limit.
     """
 
     __slots__ = (
@@ -141,22 +135,22 @@ class ResponseParser(HeaderBlock):
 
     @property
     def mid_message(self) -> bool:
-        """Whether an answer has begun that is not complete."""
+        """Whether a response has begun but not ended."""
         return self._state in (_IN_HEAD, _IN_BODY)
 
     def lift_limit(self) -> None:
-        """The answer whose head was just reported is a stream: its total size has no cap."""
+        """Treat the response whose head was just reported as a stream, whose total size is unlimited."""
         self._lifted = True
 
     def close(self) -> None:
-        """Report nothing more, and let go of the owner and of llhttp (both hold this object in turn)."""
+        """Report nothing more, and drop the callbacks and llhttp, which both refer back to this object."""
         self._stop()
         self._pieces.clear()
         self._head_ready = self._ended = False
         self._on_head = self._on_body = self._on_end = _ignore
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived. Raises `HttpProblem`; what the callbacks raise passes through."""
+        """Take received data. Raises `HttpProblem`; exceptions of the callbacks pass through."""
         try:
             if self._state == _IDLE:
                 head_end = data.find(HEAD_END) + 4
@@ -172,7 +166,7 @@ class ResponseParser(HeaderBlock):
             raise
 
     def _parse(self, data: bytes, head_end: int) -> None:
-        """`head_end` is where a head ends that begins with this chunk; 0 when the chunk begins inside an answer."""
+        """`head_end` is the end of a head that begins with this chunk; 0 when the chunk begins inside a response."""
         size = len(data)
         self._fed_bytes = size if head_end else self._fed_bytes + size
         self._quiet_bytes += size
@@ -186,12 +180,12 @@ class ResponseParser(HeaderBlock):
             raise problem
 
     def eof(self) -> None:
-        """The server closed the connection: the end of an answer without a length, too soon for any other."""
+        """The server closed the connection: this ends a response without a length and truncates any other."""
         state, headers = self._state, self._head
         framed = b"content-length" in headers or b"transfer-encoding" in headers
         try:
             if state == _IN_HEAD or (state == _IN_BODY and framed):
-                raise HttpProblem(502, "connection closed in the middle of an answer")
+                raise HttpProblem(502, "connection closed in the middle of a response")
             self.keep_alive = False
             if state == _IN_BODY:
                 self._ended = True
@@ -200,7 +194,7 @@ class ResponseParser(HeaderBlock):
             self.close()
 
     def _execute(self, data: bytes) -> BaseException | None:
-        """Run llhttp over the data; what went wrong, unless that came after the end of the answer."""
+        """Run llhttp over the data; returns what went wrong, unless the response had ended before."""
         assert self._llhttp is not None
         try:
             self._llhttp.feed_data(data)
@@ -216,7 +210,7 @@ class ResponseParser(HeaderBlock):
         return None
 
     def _stop(self) -> None:
-        """Take nothing more; what was read is still reported."""
+        """Read nothing more; what was read is still reported."""
         self._state = _CLOSED
         self.keep_alive = False
         self._known.clear()
@@ -234,20 +228,21 @@ class ResponseParser(HeaderBlock):
             self._head_ready = False
             self._on_head(self._status, self._head)
             if self._pieces or self._state == _IN_BODY:
-                self._check_length()
+                length = self._head.get(b"content-length")
+                if length is not None and content_length(length) > self._limits.body_bytes and not self._lifted:
+                    raise self._body_too_large()
         if self._pieces:
             data = b"".join(self._pieces)
             self._pieces.clear()
             self._report_body(data)
         if self._ended:
             self._ended = False
-            self._end_body()
+            if self._inflater is not None:
+                try:
+                    self._inflater.finish()
+                except CodingError as error:
+                    raise HttpProblem(502, str(error)) from error
             self._on_end()
-
-    def _check_length(self) -> None:
-        length = self._head.get(b"content-length")
-        if length is not None and content_length(length) > self._limits.body_bytes and not self._lifted:
-            raise self._body_too_large()
 
     def _report_body(self, data: bytes) -> None:
         if self._lifted:
@@ -269,21 +264,14 @@ class ResponseParser(HeaderBlock):
             self._inflater = Inflater(coding)
         return self._inflater.decode(data)
 
-    def _end_body(self) -> None:
-        try:
-            if self._inflater is not None:
-                self._inflater.finish()
-        except CodingError as error:
-            raise HttpProblem(502, str(error)) from error
-
     def _body_too_large(self) -> HttpProblem:
-        return HttpProblem(413, f"answer is larger than {self._limits.body_bytes} bytes")
+        return HttpProblem(413, f"response is larger than {self._limits.body_bytes} bytes")
 
-    # Called by llhttp. An exception stops it there and then; `_execute` gets it back.
+    # Called by llhttp. An exception stops it at once and is returned by `_execute`.
 
     def on_message_begin(self) -> None:
         if self._ended:
-            raise HttpProblem(502, "data after the end of the answer")
+            raise HttpProblem(502, "data after the end of the response")
         self._state = _IN_HEAD
         self._decoded_bytes = 0
         self._inflater = None
@@ -296,7 +284,7 @@ class ResponseParser(HeaderBlock):
         headers, _ = self._take_headers(_FIRST_LINE_BYTES)
         status = self._status = self._llhttp.get_status_code()
         if status < 100 or status == 101 or not self._llhttp.get_http_version().startswith("1."):
-            raise HttpProblem(502, f"answer with status {status} where HTTP/1.1 was spoken")
+            raise HttpProblem(502, f"response with status {status}, which is not HTTP/1.1")
         if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             raise HttpProblem(502, "Transfer-Encoding is not `chunked`")
         self._head = headers
@@ -317,4 +305,4 @@ class ResponseParser(HeaderBlock):
 
 
 def _ignore(*_: object) -> None:
-    """What a closed parser calls."""
+    """Replaces the callbacks of a closed parser."""

@@ -1,7 +1,7 @@
-"""JSON-RPC messages: what we route by is parsed strictly, everything else travels as the bytes it came in.
+"""JSON-RPC messages: the members that we route by are parsed strictly, everything else is passed on as raw bytes.
 
 Framing is a trust boundary. A peer's bytes are spliced into messages of our own, so each message is checked to be one
-well-formed JSON text in UTF-8; members that we route by may not come twice (two parsers could see two different
+well-formed JSON text in UTF-8; members that we route by may not be repeated (two parsers could see two different
 messages); and text with CR or LF between its tokens is re-encoded before it enters a line- or SSE-framed stream.
 """
 
@@ -20,31 +20,6 @@ from trunkline.core.call import CR, LF, Json, Request
 from trunkline.core.errors import INVALID_REQUEST, PARSE_ERROR, Code, Problem
 from trunkline.protocol.mcp.methods import INITIALIZE
 
-# How deep a message may be nested: never deeper than can be read wherever it is looked into later.
-#
-# A decoder takes one step of the interpreter's recursion limit for each level, from wherever it is called. So what can
-# just be read where it comes in could not be read again further inside. What comes in is read with less room therefore.
-
-_KEPT: Final = 400
-"""More than the deepest stack that anything here is decoded on."""
-SHALLOW_BYTES: Final = 2 * _KEPT
-"""Each level takes two brackets: no text shorter than this is nested deeper than what is kept."""
-
-
-class _LessRoom:
-    """A context in which only so much can be nested that there is room for it anywhere else. It may be entered and left
-    at no cost worth mentioning, and raises RecursionError where there is no room at all."""
-
-    def __enter__(self) -> None:
-        sys.setrecursionlimit(sys.getrecursionlimit() - _KEPT)
-
-    def __exit__(self, *_: object) -> None:
-        sys.setrecursionlimit(sys.getrecursionlimit() + _KEPT)
-
-
-REDUCED_STACK: Final = _LessRoom()
-
-
 Members = dict[str, Raw]
 MessageId = int | str
 
@@ -56,17 +31,23 @@ decode: Final = msgspec.json.Decoder().decode
 
 _VERSION: Final = b'"2.0"'
 _READABLE_ID: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*[,}]')
-
+MAX_BATCH_MESSAGES: Final = 100
+BATCH_VERSION: Final = "2025-03-26"
+"""The only protocol version with batches: arrays of several messages."""
+_STACK_RESERVE: Final = 400
+"""More than the deepest stack on which anything is decoded again."""
+SHALLOW_BYTES: Final = 2 * _STACK_RESERVE
+"""No text shorter than this is nested deeper than the reserve: each level takes two brackets."""
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _HALF_BYTES: Final = 6
 _MOST_SURROGATES: Final = 20_000
 _MOST_BACKSLASHES: Final = 64
-"""A text is cut in few places. One that is stranger than this stays broken: a line must not take long."""
+"""A text is cut in few places only. One with more than this stays broken, so that no line takes long."""
 
 
 class BadMessage(Exception):
-    """Bytes that are not an acceptable message; `id` is the sender's id as JSON where it could be read."""
+    """Bytes that are not an acceptable message; `id_json` is the sender's id as JSON if it could be read."""
 
     def __init__(self, code: Code, message: str, id_json: bytes = b"null") -> None:
         super().__init__(message)
@@ -99,7 +80,7 @@ class Message:
 
 
 class ServerMessage(msgspec.Struct):
-    """One incoming message of a server, as far as we look into it."""
+    """One incoming message of a server, with the members that we look at."""
 
     id: Raw | UnsetType = UNSET
     result: Raw | UnsetType = UNSET
@@ -112,6 +93,24 @@ _decode_server_message: Final = msgspec.json.Decoder(ServerMessage).decode
 _decode_list: Final = cast(Callable[[bytes], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
 
 
+class _ReducedStack:
+    """A context in which decoders have less of the stack, so that what they accept can be decoded again anywhere else.
+
+    A decoder takes one step of the recursion limit for each level of nesting, from wherever it is called. A message
+    that can just be read where it arrives could not be read again deeper inside. Raises RecursionError if the stack is
+    too deep already.
+    """
+
+    def __enter__(self) -> None:
+        sys.setrecursionlimit(sys.getrecursionlimit() - _STACK_RESERVE)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setrecursionlimit(sys.getrecursionlimit() + _STACK_RESERVE)
+
+
+REDUCED_STACK: Final = _ReducedStack()
+
+
 def decode_server_message(text: bytes) -> ServerMessage:
     """Raises MsgspecError, or RecursionError where it is nested too deeply."""
     if len(text) < SHALLOW_BYTES:
@@ -121,7 +120,7 @@ def decode_server_message(text: bytes) -> ServerMessage:
 
 
 def decode_batch(text: bytes) -> list[Raw]:
-    """The messages of a JSON-RPC batch, each raw; empty when it is none."""
+    """The messages of a server's batch, each raw; empty when it is not a batch."""
     try:
         text.decode()
         return _decode_list(text)
@@ -130,7 +129,7 @@ def decode_batch(text: bytes) -> list[Raw]:
 
 
 def parse_message(data: bytes) -> Message:
-    """The one message in `data`, or BadMessage with the code to answer."""
+    """The message in `data`; raises BadMessage with the error code to answer."""
     check_text(data)
     return Message(members_of_message(data))
 
@@ -146,7 +145,7 @@ def members_of_message(data: bytes) -> Members:
 
 
 def check_text(data: bytes) -> None:
-    """JSON text is UTF-8, and a decoder that skips a string does not look at its bytes."""
+    """Raises BadMessage unless the text is UTF-8: a decoder that skips a string does not check its bytes."""
     if not data.isascii():
         try:
             data.decode()
@@ -155,7 +154,7 @@ def check_text(data: bytes) -> None:
 
 
 def members_of(data: bytes | Raw, what: str, id_json: bytes = b"null") -> Members:
-    """The members of one JSON object, each value raw; refused when a name comes twice."""
+    """The members of one JSON object, each value raw; raises BadMessage if a name is repeated."""
     try:
         members = _decode_members(data)
     except msgspec.ValidationError:
@@ -170,14 +169,14 @@ def members_of(data: bytes | Raw, what: str, id_json: bytes = b"null") -> Member
 
 
 def has_member(data: bytes, name: str) -> bool:
-    """Whether a valid object has this member, however the name is spelled and however often it comes."""
+    """Whether a valid object has this member, however its name is escaped and however often it is repeated."""
     return name in _decode_members(data)
 
 
 def _compact_length(members: Members) -> int:
-    """How long the object is when written without spaces, escapes in names or repeated members.
+    """The length of the object without spaces, escapes in names, or repeated members.
 
-    Equal to the real length, it proves that there is none of these: the cheap answer for what programs write.
+    If it equals the actual length, there are none of these: a cheap check for what programs usually write.
     """
     length = 1 if members else 2
     for name, value in members.items():
@@ -199,7 +198,7 @@ def _repeats_a_name(data: bytes) -> bool:
 
 
 def read_id(raw: Raw) -> MessageId:
-    """An id of either type, or BadMessage."""
+    """A message's id, a string or an integer; raises BadMessage."""
     try:
         return _decode_id(raw)
     except msgspec.MsgspecError:
@@ -214,7 +213,7 @@ def _read_text(raw: Raw, name: str, id_json: bytes) -> str:
 
 
 def text_member(members: Members, name: str) -> str | None:
-    """A member that must be a string where it is present."""
+    """A member that must be a string if it is present; raises BadMessage."""
     raw = members.get(name)
     if raw is None:
         return None
@@ -225,13 +224,13 @@ def text_member(members: Members, name: str) -> str | None:
 
 
 def readable_id(head: bytes) -> int | None:
-    """Our own id at the very start of a broken answer; nothing that merely looks like one further in."""
+    """Our own id at the very start of a broken response, but nothing further in that merely looks like one."""
     match = _READABLE_ID.match(head)
     return int(match[1]) if match else None
 
 
 def replace_lone_surrogates(text: bytes) -> bytes:
-    """Half of a surrogate pair becomes U+FFFD: programs in JavaScript write one when they cut a text within a pair."""
+    """Replace unpaired surrogates with U+FFFD: JavaScript programs write one when they cut a text within a pair."""
     if b"\\u" not in text:
         return text
     parts: list[bytes] = []
@@ -241,10 +240,11 @@ def replace_lone_surrogates(text: bytes) -> bytes:
         if found is None:
             return b"".join((*parts, text[kept:])) if parts else text
         start = found.start()
-        backslashes = _backslashes_before(text, start)
+        before = text[max(0, start - _MOST_BACKSLASHES) : start]
+        backslashes = len(before) - len(before.rstrip(b"\\"))
         if backslashes == _MOST_BACKSLASHES:
             break
-        if backslashes % 2:  # the backslash is itself the second half of an escape
+        if backslashes % 2:  # the backslash is itself escaped
             at = start + 1
         elif _PAIR.match(text, start):
             at = start + 2 * _HALF_BYTES
@@ -255,13 +255,8 @@ def replace_lone_surrogates(text: bytes) -> bytes:
     return text
 
 
-def _backslashes_before(text: bytes, end: int) -> int:
-    before = text[max(0, end - _MOST_BACKSLASHES) : end]
-    return len(before) - len(before.rstrip(b"\\"))
-
-
 def single_line(data: Json | Raw) -> bytes:
-    """The same JSON on one line; big numbers, key order and string contents stay as written."""
+    """The same JSON on one line; numbers, the order of members and strings stay as written."""
     text = bytes(data)
     if LF not in text and CR not in text:
         return text
@@ -302,7 +297,7 @@ def encode_request(request: Request, upstream_id: int, request_meta: bytes) -> b
 
 
 def encode_notification(method: str, params: Json | None = None) -> bytes:
-    """The method is text that a peer may have chosen: as it stands it could end the string, or the line."""
+    """A notification as one line. The method is encoded, because a peer may have chosen it: it could end the string."""
     if params is None:
         return b'{"jsonrpc":"2.0","method":%b}' % encode(method)
     return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (encode(method), params)
@@ -321,23 +316,15 @@ def result_message(id_json: bytes, result: Json) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_json, result)
 
 
-# JSON-RPC batches, which only 2025-03-26 has: several messages of a client in one array.
-
-MAX_BATCH_MESSAGES: Final = 100
-BATCH_VERSION: Final = "2025-03-26"
-_BRACKET: Final = b"["
-_decode: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
 def is_batch(data: bytes) -> bool:
-    return data.lstrip()[:1] == _BRACKET
+    return data.lstrip()[:1] == b"["
 
 
 def split_batch(data: bytes) -> list[bytes]:
-    """The texts of its messages, or BadMessage where it is none that could be served."""
+    """The texts of the messages in a client's batch; raises BadMessage if it cannot be served."""
     check_text(data)
     try:
-        parts = _decode(data)
+        parts = _decode_list(data)
     except msgspec.DecodeError as error:
         raise BadMessage(PARSE_ERROR, f"batch is not valid JSON: {error}") from None
     except RecursionError:
@@ -350,7 +337,7 @@ def split_batch(data: bytes) -> list[bytes]:
 
 
 def parse_batch_member(text: bytes) -> Message | BadMessage:
-    """One message of a batch; a handshake is no part of one."""
+    """One message of a client's batch; `initialize` must not be in one."""
     try:
         message = Message(members_of_message(text))
     except BadMessage as error:

@@ -1,13 +1,17 @@
-"""What a client's list of tools shows: everything there is, or the tools to search with and what they brought.
+"""What a client's list of tools shows: everything there is, or the tools to search with and those they brought.
 
-What may be called is another matter: a tool that is not shown can be called all the same.
+This is what `gateway.disclosure` decides. What may be called is another matter: a tool that is not listed can be called
+all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import Final
+from time import perf_counter
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from trunkline.config.settings import GatewaySettings
@@ -18,10 +22,11 @@ from trunkline.router.router import Router
 from trunkline.search.finder import ToolPatterns
 from trunkline.search.own_tool_definitions import SEARCHING
 from trunkline.search.provisioning import ProvisionedTools, Provisioning
-from trunkline.search.token_costs import Costs, Mode, TokenCosts
+from trunkline.search.token_costs import Costs, Mode, TokenCosts, listed
 
 _OWN_CLIENTS: Final = "trunkline"
 """Commands, and other gateways of ours: they show or search the whole list themselves."""
+_STEP_S: Final = 0.002
 
 
 class _CatalogListing:
@@ -34,33 +39,31 @@ class _CatalogListing:
         self.always = always
         self.mode: Mode = mode
         self.is_searched = False
-        self.listing = _listing(always)
+        self.listing = _as_json(always)
         self.of_sessions: WeakKeyDictionary[ProvisionedTools, tuple[int, bytes]] = WeakKeyDictionary()
 
 
 class ClientListing:
+    """Decides for each client between the whole list and the tools to search with, and makes its `tools/list`."""
+
     def __init__(self, router: Router, settings: GatewaySettings, provisioning: Provisioning) -> None:
         self.costs = TokenCosts()
         self.on_search: Callable[[Catalog], None] | None = None
-        """Told of a catalog that a client will search, once for each of its versions."""
+        """Called with a catalog that a client will search, once for each of its versions."""
         self._router = router
         self._settings = settings
         self._pinned = ToolPatterns(settings.search.pinned)
         self._settings_version = 0
         self._provisioning = provisioning
-        self._shown: WeakKeyDictionary[Catalog, _CatalogListing] = WeakKeyDictionary()
+        self._listings: WeakKeyDictionary[Catalog, _CatalogListing] = WeakKeyDictionary()
 
     def adopt(self, settings: GatewaySettings) -> None:
         self._settings = settings
         self._pinned = ToolPatterns(settings.search.pinned)
         self._settings_version += 1
 
-    @property
-    def setting(self) -> str:
-        return self._settings.disclosure
-
     def searches(self, caller: Caller) -> bool:
-        """Whether this client is shown tools to search with in place of a list of all."""
+        """Whether this client is shown tools to search with in place of the whole list."""
         if self._settings.disclosure == "all":
             return False
         catalog = self._router.views.of(caller)
@@ -79,28 +82,28 @@ class ClientListing:
         if self._mode(caller, catalog, shown) == "all":
             return catalog.listing
         held = self._provisioning.seen_by(caller)
-        if held is None or not (held.asked or held.found):
+        if held is None or not (held.requested or held.found):
             return shown.listing
         kept = shown.of_sessions.get(held)
         if kept is None or kept[0] != held.version:
             found = (catalog.find(address) for address in held.listed())
-            entries = [entry for entry in found if entry is not None and _has_name(entry, catalog)]
-            kept = (held.version, _listing([*shown.always, *(each for each in entries if each not in shown.always)]))
+            # A tool whose name is another's cannot be listed: it is executed by its address, which no model API takes
+            # for the name of a tool.
+            entries = [entry for entry in found if entry is not None and entry.exposed is not None]
+            brought = [e for e in entries if not catalog.is_hidden(e.source) and e not in shown.always]
+            kept = (held.version, _as_json([*shown.always, *brought]))
             shown.of_sessions[held] = kept
         return kept[1]
 
     def is_pinned(self, entry: ToolEntry) -> bool:
         return self._pinned.fit(entry.tool, entry.exposed)
 
-    def costs_of(self, catalog: Catalog) -> Costs:
-        return self.costs.of_catalog(catalog, self._always(catalog), self._settings.context_tokens)
-
     def _of(self, catalog: Catalog) -> _CatalogListing:
         version = (catalog.version, self._settings_version)
-        shown = self._shown.get(catalog)
+        shown = self._listings.get(catalog)
         if shown is None or shown.version != version:
             always = self._always(catalog)
-            shown = self._shown[catalog] = _CatalogListing(version, always, self._chosen(catalog, always))
+            shown = self._listings[catalog] = _CatalogListing(version, always, self._chosen(catalog, always))
             self.costs.forget_all_but(catalog.entries(hidden=True))
         return shown
 
@@ -116,7 +119,10 @@ class ClientListing:
         settings = self._settings
         if settings.disclosure == "all" or shown.mode == "all" or caller.client.startswith(_OWN_CLIENTS):
             return "all"
-        if settings.disclosure == "auto" and _named(caller.client, settings.search.show_all_to):
+        client = caller.client.casefold()
+        if settings.disclosure == "auto" and any(
+            fnmatchcase(client, name.casefold()) for name in settings.search.show_all_to
+        ):
             return "all"
         if not shown.is_searched and self.on_search is not None:
             shown.is_searched = True
@@ -132,16 +138,55 @@ class ClientListing:
         others = (entry for entry in entries if entry.source != RESERVED_SOURCE and entry.exposed is not None)
         return searching + [entry for entry in others if self.is_pinned(entry)]
 
+    # -- what showing tools costs ---------------------------------------------------------------------------------
 
-def _has_name(entry: ToolEntry, catalog: Catalog) -> bool:
-    """Whether a list can show it. One whose name is another's is executed by its address, which no model API takes for
-    the name of a tool."""
-    return entry.exposed is not None and not catalog.is_hidden(entry.source)
+    def costs_of(self, catalog: Catalog) -> Costs:
+        return self.costs.of_catalog(catalog, self._always(catalog), self._settings.context_tokens)
+
+    def budget(self, catalog: Catalog) -> dict[str, Any]:
+        """What each server, each tool and each mode costs in tokens, most expensive first.
+
+        `shown` is the mode of clients that have no search of their own."""
+        setting = self._settings.disclosure
+        costs = self.costs_of(catalog)
+        entries = listed(catalog)
+        numbers = Counter(entry.source for entry in entries)
+        by_server: Counter[str] = Counter()
+        tools: list[dict[str, Any]] = []
+        for entry in entries:
+            tokens = self.costs.of(entry)
+            by_server[entry.source] += tokens
+            tools.append({"tool_id": entry.public_name, "server": entry.source, "tokens": tokens})
+        chosen, why = costs.choice(searchable=RESERVED_SOURCE in numbers)
+        return {
+            "servers": [
+                {"name": server, "tools": numbers[server], "tokens": tokens}
+                for server, tokens in by_server.most_common()
+            ],
+            "tools": sorted(tools, key=lambda tool: -tool["tokens"]),
+            "modes": {
+                "all": {"tokens": costs.everything},
+                "search": {"tokens": costs.search, "dialogue": costs.dialogue},
+                "auto": {"chosen": chosen, "why": why},
+            },
+            "disclosure": setting,
+            "shown": chosen if setting == "auto" else setting,
+            "context_tokens": costs.budget,
+        }
+
+    def when_counted(self, catalog: Catalog, then: Callable[[], None]) -> None:
+        """Count the tokens of every tool, a few at a time in between other work, so that `budget` is fast."""
+        self._count(iter(catalog.entries(hidden=True)), then)
+
+    def _count(self, entries: Iterator[ToolEntry], then: Callable[[], None]) -> None:
+        until = perf_counter() + _STEP_S
+        for entry in entries:
+            self.costs.of(entry)
+            if perf_counter() > until:
+                asyncio.get_running_loop().call_soon(self._count, entries, then)
+                return
+        then()
 
 
-def _named(client: str, names: Iterable[str]) -> bool:
-    return any(fnmatchcase(client.casefold(), name.casefold()) for name in names)
-
-
-def _listing(entries: Iterable[ToolEntry]) -> bytes:
+def _as_json(entries: Iterable[ToolEntry]) -> bytes:
     return b"[%b]" % b",".join(map(shown_definition, entries))

@@ -1,4 +1,14 @@
-"""What it costs a client to see tools: the tokens of each, of a whole catalog, and of searching in place of that."""
+"""What tools cost a model to read, in tokens: a tool, a catalog, and searching in place of listing it whole.
+
+Every model cuts text its own way, and some vendors publish no tokenizer, so one number for all of them can only be an
+estimate. This one cuts text into pieces about as the tokenizers do and counts the pieces.
+
+Measured against o200k, Claude's published tokenizer and Llama 3's on 2,797 tools of 308 real MCP servers, of which one
+half was used for choosing the pieces and the other half for measuring: the sum over a list of 50 tools is off by 1-3 %
+on average and by less than `LIST_ERROR` in 99 of 100 lists, a single tool by 3-4 % in the median and by less than
+`TOOL_ERROR` in 99 of 100. The tokenizers differ among themselves by as much. Text that is not English is further off,
+mostly within a factor of two. `python -m bench.discovery.tokenizers` measures it again.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +25,6 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.tool import Tool
 from trunkline.router.catalog import Catalog, ToolEntry, shown_definition
 from trunkline.search.own_tool_definitions import SEARCHING
-
-# What a tool's definition costs a model to read, in tokens: an estimate that needs no tokenizer.
-#
-# Every model cuts text its own way, and some vendors publish no tokenizer, so one number for all of them can only be an
-# estimate. This one cuts text into pieces about as the tokenizers do and counts the pieces.
-#
-# Measured against o200k, Claude's published tokenizer and Llama 3's on 2,797 tools of 308 real MCP servers, of which one
-# half was used for choosing the pieces and the other half for measuring: the sum over a list of 50 tools is off by 1-3 %
-# on average and by less than `LIST_ERROR` in 99 of 100 lists, a single tool by 3-4 % in the median and by less than
-# `TOOL_ERROR` in 99 of 100. The tokenizers differ among themselves by as much. Text that is not English is further off,
-# mostly within a factor of two. `python -m bench.discovery.tokenizers` measures it again.
 
 LIST_ERROR: Final = 0.05
 """How far off, as a share of the true number, the sum over 50 tools is at most in 99 of 100 lists."""
@@ -48,7 +47,7 @@ _PIECES: Final = (
 _pieces: Final = re.compile("|".join(_PIECES)).findall
 
 _READ_WHOLE: Final = 32_000
-"""Longer texts are judged by samples of this many characters in all."""
+"""The tokens of longer texts are estimated from samples of this many characters in all."""
 _SAMPLES: Final = 16
 _LARGE_BYTES: Final = 250_000
 """A definition of more is counted as its server wrote it: writing it anew would take longer than counting."""
@@ -91,10 +90,8 @@ def _as_written(definition: bytes) -> bytes:
 
 
 def tokens_of_text(text: str) -> int:
-    return len(_pieces(text)) if len(text) <= _READ_WHOLE else _judged_by_samples(text)
-
-
-def _judged_by_samples(text: str) -> int:
+    if len(text) <= _READ_WHOLE:
+        return len(_pieces(text))
     length = _READ_WHOLE // _SAMPLES
     every = (len(text) - length) / (_SAMPLES - 1)
     starts = [round(number * every) for number in range(_SAMPLES)]
@@ -102,8 +99,8 @@ def _judged_by_samples(text: str) -> int:
     return counted * len(text) // _READ_WHOLE
 
 
-FOUND: Final = 5
-"""How many tools a search returns unless it is asked for another number."""
+DEFAULT_LIMIT: Final = 5
+"""How many tools a search returns unless asked for another number."""
 _LISTED_TWICE: Final = 2
 """Before tools are found and once they are there."""
 _SPARE: Final = 1000
@@ -125,9 +122,20 @@ class Costs:
         """Searching has to be cheaper for certain, and the whole list more than a session should hold."""
         return "search" if self.everything > max(self.budget, self.dialogue) else "all"
 
+    def choice(self, *, searchable: bool) -> tuple[Mode, str]:
+        """What `disclosure: auto` chooses, and why."""
+        if not searchable:
+            return "all", "`meta_tools` is off, so there is nothing to search with"
+        budget = f"`context_tokens` ({self.budget:,})"
+        if self.chosen == "search":
+            return "search", f"the whole list is over {budget}, and a search costs {self.dialogue:,} at most"
+        if self.everything <= self.budget:
+            return "all", f"the whole list is within {budget}"
+        return "all", f"a search may cost {self.dialogue:,}, which is no less than the whole list"
+
 
 class TokenCosts:
-    """Tokens of tools, worked out once for each definition."""
+    """The tokens of tools, counted once for each definition."""
 
     def __init__(self) -> None:
         self._known: dict[Tool, int] = {}
@@ -139,20 +147,20 @@ class TokenCosts:
         return tokens
 
     def forget_all_but(self, entries: Collection[ToolEntry]) -> None:
-        """Once there are far more than are in use."""
+        """Drop the counts of other tools once there are far more than are in use."""
         known = self._known
         if len(known) > 2 * len(entries) + _SPARE:
             self._known = {entry.tool: known[entry.tool] for entry in entries if entry.tool in known}
 
     def of_catalog(self, catalog: Catalog, always: list[ToolEntry], budget: int) -> Costs:
-        """`always` are the tools that a client sees which searches."""
+        """`always` are the tools that are listed to a client that searches."""
         entries = listed(catalog)
         base = sum(map(self.of, always))
-        dearest = sum(nlargest(FOUND, (self.of(entry) for entry in entries if entry.source != RESERVED_SOURCE)))
+        most = sum(nlargest(DEFAULT_LIMIT, (self.of(entry) for entry in entries if entry.source != RESERVED_SOURCE)))
         return Costs(
             everything=sum(map(self.of, entries)),
             search=base,
-            dialogue=_dialogue(base, dearest, budget),
+            dialogue=_dialogue(base, most, budget),
             budget=budget,
         )
 
@@ -172,7 +180,7 @@ def _dialogue(base: int, found: int, budget: int) -> int:
 
 
 def listed(catalog: Catalog) -> list[ToolEntry]:
-    """What a whole list shows, those of servers that are down just now too: a list that changes its nature whenever a
-    server comes and goes would help nobody."""
+    """The tools of a whole list, those of servers that are down at the moment too: a mode that changed whenever a server
+    comes and goes would help nobody."""
     entries = [entry for entry in catalog.entries(hidden=True) if entry.exposed is not None]
     return [entry for entry in entries if entry.source != RESERVED_SOURCE or entry.name not in SEARCHING]

@@ -206,13 +206,13 @@ def test_vectors_that_are_not_known_are_wanted_and_taken_over_later() -> None:
     groups = [*servers(2, 20), Group("meteo", "", (entry("meteo", "forecast", "weather"),))]
     collection = built(Corpus(vectors=meanings), groups)
     assert len(meanings.wanted) == 41
-    assert not collection.means_known
+    assert not collection.vectors_known
     assert found(collection, "umbrella", meanings.of("weather")) == []
     meanings.known_texts = None
     collection.refresh()
     while collection.step():
         pass
-    assert collection.means_known
+    assert collection.vectors_known
     assert found(collection, "umbrella", meanings.of("weather")) == [40]
 
 
@@ -226,7 +226,7 @@ def test_what_gets_known_while_vectors_are_taken_over_is_not_missed() -> None:
     collection.refresh()
     while collection.step():
         pass
-    assert collection.means_known
+    assert collection.vectors_known
 
 
 def test_another_ranker_can_be_put_in() -> None:

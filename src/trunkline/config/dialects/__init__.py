@@ -1,47 +1,14 @@
-"""The ways in which clients write their MCP servers: one module each, and how to tell whose file one is.
+"""Tells which client a configuration file belongs to, by its name and its content.
 
-A dialect finds the servers in the tree of the file and says how their keys are spelled; `clients` does the rest. No
-module is imported for a file of another client, and none for a file of our own.
+`formats` reads the files of clients. It is not imported for Trunkline's own files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from trunkline.config.clients import ClientFormat
-from trunkline.config.reader import ConfigReader
-from trunkline.config.tree import Items, Node, Scalar, Table
-
-
-class ClientFile(NamedTuple):
-    """`project` is the folder of the project whose servers the file describes; None for a user's own file."""
-
-    root: Table
-    path: Path
-    project: Path | None
-    reader: ConfigReader
-
-
-class ClientServers(NamedTuple):
-    """`node` is None where the file has no servers, which would stand under `group`."""
-
-    group: str
-    node: Node | None
-    client_format: ClientFormat
-
-
-ReadServers = Callable[[ClientFile], ClientServers]
-
-DIALECTS: Final[dict[str, str]] = {
-    "mcp_servers": "trunkline.config.dialects.formats:mcp_servers",
-    "vscode": "trunkline.config.dialects.formats:vscode_servers",
-    "codex": "trunkline.config.dialects.formats:codex_servers",
-    "gemini": "trunkline.config.dialects.formats:gemini_servers",
-    "opencode": "trunkline.config.dialects.formats:opencode_servers",
-}
+from trunkline.config.tree import Items, Scalar, Table
 
 _BY_NAME: Final = {
     ".mcp.json": "mcp_servers",
@@ -57,19 +24,13 @@ OUR_STEM: Final = "trunkline"
 OUR_KEYS: Final = ("gateway", "sources")
 
 
-def load_dialect(name: str) -> ReadServers:
-    """What reads a dialect, importing its module now. The name must be one of the table."""
-    module, _, attribute = DIALECTS[name].partition(":")
-    return getattr(import_module(module), attribute)
-
-
 def is_client_file_name(path: Path) -> bool:
-    """Whether a client has files of this name, so that all of it is the client's business."""
+    """Whether this is the name of a client's file, in which all other keys are the client's."""
     return path.name in _BY_NAME or path.suffix.lower() == ".toml"
 
 
 def dialect_of(path: Path, root: Table) -> str | None:
-    """Whose file this is by its name and what it holds; None for one of our own."""
+    """The dialect of a file, by its name and content; None for Trunkline's own files."""
     suffix = path.suffix.lower()
     if suffix == ".toml":
         return "codex"
@@ -99,10 +60,9 @@ def _by_content(root: Table, by_name: str | None) -> str | None:
 
 
 def _is_opencode(servers: Table) -> bool:
-    """OpenCode alone writes a command as a list, and calls servers `local` and `remote`."""
-    return any(isinstance(entry.value, Table) and _is_opencode_server(entry.value) for entry in servers.entries)
-
-
-def _is_opencode_server(server: Table) -> bool:
-    kind = server.get("type")
-    return isinstance(server.get("command"), Items) or (isinstance(kind, Scalar) and kind.text in ("local", "remote"))
+    """Whether a server has a command that is a list, or is called `local` or `remote`, as only OpenCode's are."""
+    for server in (entry.value for entry in servers.entries if isinstance(entry.value, Table)):
+        kind = server.get("type")
+        if isinstance(server.get("command"), Items) or (isinstance(kind, Scalar) and kind.text in ("local", "remote")):
+            return True
+    return False

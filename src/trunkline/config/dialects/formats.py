@@ -1,14 +1,19 @@
-"""Configuration files of MCP clients, read as they are: whose project they belong to, and the servers in them."""
+"""Reads the MCP servers in files of other clients: each client's format, and the project that a file belongs to.
+
+For each client, a function finds the servers in the tree of its file and describes how it writes them; `clients` reads
+them by that description.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from trunkline.config.clients import ClientFormat, ServerKeys, entry_as, read_mcp_servers
-from trunkline.config.dialects import OUR_KEYS, OUR_STEM, ClientFile, ClientServers, is_client_file_name, load_dialect
+from trunkline.config.dialects import OUR_KEYS, OUR_STEM, is_client_file_name
 from trunkline.config.dialects.references import (
     VARIABLE,
     EditorReferences,
@@ -29,17 +34,31 @@ _FOLDER_IN_PROJECT: Final = frozenset({".vscode", ".cursor", ".windsurf", ".code
 _FOLDER_OF_USER: Final = Path(".config", "opencode")
 
 
+class ClientFile(NamedTuple):
+    """The file of a client. `project` is the folder whose servers it describes; None for a user's own file."""
+
+    root: Table
+    path: Path
+    project: Path | None
+    reader: ConfigReader
+
+
+class ClientServers(NamedTuple):
+    """The servers in a client's file. `node` is None where it has none, which belong under `group`."""
+
+    group: str
+    node: Node | None
+    client_format: ClientFormat
+
+
 def read_client_file(
     dialect: str, root: Table, path: Path, reader: ConfigReader, sources: SourceList, listen: BindAddress
 ) -> None:
-    """Read the servers of a client's file into the list. All its other keys are the client's business."""
+    """Read the servers of a client's file into the list. Its other keys are ignored."""
     project = project_of(path, reader.home)
     reader.folder = project or reader.folder
-    group, node, client_format = load_dialect(dialect)(ClientFile(root, path, project, reader))
-    if is_client_file_name(path):
-        _report_our_keys(root, path, reader)
-    else:
-        _report_slips(root, reader)
+    group, node, client_format = DIALECTS[dialect](ClientFile(root, path, project, reader))
+    _report_own_keys(root, path, reader)
     if node is None:
         reader.warn(MISSING_KEY, root.span, "The file has no MCP servers", f"they belong under `{group}`")
         return
@@ -48,86 +67,84 @@ def read_client_file(
 
 
 def project_of(path: Path, home: Path) -> Path | None:
-    """The folder of the project whose servers a file describes; None for a file of the user, who has many."""
+    """The folder of the project whose servers a file describes; None for a file of the user."""
     folder = path.absolute().parent
     if folder.name in _FOLDER_IN_PROJECT:
         return folder.parent if folder.parent != home else None
     return folder if path.name in _IN_PROJECT and folder != home / _FOLDER_OF_USER else None
 
 
-def _report_our_keys(root: Table, path: Path, reader: ConfigReader) -> None:
-    """Settings of ours that nobody reads there: a token, say, that one believes in and does not have."""
+def _report_own_keys(root: Table, path: Path, reader: ConfigReader) -> None:
+    """Report Trunkline's own settings, which have no effect in a client's file, such as a token.
+
+    Any file whose name is not a client's may be meant for Trunkline: there, similar keys are reported as typos.
+    """
     for key, value in root.entries:
-        if key.text not in OUR_KEYS or not isinstance(value, Table):
-            continue
-        message, hint = f"`{key.text}` has no effect in a client's file", "it belongs in a `trunkline.yaml`"
-        if path.stem == OUR_STEM:
-            reader.error(UNKNOWN_KEY, key, f"{message}, and TOML files are read as Codex's", hint)
-        else:
-            reader.warn(UNKNOWN_KEY, key, message, hint)
+        if not is_client_file_name(path):
+            guess = nearest(key.text, OUR_KEYS, cutoff=0.9)
+            if guess is not None:
+                reader.error(UNKNOWN_KEY, key, f"Unknown key `{key.text}`", f"did you mean `{guess}`?")
+        elif key.text in OUR_KEYS and isinstance(value, Table):
+            message, hint = f"`{key.text}` has no effect in a client's file", "it belongs in a `trunkline.yaml`"
+            if path.stem == OUR_STEM:
+                reader.error(UNKNOWN_KEY, key, f"{message}, and TOML files are read as Codex's", hint)
+            else:
+                reader.warn(UNKNOWN_KEY, key, message, hint)
 
 
-def _report_slips(root: Table, reader: ConfigReader) -> None:
-    """A file that could be one of our own as well: what looks like a key of ours has to be spelled like one."""
-    for key, _ in root.entries:
-        guess = nearest(key.text, OUR_KEYS, cutoff=0.9)
-        if guess is not None:
-            reader.error(UNKNOWN_KEY, key, f"Unknown key `{key.text}`", f"did you mean `{guess}`?")
-
-
-# `mcpServers`, as Claude Code, Claude Desktop, Cursor, Windsurf and many others write it.
-#
-# References are `${NAME}` and `${NAME:-default}` for some and `${env:NAME}` for others; all of them are understood.
+# -- mcpServers, as Claude Code, Claude Desktop, Cursor, Windsurf and many others write it ---------------------------
 
 _GROUP: Final = "mcpServers"
 
 
 def mcp_servers(file: ClientFile) -> ClientServers:
+    # some write `${NAME}` and `${NAME:-default}`, others `${env:NAME}`; all of them are accepted
     references = EditorReferences(file.reader, file.project or file.reader.folder, plain=True)
     for key, value in file.root.entries:
         if key.text == "projects" and isinstance(value, SkippedValue):
-            _report_servers_of_projects(key, value.value, file.reader)
+            _warn_about_projects(key, value.value, file.reader)
     client_format = ClientFormat(adapt=partial(rewrite_keys, rewrite=references), start_folder=file.project)
     return ClientServers(_GROUP, file.root.get(_GROUP), client_format)
 
 
-def _report_servers_of_projects(key: Scalar, projects: object, reader: ConfigReader) -> None:
-    """Claude Code keeps servers of single projects in the user's file too."""
-    count = sum(1 for project in _table(projects).values() if _table(project).get(_GROUP))
+def _warn_about_projects(key: Scalar, projects: object, reader: ConfigReader) -> None:
+    """Claude Code keeps servers of single projects in the user's file, too; these are not read."""
+
+    def table(value: object) -> dict[str, object]:
+        return cast(dict[str, object], value) if isinstance(value, dict) else {}
+
+    count = sum(1 for project in table(projects).values() if table(project).get(_GROUP))
     if count:
         whose = "one project" if count == 1 else f"{count} projects"
         hint = f"move them to `{_GROUP}` at the top, or to the project's `.mcp.json`"
         reader.warn(CLIENT_ONLY_KEY, key, f"Servers that belong only to {whose} are not read", hint)
 
 
-def _table(value: object) -> dict[str, object]:
-    return cast(dict[str, object], value) if isinstance(value, dict) else {}
-
-
-# `servers` of VS Code's `mcp.json`, and `mcp.servers` of its settings.
-
-_REFERENCE: Final = "${env:NAME}"
-_OF_THE_GALLERY: Final = frozenset({"gallery", "version"})
+# -- VS Code: servers in mcp.json, mcp.servers in its settings -------------------------------------------------------
 
 
 def vscode_servers(file: ClientFile) -> ClientServers:
     group, in_settings = file.root, file.root.get("mcp")
     if file.root.get("servers") is None and isinstance(in_settings, Table):
         group = in_settings
-    file.reader.reference = _REFERENCE
+    file.reader.reference = "${env:NAME}"
     references = EditorReferences(
         file.reader, file.project or file.reader.folder, plain=False, defaults=_defaults(group.get("inputs"))
     )
 
     def adapt(given: ServerKeys) -> ServerKeys:
-        return _adapted(rewrite_keys(given, references), file.reader)
+        given = rewrite_keys(given, references)
+        for name, change in (("args", _expand_home), ("env", _adapt_env)):
+            if name in given:
+                given[name] = TableEntry(given[name].key, change(given[name].value, file.reader))
+        return given
 
-    client_format = ClientFormat(adapt=adapt, notes=_OF_THE_GALLERY, start_folder=file.project)
+    client_format = ClientFormat(adapt=adapt, notes=frozenset({"gallery", "version"}), start_folder=file.project)
     return ClientServers("servers", group.get("servers"), client_format)
 
 
 def _defaults(inputs: Node | None) -> dict[str, str]:
-    """What each input is when nobody is asked, by its id."""
+    """The default of each input, by its id."""
     found: dict[str, str] = {}
     for item in inputs.items if isinstance(inputs, Items) else []:
         name, default = (item.get("id"), item.get("default")) if isinstance(item, Table) else (None, None)
@@ -136,17 +153,8 @@ def _defaults(inputs: Node | None) -> dict[str, str]:
     return found
 
 
-def _adapted(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
-    changed = {name: TableEntry(given[name].key, given[name].value) for name in ("args", "env") if name in given}
-    if "args" in changed:
-        changed["args"] = TableEntry(changed["args"].key, _from_home(changed["args"].value, reader))
-    if "env" in changed:
-        changed["env"] = TableEntry(changed["env"].key, _variables(changed["env"].value, reader))
-    return given | changed
-
-
-def _from_home(args: Node, reader: ConfigReader) -> Node:
-    """VS Code puts the home folder for a `~` at the beginning of an argument, as a shell would."""
+def _expand_home(args: Node, reader: ConfigReader) -> Node:
+    """Arguments with `~` expanded, as VS Code does it like a shell."""
     if not isinstance(args, Items):
         return args
     home = reader.define(str(reader.home))
@@ -160,86 +168,77 @@ def _from_home(args: Node, reader: ConfigReader) -> Node:
     return replaced
 
 
-def _variables(env: Node, reader: ConfigReader) -> Node:
-    """VS Code takes `null` for a variable that the program must not have: ours have none that is not given.
-
-    What it is given for PATH comes after what is there.
-    """
+def _adapt_env(env: Node, reader: ConfigReader) -> Node:
+    """VS Code's `null` removes a variable, which programs do not inherit here anyway; its PATH is appended to ours."""
     if not isinstance(env, Table):
         return env
-    entries = [entry for entry in env.entries if not (isinstance(entry.value, Scalar) and entry.value.kind == "null")]
-    return Table(env.span, [_after_path(entry) if reader.is_set("PATH") else entry for entry in entries])
+    adapted = Table(env.span)
+    for key, value in env.entries:
+        if not isinstance(value, Scalar) or value.kind != "null":
+            appended = isinstance(value, Scalar) and key.text == "PATH" and reader.is_set("PATH")
+            text = Scalar(value.span, value.kind, f"${{PATH}}:{value.text}") if appended else value
+            adapted.entries.append(TableEntry(key, text))
+    return adapted
 
 
-def _after_path(entry: TableEntry) -> TableEntry:
-    if entry.key.text != "PATH" or not isinstance(entry.value, Scalar):
-        return entry
-    return TableEntry(entry.key, Scalar(entry.value.span, entry.value.kind, f"${{PATH}}:{entry.value.text}"))
-
-
-# `mcpServers` of Gemini CLI's settings, where `mcp` says which of them are used.
-
-_GEMINI_REFERENCE: Final = "$NAME"
+# -- Gemini CLI: mcpServers in its settings, where `mcp` says which of them are used ---------------------------------
 
 
 def gemini_servers(file: ClientFile) -> ClientServers:
-    file.reader.reference = _GEMINI_REFERENCE
+    file.reader.reference = "$NAME"
     references = ShellReferences(file.reader)
     servers = file.root.get(_GROUP)
     if isinstance(servers, Table):
-        servers = _with_choice(servers, file.root.get("mcp"))
+        servers = _with_unused_disabled(servers, file.root.get("mcp"))
     client_format = ClientFormat(adapt=partial(rewrite_keys, rewrite=references), start_folder=file.project)
     return ClientServers(_GROUP, servers, client_format)
 
 
-def _with_choice(servers: Table, choice: Node | None) -> Table:
-    """The servers, of which those that `mcp` leaves out are switched off."""
+def _with_unused_disabled(servers: Table, choice: Node | None) -> Table:
+    """The servers, of which those that `mcp` leaves out are disabled."""
     if not isinstance(choice, Table):
         return servers
-    allowed, excluded = _names(choice.get("allowed")), _names(choice.get("excluded")) or set()
-
-    def is_used(name: str) -> bool:
-        return name not in excluded and (allowed is None or name in allowed)
-
-    entries = [entry if is_used(entry.key.text) else _switched_off(entry) for entry in servers.entries]
-    return Table(servers.span, entries)
-
-
-def _names(node: Node | None) -> set[str] | None:
-    return {item.text for item in node.items if isinstance(item, Scalar)} if isinstance(node, Items) else None
+    allowed, excluded = choice.get("allowed"), choice.get("excluded")
+    adapted = Table(servers.span)
+    for key, server in servers.entries:
+        unused = _has_text(excluded, key.text) or (isinstance(allowed, Items) and not _has_text(allowed, key.text))
+        adapted.entries.append(TableEntry(key, _disabled(server, key) if unused else server))
+    return adapted
 
 
-def _switched_off(entry: TableEntry) -> TableEntry:
-    if not isinstance(entry.value, Table):
-        return entry
-    others = [inner for inner in entry.value.entries if inner.key.text not in ("disabled", "enabled")]
-    switch = TableEntry(Scalar(entry.key.span, "text", "disabled"), Scalar(entry.key.span, "boolean", "true"))
-    return TableEntry(entry.key, Table(entry.value.span, [*others, switch]))
+def _disabled(server: Node, key: Scalar) -> Node:
+    if not isinstance(server, Table):
+        return server
+    others = [entry for entry in server.entries if entry.key.text not in ("disabled", "enabled")]
+    disabled = TableEntry(Scalar(key.span, "text", "disabled"), Scalar(key.span, "boolean", "true"))
+    return Table(server.span, [*others, disabled])
 
 
-# `mcp` of OpenCode's configuration: commands are lists, servers `local` or `remote`, references `{env:NAME}`.
+def _has_text(node: Node | None, text: str) -> bool:
+    return isinstance(node, Items) and any(isinstance(item, Scalar) and item.text == text for item in node.items)
 
-_OPENCODE_REFERENCE: Final = "{env:NAME}"
-_NAMES: Final = {
+
+# -- OpenCode: mcp, where commands are lists and servers are `local` or `remote` -------------------------------------
+
+_OPENCODE_NAMES: Final = {
     **{name: name for name in ("type", "command", "cwd", "url", "headers", "enabled", "disabled", "timeout")},
     "environment": "env",
 }
-_SWITCHES: Final = frozenset({"enabled", "disabled"})
 
 
 def opencode_servers(file: ClientFile) -> ClientServers:
-    file.reader.reference = _OPENCODE_REFERENCE
+    file.reader.reference = "{env:NAME}"
     references = OpenCodeReferences(file.reader, file.path.absolute().parent)
     servers, timeout = _servers(file.root)
 
     def adapt(given: ServerKeys) -> ServerKeys:
         given = {"timeout": timeout} | given if timeout is not None else given
-        return _opencode_adapted(rewrite_keys(given, references), file.reader)
+        return _adapt_opencode(rewrite_keys(given, references), file.reader)
 
     if isinstance(servers, Table):
-        servers = _without_switches(servers, file.reader)
+        servers = _without_bare_switches(servers, file.reader)
     client_format = ClientFormat(
-        names=_NAMES,
+        names=_OPENCODE_NAMES,
         instead={"env": "environment", "args": "command"},
         adapt=adapt,
         start_folder=file.project,
@@ -248,7 +247,7 @@ def opencode_servers(file: ClientFile) -> ClientServers:
 
 
 def _servers(root: Table) -> tuple[Node | None, TableEntry | None]:
-    """The servers, and the time that all of them have. The second version has both one level deeper, in `mcp`."""
+    """The servers, and the timeout of all of them. In version 2 both are one level deeper, in `mcp`."""
     group = root.get("mcp")
     inner = group.get("servers") if isinstance(group, Table) else None
     if not isinstance(group, Table) or not isinstance(inner, Table) or isinstance(inner.get("type"), Scalar):
@@ -256,12 +255,12 @@ def _servers(root: Table) -> tuple[Node | None, TableEntry | None]:
     return inner, next((entry for entry in group.entries if entry.key.text == "timeout"), None)
 
 
-def _without_switches(servers: Table, reader: ConfigReader) -> Table:
-    """The servers without the entries that only switch on or off what stands in another file."""
+def _without_bare_switches(servers: Table, reader: ConfigReader) -> Table:
+    """The servers without entries that only enable or disable a server of another file."""
     kept: list[TableEntry] = []
     for entry in servers.entries:
         keys = {inner.key.text for inner in entry.value.entries} if isinstance(entry.value, Table) else set[str]()
-        if keys and keys <= _SWITCHES:
+        if keys and keys <= {"enabled", "disabled"}:
             message = f"`{entry.key.text}` is defined in another file and is not read"
             reader.warn(CLIENT_ONLY_KEY, entry.key, message)
         else:
@@ -269,29 +268,23 @@ def _without_switches(servers: Table, reader: ConfigReader) -> Table:
     return Table(servers.span, kept)
 
 
-def _opencode_adapted(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
+def _adapt_opencode(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
     if "type" in given:
-        with suppress(Invalid):  # the report has it, and the server is there even where this lacks a variable
-            _check_type(given.pop("type").value, given, reader)
+        node = given.pop("type").value
+        with suppress(Invalid):  # reported already, and the server is there even if this lacks a variable
+            kind = Choice("local", "remote").read(node, reader)
+            foreign = "command" if kind == "remote" else "url"
+            if foreign in given:
+                message = f"The type `{kind}` does not fit a server with a `{foreign}`"
+                reader.error(CONFLICTING_KEYS, node, message)
     if "command" in given:
         given |= _command(given["command"], reader)
-    if "timeout" in given and isinstance(given["timeout"].value, Table):
-        given |= _times(given.pop("timeout").value)
+    timeouts = given["timeout"].value if "timeout" in given else None
+    if isinstance(timeouts, Table):  # version 2 has one for the start and one for each request
+        del given["timeout"]
+        names = {"startup": "start_timeout_ms", "request": "timeout"}
+        given |= {names[entry.key.text]: entry for entry in timeouts.entries if entry.key.text in names}
     return given
-
-
-def _check_type(node: Node, given: ServerKeys, reader: ConfigReader) -> None:
-    kind = Choice("local", "remote").read(node, reader)
-    foreign = "command" if kind == "remote" else "url"
-    if foreign in given:
-        raise reader.error(CONFLICTING_KEYS, node, f"The type `{kind}` does not fit a server with a `{foreign}`")
-
-
-def _times(node: Node) -> ServerKeys:
-    """The second version has one time for the start and one for each request."""
-    names = {"startup": "start_timeout_ms", "request": "timeout"}
-    entries = node.entries if isinstance(node, Table) else []
-    return {names[entry.key.text]: entry for entry in entries if entry.key.text in names}
 
 
 def _command(entry: TableEntry, reader: ConfigReader) -> ServerKeys:
@@ -303,7 +296,7 @@ def _command(entry: TableEntry, reader: ConfigReader) -> ServerKeys:
     return {"command": command, "args": entry_as("args", entry, args)} if args.items else {"command": command}
 
 
-# `mcp_servers` of Codex's `config.toml`. It has no references: variables are named by keys of their own.
+# -- Codex: mcp_servers in config.toml, without references: keys of their own name variables -------------------------
 
 _CODEX_GROUP: Final = "mcp_servers"
 _TOKEN_IN_FILE: Final = "bearer_token"
@@ -322,14 +315,8 @@ _CODEX_NAMES: Final = {
 }
 _CLIENT_ONLY: Final = frozenset(
     (
-        *(
-            "name",
-            "required",
-            "tools",
-            "default_tools_approval_mode",
-            "omit_tools_from",
-            "supports_parallel_tool_calls",
-        ),
+        *("name", "required", "tools", "default_tools_approval_mode", "omit_tools_from"),
+        "supports_parallel_tool_calls",
         *("auth", "scopes", "oauth", "oauth_resource", "oauth_credential_name", "http_headers_helper"),
         *("environment_id", "experimental_environment", "type", "transport"),
     )
@@ -341,7 +328,7 @@ def codex_servers(file: ClientFile) -> ClientServers:
     file.reader.reference = ""
 
     def adapt(given: ServerKeys) -> ServerKeys:
-        return _codex_adapted(rewrite_keys(given, lambda node: escape_references(node.text)), file.reader)
+        return _adapt_codex(rewrite_keys(given, lambda node: escape_references(node.text)), file.reader)
 
     client_format = ClientFormat(
         names=_CODEX_NAMES, client_only=_CLIENT_ONLY, instead=_OF_OTHERS, adapt=adapt, start_folder=file.project
@@ -349,7 +336,7 @@ def codex_servers(file: ClientFile) -> ClientServers:
     return ClientServers(_CODEX_GROUP, file.root.get(_CODEX_GROUP), client_format)
 
 
-def _codex_adapted(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
+def _adapt_codex(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
     if _TOKEN_IN_FILE in given:
         key = given.pop(_TOKEN_IN_FILE).key
         reader.error(
@@ -357,29 +344,28 @@ def _codex_adapted(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
         )
     if "start_timeout_s" in given:
         given.pop("start_timeout_ms", None)
-    if "inherit_env" in given:
-        given["inherit_env"] = TableEntry(given["inherit_env"].key, _variable_names(given["inherit_env"].value))
+    inherited = given.get("inherit_env")
+    if inherited is not None and isinstance(inherited.value, Items):
+        names = Items(inherited.value.span)  # some are written as `{name = "X", source = "local"}`
+        names.items = [
+            (item.get("name") or item) if isinstance(item, Table) else item for item in inherited.value.items
+        ]
+        given["inherit_env"] = TableEntry(inherited.key, names)
     return _with_headers(given, reader)
 
 
-def _variable_names(node: Node) -> Node:
-    """The names, where some are written as `{name = "X", source = "local"}`."""
-    if not isinstance(node, Items):
-        return node
-    names = Items(node.span)
-    names.items = [(item.get("name") or item) if isinstance(item, Table) else item for item in node.items]
-    return names
-
-
 def _with_headers(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
-    """The headers that are written out, and those whose values are variables."""
+    """The headers that are written out together with those that name a variable."""
     token, variables = given.pop(_TOKEN_VARIABLE, None), given.pop(_HEADER_VARIABLES, None)
     added: list[TableEntry] = []
     if token is not None:
         reference = _reference(token.value, reader)
         added.append(entry_as("Authorization", token, Scalar(token.value.span, "text", f"Bearer {reference}")))
     if variables is not None:
-        added += _headers_from(variables.value, reader)
+        if not isinstance(variables.value, Table):
+            raise reader.wrong_type(variables.value, "a group of keys")
+        for key, value in variables.value.entries:
+            added.append(TableEntry(key, Scalar(value.span, "text", _reference(value, reader))))
     origin = given.get("headers") or token or variables
     if origin is None or not added:
         return given
@@ -391,12 +377,6 @@ def _with_headers(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
     return given | {"headers": entry_as("headers", origin, Table(written.span, [*kept, *added]))}
 
 
-def _headers_from(variables: Node, reader: ConfigReader) -> list[TableEntry]:
-    if not isinstance(variables, Table):
-        raise reader.wrong_type(variables, "a group of keys")
-    return [TableEntry(key, Scalar(value.span, "text", _reference(value, reader))) for key, value in variables.entries]
-
-
 def _reference(node: Node, reader: ConfigReader) -> str:
     if not isinstance(node, Scalar) or node.kind != "text":
         raise reader.wrong_type(node, "the name of an environment variable")
@@ -404,3 +384,13 @@ def _reference(node: Node, reader: ConfigReader) -> str:
         hint = "write the name alone; its value comes from the environment"
         raise reader.error(BAD_VALUE, node, "This is not the name of an environment variable", hint)
     return f"${{{node.text}}}"
+
+
+DIALECTS: Final[dict[str, Callable[[ClientFile], ClientServers]]] = {
+    "mcp_servers": mcp_servers,
+    "vscode": vscode_servers,
+    "codex": codex_servers,
+    "gemini": gemini_servers,
+    "opencode": opencode_servers,
+}
+"""The names of `dialect_of`, each with the function that finds its servers."""

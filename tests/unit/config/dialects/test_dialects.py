@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import node_of
 
-from trunkline.config.dialects import DIALECTS, dialect_of, load_dialect
+from trunkline.config.dialects import dialect_of
 from trunkline.config.tree import Table
 
 OPENCODE = "mcp: {a: {type: local, command: [x]}}"
@@ -47,7 +47,3 @@ def test_a_file_is_known_by_its_name_and_what_it_holds(name: str, text: str, dia
     root = node_of(text)
     assert isinstance(root, Table)
     assert dialect_of(Path("/somewhere", name), root) == dialect
-
-
-def test_every_dialect_of_the_table_can_be_loaded() -> None:
-    assert all(callable(load_dialect(name)) for name in DIALECTS)

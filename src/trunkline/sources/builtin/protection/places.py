@@ -1,7 +1,7 @@
 """The protected places: the files and folders below a root that say what programs run outside of a sandbox.
 
-Each is protected at any depth, whether it exists or not, with everything in it. Names are compared without case, as many
-file systems do.
+Each is protected at any depth, whether it exists or not, with everything in it. Names are compared without case, as
+many file systems do.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ GIT_FILES: Final = ("config", "config.worktree", "commondir", HOOKS)
 
 
 class ProtectedPlaces:
-    """The list, with additions: `more` are patterns with `*` and `?`, at any depth or, where they begin with a `/`, from the
-    root. `files` are names of paths below the root, `roots` those of folders that other tools work in, which must not be
-    replaced by links."""
+    """The list, with additions: `more` are patterns with `*` and `?`, at any depth or, beginning with a `/`, from the root.
+    `files` are the names of paths below the root, `roots` those of folders that other tools work in, which must not
+    become links."""
 
     def __init__(
         self, more: Iterable[str] = (), files: Iterable[Sequence[str]] = (), roots: Iterable[Sequence[str]] = ()
@@ -195,7 +195,7 @@ _RUNS: Final = ("run", "tool", "script")
 
 
 def started_files(settings: Settings) -> tuple[str, ...]:
-    """The files that the configuration reads or starts: programs, their scripts, sources of values. They need not exist."""
+    """The files that the configuration reads or starts, with scripts of programs. They need not exist."""
     found = [str(path) for path in settings.files]
     for section in settings.sources.values():
         command: str = getattr(section, "command", "") or ""
