@@ -39,14 +39,14 @@ _SHOWN_CHARACTERS: Final = 2048
 
 
 class ConnectionLoss(Protocol):
-    """The tools that were being called when the connection was lost, and when. `came_back`: there is one again."""
+    """The tools that were being called when the connection was lost, and when. `reconnected`: there is one again."""
 
     @property
     def tools(self) -> tuple[str, ...]: ...
     @property
     def at(self) -> float: ...
     @property
-    def came_back(self) -> bool: ...
+    def reconnected(self) -> bool: ...
 
 
 class ToolConnection(Protocol):
@@ -55,7 +55,7 @@ class ToolConnection(Protocol):
     @property
     def listed(self) -> bool: ...
     @property
-    def cut_off(self) -> ConnectionLoss: ...
+    def interrupted_calls(self) -> ConnectionLoss: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class AgentRunner:
         process = await self._start(provider, plan, spec, monitor)
         try:
             problem = await self._wait(process, monitor, connection, provider, spec, started_at)
-            loss = None if connection is None else connection.cut_off  # ending the agent loses it as well
+            loss = None if connection is None else connection.interrupted_calls  # ending the agent loses it as well
         finally:
             await process.end()
         problem = problem or self._final_problem(provider.name, process, monitor, connection)
@@ -254,7 +254,7 @@ def _after_loss(
     if loss is None or not loss.tools or (problem is None and loss.at >= monitor.answered_at):
         return problem, ()
     lost = tools_lost_problem(agent, loss.tools)
-    if problem is None and not loss.came_back:
+    if problem is None and not loss.reconnected:
         return lost, ()
     return problem, (replace(lost, severity="warning"),)
 

@@ -61,7 +61,7 @@ class ServedGateway:
             self.gateway.discovery,
             max_calls_per_client=limits.in_flight_per_client,
             max_calls=limits.in_flight,
-            question_s=limits.server_request_seconds,
+            server_request_timeout_s=limits.server_request_seconds,
         )
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._watches: list[FileWatch] = []

@@ -48,7 +48,7 @@ async def serve_http(settings: Settings, load: Load, announce: Callable[[str], N
         finally:
             announcement.close()
         pages.draining = True
-        running.mcp.parking.clear()
+        running.mcp.suspended_calls.clear()
         await running.gateway.drain()
         running.mcp.end_subscriptions()
         running.mcp.close()  # what did not end in time is answered while there are connections to answer on

@@ -51,7 +51,7 @@ FAMILY = PRINT + (
 @dataclass
 class Witness:
     listed: bool = True
-    cut_off: InterruptedCalls = field(default_factory=InterruptedCalls)
+    interrupted_calls: InterruptedCalls = field(default_factory=InterruptedCalls)
 
 
 @dataclass
@@ -159,10 +159,10 @@ async def test_what_is_no_answer_of_its_model_is_none_of_its_own(tmp_path: Path)
     ("script", "loss", "code", "warned"),
     [
         ("out(answer='Done.')", InterruptedCalls(("Bash",), at=1.0), TOOLS_LOST, []),
-        ("out(answer='Done.')", InterruptedCalls(("Bash",), at=1.0, came_back=True), None, [TOOLS_LOST]),
+        ("out(answer='Done.')", InterruptedCalls(("Bash",), at=1.0, reconnected=True), None, [TOOLS_LOST]),
         ("out(answer='Done.')", InterruptedCalls(("Bash",), at=math.inf), None, []),
         ("sys.exit(3)", InterruptedCalls(("Bash",), at=1.0), AGENT_FAILED, [TOOLS_LOST]),
-        ("out(answer='Done.')", InterruptedCalls(came_back=True), None, []),
+        ("out(answer='Done.')", InterruptedCalls(reconnected=True), None, []),
     ],
     ids=["went on without", "got them back", "was done before", "failed of it", "no loss"],
 )
@@ -170,7 +170,7 @@ async def test_one_that_loses_its_tools_in_a_call_has_failed_unless_it_got_them_
     tmp_path: Path, script: str, loss: InterruptedCalls, code: Code | None, warned: list[Code]
 ) -> None:
     async with stage_in(tmp_path) as stage:
-        stage.connection = Witness(cut_off=loss)
+        stage.connection = Witness(interrupted_calls=loss)
         result = await stage.run(FakeAgent(PRINT + script))
     assert (result.problem.code if result.problem else None) is code
     assert [(warning.code, warning.severity) for warning in result.warnings] == [(one, "warning") for one in warned]

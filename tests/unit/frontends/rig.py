@@ -104,7 +104,7 @@ class House:
         self.notes: list[LogEvent] = []
         self.desk.events.noted.append(self.notes.append)
         asyncio.get_running_loop().set_exception_handler(self._stray_error)  # as the gateway does
-        question_s = options.pop("question_s", 600.0)
+        server_request_timeout_s = options.pop("question_s", 600.0)
         settings = {"disclosure": "all", "search": SearchSettings(semantic=False), "state_dir": folder / "state"}
         self.discovery = Discovery(self.desk.router, GatewaySettings(**settings | options.pop("gateway", {})))
         self.server = McpServer(
@@ -112,7 +112,7 @@ class House:
             self.discovery,
             max_calls_per_client=max_calls,
             max_calls=options.pop("all_calls", max_calls),
-            question_s=question_s,
+            server_request_timeout_s=server_request_timeout_s,
         )
         self.sessions = HttpSessions(
             self.server, limit=options.pop("sessions", 10), idle_s=options.pop("idle_s", 1000.0)
@@ -132,7 +132,7 @@ class House:
         tools = ToolsApi(self.desk.router, self.discovery, self.server.calls_of)
         self.handlers = Handlers(self.pages, operator, SseRoute(self.server, self.sessions), tools)
         route = McpRoute(self.server, self.sessions)
-        self.door = HttpServer(door_options, self.access, route, self.handlers, self.sessions, self.desk.events)
+        self.http_server = HttpServer(door_options, self.access, route, self.handlers, self.sessions, self.desk.events)
         self.port = 0
         self._later_s = 0.0
         assert not options
@@ -150,11 +150,11 @@ class House:
         """The door looks at its clock, on which so much time has passed meanwhile."""
         self._later_s += seconds
         now = asyncio.get_running_loop().time() + self._later_s
-        for connection in list(self.door._connections):
+        for connection in list(self.http_server._connections):
             connection.tick(now)
 
     def break_connections(self) -> None:
-        for connection in list(self.door._connections):
+        for connection in list(self.http_server._connections):
             connection.abort()
 
     def session(self, client: HttpClient | None = None) -> Any:
@@ -169,15 +169,15 @@ class House:
 async def house(folder: Path, **options: Any) -> AsyncIterator[House]:
     """Open for business; afterwards closed, and no bug of ours was noted."""
     here = House(folder, **options)
-    _, here.port = await here.door.start()
+    _, here.port = await here.http_server.start()
     try:
         yield here
     finally:
         here.server.close()
-        await here.door.close()
+        await here.http_server.close()
         here.desk.router.registry.close()
     assert not [note for note in here.notes if note.event == "internal"], here.notes
-    assert len(here.door) == 0
+    assert len(here.http_server) == 0
 
 
 @contextlib.asynccontextmanager
@@ -185,8 +185,8 @@ async def at_pipe(here: House, *, limit_bytes: int = 100_000) -> AsyncIterator[t
     """A client at a pipe, and the task that serves it; at the end it goes, and no bug of ours was noted."""
     pipes = Pipes()
     await pipes.start()
-    door = StdioServer(here.server, limit_bytes=limit_bytes, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
-    serving = asyncio.get_running_loop().create_task(door.serve())
+    http_server = StdioServer(here.server, limit_bytes=limit_bytes, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
+    serving = asyncio.get_running_loop().create_task(http_server.serve())
     try:
         yield pipes, serving
         pipes.end_input()

@@ -197,9 +197,9 @@ async def test_a_subscription_ends_with_its_client(tmp_path: Path) -> None:
             assert (await client.next())["method"] == "notifications/subscriptions/acknowledged"
         other.send({"method": "notifications/cancelled", "params": {"requestId": 4}}, {"id": 5, "method": "ping"})
         assert (await other.next())["id"] == 5
-        assert len(here.door.server.listens) == 1
+        assert len(here.door.server.listen_streams) == 1
         agent.writer.transport.abort()
-        await until(lambda: len(here.door.server.listens) == 0, "nobody listens")
+        await until(lambda: len(here.door.server.listen_streams) == 0, "nobody listens")
 
 
 @both_loops
@@ -368,12 +368,12 @@ def test_it_knows_which_calls_were_cut_off_when_a_client_is_gone_all_at_once(
             agent.send(wrapped(call(1)))
             await until(lambda: here.house.desk.router.in_flight == 1, "the call is under way")
             agent.writer.transport.abort()
-            await until(lambda: here.door.cut_off.tools == ("t",), "it is noticed")
-            assert not here.door.cut_off.came_back
+            await until(lambda: here.door.interrupted_calls.tools == ("t",), "it is noticed")
+            assert not here.door.interrupted_calls.reconnected
             other = await here.agent()
             other.send(modern({"id": 1, "method": "tools/list"}))
             await other.next()
-            assert here.door.cut_off.came_back
+            assert here.door.interrupted_calls.reconnected
 
     run_on(loop_factory, main())
 
@@ -404,6 +404,6 @@ def test_no_call_is_cut_off_where_its_client_knows_what_became_of_it(
                 await here.door.close()
             agent.writer.transport.abort()
             await until(lambda: not len(here.door), "it is gone")
-            assert here.door.cut_off == InterruptedCalls()
+            assert here.door.interrupted_calls == InterruptedCalls()
 
     run_on(loop_factory, main())

@@ -240,14 +240,14 @@ async def test_a_source_that_takes_over_unreached_listens_once_it_is_up_and_keep
     life = asyncio.get_running_loop().create_task(source.run(replaced(desk, source)))
     try:
         await until(lambda: desk.router.admissions["a"].health.state == "down", "it took over, and is down")
-        assert len(source._task_watches) == 1
+        assert len(source._task_subscriptions) == 1
         if comes_up:
             server.is_there = True
             await until(lambda: server.asked == [["1"]], "it is asked for news")
             server.tell("1", listen=0)
             assert [told["status"] for _, _, told in listener.told] == ["working"]
         listener.news.close()
-        assert not len(source._task_watches)
+        assert not len(source._task_subscriptions)
     finally:
         life.cancel()
         await asyncio.wait([life])

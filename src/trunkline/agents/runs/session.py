@@ -91,9 +91,9 @@ class AgentSession:
         return self._socket is not None and self._socket.listed
 
     @property
-    def cut_off(self) -> InterruptedCalls:
+    def interrupted_calls(self) -> InterruptedCalls:
         """The calls that were in progress when its tool server was lost."""
-        return InterruptedCalls() if self._socket is None else self._socket.cut_off
+        return InterruptedCalls() if self._socket is None else self._socket.interrupted_calls
 
     async def prepare(self) -> PreparedSession:
         """Make everything ready but the agent itself. Raises GatewayError where it may not or cannot be started."""
@@ -291,7 +291,7 @@ def _result_of(request: SessionRequest, code: int, session: AgentSession, signal
     if request.headless and signals.pressed:
         return SessionResult(status=INTERRUPTED, problem=interrupted_problem(request.provider, "SIGINT"))
     if session.listed:
-        return _after_loss(request, status, session.cut_off)
+        return _after_loss(request, status, session.interrupted_calls)
     if request.headless and status == 0:
         return SessionResult(
             status=1, problem=not_listed_problem(request.provider, "ended without having asked for its tools")
@@ -310,7 +310,7 @@ def _after_loss(request: SessionRequest, status: int, loss: InterruptedCalls) ->
     if not loss.tools or not mattered:
         return SessionResult(status=status)
     problem = tools_lost_problem(request.provider, loss.tools)
-    if request.headless and status == 0 and not loss.came_back:
+    if request.headless and status == 0 and not loss.reconnected:
         return SessionResult(status=1, problem=problem)
     return SessionResult(status=status, problem=replace(problem, severity="warning"))
 

@@ -207,7 +207,7 @@ class AgentSocket:
             caller=gateway.caller,
             limit_bytes=limits.request_bytes,
             max_calls=limits.in_flight_per_client,
-            question_s=limits.server_request_seconds,
+            server_request_timeout_s=limits.server_request_seconds,
             result_chars=result_chars,
         )
 
@@ -216,9 +216,9 @@ class AgentSocket:
         return self._listener.listed
 
     @property
-    def cut_off(self) -> InterruptedCalls:
+    def interrupted_calls(self) -> InterruptedCalls:
         """The calls that were in progress when the agent's tool server was lost."""
-        return self._listener.cut_off
+        return self._listener.interrupted_calls
 
     def on_listed(self, then: Callable[[], None]) -> None:
         """Call `then` once the agent asks for its tools."""

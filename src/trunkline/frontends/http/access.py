@@ -224,10 +224,10 @@ def check_content_type(request: HttpRequest) -> None:
 def accepted_types(accept: bytes) -> tuple[bool, bool, bool]:
     """Whether JSON and whether a stream of events is acceptable, and whether a stream is what is wanted first."""
     kinds = [part.split(b";")[0].strip().lower() for part in accept.split(b",")]
-    takes_json = not {b"*/*", JSON, b"application/*"}.isdisjoint(kinds)
-    takes_events = not {EVENTS, b"text/*"}.isdisjoint(kinds)
+    accepts_json = not {b"*/*", JSON, b"application/*"}.isdisjoint(kinds)
+    accepts_events = not {EVENTS, b"text/*"}.isdisjoint(kinds)
     events_first = EVENTS in kinds and JSON in kinds and kinds.index(EVENTS) < kinds.index(JSON)
-    return takes_json, takes_events, takes_events and (events_first or not takes_json)
+    return accepts_json, accepts_events, accepts_events and (events_first or not accepts_json)
 
 
 def accepts_stream(accept: bytes) -> bool:

@@ -51,18 +51,18 @@ _MIN_READ_BYTES: Final = 64 * 1024
 class ConnectionHandler(Protocol):
     """Who answers the requests of a connection."""
 
-    answering: int
+    responding: int
     """How many connections wait for an answer, or have one that has not ended."""
 
     def handle(self, exchange: HttpExchange, request: HttpRequest, /) -> None: ...
 
-    def wrong_with_head(self, request: HttpRequest, /) -> GatewayError | None:
+    def check_head(self, request: HttpRequest, /) -> GatewayError | None:
         """Why a request is refused whose body has not come yet; None where the body is worth waiting for."""
         ...
 
     def refuse(self, exchange: HttpExchange, error: GatewayError, /) -> None: ...
 
-    def asked(self, connection: Connection, /) -> None:
+    def first_request(self, connection: Connection, /) -> None:
         """It has sent its first whole request."""
         ...
 
@@ -215,15 +215,15 @@ class Connection(asyncio.Protocol):
     def _start(self, request: HttpRequest) -> None:
         if not self._served:
             self._served = True
-            self._server.asked(self)
+            self._server.first_request(self)
         exchange = self._exchange = HttpExchange(self, request)
         exchange.started_at = self._since
-        self._server.answering += 1
+        self._server.responding += 1
         self._server.handle(exchange, request)
 
     def exchange_over(self, *, keep_alive: bool) -> None:
         self._exchange = None
-        self._server.answering -= 1
+        self._server.responding -= 1
         self._since = self._loop.time()
         if not keep_alive:
             if self._parser.mid_message or self._turned_away:  # refused before its body came
@@ -277,13 +277,13 @@ class Connection(asyncio.Protocol):
 
     def _awaits_body(self, request: HttpRequest) -> None:
         """Whoever may not come in is told before anything of the body is kept."""
-        error = self._server.wrong_with_head(request)
+        error = self._server.check_head(request)
         if error is None:
             return
         request.keep_alive = False
         if self._exchange is None and not self._queue:
             exchange = self._exchange = HttpExchange(self, request)
-            self._server.answering += 1
+            self._server.responding += 1
             self._server.refuse(exchange, error)
         else:  # it is refused once those before it are answered
             self._turned_away = True
@@ -335,7 +335,7 @@ class Connection(asyncio.Protocol):
         """Nobody is there any more to be answered."""
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            self._server.answering -= 1
+            self._server.responding -= 1
             exchange.gone()
 
     def _linger(self) -> None:
@@ -358,19 +358,19 @@ class Connection(asyncio.Protocol):
         else:
             transport.writelines(parts)
 
-    def takes_news(self) -> bool:
+    def accepts_notifications(self) -> bool:
         """Whether the client reads what it gets; one that lets events pile up is cut. An answer is never too much."""
         return self._takes(_MAX_UNREAD_EVENTS_BYTES)
 
-    def takes_answers(self) -> bool:
+    def accepts_responses(self) -> bool:
         """The same for a stream that carries answers to many requests."""
         return self._takes(_MAX_UNREAD_ANSWERS_BYTES)
 
     def _takes(self, limit_bytes: int) -> bool:
-        crowded = self._stuck_since > 0 and self._unread_bytes() > limit_bytes
-        if crowded:
+        too_many_open = self._stuck_since > 0 and self._unread_bytes() > limit_bytes
+        if too_many_open:
             self.abort()
-        return not crowded
+        return not too_many_open
 
     def _unread_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -450,7 +450,7 @@ class Connection(asyncio.Protocol):
             if now - self._since > KEEP_ALIVE_S:
                 self._since = now
                 exchange.keep_alive()
-        elif exchange.takes_events and now - exchange.started_at > STREAM_AFTER_S:
+        elif exchange.accepts_events and now - exchange.started_at > STREAM_AFTER_S:
             self._since = now
             exchange.stream()
 

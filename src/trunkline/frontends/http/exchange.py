@@ -63,12 +63,12 @@ class HttpExchange:
         self._extra: list[tuple[bytes, bytes]] = []
         self._over = False
         self._statuses = False
-        self.track: ReplayStream | None = None
-        self.crowded = False
+        self.replay_stream: ReplayStream | None = None
+        self.too_many_open = False
         """Whether so many are being answered that this one may not wait for anybody."""
         self.id_json = b"null"
-        self.takes_events = False
-        self.takes_json = True
+        self.accepts_events = False
+        self.accepts_json = True
         self.prefers_events = False
         self.streaming = False
         self.replay: EventReplay | None = None
@@ -98,7 +98,7 @@ class HttpExchange:
         self._extra += extra
         self.respond(problem.code.http, error_message(self.id_json, encode_error(problem)))
 
-    def from_stranger(self) -> None:
+    def forget_headers(self) -> None:
         """Whoever asked was not let in, or only to what is open to everybody: nothing is kept of it."""
         self._connection.forget_heads()
 
@@ -115,7 +115,7 @@ class HttpExchange:
         raw = result.raw
         head = b'{"jsonrpc":"2.0","id":%b,"result":' % self.id_json
         if self._over or self.streaming or self.prefers_events:
-            self.say(b"".join((head, raw if result.single_line else single_line(raw), b"}")), last=True)
+            self.send(b"".join((head, raw if result.single_line else single_line(raw), b"}")), last=True)
             return
         length = len(head) + len(raw) + 1
         if self._extra or self._request.http10 or not self._request.keep_alive:
@@ -130,9 +130,9 @@ class HttpExchange:
             self._connection.rest()
         message = error_message(self.id_json, raw)
         status = self._status_of(raw, problem) if self._statuses else _COMMON_STATUS
-        in_stream = self.prefers_events and (status == _COMMON_STATUS or not self.takes_json)
+        in_stream = self.prefers_events and (status == _COMMON_STATUS or not self.accepts_json)
         if self._over or self.streaming or in_stream:
-            self.say(single_line(message), last=True)
+            self.send(single_line(message), last=True)
         else:
             self.respond(status, message)
 
@@ -140,32 +140,32 @@ class HttpExchange:
         code = error_code(raw) if problem is None else problem.code.jsonrpc
         return _MODERN_STATUS.get(code, _COMMON_STATUS)
 
-    def notice(self, message: bytes) -> None:
+    def notify(self, message: bytes) -> None:
         if self._over:
-            self._say_later(message)
-        elif self.takes_events and self._connection.takes_news():
+            self._keep_for_replay(message)
+        elif self.accepts_events and self._connection.accepts_notifications():
             self.stream()
-            self.say(message)
+            self.send(message)
 
-    def ask(self, message: bytes) -> bool:
+    def send_request(self, message: bytes) -> bool:
         """A question is never left out: where this stream cannot carry it, the session's own may."""
         if self._over:
-            self._say_later(message)
-            return self.track is not None and not self.track.answered
-        if self.takes_events:
+            self._keep_for_replay(message)
+            return self.replay_stream is not None and not self.replay_stream.answered
+        if self.accepts_events:
             self.stream()
-            self.say(message)
-        return self.takes_events
+            self.send(message)
+        return self.accepts_events
 
     def cancelled(self, problem: Problem) -> None:
         """HTTP owes every request an answer, even one that was taken back."""
         self.error(encode_error(problem), problem)
 
-    def pause(self) -> None:
+    def pause_stream(self) -> None:
         """Close the stream in the middle; a client that was given an id at its start comes back for the answer."""
-        carrier = None if self.track is None else self.track.carrier
-        if carrier is not None and self.replay is not None and self.replay.primes:
-            carrier.end_stream()
+        transport = None if self.replay_stream is None else self.replay_stream.transport
+        if transport is not None and self.replay is not None and self.replay.primes:
+            transport.end_stream()
 
     # -- streams --------------------------------------------------------------------------------------------------
 
@@ -174,38 +174,38 @@ class HttpExchange:
         if self.streaming or self._over:
             return
         if self.replay is not None:
-            self.track = self.replay.open(self.id_json)
-            self.track.carrier = self
+            self.replay_stream = self.replay.open(self.id_json)
+            self.replay_stream.transport = self
         self._send_stream_head(after=0)
 
-    def resume(self, track: ReplayStream, after: int) -> None:
+    def resume(self, replay_stream: ReplayStream, after: int) -> None:
         """Carry on with a stream of before."""
-        self.track = track
+        self.replay_stream = replay_stream
         self._send_stream_head(after)
-        track.attach(self, after)
+        replay_stream.attach(self, after)
 
     def _send_stream_head(self, after: int) -> None:
         self.streaming = True
         framing = (b"connection", b"close") if self._request.http10 else (b"transfer-encoding", b"chunked")
         self._write([response_head(200, [*_STREAM_HEADERS, *self._extra, framing])])
-        if self.track is not None and self.replay is not None and self.replay.primes:
-            self._chunk([b"id: %b\nretry: %d\ndata: \n\n" % (self.track.id_of(after), _RETRY_MS)])
+        if self.replay_stream is not None and self.replay is not None and self.replay.primes:
+            self._chunk([b"id: %b\nretry: %d\ndata: \n\n" % (self.replay_stream.id_of(after), _RETRY_MS)])
         if self.on_streaming is not None:
             self.on_streaming()
 
-    def say(self, message: bytes, *, last: bool = False) -> None:
+    def send(self, message: bytes, *, last: bool = False) -> None:
         """A message on this stream. What the connection cannot carry any more waits for the client to come back."""
         self.stream()
-        if self.track is not None:
-            self.track.say(message, last=last)
+        if self.replay_stream is not None:
+            self.replay_stream.send(message, last=last)
         elif not self._over:
             self._chunk([encode_event(message)])
             if last:
                 self.end_stream()
 
-    def say_no_more(self) -> None:
-        if self.track is not None:
-            self.track.end()
+    def end_unanswered(self) -> None:
+        if self.replay_stream is not None:
+            self.replay_stream.end()
         else:
             self.end_stream()
 
@@ -213,29 +213,29 @@ class HttpExchange:
         """News on this stream; what a client that does not read misses, it may come back for."""
         if self._over:
             return
-        if self._connection.takes_news():
-            self.say(message)
-        elif self.track is not None:
-            self.track.detach(self)
-            self.track.say(message)
+        if self._connection.accepts_notifications():
+            self.send(message)
+        elif self.replay_stream is not None:
+            self.replay_stream.detach(self)
+            self.replay_stream.send(message)
 
-    def answer_event(self, message: bytes) -> None:
+    def send_response(self, message: bytes) -> None:
         """An answer among other messages of this stream; only a client that piles them up unread is cut."""
-        if not self._over and self._connection.takes_answers():
-            self.say(message)
+        if not self._over and self._connection.accepts_responses():
+            self.send(message)
 
     def named_event(self, name: bytes, data: bytes) -> None:
         self.stream()
         if not self._over:
             self._chunk([encode_event(data, event=name)])
 
-    def carry(self, event_id: bytes, data: bytes) -> None:
+    def send_event(self, event_id: bytes, data: bytes) -> None:
         if not self._over:
             self._chunk([encode_event(data, id=event_id)])
 
-    def _say_later(self, message: bytes) -> None:
-        if self.track is not None:
-            self.track.say(message)
+    def _keep_for_replay(self, message: bytes) -> None:
+        if self.replay_stream is not None:
+            self.replay_stream.send(message)
 
     def keep_alive(self) -> None:
         if self.streaming and not self._over:
@@ -276,8 +276,8 @@ class HttpExchange:
     def gone(self) -> None:
         """The client closed the connection before it was answered."""
         self._over = True
-        if self.track is not None:
-            self.track.detach(self)
+        if self.replay_stream is not None:
+            self.replay_stream.detach(self)
         on_gone, self.on_gone, self.on_streaming = self.on_gone, None, None
         if on_gone is not None:
             on_gone()
@@ -289,8 +289,8 @@ class HttpExchange:
         self._over = True
         # Those who wait for its end know it as well: such a circle would keep its body until the collector runs.
         self.on_gone = self.on_streaming = None
-        if self.track is not None:
-            self.track.detach(self)
+        if self.replay_stream is not None:
+            self.replay_stream.detach(self)
         self._connection.exchange_over(
             keep_alive=self._request.keep_alive and not (self.streaming and self._request.http10)
         )

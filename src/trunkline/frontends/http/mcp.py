@@ -109,20 +109,20 @@ class McpRoute:
         headers = request.headers
         check_content_type(request)
         accepts = accepted_types(headers.get(b"accept", b"*/*"))
-        exchange.takes_json, exchange.takes_events, exchange.prefers_events = accepts
-        if not (exchange.takes_json or exchange.takes_events):
+        exchange.accepts_json, exchange.accepts_events, exchange.prefers_events = accepts
+        if not (exchange.accepts_json or exchange.accepts_events):
             message = "Accept must allow `application/json` or `text/event-stream`"
             raise Denied(Problem(code=NOT_ACCEPTABLE, message=message))
         try:
             message = parse_message(request.body)
         except BadMessage:
-            if exchange.crowded and is_batch(request.body):
+            if exchange.too_many_open and is_batch(request.body):
                 raise Denied(TOO_MANY_OPEN) from None
             if self._post_batch(exchange, request, principal):
                 return
             raise
         exchange.id_json = message.id_json
-        if exchange.crowded and message.id is not None and (message.method or PING) not in _ANSWERED_SOON:
+        if exchange.too_many_open and message.id is not None and (message.method or PING) not in _ANSWERED_SOON:
             exchange.error(encode_error(TOO_MANY_OPEN), TOO_MANY_OPEN)
             return
         if (b"traceparent" in headers or b"baggage" in headers) and message.id is not None:
@@ -180,7 +180,7 @@ class McpRoute:
         exchange.add_header(_SESSION_ID, session.id.encode())
         self._server.legacy_request(session, message, exchange)
         if session.version:
-            session.keeps_events(self._sessions.kept)
+            session.enable_replay(self._sessions.replay_budget)
         else:
             self._sessions.end(session, "its handshake failed")
 
@@ -197,7 +197,7 @@ class McpRoute:
         if message.id is None:
             exchange.respond(202)  # acting on a caller-chosen id would let one caller cancel another's call
             return
-        if message.method == SUBSCRIPTIONS_LISTEN and not exchange.takes_events:
+        if message.method == SUBSCRIPTIONS_LISTEN and not exchange.accepts_events:
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
         exchange.statuses_follow_errors()
 
@@ -232,7 +232,7 @@ class McpRoute:
         accept = request.headers.get(b"accept", b"*/*")
         if not accepts_stream(accept):
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
-        if exchange.crowded:
+        if exchange.too_many_open:
             raise Denied(TOO_MANY_OPEN)
         session = self._session_of(request, principal)
         last_event_id = request.headers.get(_LAST_EVENT_ID)
@@ -290,22 +290,22 @@ class _HttpBatchTransport:
     def one_by_one(self) -> bool:
         return self._exchange.streaming
 
-    def say(self, message: bytes, *, last: bool) -> None:
-        self._exchange.say(message, last=last)
+    def send(self, message: bytes, *, last: bool) -> None:
+        self._exchange.send(message, last=last)
 
-    def notice(self, message: bytes) -> None:
-        self._exchange.notice(message)
+    def notify(self, message: bytes) -> None:
+        self._exchange.notify(message)
 
-    def ask(self, message: bytes) -> bool:
-        return self._exchange.ask(message)
+    def send_request(self, message: bytes) -> bool:
+        return self._exchange.send_request(message)
 
     def finish(self, answers: list[bytes]) -> None:
         exchange = self._exchange
         if exchange.streaming:  # and the last of those asked for was taken back
-            exchange.say_no_more()
+            exchange.end_unanswered()
         elif not answers:
             exchange.respond(202)
-        elif exchange.takes_json and not exchange.prefers_events:
+        elif exchange.accepts_json and not exchange.prefers_events:
             exchange.respond(200, as_array(answers))
         else:
             exchange.stream()

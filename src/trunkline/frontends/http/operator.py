@@ -42,47 +42,47 @@ class OperatorApi:
         self._router = router
         self._operator = operator
 
-    def list_servers(self, visit: RouteRequest) -> None:
-        switches(visit.request)
-        visit.answer(200, {"servers": [status_json(status) for status in server_statuses(self._router)]})
+    def list_servers(self, request: RouteRequest) -> None:
+        switches(request.http)
+        request.respond_json(200, {"servers": [status_json(status) for status in server_statuses(self._router)]})
 
-    def add_server(self, visit: RouteRequest) -> None:
-        persist = switches(visit.request, PERSIST)[PERSIST]
-        visit.answer(201, self._operator.add_server(_json_body(visit), persist=persist))
+    def add_server(self, request: RouteRequest) -> None:
+        persist = switches(request.http, PERSIST)[PERSIST]
+        request.respond_json(201, self._operator.add_server(_json_body(request), persist=persist))
 
-    def remove_server(self, visit: RouteRequest) -> None:
-        switches(visit.request)
-        visit.answer(200, self._operator.remove_server(_server_name(visit)))
+    def remove_server(self, request: RouteRequest) -> None:
+        switches(request.http)
+        request.respond_json(200, self._operator.remove_server(_server_name(request)))
 
-    def reconnect(self, visit: RouteRequest) -> None:
+    def reconnect(self, request: RouteRequest) -> None:
         """It takes its time: the answer is only that it began."""
-        switches(visit.request)
-        visit.answer(202, self._operator.reconnect(_server_name(visit)))
+        switches(request.http)
+        request.respond_json(202, self._operator.reconnect(_server_name(request)))
 
-    def register_service(self, visit: RouteRequest) -> None:
-        switches(visit.request)
-        told, is_new = self._operator.register_service(visit.names["id"], _json_body(visit))
-        visit.answer(201 if is_new else 200, told)
+    def register_service(self, request: RouteRequest) -> None:
+        switches(request.http)
+        told, is_new = self._operator.register_service(request.path_parameters["id"], _json_body(request))
+        request.respond_json(201 if is_new else 200, told)
 
-    def leave_service(self, visit: RouteRequest) -> None:
-        switches(visit.request)
-        visit.answer(200, self._operator.leave_service(visit.names["id"]))
+    def leave_service(self, request: RouteRequest) -> None:
+        switches(request.http)
+        request.respond_json(200, self._operator.leave_service(request.path_parameters["id"]))
 
-    def put_session_token(self, visit: RouteRequest) -> None:
-        switches(visit.request)
-        visit.answer(200, self._operator.put_session_token(visit.names["id"], _json_body(visit)))
+    def put_session_token(self, request: RouteRequest) -> None:
+        switches(request.http)
+        request.respond_json(200, self._operator.put_session_token(request.path_parameters["id"], _json_body(request)))
 
-    def drop_session_token(self, visit: RouteRequest) -> None:
-        switches(visit.request)
-        visit.answer(200, self._operator.drop_session_token(visit.names["id"]))
+    def drop_session_token(self, request: RouteRequest) -> None:
+        switches(request.http)
+        request.respond_json(200, self._operator.drop_session_token(request.path_parameters["id"]))
 
-    def diagnose_tool(self, visit: RouteRequest) -> None:
-        switches(visit.request)
-        visit.answer(200, diagnose_tool(self._router, visit.names["name"]))
+    def diagnose_tool(self, request: RouteRequest) -> None:
+        switches(request.http)
+        request.respond_json(200, diagnose_tool(self._router, request.path_parameters["name"]))
 
-    def reload(self, visit: RouteRequest) -> None:
-        switches(visit.request)
-        visit.answer(200, self._operator.reload())
+    def reload(self, request: RouteRequest) -> None:
+        switches(request.http)
+        request.respond_json(200, self._operator.reload())
 
 
 def switches(request: HttpRequest, *known: str, otherwise: bool = False) -> dict[str, bool]:
@@ -107,14 +107,14 @@ def _bad_query(message: str) -> GatewayError:
     return GatewayError(Problem(code=INVALID_PARAMS, message=message))
 
 
-def _json_body(visit: RouteRequest) -> bytes:
-    if not _is_json(visit.request.headers.get(b"content-type", b"")):
+def _json_body(request: RouteRequest) -> bytes:
+    if not _is_json(request.http.headers.get(b"content-type", b"")):
         raise GatewayError(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
-    return visit.request.body
+    return request.http.body
 
 
-def _server_name(visit: RouteRequest) -> str:
-    name = visit.names["name"]
+def _server_name(request: RouteRequest) -> str:
+    name = request.path_parameters["name"]
     if not is_source_name(name):
         message = "The path does not name a server: names have letters, digits, `_` and `-`"
         raise GatewayError(Problem(code=UNKNOWN_SERVER, message=message))

@@ -24,39 +24,39 @@ class Pages:
         self._render_metrics = render_metrics
         self.draining = False
 
-    def health(self, visit: RouteRequest) -> None:
+    def health(self, request: RouteRequest) -> None:
         """The process is alive and its loop turns."""
-        visit.answer(200, {"status": "ok"})
+        request.respond_json(200, {"status": "ok"})
 
-    def ready(self, visit: RouteRequest) -> None:
+    def ready(self, request: RouteRequest) -> None:
         """Whether new calls are welcome. One bad server does not make us unready; which servers there are, and how
         they are, is for those who may use them."""
         answer: dict[str, object] = {"status": "draining" if self.draining else "ready"}
-        if visit.principal != UNAUTHENTICATED:
+        if request.principal != UNAUTHENTICATED:
             servers = self._router.registry.servers().items()
             answer["servers"] = {name: {"state": admission.health.state} for name, admission in servers}
-        visit.answer(503 if self.draining else 200, answer)
+        request.respond_json(503 if self.draining else 200, answer)
 
-    def metrics(self, visit: RouteRequest) -> None:
-        visit.exchange.respond(200, self._render_metrics(), METRICS)
+    def metrics(self, request: RouteRequest) -> None:
+        request.exchange.respond(200, self._render_metrics(), METRICS)
 
-    def home(self, visit: RouteRequest) -> None:
+    def home(self, request: RouteRequest) -> None:
         """Text for terminals, and a page for browsers."""
         from trunkline.frontends.http.home_page import home_page, home_text, policy
 
-        exchange = visit.exchange
+        exchange = request.exchange
         exchange.add_header(b"vary", b"accept")
         exchange.add_header(*NO_STORE)
         servers = server_statuses(self._router)
-        if _WANTS_HTML.search(visit.request.headers.get(b"accept", b"")) is None:
+        if _WANTS_HTML.search(request.http.headers.get(b"accept", b"")) is None:
             exchange.respond(200, home_text(servers), TEXT)
             return
         exchange.add_header(b"content-security-policy", policy())
         exchange.add_header(b"x-content-type-options", b"nosniff")
         exchange.add_header(b"referrer-policy", b"no-referrer")
-        needs_token = visit.principal == TOKEN_HOLDER
+        needs_token = request.principal == TOKEN_HOLDER
         page = home_page(
-            _mcp_url(visit.request), servers, self._tools(), needs_token=needs_token, draining=self.draining
+            _mcp_url(request.http), servers, self._tools(), needs_token=needs_token, draining=self.draining
         )
         exchange.respond(200, page, HTML)
 

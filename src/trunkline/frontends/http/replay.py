@@ -23,7 +23,7 @@ _DIGITS: Final = 18
 class StreamTransport(Protocol):
     """The connection that carries a stream at the moment."""
 
-    def carry(self, event_id: bytes, data: bytes, /) -> None: ...
+    def send_event(self, event_id: bytes, data: bytes, /) -> None: ...
     def end_stream(self) -> None: ...
 
 
@@ -72,7 +72,7 @@ class ReplayStream:
         self._fetched = 0
         self.number = number
         self.events: deque[tuple[int, bytes]] = deque()
-        self.carrier: StreamTransport | None = None
+        self.transport: StreamTransport | None = None
         self.answered = False
         """Whether its last event was said."""
 
@@ -80,31 +80,31 @@ class ReplayStream:
         """The id of its event with this count; 0 is before the first."""
         return b"%d-%d" % (self.number, count)
 
-    def say(self, data: bytes, *, last: bool = False) -> None:
+    def send(self, data: bytes, *, last: bool = False) -> None:
         if self.answered:
             return
         self._count += 1
         self.answered = last
-        if self.carrier is not None:
+        if self.transport is not None:
             self._hand_over(self._count, data)
         self._replay.keep(self, self._count, data)
         self._end_if_answered()
 
-    def attach(self, carrier: StreamTransport, after: int) -> None:
+    def attach(self, transport: StreamTransport, after: int) -> None:
         """Another connection carries it from here on, beginning with what came after that event."""
-        before, self.carrier = self.carrier, carrier
-        if before is not None and before is not carrier:
+        before, self.transport = self.transport, transport
+        if before is not None and before is not transport:
             before.end_stream()
         if self._is_answer_lost(after):
-            carrier.carry(self.id_of(self._count), self._loss())
+            transport.send_event(self.id_of(self._count), self._loss())
         for count, data in list(self.events):
             if count > after:
                 self._hand_over(count, data)
         self._end_if_answered()
 
-    def detach(self, carrier: StreamTransport) -> None:
-        if self.carrier is carrier:
-            self.carrier = None
+    def detach(self, transport: StreamTransport) -> None:
+        if self.transport is transport:
+            self.transport = None
 
     def end(self) -> None:
         """Nothing more comes, without an answer."""
@@ -113,13 +113,13 @@ class ReplayStream:
         self._end_if_answered()
 
     def _hand_over(self, count: int, data: bytes) -> None:
-        assert self.carrier is not None
+        assert self.transport is not None
         self._fetched = max(self._fetched, count)
-        self.carrier.carry(self.id_of(count), data)
+        self.transport.send_event(self.id_of(count), data)
 
     def _end_if_answered(self) -> None:
-        if self.answered and self.carrier is not None:
-            self.carrier.end_stream()
+        if self.answered and self.transport is not None:
+            self.transport.end_stream()
 
     # -- what is not kept any more --------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class EventReplay:
 
     def __init__(self, kept: ReplayBudget, *, primes: bool) -> None:
         self.primes = primes
-        self._kept = kept
+        self._budget = kept
         self._order: deque[tuple[int, ReplayStream]] = deque()
         self._tracks: dict[int, ReplayStream] = {}
         self._size_bytes = 0
@@ -157,58 +157,58 @@ class EventReplay:
 
     def open(self, id_json: bytes = b"null") -> ReplayStream:
         """A new stream; `id_json` is the request that it is for."""
-        track = self._tracks[self._next] = ReplayStream(self, self._next, id_json)
+        stream = self._tracks[self._next] = ReplayStream(self, self._next, id_json)
         self._next += 1
         if len(self._tracks) > _MAX_TRACKS:
             self._forget_oldest()
-        return track
+        return stream
 
     def find(self, event_id: bytes) -> tuple[ReplayStream, int] | None:
         """The stream an event id names, and the event's count on it."""
         number, dash, count = event_id.partition(b"-")
         if not (dash and number.isdigit() and count.isdigit() and max(len(number), len(count)) < _DIGITS):
             return None
-        track = self._tracks.get(int(number))
-        return None if track is None else (track, int(count))
+        stream = self._tracks.get(int(number))
+        return None if stream is None else (stream, int(count))
 
-    def carrier(self) -> StreamTransport | None:
+    def transport(self) -> StreamTransport | None:
         """The connection of the latest unanswered stream that has one."""
-        for track in reversed(self._tracks.values()):
-            if not track.answered and track.carrier is not None:
-                return track.carrier
+        for stream in reversed(self._tracks.values()):
+            if not stream.answered and stream.transport is not None:
+                return stream.transport
         return None
 
-    def forget(self, track: ReplayStream) -> None:
+    def forget(self, stream: ReplayStream) -> None:
         """Nobody can come back to it; what it said is dropped in its turn."""
-        self._tracks.pop(track.number, None)
+        self._tracks.pop(stream.number, None)
 
-    def keep(self, track: ReplayStream, count: int, data: bytes) -> None:
+    def keep(self, stream: ReplayStream, count: int, data: bytes) -> None:
         if self._closed:
             return
-        track.events.append((count, data))
-        self._order.append((self._kept.add(self, len(data)), track))
+        stream.events.append((count, data))
+        self._order.append((self._budget.add(self, len(data)), stream))
         self._size_bytes += len(data)
         # Its own bound comes first: what is too large for one session costs no other one anything.
         while self._is_too_much:
             self.drop_oldest()
-        self._kept.drop_surplus()
+        self._budget.drop_surplus()
 
     @property
     def _is_too_much(self) -> bool:
         return self._size_bytes > MAX_BYTES or len(self._order) > MAX_EVENTS
 
     def drop_oldest(self) -> None:
-        place, track = self._order.popleft()
-        _, data = track.events.popleft()
+        place, stream = self._order.popleft()
+        _, data = stream.events.popleft()
         self._size_bytes -= len(data)
-        self._kept.remove(place, len(data))
-        if track.is_spent:
-            self._tracks.pop(track.number, None)
+        self._budget.remove(place, len(data))
+        if stream.is_spent:
+            self._tracks.pop(stream.number, None)
 
     def _forget_oldest(self) -> None:
         """So many answers were never fetched that nobody will; streams in use are never among them."""
-        for number, track in self._tracks.items():
-            if track.answered and not track.events:
+        for number, stream in self._tracks.items():
+            if stream.answered and not stream.events:
                 del self._tracks[number]
                 return
 

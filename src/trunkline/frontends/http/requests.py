@@ -72,34 +72,34 @@ def _detail(problem: Problem) -> dict[str, object]:
 # What a call came to, as an answer of REST: the result, or `detail` with the status that its problem owns.
 
 
-def respond_with_call(visit: RouteRequest, call: Call) -> None:
+def respond_with_call(request: RouteRequest, call: Call) -> None:
     try:
-        _answer(visit, call)
+        _answer(request, call)
     except Exception:  # a bug of ours: the client gets its answer, and the router tells the operator
-        respond_with_problem(visit, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
+        respond_with_problem(request, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
         raise
 
 
-def _answer(visit: RouteRequest, call: Call) -> None:
+def _answer(request: RouteRequest, call: Call) -> None:
     outcome = call.outcome
     if isinstance(outcome, Result):
-        visit.exchange.add_header(*NO_STORE)
-        visit.exchange.respond(200, b"".join((b'{"result":', outcome.raw, b"}")))
+        request.exchange.add_header(*NO_STORE)
+        request.exchange.respond(200, b"".join((b'{"result":', outcome.raw, b"}")))
     elif isinstance(outcome, RemoteError):
-        visit.answer(502, _servers_own(call, outcome.raw))
+        request.respond_json(502, _servers_own(call, outcome.raw))
     elif isinstance(outcome, Failure):
-        respond_with_problem(visit, outcome.problem)
+        respond_with_problem(request, outcome.problem)
     else:
-        respond_with_problem(visit, _asked_back(call))
+        respond_with_problem(request, _asked_back(call))
 
 
-def respond_with_problem(visit: RouteRequest, problem: Problem) -> None:
+def respond_with_problem(request: RouteRequest, problem: Problem) -> None:
     """With everything that MCP clients find in the `data` of an error."""
     if problem.retry_after_ms is not None:
-        visit.exchange.add_header(b"retry-after", b"%d" % max(1, -(-problem.retry_after_ms // 1000)))
+        request.exchange.add_header(b"retry-after", b"%d" % max(1, -(-problem.retry_after_ms // 1000)))
     # Who can read that a call was cancelled did not cancel it: the gateway is ending.
     status = 503 if problem.code is CANCELLED else problem.code.http
-    visit.answer(status, {"detail": problem.message, **problem.data()})
+    request.respond_json(status, {"detail": problem.message, **problem.data()})
 
 
 def _servers_own(call: Call, error: Json) -> dict[str, object]:

@@ -93,7 +93,7 @@ class Route:
     credential: Credential
     handler: Callable[[Handlers], Handler] | None
     summary: str
-    answers: tuple[RouteResponse, ...]
+    responses: tuple[RouteResponse, ...]
     problems: tuple[Code, ...] = ()
     body: str = ""
     query: str = ""
@@ -103,8 +103,8 @@ class Route:
     """Whether it may take its time, or answers by a stream: refused where too many do so already."""
 
 
-def _show_description(visit: RouteRequest) -> None:
-    visit.exchange.respond(200, _description())
+def _show_description(request: RouteRequest) -> None:
+    request.exchange.respond(200, _description())
 
 
 @cache
@@ -122,7 +122,7 @@ ROUTES: Final = (
         handler=None,
         summary="One message of MCP, Streamable HTTP of any version",
         body="JsonRpcMessage",
-        answers=(
+        responses=(
             RouteResponse(200, "The response, alone or at the end of a stream", "", (*_JSON, "text/event-stream")),
             RouteResponse(202, "A notification or response was taken", media=()),
         ),
@@ -134,7 +134,7 @@ ROUTES: Final = (
         credential="client",
         handler=None,
         summary="The stream of a session for news from the gateway (versions before 2026-07-28)",
-        answers=(RouteResponse(200, "A stream that stays open", "", ("text/event-stream",)),),
+        responses=(RouteResponse(200, "A stream that stays open", "", ("text/event-stream",)),),
         problems=(UNKNOWN_SESSION,),
     ),
     Route(
@@ -143,7 +143,7 @@ ROUTES: Final = (
         credential="client",
         handler=None,
         summary="End a session (versions before 2026-07-28)",
-        answers=(RouteResponse(200, "It is over", media=()),),
+        responses=(RouteResponse(200, "It is over", media=()),),
         problems=(UNKNOWN_SESSION,),
     ),
     Route(
@@ -152,7 +152,7 @@ ROUTES: Final = (
         credential="client",
         handler=lambda to: to.sse.open,
         summary="The stream of a client of HTTP+SSE, as MCP was before Streamable HTTP; it names where to post",
-        answers=(RouteResponse(200, "A stream; the session ends with it", "", ("text/event-stream",)),),
+        responses=(RouteResponse(200, "A stream; the session ends with it", "", ("text/event-stream",)),),
         problems=(NOT_ACCEPTABLE, TOO_MANY_SESSIONS, CLIENT_LIMIT),
         waits=True,
     ),
@@ -163,7 +163,7 @@ ROUTES: Final = (
         handler=lambda to: to.sse.post,
         summary="One message of a client of HTTP+SSE; `session` in the query is what its stream named",
         body="JsonRpcMessage",
-        answers=(RouteResponse(202, "It was taken; the response comes on the stream", "", ("text/plain",)),),
+        responses=(RouteResponse(202, "It was taken; the response comes on the stream", "", ("text/plain",)),),
         problems=(INVALID_REQUEST, UNKNOWN_SESSION, UNSUPPORTED_MEDIA),
     ),
     Route(
@@ -172,7 +172,7 @@ ROUTES: Final = (
         credential="client",
         handler=lambda to: to.pages.home,
         summary="What this is, its servers and their tools: a page for browsers, text for others",
-        answers=(RouteResponse(200, "The page", "", ("text/html", "text/plain")),),
+        responses=(RouteResponse(200, "The page", "", ("text/html", "text/plain")),),
     ),
     # The two probes need no token; without one they say how the gateway is, and nothing of its servers.
     Route(
@@ -181,7 +181,7 @@ ROUTES: Final = (
         credential="open",
         handler=lambda to: to.pages.health,
         summary="Whether the gateway is alive",
-        answers=(RouteResponse(200, "It is", "Health"),),
+        responses=(RouteResponse(200, "It is", "Health"),),
     ),
     Route(
         method="GET",
@@ -189,7 +189,7 @@ ROUTES: Final = (
         credential="open",
         handler=lambda to: to.pages.ready,
         summary="Whether new calls are welcome, and the state of each server",
-        answers=(
+        responses=(
             RouteResponse(200, "They are; single servers may be down", "Readiness"),
             RouteResponse(503, "The gateway is shutting down", "Readiness"),
         ),
@@ -200,7 +200,7 @@ ROUTES: Final = (
         credential="client",
         handler=lambda to: to.pages.metrics,
         summary="Metrics in the text format of Prometheus",
-        answers=(RouteResponse(200, "The metrics", "", ("text/plain",)),),
+        responses=(RouteResponse(200, "The metrics", "", ("text/plain",)),),
     ),
     Route(
         method="GET",
@@ -208,7 +208,7 @@ ROUTES: Final = (
         credential="client",
         handler=lambda to: _show_description,
         summary="This document",
-        answers=(RouteResponse(200, "OpenAPI 3.1"),),
+        responses=(RouteResponse(200, "OpenAPI 3.1"),),
     ),
     Route(
         method="GET",
@@ -217,7 +217,7 @@ ROUTES: Final = (
         handler=lambda to: to.tools.discover_by_query,
         summary="Find tools by what they should do; those that are returned may be executed from then on",
         query="Discover",
-        answers=(RouteResponse(200, "The best first, with their input schemas", "Discovered"),),
+        responses=(RouteResponse(200, "The best first, with their input schemas", "Discovered"),),
         problems=(INVALID_PARAMS, DEADLINE, CLIENT_LIMIT),
         waits=True,
     ),
@@ -228,7 +228,7 @@ ROUTES: Final = (
         handler=lambda to: to.tools.discover,
         summary="The same, with the parameters as JSON",
         body="Discover",
-        answers=(RouteResponse(200, "The best first, with their input schemas", "Discovered"),),
+        responses=(RouteResponse(200, "The best first, with their input schemas", "Discovered"),),
         problems=(*_BAD_BODY, DEADLINE, CLIENT_LIMIT),
         waits=True,
     ),
@@ -239,7 +239,7 @@ ROUTES: Final = (
         handler=lambda to: to.tools.provision,
         summary="Be given tools by their ids, within a budget of tokens",
         body="Provision",
-        answers=(RouteResponse(200, "What was given, and what was not and why", "Provisioned"),),
+        responses=(RouteResponse(200, "What was given, and what was not and why", "Provisioned"),),
         problems=(*_BAD_BODY, DEADLINE, CLIENT_LIMIT),
         waits=True,
     ),
@@ -250,7 +250,7 @@ ROUTES: Final = (
         handler=lambda to: to.tools.unprovision,
         summary="Give tools back; they can be executed no more",
         body="Unprovision",
-        answers=(RouteResponse(200, "What was taken back", "Unprovisioned"),),
+        responses=(RouteResponse(200, "What was taken back", "Unprovisioned"),),
         problems=_BAD_BODY,
     ),
     Route(
@@ -260,7 +260,7 @@ ROUTES: Final = (
         handler=lambda to: to.tools.budget,
         summary="What the tools cost a model to read, in tokens, and what each mode of `gateway.disclosure` would",
         switches={TOOLS: "`0` leaves the single tools out"},
-        answers=(RouteResponse(200, "The dearest first", "TokenBudget"),),
+        responses=(RouteResponse(200, "The dearest first", "TokenBudget"),),
         problems=(INVALID_PARAMS, DEADLINE, CLIENT_LIMIT),
         waits=True,
     ),
@@ -271,7 +271,7 @@ ROUTES: Final = (
         handler=lambda to: to.tools.execute,
         summary="Run a tool that was discovered or provisioned; a tool that failed is a result too (`isError`)",
         body="Execute",
-        answers=(RouteResponse(200, "The result that its server gave, as it is", "Executed"),),
+        responses=(RouteResponse(200, "The result that its server gave, as it is", "Executed"),),
         problems=(
             *_BAD_BODY,
             NOT_PROVISIONED,
@@ -303,7 +303,7 @@ ROUTES: Final = (
         credential="operator",
         handler=lambda to: to.operator.list_servers,
         summary="All servers and how they are",
-        answers=(RouteResponse(200, "In the order of the file, then those that were added", "Servers"),),
+        responses=(RouteResponse(200, "In the order of the file, then those that were added", "Servers"),),
         problems=(INVALID_PARAMS,),
     ),
     Route(
@@ -314,7 +314,7 @@ ROUTES: Final = (
         summary="Add a server with a URL; servers with a command come from the file only",
         body="NewServer",
         switches={PERSIST: "`1` keeps the server for the next start too; else it is gone then"},
-        answers=(RouteResponse(201, "It was added and is being connected", "ServerAdded"),),
+        responses=(RouteResponse(201, "It was added and is being connected", "ServerAdded"),),
         problems=(
             INVALID_PARAMS,
             COMMAND_NOT_ALLOWED,
@@ -331,7 +331,7 @@ ROUTES: Final = (
         credential="operator",
         handler=lambda to: to.operator.remove_server,
         summary="Take a server out; its calls in flight may end. One of the file is back with the next reload",
-        answers=(RouteResponse(200, "It is out", "ServerNamed"),),
+        responses=(RouteResponse(200, "It is out", "ServerNamed"),),
         problems=(INVALID_PARAMS, UNKNOWN_SERVER, STATE_NOT_WRITTEN, DRAINING),
     ),
     Route(
@@ -340,7 +340,7 @@ ROUTES: Final = (
         credential="operator",
         handler=lambda to: to.operator.reconnect,
         summary="Connect to a server anew, or start its process again",
-        answers=(RouteResponse(202, "It has begun; the list of servers shows what comes of it", "ServerNamed"),),
+        responses=(RouteResponse(202, "It has begun; the list of servers shows what comes of it", "ServerNamed"),),
         problems=(INVALID_PARAMS, UNKNOWN_SERVER, SOURCE_DISABLED, DRAINING),
     ),
     Route(
@@ -350,7 +350,7 @@ ROUTES: Final = (
         handler=lambda to: to.operator.register_service,
         summary="Register a service for as long as its lease lasts, or renew that; once it ends the service is gone",
         body="NewService",
-        answers=(
+        responses=(
             RouteResponse(201, "It was registered", "ServiceRegistered"),
             RouteResponse(200, "Its lease was renewed", "ServiceRegistered"),
         ),
@@ -362,7 +362,7 @@ ROUTES: Final = (
         credential="operator",
         handler=lambda to: to.operator.leave_service,
         summary="A registered service leaves; its calls in flight may end",
-        answers=(RouteResponse(200, "It is out", "ServerNamed"),),
+        responses=(RouteResponse(200, "It is out", "ServerNamed"),),
         problems=(INVALID_PARAMS, UNKNOWN_SERVER, DRAINING),
     ),
     Route(
@@ -372,7 +372,7 @@ ROUTES: Final = (
         handler=lambda to: to.operator.put_session_token,
         summary="The token that services are shown for a session or a principal; it is kept in memory and never shown",
         body="SessionToken",
-        answers=(RouteResponse(200, "It is used from the next call on", "SessionNamed"),),
+        responses=(RouteResponse(200, "It is used from the next call on", "SessionNamed"),),
         problems=(INVALID_PARAMS, UNSUPPORTED_MEDIA, TOO_MANY_SESSIONS, DRAINING),
     ),
     Route(
@@ -381,7 +381,7 @@ ROUTES: Final = (
         credential="operator",
         handler=lambda to: to.operator.drop_session_token,
         summary="Forget the token of a session; that also happens when the session ends",
-        answers=(RouteResponse(200, "There is none any more", "TokenDropped"),),
+        responses=(RouteResponse(200, "There is none any more", "TokenDropped"),),
         problems=(INVALID_PARAMS,),
     ),
     Route(
@@ -390,7 +390,7 @@ ROUTES: Final = (
         credential="operator",
         handler=lambda to: to.operator.diagnose_tool,
         summary="Where a tool is, or why there is none of this name",
-        answers=(RouteResponse(200, "What is known, and what to do", "ToolExplained"),),
+        responses=(RouteResponse(200, "What is known, and what to do", "ToolExplained"),),
         problems=(INVALID_PARAMS,),
     ),
     Route(
@@ -399,7 +399,7 @@ ROUTES: Final = (
         credential="operator",
         handler=lambda to: to.operator.reload,
         summary="Read the configuration file again and take it over, as a whole or not at all",
-        answers=(RouteResponse(200, "What changed", "Reloaded"),),
+        responses=(RouteResponse(200, "What changed", "Reloaded"),),
         problems=(INVALID_PARAMS, RELOAD_REFUSED, DRAINING),
     ),
 )

@@ -75,7 +75,7 @@ class HttpServer:
         self._sessions = sessions
         self._events = events
         self._routes = RouteTable(handlers)
-        self.answering = 0
+        self.responding = 0
         self._most_answering = max(1, options.max_connections * 7 // 8)
         """So many may wait or stream at once: newcomers always find a connection that can give way to them."""
         self._connections: set[Connection] = set()
@@ -174,7 +174,7 @@ class HttpServer:
                 return connection
         return None
 
-    def asked(self, connection: Connection) -> None:
+    def first_request(self, connection: Connection) -> None:
         self._silent.pop(connection, None)
 
     def closed(self, connection: Connection) -> None:
@@ -206,7 +206,7 @@ class HttpServer:
     def handle(self, exchange: HttpExchange, request: HttpRequest) -> None:
         """One request of any connection. A bug of ours answers 500 and costs that one request."""
         path, rest = request.path, False
-        exchange.crowded = self.answering > self._most_answering
+        exchange.too_many_open = self.responding > self._most_answering
         try:
             if path in _MCP_PATHS:
                 self._mcp.handle(exchange, request, self._access.check(request))
@@ -215,12 +215,12 @@ class HttpServer:
             rest = place.rest
             principal = self._access.check(request, place.credential)
             if principal is UNAUTHENTICATED:
-                exchange.from_stranger()
-            handler, visit = place.handler(request.method), RouteRequest(exchange, request, principal, names)
-            if exchange.crowded and place.waits:
-                self._refuse_to_wait(visit, rest=rest)
+                exchange.forget_headers()
+            handler, request = place.handler(request.method), RouteRequest(exchange, request, principal, names)
+            if exchange.too_many_open and place.waits:
+                self._refuse_to_wait(request, rest=rest)
             else:
-                handler(visit)
+                handler(request)
         except GatewayError as error:
             self._refuse(exchange, error, rest=rest)
         except Exception as error:
@@ -228,7 +228,7 @@ class HttpServer:
             problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
             self._refuse(exchange, GatewayError(problem), rest=rest)
 
-    def wrong_with_head(self, request: HttpRequest) -> GatewayError | None:
+    def check_head(self, request: HttpRequest) -> GatewayError | None:
         try:
             if request.path in _MCP_PATHS:
                 self._access.check(request)
@@ -249,7 +249,7 @@ class HttpServer:
         problem = error.problem
         self._events.count("requests_refused", problem.code.id)
         if problem.code in _NOT_LET_IN:
-            exchange.from_stranger()
+            exchange.forget_headers()
         if problem.code is UNAUTHORIZED:
             exchange.add_header(b"www-authenticate", b'Bearer realm="trunkline"')
         if isinstance(error, Denied) and error.allow:
@@ -259,12 +259,12 @@ class HttpServer:
         else:
             exchange.refuse(problem)
 
-    def _refuse_to_wait(self, visit: RouteRequest, *, rest: bool) -> None:
+    def _refuse_to_wait(self, request: RouteRequest, *, rest: bool) -> None:
         self._events.count("requests_refused", TOO_MANY_OPEN.code.id)
         if rest:
-            respond_with_problem(visit, TOO_MANY_OPEN)
+            respond_with_problem(request, TOO_MANY_OPEN)
         else:
-            visit.exchange.refuse(TOO_MANY_OPEN)
+            request.exchange.refuse(TOO_MANY_OPEN)
 
     # -- time and the end -----------------------------------------------------------------------------------------
 

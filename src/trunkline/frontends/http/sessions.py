@@ -29,25 +29,25 @@ class HttpSession(ClientSession):
     def __init__(self, session_id: str, principal: str, max_calls: int, now: float) -> None:
         super().__init__(Caller(principal, session_id), max_calls)
         self.id = session_id
-        self.opened_at = self.used_at = self.asked_at = now
+        self.opened_at = self.used_at = self.last_request_at = now
         self.stream: HttpExchange | None = None
         self.replay: EventReplay | None = None
         """Where what its streams say is kept; None where its version knows no event ids."""
-        self._track: ReplayStream | None = None
-        self._news: list[bytes] = []
+        self._own_stream: ReplayStream | None = None
+        self._queued: list[bytes] = []
         self.push = self._push
 
-    def keeps_events(self, kept: ReplayBudget) -> None:
+    def enable_replay(self, replay_budget: ReplayBudget) -> None:
         """Its version is settled: whether what its streams say can be asked for again."""
         if self.version in _WITH_EVENT_IDS:
-            self.replay = EventReplay(kept, primes=self.version in _PRIMED)
+            self.replay = EventReplay(replay_budget, primes=self.version in _PRIMED)
 
     @property
     def is_idle(self) -> bool:
         return self.stream is None and not len(self.calls)
 
     def only_listens(self, since: float) -> bool:
-        return self.asked_at < since and not len(self.calls)
+        return self.last_request_at < since and not len(self.calls)
 
     def outlived(self, now: float, idle_s: float) -> str:
         """Why it ends now; empty while it does not."""
@@ -60,26 +60,26 @@ class HttpSession(ClientSession):
         if self.stream is not None:
             self.stream.event(message)
             return
-        carrier = self.replay.carrier() if self.replay is not None and is_server_request(message) else None
-        if isinstance(carrier, HttpExchange):
-            carrier.event(message)
-        elif message not in self._news and self._may_wait(message):
-            self._news.append(message)
+        transport = self.replay.transport() if self.replay is not None and is_server_request(message) else None
+        if isinstance(transport, HttpExchange):
+            transport.event(message)
+        elif message not in self._queued and self._may_wait(message):
+            self._queued.append(message)
 
     def _may_wait(self, message: bytes) -> bool:
         """A server may say more than memory holds. Questions are few, and their servers wait for the answer."""
         if is_server_request(message):
-            return len(self._news) < 2 * _MAX_WAITING_NEWS
-        size_bytes = sum(map(len, self._news)) + len(message)
-        return len(self._news) < _MAX_WAITING_NEWS and size_bytes <= _MAX_WAITING_BYTES
+            return len(self._queued) < 2 * _MAX_WAITING_NEWS
+        size_bytes = sum(map(len, self._queued)) + len(message)
+        return len(self._queued) < _MAX_WAITING_NEWS and size_bytes <= _MAX_WAITING_BYTES
 
     def open_stream(self, exchange: HttpExchange) -> None:
         self._now_on(exchange)
         exchange.replay = self.replay
-        if self.replay is not None and self._track is not None:
-            self.replay.forget(self._track)
+        if self.replay is not None and self._own_stream is not None:
+            self.replay.forget(self._own_stream)
         exchange.stream()
-        self._track = exchange.track
+        self._own_stream = exchange.replay_stream
         self._tell_news(exchange)
 
     def resume(self, exchange: HttpExchange, event_id: bytes) -> bool:
@@ -87,15 +87,15 @@ class HttpSession(ClientSession):
         found = None if self.replay is None else self.replay.find(event_id)
         if found is None:
             return False
-        track, after = found
+        replay_stream, after = found
         exchange.replay = self.replay
-        if track is self._track:
+        if replay_stream is self._own_stream:
             before = self.stream
             self._now_on(exchange)
             if before is not None:
                 before.end_stream()
-        exchange.resume(track, after)
-        if track is self._track:
+        exchange.resume(replay_stream, after)
+        if replay_stream is self._own_stream:
             self._tell_news(exchange)
         return True
 
@@ -109,7 +109,7 @@ class HttpSession(ClientSession):
         exchange.on_gone = gone
 
     def _tell_news(self, exchange: HttpExchange) -> None:
-        news, self._news = self._news, []
+        news, self._queued = self._queued, []
         for message in news:
             exchange.event(message)
 
@@ -134,7 +134,7 @@ class HttpSessions:
         self._limit = limit
         self._idle_s = idle_s
         self._sessions: dict[bytes, HttpSession] = {}
-        self.kept = ReplayBudget()
+        self.replay_budget = ReplayBudget()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -154,7 +154,7 @@ class HttpSessions:
         if session is None or type(session) is not kind or session.caller.principal != principal:
             hint = "send `initialize` without a session id to open a new one"
             raise Denied(Problem(code=UNKNOWN_SESSION, message="Unknown session", hint=hint))
-        session.used_at = session.asked_at = now
+        session.used_at = session.last_request_at = now
         return session
 
     def end(self, session: HttpSession, why: str) -> None:
@@ -177,7 +177,7 @@ class HttpSessions:
             silent = [session for session in sessions if session.only_listens(now - self._idle_s)]
             if not silent:
                 return False
-            longest = min(silent, key=lambda session: session.asked_at)
+            longest = min(silent, key=lambda session: session.last_request_at)
         self.end(longest, "another client needs its place")
         return True
 

@@ -53,12 +53,12 @@ class SseSession(HttpSession):
         never_said_hello = not self.version and now - self.opened_at > _GREETING_S
         return "it never sent `initialize`" if never_said_hello else ""
 
-    def say(self, message: bytes) -> None:
+    def send(self, message: bytes) -> None:
         if self.stream is not None:
-            self.stream.answer_event(message)
+            self.stream.send_response(message)
 
-    def ask_now(self, message: bytes) -> bool:
-        self.say(message)
+    def send_request_now(self, message: bytes) -> bool:
+        self.send(message)
         return self.stream is not None
 
 
@@ -68,24 +68,24 @@ class SseRoute:
         self._sessions = sessions
         self._loop = asyncio.get_running_loop()
 
-    def open(self, visit: RouteRequest) -> None:
+    def open(self, request: RouteRequest) -> None:
         """`GET /sse`: a stream, and on it first the address to post to."""
-        exchange = visit.exchange
-        if not accepts_stream(visit.request.headers.get(b"accept", b"*/*")):
+        exchange = request.exchange
+        if not accepts_stream(request.http.headers.get(b"accept", b"*/*")):
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
-        if visit.request.method == b"HEAD":
+        if request.http.method == b"HEAD":
             exchange.respond(200, content_type=EVENTS)
             return
-        session = self._sessions.create(SseSession, visit.principal, self._loop.time())
+        session = self._sessions.create(SseSession, request.principal, self._loop.time())
         session.stream = exchange
         exchange.on_gone = lambda: self._sessions.end(session, "its stream closed")
         exchange.named_event(b"endpoint", f"{MESSAGES}?{_SESSION}={session.id}".encode())
 
-    def post(self, visit: RouteRequest) -> None:
+    def post(self, request: RouteRequest) -> None:
         """`POST /messages`: taken with 202; what comes of it is said on the stream."""
-        exchange, request = visit.exchange, visit.request
+        exchange, request = request.exchange, request.http
         check_content_type(request)
-        session = self._session_of(request, visit.principal)
+        session = self._session_of(request, request.principal)
         try:
             self._take(session, request, exchange.slow_down)
         except BadMessage as error:
@@ -145,12 +145,12 @@ class SseResponder:
             self._on_full()
         self._end(error_message(self._id_json, single_line(raw)))
 
-    def notice(self, message: bytes) -> None:
+    def notify(self, message: bytes) -> None:
         if self._open and self._session.stream is not None:
             self._session.stream.event(message)
 
-    def ask(self, message: bytes) -> bool:
-        return self._open and self._session.ask_now(message)
+    def send_request(self, message: bytes) -> bool:
+        return self._open and self._session.send_request_now(message)
 
     def cancelled(self, problem: Problem) -> None:
         """A client that took its request back expects no answer; one whose session we end does."""
@@ -158,13 +158,13 @@ class SseResponder:
             self.error(encode_error(problem), problem)
         self._open = False
 
-    def pause(self) -> None:
+    def pause_stream(self) -> None:
         """There is no coming back to such a stream."""
 
     def _end(self, message: bytes) -> None:
         was_open, self._open = self._open, False
         if was_open:
-            self._session.say(message)
+            self._session.send(message)
 
 
 class _SseBatchTransport:
@@ -175,16 +175,16 @@ class _SseBatchTransport:
     def __init__(self, session: SseSession) -> None:
         self._session = session
 
-    def say(self, message: bytes, *, last: bool) -> None:
-        self._session.say(message)
+    def send(self, message: bytes, *, last: bool) -> None:
+        self._session.send(message)
 
-    def notice(self, message: bytes) -> None:
+    def notify(self, message: bytes) -> None:
         if self._session.stream is not None:
             self._session.stream.event(message)
 
-    def ask(self, message: bytes) -> bool:
-        return self._session.ask_now(message)
+    def send_request(self, message: bytes) -> bool:
+        return self._session.send_request_now(message)
 
     def finish(self, answers: list[bytes]) -> None:
         if answers:
-            self._session.say(as_array(answers))
+            self._session.send(as_array(answers))

@@ -30,9 +30,9 @@ class BatchTransport(Protocol):
         """Whether every answer leaves at once as a message of its own."""
         ...
 
-    def say(self, message: bytes, /, *, last: bool) -> None: ...
-    def notice(self, message: bytes, /) -> None: ...
-    def ask(self, message: bytes, /) -> bool:
+    def send(self, message: bytes, /, *, last: bool) -> None: ...
+    def notify(self, message: bytes, /) -> None: ...
+    def send_request(self, message: bytes, /) -> bool:
         """A question that belongs to a request of the batch; False where this wire cannot carry it."""
         ...
 
@@ -64,12 +64,12 @@ class LineBatchTransport:
     ) -> None:
         self._write = write
         self._on_finish = on_finish
-        self.notice = tell
+        self.notify = tell
 
-    def say(self, message: bytes, *, last: bool) -> None:
+    def send(self, message: bytes, *, last: bool) -> None:
         self._write(message)
 
-    def ask(self, message: bytes) -> bool:
+    def send_request(self, message: bytes) -> bool:
         self._write(message)
         return True
 
@@ -137,13 +137,13 @@ class Batch:
         """Answers that waited for the others leave by themselves."""
         answers, self._answers = self._answers, []
         for index, answer in enumerate(answers, start=1):
-            self._wire.say(answer, last=not self._waiting and index == len(answers))
+            self._wire.send(answer, last=not self._waiting and index == len(answers))
 
-    def notice(self, message: bytes) -> None:
-        self._wire.notice(message)
+    def notify(self, message: bytes) -> None:
+        self._wire.notify(message)
 
-    def ask(self, message: bytes) -> bool:
-        return self._wire.ask(message)
+    def send_request(self, message: bytes) -> bool:
+        return self._wire.send_request(message)
 
 
 Other = Callable[[Message], None]
@@ -167,18 +167,18 @@ class BatchResponder:
             self._batch.refused(problem)
         self._end(error_message(self._id_json, single_line(raw)))
 
-    def notice(self, message: bytes) -> None:
+    def notify(self, message: bytes) -> None:
         if self._open:
-            self._batch.notice(message)
+            self._batch.notify(message)
 
-    def ask(self, message: bytes) -> bool:
-        return self._open and self._batch.ask(message)
+    def send_request(self, message: bytes) -> bool:
+        return self._open and self._batch.send_request(message)
 
     def cancelled(self, problem: Problem) -> None:
         """It was taken back; the others are answered as if it had never been there."""
         self._end(None)
 
-    def pause(self) -> None:
+    def pause_stream(self) -> None:
         """The others may have their answers meanwhile."""
 
     def _end(self, answer: bytes | None) -> None:

@@ -60,7 +60,7 @@ _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_META)
 class RoutedCall(RequestContext):
     """A request that one server answers: tied to its call, and to its client where the server asks something meanwhile.
 
-    `parked` is set once a modern client had to be asked: then the answer may belong to a later request.
+    `suspended` is set once a modern client had to be asked: then the answer may belong to a later request.
     """
 
     __slots__ = ("_parking", "_router", "call", "parked", "rounds")
@@ -70,38 +70,38 @@ class RoutedCall(RequestContext):
         message: Message,
         params: Members,
         meta: Members | None,
-        answer: Responder,
+        responder: Responder,
         caller: Caller,
         calls: InFlightCalls,
         key: Hashable,
-        conversation: ClientSession | None,
+        session: ClientSession | None,
         parking: SuspendedCalls,
     ) -> None:
         # All members here, not by way of the base class: that would cost every call a third of a microsecond.
         self.message = message
         self.params = params
         self.meta = meta
-        self.answer = answer
+        self.responder = responder
         self.caller = caller
         self.calls = calls
         self.key = key
-        self.conversation = conversation
+        self.session = session
         self.call: Call | None = None
-        self.parked: SuspendedCall | None = None
-        self._parking = parking
-        self.rounds: InputLoop | None = None
+        self.suspended: SuspendedCall | None = None
+        self._suspended_calls = parking
+        self.input_loop: InputLoop | None = None
 
     @classmethod
-    def of(cls, asked: RequestContext, parking: SuspendedCalls) -> RoutedCall:
+    def of(cls, context: RequestContext, parking: SuspendedCalls) -> RoutedCall:
         return cls(
-            asked.message,
-            asked.params,
-            asked.meta,
-            asked.answer,
-            asked.caller,
-            asked.calls,
-            asked.key,
-            asked.conversation,
+            context.message,
+            context.params,
+            context.meta,
+            context.responder,
+            context.caller,
+            context.calls,
+            context.key,
+            context.session,
             parking,
         )
 
@@ -113,32 +113,32 @@ class RoutedCall(RequestContext):
         except BadMessage:
             name = None
         if name is None:
-            refuse(self.answer, NO_NAME)
+            refuse(self.responder, NO_NAME)
             return
-        if "requestState" in members and self.conversation is None and self._parking.takes(self, router):
+        if "requestState" in members and self.session is None and self._suspended_calls.takes(self, router):
             return
         refusal = self.calls.refusal(self.key) or invalid_arguments(members)
         if refusal is None:
             self._router = router
             self._send(self.params, name)
         else:
-            refuse(self.answer, refusal)
+            refuse(self.responder, refusal)
 
     def request(self, router: Router) -> None:
         """Any other method that one server answers."""
         members = self.params
         wrong = invalid_params(self.message.method, members)
         if wrong is not None:
-            refuse(self.answer, wrong)
+            refuse(self.responder, wrong)
             return
-        if "requestState" in members and self.conversation is None and self._parking.takes(self, router):
+        if "requestState" in members and self.session is None and self._suspended_calls.takes(self, router):
             return
         refusal = self.calls.refusal(self.key)
         if refusal is None:
             self._router = router
             self._send(self.params, "")
         else:
-            refuse(self.answer, refusal)
+            refuse(self.responder, refusal)
 
     def send_again(self, members: Members) -> None:
         """The same request, with what its client answered."""
@@ -155,8 +155,8 @@ class RoutedCall(RequestContext):
                 for key, value in meta.items()
                 if key not in HOP_META and key.casefold() not in _HOP_OWNED
             } or None
-        notice = self._noticed if progress or self.conversation is not None or caller.log_level else None
-        ask = None if caller.capabilities == NO_CAPABILITIES else self._asked_something
+        notify = self._noticed if progress or self.session is not None or caller.log_level else None
+        send_request = None if caller.capabilities == NO_CAPABILITIES else self._asked_something
         method = self.message.method or ""
         if method == TOOLS_CALL:
             call = self._router.call_tool(
@@ -165,9 +165,9 @@ class RoutedCall(RequestContext):
                 members,
                 self._reply,
                 meta=passed_on,
-                on_notification=notice,
+                on_notification=notify,
                 progress=progress,
-                on_server_request=ask,
+                on_server_request=send_request,
             )
         else:
             call = self._router.request(
@@ -176,9 +176,9 @@ class RoutedCall(RequestContext):
                 members,
                 self._reply,
                 meta=passed_on,
-                on_notification=notice,
+                on_notification=notify,
                 progress=progress,
-                on_server_request=ask,
+                on_server_request=send_request,
             )
         self.call = call
         if call.outcome is None:
@@ -187,40 +187,40 @@ class RoutedCall(RequestContext):
     # -- what comes back ------------------------------------------------------------------------------------------
 
     def _asked_something(self, server_request: ServerRequest) -> None:
-        conversation = self.conversation
-        if conversation is None:
-            self._parking.ask(self, server_request)
+        session = self.session
+        if session is None:
+            self._suspended_calls.send_request(self, server_request)
         else:
-            conversation.questions.ask(server_request, self.answer.ask)
+            session.questions.send_request(server_request, self.responder.send_request)
 
     def _noticed(self, method: str, params: Json) -> None:
-        waiting = self if self.parked is None else self.parked.waiting
+        waiting = self if self.suspended is None else self.suspended.waiting
         if waiting is not None:
             forward_notification(waiting, method, params)
 
     def _reply(self, call: Call) -> None:
-        if self.parked is not None:
-            self.parked.ended(call)
-        elif type(call.outcome) is NeedsInput and self.conversation is not None:
-            if self.rounds is None:
-                self.rounds = InputLoop(self)
-            self.rounds.go_on(call.source, call.outcome.raw)
+        if self.suspended is not None:
+            self.suspended.ended(call)
+        elif type(call.outcome) is NeedsInput and self.session is not None:
+            if self.input_loop is None:
+                self.input_loop = InputLoop(self)
+            self.input_loop.continue_with(call.source, call.outcome.raw)
         else:
-            self.rounds = None
+            self.input_loop = None
             self.calls.remove(self.key)
             self.deliver(call)
 
     def respond(self, call: Call) -> None:
         """To the client, in the words of its era."""
         try:
-            if self.conversation is None:
-                respond_modern(self, call, self._parking)
+            if self.session is None:
+                respond_modern(self, call, self._suspended_calls)
             else:
-                respond_legacy(self, self.conversation, call, self._router)
+                respond_legacy(self, self.session, call, self._router)
         except (BadMessage, RecursionError):  # its lane could just read it, and we are some calls deeper
-            refuse(self.answer, _too_deep(call))
+            refuse(self.responder, _too_deep(call))
         except Exception:  # a bug of ours: the client gets its answer, and the router tells the operator
-            refuse(self.answer, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
+            refuse(self.responder, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
             raise
 
 
@@ -245,7 +245,7 @@ _SPECIAL: Final = b"-32"
 """Every code that may have to be changed begins like this."""
 
 
-def respond_modern(asked: RequestContext, call: Call, parking: SuspendedCalls) -> None:
+def respond_modern(context: RequestContext, call: Call, parking: SuspendedCalls) -> None:
     outcome = call.outcome
     if isinstance(outcome, Result):
         raw = completed_result(outcome.raw)
@@ -253,24 +253,24 @@ def respond_modern(asked: RequestContext, call: Call, parking: SuspendedCalls) -
             raw = _with_hints(raw)
         elif call.method == TASKS_GET and _has(raw, "inputRequests"):
             raw = labelled_result(call.source, raw, in_text=parking.rules.names_servers())
-        asked.answer.result(Result(raw, outcome.message))
+        context.responder.result(Result(raw, outcome.message))
     elif isinstance(outcome, NeedsInput):
         raw = labelled_result(call.source, outcome.raw, in_text=parking.rules.names_servers())
-        asked.answer.result(Result(raw))
+        context.responder.result(Result(raw))
     elif isinstance(outcome, RemoteError) and _SPECIAL in bytes(outcome.raw):
-        _modern_error(asked, call, outcome.raw, parking)
+        _modern_error(context, call, outcome.raw, parking)
     else:
-        respond(asked.answer, call)
+        respond(context.responder, call)
 
 
-def _modern_error(asked: RequestContext, call: Call, error: Json, parking: SuspendedCalls) -> None:
+def _modern_error(context: RequestContext, call: Call, error: Json, parking: SuspendedCalls) -> None:
     if error_code(error) == URL_ELICITATION_REQUIRED:
-        asking = parking.urls_to_visit(asked, call.source, error)
+        asking = parking.urls_to_visit(context, call.source, error)
         if asking is not None:
-            asked.answer.result(own_result(asking))
+            context.responder.result(own_result(asking))
             return
-    uri = text_member(asked.params, "uri") if call.method == RESOURCES_READ else None
-    asked.answer.error(error_for_modern(error, uri), None)
+    uri = text_member(context.params, "uri") if call.method == RESOURCES_READ else None
+    context.responder.error(error_for_modern(error, uri), None)
 
 
 def _with_hints(raw: bytes) -> bytes:
@@ -283,23 +283,23 @@ def _has(raw: bytes, name: str) -> bool:
     return (b'"%b"' % name.encode() in raw or b"\\u" in raw) and has_member(raw, name)
 
 
-def respond_legacy(asked: RequestContext, conversation: ClientSession, call: Call, router: Router) -> None:
+def respond_legacy(context: RequestContext, session: ClientSession, call: Call, router: Router) -> None:
     outcome = call.outcome
     if isinstance(outcome, Result):
         snapshot = router.catalog.snapshot(call.source)
         newer = snapshot is not None and snapshot.protocol_version in MODERN
-        if (newer or conversation.version in _OLD) and call.method in _WITH_CONTENT:
-            raw = downgraded_result(outcome.raw, conversation.version, outcome.message)
+        if (newer or session.version in _OLD) and call.method in _WITH_CONTENT:
+            raw = downgraded_result(outcome.raw, session.version, outcome.message)
             if raw is not outcome.raw:
                 outcome = Result(raw)
-        asked.answer.result(outcome)
+        context.responder.result(outcome)
     elif isinstance(outcome, RemoteError) and _SPECIAL in bytes(outcome.raw):
         reading = call.method == RESOURCES_READ and _is_modern(router, call.source)
-        asked.answer.error(error_for_legacy(outcome.raw, reading=reading), None)
+        context.responder.error(error_for_legacy(outcome.raw, reading=reading), None)
     elif isinstance(outcome, Failure) and outcome.problem.code is not CANCELLED and call.method != COMPLETION_COMPLETE:
-        asked.answer.error(legacy_error(outcome.problem), outcome.problem)
+        context.responder.error(legacy_error(outcome.problem), outcome.problem)
     else:
-        respond(asked.answer, call)
+        respond(context.responder, call)
 
 
 def legacy_error(problem: Problem) -> bytes:

@@ -66,29 +66,29 @@ class InFlightCalls:
 
 
 class ClientSession:
-    """`session_if_asked` names the session of a client that has none of its own and can be asked something: then it
+    """`session_id_if_interactive` names the session of a client that has none of its own and can be asked something: then it
     needs servers of its own."""
 
-    def __init__(self, caller: Caller, max_calls: int, *, session_if_asked: str = "") -> None:
+    def __init__(self, caller: Caller, max_calls: int, *, session_id_if_interactive: str = "") -> None:
         self.caller = caller
         self.version = ""
         self.calls = InFlightCalls(max_calls)
         self.questions = PendingServerRequests(self)
-        self.greeted = False
+        self.initialized = False
         """Whether its `initialize` is answered: before that a client is told nothing."""
-        self.told: dict[bytes, bytes] = {}
+        self.last_sent: dict[bytes, bytes] = {}
         """The lists as this client saw or was told of them last, by name."""
-        self.session_if_asked = session_if_asked
+        self.session_id_if_interactive = session_id_if_interactive
         self.push: Callable[[bytes], None] | None = None
         """Sends a message to this client outside any request; None while there is no way to."""
 
     # -- as a client of the router: what its own servers ask and tell outside any call ----------------------------
 
     def send_request(self, server_request: ServerRequest) -> None:
-        self.questions.ask(server_request)
+        self.questions.send_request(server_request)
 
     def send_notification(self, source: str, method: str, params: Json) -> None:
-        self.questions.tell(method, params)
+        self.questions.notify(method, params)
 
 
 # Clients without a session: known by their principal alone, and by what each request says of its sender.

@@ -39,53 +39,53 @@ class Initializer:
         self._router = router
         self._listing = listing
 
-    def initialize(self, conversation: ClientSession, asked: RequestContext) -> bool:
+    def initialize(self, session: ClientSession, context: RequestContext) -> bool:
         """Whether the handshake succeeded: the client is then known by what it said of itself."""
-        version = text_or_none(asked.params, "protocolVersion")
+        version = text_or_none(context.params, "protocolVersion")
         if version is None:
-            refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.protocolVersion` must be a string"))
+            refuse(context.responder, Problem(code=INVALID_PARAMS, message="`params.protocolVersion` must be a string"))
             return False
-        capabilities = _declared(asked, negotiate(version))
+        capabilities = _declared(context, negotiate(version))
         if capabilities is None:
             return False
-        caller = conversation.caller
-        session = caller.session
-        if session is None and conversation.session_if_asked and askable(capabilities) != b"{}":
-            session = conversation.session_if_asked
-        conversation.version = negotiate(version)
-        conversation.caller = replace(
+        caller = session.caller
+        session_id = caller.session
+        if session_id is None and session.session_id_if_interactive and askable(capabilities) != b"{}":
+            session_id = session.session_id_if_interactive
+        session.version = negotiate(version)
+        session.caller = replace(
             caller,
-            session=session,
-            client=client_name(bytes(asked.params.get("clientInfo", b"{}"))),
+            session=session_id,
+            client=client_name(bytes(context.params.get("clientInfo", b"{}"))),
             capabilities=capabilities,
-            version=conversation.version,
+            version=session.version,
         )
-        self._when_heard(lambda: respond_later(asked.answer, self._greet, conversation, asked))
+        self._when_heard(lambda: respond_later(context.responder, self._greet, session, context))
         return True
 
-    def _greet(self, conversation: ClientSession, asked: RequestContext) -> None:
-        registry, caller = self._router.registry, conversation.caller
+    def _greet(self, session: ClientSession, context: RequestContext) -> None:
+        registry, caller = self._router.registry, session.caller
         instructions = self._instructions(caller)
-        tasks = joined_tasks(registry, caller) if conversation.version == WITH_LEGACY_TASKS else {}
+        tasks = joined_tasks(registry, caller) if session.version == WITH_LEGACY_TASKS else {}
         capabilities = {**CAPABILITIES, "tasks": tasks} if tasks else CAPABILITIES
-        result = initialize_result(conversation.version, capabilities, INFO, instructions)
-        asked.answer.result(own_result(result))
-        conversation.greeted = True
+        result = initialize_result(session.version, capabilities, INFO, instructions)
+        context.responder.result(own_result(result))
+        session.initialized = True
 
-    def discover(self, asked: RequestContext) -> None:
-        self._when_heard(lambda: respond_later(asked.answer, self._describe, asked))
+    def discover(self, context: RequestContext) -> None:
+        self._when_heard(lambda: respond_later(context.responder, self._describe, context))
 
-    def _describe(self, asked: RequestContext) -> None:
+    def _describe(self, context: RequestContext) -> None:
         registry = self._router.registry
         said: dict[str, object] = {"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES}
-        extensions = joined_extensions(registry, asked.caller)
+        extensions = joined_extensions(registry, context.caller)
         if extensions:
             said["capabilities"] = {**CAPABILITIES, "extensions": extensions}
-        instructions = self._instructions(asked.caller)
+        instructions = self._instructions(context.caller)
         if instructions:
             said["instructions"] = instructions
         hints = b'"ttlMs":0,"cacheScope":"private","_meta":{%b}' % SERVER_INFO_MEMBER
-        asked.answer.result(own_result(b'{"resultType":"complete",%b,%b}' % (encode(said)[1:-1], hints)))
+        context.responder.result(own_result(b'{"resultType":"complete",%b,%b}' % (encode(said)[1:-1], hints)))
 
     def _instructions(self, caller: Caller) -> str:
         """What the servers say; who searches hears that of a server once it has found something there."""
@@ -112,10 +112,10 @@ class Initializer:
             timer = asyncio.get_running_loop().call_later(_HEARD_S, go)
 
 
-def _declared(asked: RequestContext, version: str) -> bytes | None:
+def _declared(context: RequestContext, version: str) -> bytes | None:
     """What the client can do, in our spelling; None where it was refused for that."""
     try:
-        return declared_by_legacy(bytes(asked.params.get("capabilities", b"{}")), version)
+        return declared_by_legacy(bytes(context.params.get("capabilities", b"{}")), version)
     except BadMessage:
-        refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.capabilities` must be an object"))
+        refuse(context.responder, Problem(code=INVALID_PARAMS, message="`params.capabilities` must be an object"))
         return None

@@ -112,11 +112,16 @@ class ListenStream:
     news are held back."""
 
     def __init__(
-        self, answer: Responder, id_json: bytes, caller: Caller, wanted: ListenFilter, names_servers: Callable[[], bool]
+        self,
+        responder: Responder,
+        id_json: bytes,
+        caller: Caller,
+        wanted: ListenFilter,
+        names_servers: Callable[[], bool],
     ) -> None:
-        self.answer = answer
+        self.responder = responder
         self.caller = caller
-        self.told: dict[bytes, bytes] = {}
+        self.last_sent: dict[bytes, bytes] = {}
         """The lists as this client was told of them last, by name."""
         self.wanted = wanted
         self._id_json = id_json
@@ -175,9 +180,9 @@ class ListenStream:
         if self._task_ids:
             honoured["taskIds"] = [task_id for task_id in self.wanted.task_ids if task_id in self._task_ids]
         body = b'{"notifications":%b,%b}' % (encode(honoured), self._meta())
-        self.answer.notice(encode_notification(NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, body))
+        self.responder.notify(encode_notification(NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, body))
         for message in held:
-            self.answer.notice(message)
+            self.responder.notify(message)
 
     # -- news -----------------------------------------------------------------------------------------------------
 
@@ -204,7 +209,7 @@ class ListenStream:
         if self._closed:
             return
         if self._held is None:
-            self.answer.notice(message)
+            self.responder.notify(message)
         elif len(self._held) < _MAX_HELD and sum(map(len, self._held)) + len(message) <= _MAX_HELD_BYTES:
             self._held[message] = None
 
@@ -222,7 +227,7 @@ class ListenStream:
     def end(self) -> None:
         """We close it: its request is answered at last, which tells a client that nothing was lost."""
         self.close()
-        self.answer.result(own_result(b'{"resultType":"complete",%b}' % self._meta()))
+        self.responder.result(own_result(b'{"resultType":"complete",%b}' % self._meta()))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -252,22 +257,22 @@ class ListenStreams:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._open
 
-    def open(self, asked: RequestContext) -> None:
-        if len(asked.message.id_json) > MAX_CHARACTERS:  # it is said again with all news
+    def open(self, context: RequestContext) -> None:
+        if len(context.message.id_json) > MAX_CHARACTERS:  # it is said again with all news
             raise BadMessage(INVALID_REQUEST, f"`id` has more than {MAX_CHARACTERS} characters")
-        notifications = asked.params.get("notifications")
+        notifications = context.params.get("notifications")
         members = {} if notifications is None else members_of(notifications, "`notifications`")
-        wanted = read_filter(members, asked.caller.capabilities)
-        principal = asked.caller.principal
-        refusal = self._refusal(asked.key, principal, wanted.watched)
+        wanted = read_filter(members, context.caller.capabilities)
+        principal = context.caller.principal
+        refusal = self._refusal(context.key, principal, wanted.watched)
         if refusal is not None:
-            refuse(asked.answer, refusal)
+            refuse(context.responder, refusal)
             return
-        listen = ListenStream(asked.answer, asked.message.id_json, asked.caller, wanted, self._names_servers)
-        self._open[asked.key] = listen
+        listen = ListenStream(context.responder, context.message.id_json, context.caller, wanted, self._names_servers)
+        self._open[context.key] = listen
         if self.on_open is not None:
             self.on_open(listen)
-        router, caller = self._router, asked.caller
+        router, caller = self._router, context.caller
         listen.begin(partial(router.subscribe, caller), partial(router.subscribe_tasks, caller))
 
     def _refusal(self, key: Hashable, principal: str, watched: int) -> Problem | None:
@@ -288,12 +293,12 @@ class ListenStreams:
         listen = self._open.pop(key, None)
         if listen is not None:
             listen.close()
-            listen.answer.cancelled(problem)
+            listen.responder.cancelled(problem)
         return listen is not None
 
     def end_all(self) -> None:
-        listens, self._open = self._open, {}
-        for listen in listens.values():
+        listen_streams, self._open = self._open, {}
+        for listen in listen_streams.values():
             listen.end()
 
 

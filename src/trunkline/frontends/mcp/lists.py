@@ -94,33 +94,33 @@ class ListHandler:
         self._walks = Pagination(sealer)
         self._ready: WeakKeyDictionary[Catalog, dict[ListType, _CachedList]] = WeakKeyDictionary()
 
-    def give(self, asked: RequestContext) -> None:
-        kind = _BY_METHOD[asked.message.method or ""]
+    def give(self, context: RequestContext) -> None:
+        kind = _BY_METHOD[context.message.method or ""]
         self._notes.listed(kind.name)
-        self._router.when_listed(lambda: respond_later(asked.answer, self._give, asked, kind))
+        self._router.when_listed(lambda: respond_later(context.responder, self._give, context, kind))
 
-    def _give(self, asked: RequestContext, kind: ListType) -> None:
-        ready = self._ready_for(asked, kind)
-        if "cursor" in asked.params:
-            self._give_further(asked, kind, ready.pages)
+    def _give(self, context: RequestContext, kind: ListType) -> None:
+        ready = self._ready_for(context, kind)
+        if "cursor" in context.params:
+            self._give_further(context, kind, ready.pages)
             return
-        if asked.conversation is not None:
-            asked.conversation.told[kind.member] = ready.pages.listing
+        if context.session is not None:
+            context.session.last_sent[kind.member] = ready.pages.listing
         if not ready.pages.is_one_page:
-            public = self._notes.is_public(kind.name) and not self._shown.varies(asked.caller, kind)
-            self._give_page(asked, kind, ready.pages, Cursor.of_start(ready.pages, public))
+            public = self._notes.is_public(kind.name) and not self._shown.varies(context.caller, kind)
+            self._give_page(context, kind, ready.pages, Cursor.of_start(ready.pages, public))
             return
-        rest = self._rest(asked, kind)
-        version = asked.caller.version
+        rest = self._rest(context, kind)
+        version = context.caller.version
         known = ready.answers.get(version)
         if known is None or known[0] != rest:
-            known = ready.answers[version] = (rest, _result(asked, kind, ready.pages.listing, rest))
-        asked.answer.result(own_result(known[1]))
+            known = ready.answers[version] = (rest, _result(context, kind, ready.pages.listing, rest))
+        context.responder.result(own_result(known[1]))
 
-    def _ready_for(self, asked: RequestContext, kind: ListType) -> _CachedList:
-        catalog = self._router.views.of(asked.caller)
-        listing = self._shown.listing(asked.caller, kind)
-        if self._shown.is_own(asked.caller, kind):
+    def _ready_for(self, context: RequestContext, kind: ListType) -> _CachedList:
+        catalog = self._router.views.of(context.caller)
+        listing = self._shown.listing(context.caller, kind)
+        if self._shown.is_own(context.caller, kind):
             return _CachedList(self._walks.begin(listing, kind.key))
         of_catalog = self._ready.setdefault(catalog, {})
         ready = of_catalog.get(kind)
@@ -128,38 +128,38 @@ class ListHandler:
             ready = of_catalog[kind] = _CachedList(self._walks.begin(listing, kind.key))
         return ready
 
-    def _rest(self, asked: RequestContext, kind: ListType, *, public: bool | None = None) -> bytes:
-        if not asked.modern:
+    def _rest(self, context: RequestContext, kind: ListType, *, public: bool | None = None) -> bytes:
+        if not context.modern:
             return self._notes.legacy()
-        if self._shown.varies(asked.caller, kind):
+        if self._shown.varies(context.caller, kind):
             return self._notes.modern(kind.name, public=False, lasts=False)
         return self._notes.modern(kind.name, public=public)
 
-    def _give_further(self, asked: RequestContext, kind: ListType, now: ListPages) -> None:
+    def _give_further(self, context: RequestContext, kind: ListType, now: ListPages) -> None:
         try:
-            cursor = text_member(asked.params, "cursor")
+            cursor = text_member(context.params, "cursor")
         except BadMessage:
             cursor = None
-        found = None if cursor is None else self._walks.take(asked.caller, kind.name, cursor, now)
+        found = None if cursor is None else self._walks.take(context.caller, kind.name, cursor, now)
         if found is None:
             problem = Problem(code=INVALID_PARAMS, message="Unknown `cursor`", hint="list again from the start")
-            refuse(asked.answer, problem)
+            refuse(context.responder, problem)
         else:
-            self._give_page(asked, kind, *found)
+            self._give_page(context, kind, *found)
 
-    def _give_page(self, asked: RequestContext, kind: ListType, pages: ListPages, cursor: Cursor) -> None:
+    def _give_page(self, context: RequestContext, kind: ListType, pages: ListPages, cursor: Cursor) -> None:
         page = pages.page(cursor)
-        rest = self._rest(asked, kind, public=cursor.public)
+        rest = self._rest(context, kind, public=cursor.public)
         if page.next is not None:
-            further = encode(self._walks.give(asked.caller, kind.name, pages, page.next))
+            further = encode(self._walks.give(context.caller, kind.name, pages, page.next))
             rest = b',"nextCursor":%b%b' % (further, rest)
-        asked.answer.result(own_result(_result(asked, kind, page.items, rest)))
+        context.responder.result(own_result(_result(context, kind, page.items, rest)))
 
 
-def _result(asked: RequestContext, kind: ListType, items: bytes, rest: bytes) -> bytes:
-    if asked.modern:
+def _result(context: RequestContext, kind: ListType, items: bytes, rest: bytes) -> bytes:
+    if context.modern:
         return b'{"resultType":"complete","%b":%b%b}' % (kind.member, items, rest)
-    shown = downgraded_tools(items, asked.caller.version) if kind is TOOLS else items
+    shown = downgraded_tools(items, context.caller.version) if kind is TOOLS else items
     return b'{"%b":%b%b}' % (kind.member, shown, rest)
 
 

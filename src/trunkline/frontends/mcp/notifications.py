@@ -58,16 +58,16 @@ def requested_log_level(meta: Members) -> str:
     return level
 
 
-def set_level(router: Router, asked: RequestContext) -> None:
+def set_level(router: Router, context: RequestContext) -> None:
     """`logging/setLevel` holds for this client from now on, and its servers hear of it."""
-    conversation = asked.conversation
-    level = _level_in(asked.params, "level")
-    if conversation is None or level is None:
-        refuse(asked.answer, Problem(code=INVALID_PARAMS, message=f"`params.level` must be one of {_ONE_OF}"))
+    session = context.session
+    level = _level_in(context.params, "level")
+    if session is None or level is None:
+        refuse(context.responder, Problem(code=INVALID_PARAMS, message=f"`params.level` must be one of {_ONE_OF}"))
         return
-    conversation.caller = replace(conversation.caller, log_level=level)
-    router.notify(conversation.caller, LOGGING_SET_LEVEL, encode({"level": level}))
-    asked.answer.result(own_result(b"{}"))
+    session.caller = replace(session.caller, log_level=level)
+    router.notify(session.caller, LOGGING_SET_LEVEL, encode({"level": level}))
+    context.responder.result(own_result(b"{}"))
 
 
 def _level_in(members: Members, name: str) -> str | None:
@@ -81,31 +81,31 @@ def _level_in(members: Members, name: str) -> str | None:
 # Notifications of servers that belong to a request: which of them its client gets, and under which token.
 
 
-def forward_notification(asked: RequestContext, method: str, params: Json) -> None:
+def forward_notification(context: RequestContext, method: str, params: Json) -> None:
     """Give it to the client, if it is for the client. One that cannot be read for sure is dropped."""
     try:
         if method == STREAM_CLOSED:
-            asked.answer.pause()
+            context.responder.pause_stream()
         elif method == PROGRESS:
-            _progress(asked, params)
-        elif _is_for(asked, method, params):
-            asked.answer.notice(encode_notification(method, single_line(params)))
+            _progress(context, params)
+        elif _is_for(context, method, params):
+            context.responder.notice(encode_notification(method, single_line(params)))
     except (BadMessage, RecursionError):
         return
 
 
-def _progress(asked: RequestContext, params: Json) -> None:
+def _progress(context: RequestContext, params: Json) -> None:
     """Under the token that its client chose."""
-    token = None if asked.meta is None else asked.meta.get("progressToken")
+    token = None if context.meta is None else context.meta.get("progressToken")
     if token is not None:
         members = {**members_of(bytes(params), "params"), "progressToken": token}
-        asked.answer.notice(encode_notification(PROGRESS, single_line(encode_members(members))))
+        context.responder.notice(encode_notification(PROGRESS, single_line(encode_members(members))))
 
 
-def _is_for(asked: RequestContext, method: str, params: Json) -> bool:
-    conversation = asked.conversation
+def _is_for(context: RequestContext, method: str, params: Json) -> bool:
+    session = context.session
     if method == NOTIFICATIONS_MESSAGE:
         # A legacy client may have changed its mind since it asked.
-        return wants_log_message(asked.caller if conversation is None else conversation.caller, params)
+        return wants_log_message(context.caller if session is None else session.caller, params)
     # Modern clients get nothing on a request's stream but its progress and its log.
-    return conversation is not None and method != NOTIFICATIONS_CANCELLED
+    return session is not None and method != NOTIFICATIONS_CANCELLED

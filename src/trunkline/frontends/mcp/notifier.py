@@ -34,12 +34,12 @@ LastSent = dict[bytes, bytes]
 
 class ListChangeNotifier:
     def __init__(
-        self, router: Router, shown: VisibleLists, conversations: AbstractSet[ClientSession], listens: ListenStreams
+        self, router: Router, shown: VisibleLists, sessions: AbstractSet[ClientSession], listen_streams: ListenStreams
     ) -> None:
         self._router = router
         self._shown = shown
-        self._conversations = conversations
-        self._listens = listens
+        self._sessions = sessions
+        self._listen_streams = listen_streams
         self._telling: asyncio.TimerHandle | None = None
         self._changed_twice = False
         """Whether a list may have been, since the last word about it, something else than before and now."""
@@ -47,26 +47,26 @@ class ListChangeNotifier:
         """What everybody was told last of the lists that are alike for all."""
         self._loop = asyncio.get_running_loop()
         router.registry.on_list_changed.append(self.list_changed)
-        listens.on_open = self._begin_listen
+        listen_streams.on_open = self._begin_listen
 
-    def begin(self, conversation: ClientSession) -> None:
+    def begin(self, session: ClientSession) -> None:
         """A client that has just come need not be told what changed before."""
-        self._note(conversation.told, conversation.caller)
+        self._note(session.last_sent, session.caller)
 
     def _begin_listen(self, listen: ListenStream) -> None:
         """Where there are news just now, it may have seen a list before or after they came, and must hear of it.
 
         Also if it is, in the end, what it was before: the server that just came may leave at once, or has left.
         """
-        self._note(listen.told, listen.caller)
+        self._note(listen.last_sent, listen.caller)
         if self._telling is not None:
-            for member, listing in listen.told.items():
+            for member, listing in listen.last_sent.items():
                 if self._changed_twice or listing != self._before.get(member):
-                    listen.told[member] = b""
+                    listen.last_sent[member] = b""
 
-    def _note(self, told: LastSent, caller: Caller, kinds: Iterable[ListType] = LIST_TYPES) -> None:
+    def _note(self, last_sent: LastSent, caller: Caller, kinds: Iterable[ListType] = LIST_TYPES) -> None:
         for kind in kinds:
-            told[kind.member] = self._shown.listing(caller, kind)
+            last_sent[kind.member] = self._shown.listing(caller, kind)
 
     def list_changed(self) -> None:
         """Servers tend to come up together: one notification for all that changes in a moment."""
@@ -80,9 +80,9 @@ class ListChangeNotifier:
         self._changed_twice = False
         self._router.report_collisions()
         changes = _Changes(self._shown)
-        for conversation in list(self._conversations):
-            call_safely("news for a client", _tell_conversation, conversation, changes)
-        for listen in self._listens.all():
+        for session in list(self._sessions):
+            call_safely("news for a client", _tell_conversation, session, changes)
+        for listen in self._listen_streams.all():
             call_safely("news for a client", _tell_listen, listen, changes)
         self._note(self._before, _ANYBODY, _ALIKE)
 
@@ -102,16 +102,16 @@ class _Changes:
         self._differ: dict[tuple[int, int], bool] = {}
         self._kept: list[bytes] = []
 
-    def since(self, told: LastSent, caller: Caller) -> list[str]:
+    def since(self, last_sent: LastSent, caller: Caller) -> list[str]:
         """The notifications that are due; afterwards the client counts as told."""
-        return [method for method, kinds in _NEWS.items() if self._any_changed(told, caller, kinds)]
+        return [method for method, kinds in _NEWS.items() if self._any_changed(last_sent, caller, kinds)]
 
-    def _any_changed(self, told: LastSent, caller: Caller, kinds: tuple[ListType, ...]) -> bool:
+    def _any_changed(self, last_sent: LastSent, caller: Caller, kinds: tuple[ListType, ...]) -> bool:
         changed = False
         for kind in kinds:
             listing = self._shown.listing(caller, kind)
-            changed |= self._changed(told.get(kind.member, b""), listing)
-            told[kind.member] = listing
+            changed |= self._changed(last_sent.get(kind.member, b""), listing)
+            last_sent[kind.member] = listing
         return changed
 
     def _changed(self, before: bytes, now: bytes) -> bool:
@@ -125,12 +125,12 @@ class _Changes:
         return differ
 
 
-def _tell_conversation(conversation: ClientSession, changes: _Changes) -> None:
-    if conversation.push is not None and conversation.greeted:
-        for method in changes.since(conversation.told, conversation.caller):
-            conversation.push(encode_notification(method))
+def _tell_conversation(session: ClientSession, changes: _Changes) -> None:
+    if session.push is not None and session.initialized:
+        for method in changes.since(session.last_sent, session.caller):
+            session.push(encode_notification(method))
 
 
 def _tell_listen(listen: ListenStream, changes: _Changes) -> None:
-    for method in changes.since(listen.told, listen.caller):
+    for method in changes.since(listen.last_sent, listen.caller):
         listen.list_changed(method)

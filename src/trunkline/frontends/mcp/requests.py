@@ -27,11 +27,11 @@ class Responder(Protocol):
         """A JSON-RPC error object; `problem` when it is ours and not a server's."""
         ...
 
-    def notice(self, message: bytes, /) -> None:
+    def notify(self, message: bytes, /) -> None:
         """A notification that belongs to this request, before its answer."""
         ...
 
-    def ask(self, message: bytes, /) -> bool:
+    def send_request(self, message: bytes, /) -> bool:
         """A question that belongs to this request; False where only the client's other ways can carry it."""
         ...
 
@@ -39,7 +39,7 @@ class Responder(Protocol):
         """The client took the request back. Doors that owe an answer all the same give one."""
         ...
 
-    def pause(self) -> None:
+    def pause_stream(self) -> None:
         """The server closed its stream in the middle and wants to be asked again later; a door may do the same."""
         ...
 
@@ -49,40 +49,40 @@ def own_result(raw: bytes) -> Result:
     return Result(raw, raw)
 
 
-def refuse(answer: Responder, problem: Problem, extra: dict[str, object] | None = None) -> None:
+def refuse(responder: Responder, problem: Problem, extra: dict[str, object] | None = None) -> None:
     if extra is None:
-        answer.error(encode_error(problem), problem)
+        responder.error(encode_error(problem), problem)
     else:
         error = {"code": problem.code.jsonrpc, "message": problem.message, "data": problem.data() | extra}
-        answer.error(encode(error), problem)
+        responder.error(encode(error), problem)
 
 
-def respond_later(answer: Responder, run: Callable[P, object], *args: P.args, **more: P.kwargs) -> None:
+def respond_later(responder: Responder, run: Callable[P, object], *args: P.args, **more: P.kwargs) -> None:
     """Run what answers a request that waited, where no door looks after it: a bug of ours is an answer, too."""
     if not call_safely("an answer that waited", run, *args, **more):
-        refuse(answer, internal_problem())
+        refuse(responder, internal_problem())
 
 
-def respond(answer: Responder, call: Call) -> None:
+def respond(responder: Responder, call: Call) -> None:
     """Hand a call's outcome to whoever asked."""
     outcome: Outcome | None = call.outcome
     assert outcome is not None
     if isinstance(outcome, Failure):
         if outcome.problem.code is CANCELLED:
-            answer.cancelled(outcome.problem)
+            responder.cancelled(outcome.problem)
         else:
-            answer.error(encode_error(outcome.problem), outcome.problem)
+            responder.error(encode_error(outcome.problem), outcome.problem)
     elif isinstance(outcome, RemoteError):
-        answer.error(outcome.raw, None)
+        responder.error(outcome.raw, None)
     else:
-        answer.result(outcome if isinstance(outcome, Result) else Result(outcome.raw))
+        responder.result(outcome if isinstance(outcome, Result) else Result(outcome.raw))
 
 
 # One request of a client, whichever era it speaks: what it asks, who asks, and where the answer goes.
 
 
 class RequestContext:
-    """`conversation` is the legacy client's, None for a request that describes itself. `calls` are those that this
+    """`session` is the legacy client's, None for a request that describes itself. `calls` are those that this
     client has in flight, where `key` names this one."""
 
     __slots__ = ("answer", "caller", "calls", "conversation", "key", "message", "meta", "params")
@@ -92,24 +92,24 @@ class RequestContext:
         message: Message,
         params: Members,
         meta: Members | None,
-        answer: Responder,
+        responder: Responder,
         caller: Caller,
         calls: InFlightCalls,
         key: Hashable,
-        conversation: ClientSession | None = None,
+        session: ClientSession | None = None,
     ) -> None:
         self.message = message
         self.params = params
         self.meta = meta
-        self.answer = answer
+        self.responder = responder
         self.caller = caller
         self.calls = calls
         self.key = key
-        self.conversation = conversation
+        self.session = session
 
     @property
     def modern(self) -> bool:
-        return self.conversation is None
+        return self.session is None
 
 
 def text_or_none(params: Members, name: str) -> str | None:

@@ -26,12 +26,12 @@ _DONE: Final = own_result(b"{}")
 class ClientSubscription:
     """One resource for one client. Asked for twice it is still one; both requests are answered alike."""
 
-    def __init__(self, conversation: ClientSession, uri: str) -> None:
+    def __init__(self, session: ClientSession, uri: str) -> None:
         self.uri = uri
         self.holds = False
         self.watching: WatchHandle | None = None
         self.timer: Deadline | None = None
-        self._conversation = conversation
+        self._session = session
         self._waiting: list[Responder] = []
         self._closed = False
 
@@ -55,7 +55,7 @@ class ClientSubscription:
             _deliver(answer, outcome)
 
     def updated(self, params: Json) -> None:
-        push = self._conversation.push
+        push = self._session.push
         if self._closed or push is None:
             return
         try:
@@ -79,65 +79,65 @@ class ResourceSubscriptions:
         self._router = router
         self._of: dict[ClientSession, dict[str, ClientSubscription]] = {}
 
-    def subscribe(self, asked: RequestContext) -> None:
-        conversation, uri = asked.conversation, _uri_of(asked)
-        if conversation is None or uri is None:
+    def subscribe(self, context: RequestContext) -> None:
+        session, uri = context.session, _uri_of(context)
+        if session is None or uri is None:
             return
-        theirs = self._of.setdefault(conversation, {})
+        theirs = self._of.setdefault(session, {})
         known = theirs.get(uri)
         if known is not None and not known.is_lost:
-            known.answer(asked.answer)
+            known.answer(context.responder)
         elif known is None and len(theirs) >= MAX_PER_CLIENT:
             message = f"More than {MAX_PER_CLIENT} resources are subscribed to"
-            refuse(asked.answer, Problem(code=CLIENT_LIMIT, message=message, hint="unsubscribe from some"))
+            refuse(context.responder, Problem(code=CLIENT_LIMIT, message=message, hint="unsubscribe from some"))
         else:
-            self._begin(conversation, theirs, uri, asked)
+            self._begin(session, theirs, uri, context)
 
     def _begin(
-        self, conversation: ClientSession, theirs: dict[str, ClientSubscription], uri: str, asked: RequestContext
+        self, session: ClientSession, theirs: dict[str, ClientSubscription], uri: str, context: RequestContext
     ) -> None:
-        subscription = theirs[uri] = ClientSubscription(conversation, uri)
-        subscription.answer(asked.answer)
-        settled = partial(self._settled, conversation, subscription)
+        subscription = theirs[uri] = ClientSubscription(session, uri)
+        subscription.answer(context.responder)
+        settled = partial(self._settled, session, subscription)
         subscription.timer = Deadline(_SETTLE_S, partial(settled, Failure(_too_slow(uri))))
-        subscription.watching = self._router.subscribe(conversation.caller, uri, subscription.updated, settled)
+        subscription.watching = self._router.subscribe(session.caller, uri, subscription.updated, settled)
         if theirs.get(uri) is not subscription:  # it was refused at once
             subscription.close()
 
-    def _settled(self, conversation: ClientSession, subscription: ClientSubscription, outcome: Outcome) -> None:
-        theirs = self._of.get(conversation, {})
+    def _settled(self, session: ClientSession, subscription: ClientSubscription, outcome: Outcome) -> None:
+        theirs = self._of.get(session, {})
         if not isinstance(outcome, Result) and theirs.get(subscription.uri) is subscription:
             del theirs[subscription.uri]
             subscription.close()
         subscription.settle(outcome)
 
-    def unsubscribe(self, asked: RequestContext) -> None:
-        uri = _uri_of(asked)
+    def unsubscribe(self, context: RequestContext) -> None:
+        uri = _uri_of(context)
         if uri is None:
             return
-        theirs = self._of.get(asked.conversation, {}) if asked.conversation is not None else {}
+        theirs = self._of.get(context.session, {}) if context.session is not None else {}
         subscription = theirs.pop(uri, None)
         if subscription is not None:
             subscription.close()
             subscription.settle(_DONE)
-        asked.answer.result(_DONE)
+        context.responder.result(_DONE)
 
-    def forget(self, conversation: ClientSession, why: str) -> None:
+    def forget(self, session: ClientSession, why: str) -> None:
         """A client is gone, and its subscriptions with it; what it still waits for is answered all the same."""
         gone = Failure(Problem(code=CANCELLED, message=f"Subscription given up: {why}"))
-        for subscription in self._of.pop(conversation, {}).values():
+        for subscription in self._of.pop(session, {}).values():
             call_safely("a subscription that is given up", subscription.close)
             call_safely("a subscription that is given up", subscription.settle, gone)
 
 
-def _uri_of(asked: RequestContext) -> str | None:
+def _uri_of(context: RequestContext) -> str | None:
     try:
-        uri = text_member(asked.params, "uri")
+        uri = text_member(context.params, "uri")
     except BadMessage:
         uri = None
     if uri is None or len(uri) > MAX_CHARACTERS:
         message = f"`params.uri` must be a string of at most {MAX_CHARACTERS} characters"
-        refuse(asked.answer, Problem(code=INVALID_PARAMS, message=message))
+        refuse(context.responder, Problem(code=INVALID_PARAMS, message=message))
         return None
     return uri
 

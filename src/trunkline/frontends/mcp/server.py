@@ -70,20 +70,20 @@ class McpServer:
         *,
         max_calls_per_client: int,
         max_calls: int = 4096,
-        question_s: float = 600.0,
+        server_request_timeout_s: float = 600.0,
     ) -> None:
         """`max_calls` bounds all clients without a session together."""
         self.router = router
         self.max_calls = max_calls_per_client
-        self.conversations: set[ClientSession] = set()
-        self.rules = ServerRequestRules(question_s, lambda: len(router.registry.servers()) > 1)
-        self.listens = ListenStreams(router, self.rules.names_servers)
+        self.sessions: set[ClientSession] = set()
+        self.rules = ServerRequestRules(server_request_timeout_s, lambda: len(router.registry.servers()) > 1)
+        self.listen_streams = ListenStreams(router, self.rules.names_servers)
         self.subscriptions = ResourceSubscriptions(router)
         self.parking = SuspendedCalls(Sealer(), self.rules)
         shown = VisibleLists(router, discovery.listing)
-        self.news = ListChangeNotifier(router, shown, self.conversations, self.listens)
+        self.news = ListChangeNotifier(router, shown, self.sessions, self.listen_streams)
         discovery.provisioning.on_change.append(self.news.list_changed)
-        self._hello = Initializer(router, discovery.listing)
+        self._initializer = Initializer(router, discovery.listing)
         self._lists = ListHandler(router, shown, Sealer())
         self._stateless = StatelessClients(max_calls)
         common: dict[str, Handler] = dict.fromkeys(_LISTS, self._lists.give)
@@ -93,74 +93,72 @@ class McpServer:
             **dict.fromkeys(_ROUTED_LEGACY, self._route),
             INITIALIZE: self._initialize,
             PING: _pong,
-            LOGGING_SET_LEVEL: lambda asked: set_level(router, asked),
+            LOGGING_SET_LEVEL: lambda context: set_level(router, context),
             RESOURCES_SUBSCRIBE: self.subscriptions.subscribe,
             RESOURCES_UNSUBSCRIBE: self.subscriptions.unsubscribe,
         }
         self._modern: Final[dict[str, Handler]] = {
             **common,
-            SERVER_DISCOVER: self._hello.discover,
-            SUBSCRIPTIONS_LISTEN: self.listens.open,
+            SERVER_DISCOVER: self._initializer.discover,
+            SUBSCRIPTIONS_LISTEN: self.listen_streams.open,
         }
 
     # -- the legacy era -------------------------------------------------------------------------------------------
 
-    def legacy_request(self, conversation: ClientSession, message: Message, answer: Responder) -> None:
+    def legacy_request(self, session: ClientSession, message: Message, responder: Responder) -> None:
         try:
             params = {} if message.params is None else members_of(message.params, "`params`", message.id_json)
             meta = params.get("_meta")
             members = None if meta is None else members_of(meta, "`_meta`", message.id_json)
-            caller, calls = conversation.caller, conversation.calls
+            caller, calls = session.caller, session.calls
             if message.method == TOOLS_CALL:
-                call = RoutedCall(
-                    message, params, members, answer, caller, calls, message.id, conversation, self.parking
-                )
+                call = RoutedCall(message, params, members, responder, caller, calls, message.id, session, self.parking)
                 call.call_tool(self.router)
                 return
-            asked = RequestContext(message, params, members, answer, caller, calls, message.id, conversation)
-            self._serve(asked, self._legacy)
+            context = RequestContext(message, params, members, responder, caller, calls, message.id, session)
+            self._serve(context, self._legacy)
         except BadMessage as error:
-            refuse(answer, error.problem)
+            refuse(responder, error.problem)
 
-    def _initialize(self, asked: RequestContext) -> None:
-        conversation = asked.conversation
-        if conversation is not None and self._hello.initialize(conversation, asked):
-            self.conversations.add(conversation)
-            conversation.questions.begin(self.rules)
-            self.news.begin(conversation)
-            if conversation.caller.session is not None:
-                self.router.clients.add(conversation.caller.session, conversation)
+    def _initialize(self, context: RequestContext) -> None:
+        session = context.session
+        if session is not None and self._initializer.initialize(session, context):
+            self.sessions.add(session)
+            session.questions.begin(self.rules)
+            self.news.begin(session)
+            if session.caller.session is not None:
+                self.router.clients.add(session.caller.session, session)
 
-    def legacy_response(self, conversation: ClientSession, message: Message) -> None:
+    def legacy_response(self, session: ClientSession, message: Message) -> None:
         """A client's answer to a question of ours."""
-        conversation.questions.answered(message)
+        session.questions.answered(message)
 
-    def legacy_notification(self, conversation: ClientSession, message: Message) -> None:
+    def legacy_notification(self, session: ClientSession, message: Message) -> None:
         request_id = cancelled_id(message)
         if request_id is not None:
-            conversation.calls.cancel(request_id, "the client took it back")
+            session.calls.cancel(request_id, "the client took it back")
         elif message.method == "notifications/progress":
-            conversation.questions.progressed(message)
+            session.questions.progressed(message)
         elif message.method == NOTIFICATIONS_ROOTS_LIST_CHANGED:
-            self.router.notify(conversation.caller, message.method, b"{}" if message.params is None else message.params)
+            self.router.notify(session.caller, message.method, b"{}" if message.params is None else message.params)
 
-    def end(self, conversation: ClientSession, why: str) -> None:
+    def end(self, session: ClientSession, why: str) -> None:
         """The client is gone, and with it everything that was held for it."""
-        self.conversations.discard(conversation)
-        conversation.push = None
-        self.subscriptions.forget(conversation, why)
-        conversation.calls.cancel_all(why)
-        conversation.questions.close()  # after the calls: one that was asking must not go on with a refusal
-        if conversation.caller.session is not None:
-            self.router.clients.remove(conversation.caller.session)
-            self.router.registry.forget(conversation.caller.session)
+        self.sessions.discard(session)
+        session.push = None
+        self.subscriptions.forget(session, why)
+        session.calls.cancel_all(why)
+        session.questions.close()  # after the calls: one that was asking must not go on with a refusal
+        if session.caller.session is not None:
+            self.router.clients.remove(session.caller.session)
+            self.router.registry.forget(session.caller.session)
 
     # -- the modern era -------------------------------------------------------------------------------------------
 
     def modern_request(
         self,
         message: Message,
-        answer: Responder,
+        responder: Responder,
         principal: str,
         key: Hashable,
         check: Callable[[str, str, Members], None] | None = None,
@@ -178,18 +176,18 @@ class McpServer:
             calls = self._stateless.calls_of(principal) if calls is None else calls
             caller = self._stateless.caller(principal, meta, version)
             if message.method == TOOLS_CALL:
-                call = RoutedCall(message, params, meta, answer, caller, calls, key, None, self.parking)
+                call = RoutedCall(message, params, meta, responder, caller, calls, key, None, self.parking)
                 call.call_tool(self.router)
             else:
-                self._serve(RequestContext(message, params, meta, answer, caller, calls, key), self._modern)
+                self._serve(RequestContext(message, params, meta, responder, caller, calls, key), self._modern)
         except RequestRefused as refused:
-            refuse(answer, refused.problem, dict(refused.extra) if refused.extra is not None else None)
+            refuse(responder, refused.problem, dict(refused.extra) if refused.extra is not None else None)
         except BadMessage as error:
-            refuse(answer, error.problem)
+            refuse(responder, error.problem)
 
     def cancel_modern(self, principal: str, key: Hashable, why: str, calls: InFlightCalls | None = None) -> None:
         """The stream was closed, or over stdio a `cancelled` came: end what it stood for."""
-        if not self.listens.close(key, Problem(code=CALL_CANCELLED, message=why)):
+        if not self.listen_streams.close(key, Problem(code=CALL_CANCELLED, message=why)):
             (self._stateless.calls_of(principal) if calls is None else calls).cancel(key, why)
 
     def calls_of(self, principal: str) -> InFlightCalls:
@@ -198,28 +196,28 @@ class McpServer:
 
     def end_subscriptions(self) -> None:
         """For a door that closes: every open one is answered."""
-        self.listens.end_all()
+        self.listen_streams.end_all()
 
     # -- both -----------------------------------------------------------------------------------------------------
 
-    def _serve(self, asked: RequestContext, table: dict[str, Handler]) -> None:
-        method = asked.message.method or ""
+    def _serve(self, context: RequestContext, table: dict[str, Handler]) -> None:
+        method = context.message.method or ""
         handler = table.get(method)
         if handler is None:
-            refuse(asked.answer, Problem(code=UNKNOWN_METHOD, message=f"Unknown method: {method}"))
+            refuse(context.responder, Problem(code=UNKNOWN_METHOD, message=f"Unknown method: {method}"))
         else:
-            handler(asked)
+            handler(context)
 
-    def _route(self, asked: RequestContext) -> None:
-        RoutedCall.of(asked, self.parking).request(self.router)
+    def _route(self, context: RequestContext) -> None:
+        RoutedCall.of(context, self.parking).request(self.router)
 
     def close(self) -> None:
         self.news.close()
-        for conversation in list(self.conversations):
-            call_safely("a client at the end", self.end, conversation, "the gateway is shutting down")
+        for session in list(self.sessions):
+            call_safely("a client at the end", self.end, session, "the gateway is shutting down")
         self._stateless.cancel_all("the gateway is shutting down")
         self.parking.close()
 
 
-def _pong(asked: RequestContext) -> None:
-    asked.answer.result(own_result(b"{}"))
+def _pong(context: RequestContext) -> None:
+    context.responder.result(own_result(b"{}"))

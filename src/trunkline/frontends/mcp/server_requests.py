@@ -62,7 +62,7 @@ Send = Callable[[bytes], bool]
 class ServerRequestRules:
     """How long a client may think, and whether it must be told which of several servers asks."""
 
-    question_s: float
+    server_request_timeout_s: float
     names_servers: Callable[[], bool]
 
 
@@ -79,8 +79,8 @@ class _PendingRequest:
 
 
 class PendingServerRequests:
-    def __init__(self, conversation: ClientSession) -> None:
-        self._conversation: ClientSession | None = conversation
+    def __init__(self, session: ClientSession) -> None:
+        self._session: ClientSession | None = session
         self._rules: ServerRequestRules | None = None
         self._open: dict[MessageId, _PendingRequest] = {}
         self._last_id = 0
@@ -94,7 +94,7 @@ class PendingServerRequests:
 
     # -- from servers ---------------------------------------------------------------------------------------------
 
-    def ask(self, server_request: ServerRequest, send: Send | None = None) -> None:
+    def send_request(self, server_request: ServerRequest, send: Send | None = None) -> None:
         """Put a question to the client: with `send` where that can carry it, else outside any request."""
         if server_request.ended:
             return
@@ -112,12 +112,12 @@ class PendingServerRequests:
         self._send(send, message)
 
     def _refusal(self, server_request: ServerRequest) -> bytes | None:
-        conversation = self._conversation
-        if self._rules is None or conversation is None or conversation.push is None:
+        session = self._session
+        if self._rules is None or session is None or session.push is None:
             return NO_CLIENT_ERROR
         if len(self._open) >= MAX_OPEN:
             return _error(-32603, f"The client has {MAX_OPEN} questions open already")
-        return request_refusal(conversation.caller, server_request.method, server_request.params)
+        return request_refusal(session.caller, server_request.method, server_request.params)
 
     def _message(self, number: int, server_request: ServerRequest) -> tuple[bytes, Json | None]:
         """The request as the client gets it, and the server's token for progress on it."""
@@ -132,17 +132,17 @@ class PendingServerRequests:
 
     def _expect(self, number: int, server_request: ServerRequest, send: Send | None, token: Json | None) -> None:
         assert self._rules is not None
-        question_s = self._rules.question_s
-        timer = Deadline(question_s, partial(self._expired, number, question_s))
+        server_request_timeout_s = self._rules.server_request_timeout_s
+        timer = Deadline(server_request_timeout_s, partial(self._expired, number, server_request_timeout_s))
         self._open[number] = _PendingRequest(server_request, send, timer, token)
         server_request.on_withdrawn = lambda: self._take_back(number, "the server took its question back")
 
     def _send(self, send: Send | None, message: bytes) -> None:
-        push = None if self._conversation is None else self._conversation.push
+        push = None if self._session is None else self._session.push
         if not (send is not None and send(message)) and push is not None:
             push(message)
 
-    def _expired(self, number: int, question_s: float) -> None:
+    def _expired(self, number: int, server_request_timeout_s: float) -> None:
         waiting = self._open[number]
         self._take_back(number, "there was no answer in time")
         waiting.server_request.refuse(_error(-32603, f"The client gave no answer within {question_s:g} seconds"))
@@ -154,11 +154,11 @@ class PendingServerRequests:
             params = b'{"requestId":%d,"reason":%b}' % (number, encode(reason))
             self._send(waiting.send, encode_notification(NOTIFICATIONS_CANCELLED, params))
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """What one of this client's own servers says outside any call."""
-        if self._conversation is None:
+        if self._session is None:
             return
-        caller = self._conversation.caller
+        caller = self._session.caller
         if method in _OF_ONE_HOP or (is_log_message(method) and not wants_log_message(caller, params)):
             return
         if method == NOTIFICATIONS_ELICITATION_COMPLETE and caller.version < _VISITS_URLS_SINCE:
@@ -206,7 +206,7 @@ class PendingServerRequests:
         for one in waiting.values():
             one.timer.cancel()
             one.server_request.refuse(_error(-32603, "The client is gone"))
-        self._conversation = None  # a cycle would stay until the collector finds it
+        self._session = None  # a cycle would stay until the collector finds it
 
     def _take(self, number: MessageId) -> _PendingRequest | None:
         waiting = self._open.pop(number, None)
@@ -260,7 +260,7 @@ class InputLoop:
         self._pause: asyncio.TimerHandle | None = None
         self._over = False
 
-    def go_on(self, source: str, raw: Json) -> None:
+    def continue_with(self, source: str, raw: Json) -> None:
         """The server cannot go on without this."""
         self._source = source
         self._count += 1
@@ -288,14 +288,14 @@ class InputLoop:
 
     def _ask(self, asked: dict[str, InputRequest]) -> None:
         """Everything at once; a question may be refused before the next one is put."""
-        conversation, answer = self._routed.conversation, self._routed.answer
-        assert conversation is not None
+        session, responder = self._routed.session, self._routed.responder
+        assert session is not None
         self._questions = [
             ServerRequest(self._source, one.method, _with_id(one), partial(self._answered, key, one.method))
             for key, one in asked.items()
         ]
         for server_request in list(self._questions):
-            conversation.questions.ask(server_request, answer.ask)
+            session.questions.send_request(server_request, responder.send_request)
 
     def _answered(self, key: str, method: str, ending: ResponseKind, raw: Json) -> None:
         if self._over:
@@ -325,16 +325,16 @@ class InputLoop:
         if self._over:
             return False
         self._end()
-        self._routed.answer.cancelled(self._problem(CANCELLED, f"Call cancelled: {why}"))
+        self._routed.responder.cancelled(self._problem(CANCELLED, f"Call cancelled: {why}"))
         return True
 
     def _fail(self, code: Code, reason: str) -> None:
         self._end()
-        refuse(self._routed.answer, self._problem(code, f"Server {self._source}: {reason}"))
+        refuse(self._routed.responder, self._problem(code, f"Server {self._source}: {reason}"))
 
     def _end(self) -> None:
         self._over = True
-        self._routed.rounds = None
+        self._routed.input_loop = None
         self._routed.calls.remove(self._routed.key)
         if self._pause is not None:
             self._pause.cancel()

@@ -56,10 +56,10 @@ class SuspendedCall:
     """A call with questions to its client. `waiting` is the request that the client waits with, None while it has to
     ask its user first."""
 
-    def __init__(self, parking: SuspendedCalls, first: RoutedCall) -> None:
+    def __init__(self, suspended_calls: SuspendedCalls, first: RoutedCall) -> None:
         self.handle = secrets.token_urlsafe(16)
         self.waiting: RoutedCall | None = first
-        self._parking = parking
+        self._suspended_calls = suspended_calls
         self._first = first
         self._calls = first.calls
         self._open: dict[str, tuple[ServerRequest, InputRequest]] = {}
@@ -71,12 +71,12 @@ class SuspendedCall:
 
     # -- questions out --------------------------------------------------------------------------------------------
 
-    def ask(self, server_request: ServerRequest) -> None:
+    def send_request(self, server_request: ServerRequest) -> None:
         if len(self._open) >= MAX_OPEN:
             server_request.refuse(_TOO_MANY)
             return
         try:
-            asking = self._parking.asking(server_request)
+            asking = self._suspended_calls.asking(server_request)
         except (BadMessage, RecursionError) as error:
             server_request.refuse(encode({"code": -32602, "message": f"The question cannot be passed on: {error}"}))
             return
@@ -102,10 +102,12 @@ class SuspendedCall:
         self.waiting = None
         self._calls.remove(waiting.key)
         self._calls.add(self, self)
-        self._expiry = Deadline(self._parking.rules.question_s, partial(self.give_up, "the client did not return"))
-        state = self._parking.state_of(waiting, self.handle)
+        self._expiry = Deadline(
+            self._suspended_calls.rules.server_request_timeout_s, partial(self.give_up, "the client did not return")
+        )
+        state = self._suspended_calls.state_of(waiting, self.handle)
         asking = encode_input_required({key: asking for key, (_, asking) in self._open.items()}, state)
-        waiting.answer.result(own_result(asking))
+        waiting.responder.result(own_result(asking))
 
     # -- answers in -----------------------------------------------------------------------------------------------
 
@@ -127,7 +129,7 @@ class SuspendedCall:
 
     def _take_over(self, routed: RoutedCall, answers: dict[str, bytes]) -> None:
         if self._outcome is not None:
-            self._parking.forget(self)
+            self._suspended_calls.forget(self)
             routed.deliver(self._outcome)
             return
         self.waiting = routed
@@ -145,11 +147,11 @@ class SuspendedCall:
         self._refuse_all(_OVER)
         waiting, self.waiting = self.waiting, None
         self._outcome = call
-        self._first.parked = None  # a circle would keep both until the collector runs
+        self._first.suspended = None  # a circle would keep both until the collector runs
         if waiting is not None:
             self._stop_clocks()
             self._calls.remove(waiting.key)
-            self._parking.forget(self)
+            self._suspended_calls.forget(self)
             waiting.deliver(call)
 
     def cancel(self, why: str) -> bool:
@@ -163,7 +165,7 @@ class SuspendedCall:
         """Nobody will come back for it."""
         self._stop_clocks()
         self._calls.remove(self)
-        self._parking.forget(self)
+        self._suspended_calls.forget(self)
         self._refuse_all(_GONE)
         if self._first.call is not None:
             self._first.call.cancel(why)
@@ -185,53 +187,53 @@ class SuspendedCalls:
 
     def __init__(self, sealer: Sealer, rules: ServerRequestRules) -> None:
         self.rules = rules
-        self._seal = StateSeal(sealer, rules.question_s)
-        self._parked: dict[str, SuspendedCall] = {}
+        self._seal = StateSeal(sealer, rules.server_request_timeout_s)
+        self._suspended: dict[str, SuspendedCall] = {}
 
     def __len__(self) -> int:
-        return len(self._parked)
+        return len(self._suspended)
 
-    def ask(self, routed: RoutedCall, server_request: ServerRequest) -> None:
+    def send_request(self, routed: RoutedCall, server_request: ServerRequest) -> None:
         """A server's question during this call."""
         refused = request_refusal(routed.caller, server_request.method, server_request.params)
         if refused is not None:
             server_request.refuse(refused)
             return
-        if routed.parked is None:
-            routed.parked = SuspendedCall(self, routed)
-            self._parked[routed.parked.handle] = routed.parked
-        routed.parked.ask(server_request)
+        if routed.suspended is None:
+            routed.suspended = SuspendedCall(self, routed)
+            self._suspended[routed.suspended.handle] = routed.suspended
+        routed.suspended.send_request(server_request)
 
     def takes(self, routed: RoutedCall, router: Router) -> bool:
         """Whether a request with a `requestState` is answered here; if not it goes on to its server."""
-        asked = routed
+        context = routed
         try:
-            state = text_member(asked.params, "requestState") or ""
+            state = text_member(context.params, "requestState") or ""
         except BadMessage:
-            return _refuse(asked, "`params.requestState` must be a string")
-        handle = self._seal.opened(asked, state)
+            return _refuse(context, "`params.requestState` must be a string")
+        handle = self._seal.opened(context, state)
         if handle is None:
-            if not is_for_legacy(asked, router):
+            if not is_for_legacy(context, router):
                 return False
-            return _refuse(asked, "`requestState` is not one that was given for this request, or is too old")
+            return _refuse(context, "`requestState` is not one that was given for this request, or is too old")
         if handle == _URLS:
-            asked.params = without_retry_members(asked.params)
+            context.params = without_retry_members(context.params)
             return False
-        parked = self._parked.get(handle)
-        if parked is None:
-            return _refuse(asked, "The call of this `requestState` is over")
-        problem = parked.resume(routed)
+        suspended = self._suspended.get(handle)
+        if suspended is None:
+            return _refuse(context, "The call of this `requestState` is over")
+        problem = suspended.resume(routed)
         if problem is not None:
-            refuse(asked.answer, problem)
+            refuse(context.responder, problem)
         return True
 
-    def urls_to_visit(self, asked: RequestContext, source: str, error: Json) -> bytes | None:
+    def urls_to_visit(self, context: RequestContext, source: str, error: Json) -> bytes | None:
         """A server's error -32042 as questions to a client that takes such; the retry simply calls again."""
         urls = urls_required(error)
         if (
             not urls
-            or asked.message.method not in MAY_REQUIRE_INPUT
-            or request_refusal(asked.caller, ELICITATION_CREATE, _URL) is not None
+            or context.message.method not in MAY_REQUIRE_INPUT
+            or request_refusal(context.caller, ELICITATION_CREATE, _URL) is not None
         ):
             return None
         asking: dict[str, InputRequest] = {}
@@ -241,7 +243,7 @@ class SuspendedCalls:
             asking[f"{source}-{number}"] = InputRequest(
                 ELICITATION_CREATE, encode_members({"mode": b'"url"', **members})
             )
-        return encode_input_required(asking, self.state_of(asked, _URLS))
+        return encode_input_required(asking, self.state_of(context, _URLS))
 
     def asking(self, server_request: ServerRequest) -> InputRequest:
         """A question as its client sees it: modern clients have no way to show progress on it."""
@@ -256,25 +258,25 @@ class SuspendedCalls:
     def _labelled(self, source: str, method: str, params: Json) -> dict[str, Json]:
         return labelled(source, method, params, in_text=self.rules.names_servers())
 
-    def state_of(self, asked: RequestContext, handle: str) -> str:
-        return self._seal.sealed(asked, handle)
+    def state_of(self, context: RequestContext, handle: str) -> str:
+        return self._seal.sealed(context, handle)
 
-    def forget(self, parked: SuspendedCall) -> None:
-        self._parked.pop(parked.handle, None)
+    def forget(self, suspended: SuspendedCall) -> None:
+        self._suspended.pop(suspended.handle, None)
 
     def clear(self) -> None:
         """Shutting down: calls whose client is away are not waited for."""
-        for parked in list(self._parked.values()):
-            if parked.waiting is None:
-                call_safely("a parked call", parked.give_up, "the gateway is shutting down")
+        for suspended in list(self._suspended.values()):
+            if suspended.waiting is None:
+                call_safely("a parked call", suspended.give_up, "the gateway is shutting down")
 
     def close(self) -> None:
-        for parked in list(self._parked.values()):
-            call_safely("a parked call", parked.cancel, "the gateway is shutting down")
+        for suspended in list(self._suspended.values()):
+            call_safely("a parked call", suspended.cancel, "the gateway is shutting down")
 
 
-def _refuse(asked: RequestContext, message: str) -> bool:
-    refuse(asked.answer, Problem(code=INVALID_PARAMS, message=message))
+def _refuse(context: RequestContext, message: str) -> bool:
+    refuse(context.responder, Problem(code=INVALID_PARAMS, message=message))
     return True
 
 
@@ -295,32 +297,32 @@ class _State(msgspec.Struct, array_like=True):
 
 
 class StateSeal:
-    def __init__(self, sealer: Sealer, question_s: float) -> None:
+    def __init__(self, sealer: Sealer, server_request_timeout_s: float) -> None:
         self._sealer = sealer
-        self._lasts_s = question_s + _GRACE_S
+        self._lasts_s = server_request_timeout_s + _GRACE_S
         self._loop = asyncio.get_running_loop()
 
-    def sealed(self, asked: RequestContext, handle: str) -> str:
-        state = _State(handle, asked.caller.principal, self._loop.time() + self._lasts_s, _digest(asked))
+    def sealed(self, context: RequestContext, handle: str) -> str:
+        state = _State(handle, context.caller.principal, self._loop.time() + self._lasts_s, _digest(context))
         return self._sealer.seal(_PURPOSE, encode(state))
 
-    def opened(self, asked: RequestContext, text: str) -> str | None:
+    def opened(self, context: RequestContext, text: str) -> str | None:
         """The handle in a state that was given for this very request; None for any other."""
         payload = self._sealer.open(_PURPOSE, text)
         if payload is None:
             return None
         state = msgspec.json.decode(payload, type=_State)
         is_asked_for = (
-            state.principal == asked.caller.principal
+            state.principal == context.caller.principal
             and state.until > self._loop.time()
-            and state.digest == _digest(asked)
+            and state.digest == _digest(context)
         )
         return state.handle if is_asked_for else None
 
 
-def _digest(asked: RequestContext) -> str:
+def _digest(context: RequestContext) -> str:
     """What is asked, whichever way it is written: a client may order its arguments differently the next time."""
-    params = encode_members({name: asked.params[name] for name in sorted(without_retry_members(asked.params))})
+    params = encode_members({name: context.params[name] for name in sorted(without_retry_members(context.params))})
     with contextlib.suppress(msgspec.MsgspecError, RecursionError):  # else as it is written
         params = _canonical(msgspec.json.decode(params))
     return hashlib.sha256(f"{asked.message.method}\0".encode() + params).hexdigest()
@@ -347,33 +349,33 @@ def _object(key: str, answer: msgspec.Raw) -> msgspec.Raw:
     return answer
 
 
-def is_for_legacy(asked: RequestContext, router: Router) -> bool:
+def is_for_legacy(context: RequestContext, router: Router) -> bool:
     """Whether the server that this goes to has no such states, as far as that is known now."""
-    source = _source_of(asked, router)
+    source = _source_of(context, router)
     snapshot = None if source is None else router.catalog.snapshot(source)
     return snapshot is not None and snapshot.protocol_version not in MODERN
 
 
-def _source_of(asked: RequestContext, router: Router) -> str | None:
-    if asked.message.method == RESOURCES_READ:
-        place = router.uri_rewriter.resolve_or_guess(asked.caller, text_member(asked.params, "uri") or "")
+def _source_of(context: RequestContext, router: Router) -> str | None:
+    if context.message.method == RESOURCES_READ:
+        place = router.uri_rewriter.resolve_or_guess(context.caller, text_member(context.params, "uri") or "")
         return None if place is None else place.source
-    name = text_member(asked.params, "name") or ""
-    if asked.message.method == PROMPTS_GET:
-        prompt = router.views.of(asked.caller).prompts.find(name)
+    name = text_member(context.params, "name") or ""
+    if context.message.method == PROMPTS_GET:
+        prompt = router.views.of(context.caller).prompts.find(name)
         return None if prompt is None else prompt.source
-    entry = _tool_of(asked, router, name)
+    entry = _tool_of(context, router, name)
     return None if entry is None else entry.tool.source
 
 
-def _tool_of(asked: RequestContext, router: Router, name: str) -> ToolEntry | None:
+def _tool_of(context: RequestContext, router: Router, name: str) -> ToolEntry | None:
     """The tool that answers: what is executed by a tool of ours, is answered by the one that was named."""
-    catalog = router.views.of(asked.caller)
+    catalog = router.views.of(context.caller)
     entry = catalog.find(name)
     if entry is None or entry.source != RESERVED_SOURCE:
         return entry
     try:
-        arguments = members_of(asked.params.get("arguments", b"{}"), "`params.arguments`")
+        arguments = members_of(context.params.get("arguments", b"{}"), "`params.arguments`")
         return catalog.find(text_member(arguments, "tool_id") or "")
     except BadMessage:
         return None

@@ -125,8 +125,8 @@ class Relay:
         self.gateway = gateway
         self.events = events
         self.pipes = StdioTransport(self, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
-        self.tell = self.pipes.write
-        self.session = RelayedSession(gateway, self.tell)
+        self.send = self.pipes.write
+        self.session = RelayedSession(gateway, self.send)
         self.header_parameters = HeaderParameters(gateway)
         self.requests: dict[MessageId, RelayedRequest] = {}
         self.was_asked = False
@@ -210,7 +210,7 @@ class Relay:
         try:
             message = read_line(line, self.gateway.version)
         except BadMessage as error:
-            self.tell(error_message(error.id_json, encode_error(error.problem)))
+            self.send(error_message(error.id_json, encode_error(error.problem)))
             return
         if isinstance(message, list):
             self._take_batch(message)
@@ -219,7 +219,7 @@ class Relay:
 
     def _take_batch(self, texts: list[bytes]) -> None:
         """Each message goes its own way; the answers come together."""
-        batch = Batch(LineBatchTransport(self.tell, self.tell))
+        batch = Batch(LineBatchTransport(self.send, self.send))
         for text in texts:
             message = batch.read(text)
             if message is not None:
@@ -260,7 +260,7 @@ class Relay:
 
     def _answer(self, answer: bytes | None) -> None:
         if answer is not None:
-            self.tell(answer)
+            self.send(answer)
 
     def _too_much(self, request_id: MessageId) -> Problem | None:
         if request_id in self.requests:
@@ -422,8 +422,8 @@ class RelayedRequest:
         if kind == "answer" and self._reply is not None:
             relay.gateway.answered()
             self._reply.settle(single_line(data))
-        elif kind == "notification" and not (is_progress(data) and relay.pipes.crowded):
-            relay.tell(single_line(data))
+        elif kind == "notification" and not (is_progress(data) and relay.pipes.backlogged):
+            relay.send(single_line(data))
 
     def take_back(self) -> GatewayReply | None:
         """The client wants no answer any more. What the gateway has not seen is not sent, and a modern request is taken

@@ -21,18 +21,18 @@ _TRY_AGAIN: Final = frozenset({0, 200, 401, 404, 409, 429, 500, 502, 503, 504})
 
 
 class RelayedSession:
-    """`tell` sends a message to the client."""
+    """`send` sends a message to the client."""
 
-    def __init__(self, gateway: GatewayHttp, tell: Callable[[bytes], None]) -> None:
+    def __init__(self, gateway: GatewayHttp, send: Callable[[bytes], None]) -> None:
         self._gateway = gateway
-        self._tell = tell
+        self._send = send
         self._state: Literal["none", "opening", "open", "lost"] = "none"
         self._initialize: tuple[bytes, Message] | None = None
         self._initialized = b""
         self._pending: asyncio.Future[Problem | None] | None = None
         """Settled once the session that is being opened is open, or cannot be."""
         self._reopening: asyncio.Task[None] | None = None
-        self._notifications = NotificationStream(self, gateway, tell)
+        self._notifications = NotificationStream(self, gateway, send)
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -108,7 +108,7 @@ class RelayedSession:
         if problem is None:
             self._state = "open"
             if self._initialized:
-                self._tell(encode_notification(NOTIFICATIONS_TOOLS_LIST_CHANGED))
+                self._send(encode_notification(NOTIFICATIONS_TOOLS_LIST_CHANGED))
                 self._notifications.start()
         else:
             self._gateway.failed(problem)
@@ -151,10 +151,10 @@ class NotificationStream:
     It is also how a gateway's end is noticed while the client asks for nothing, and its return.
     """
 
-    def __init__(self, session: RelayedSession, gateway: GatewayHttp, tell: Callable[[bytes], None]) -> None:
+    def __init__(self, session: RelayedSession, gateway: GatewayHttp, send: Callable[[bytes], None]) -> None:
         self._session = session
         self._gateway = gateway
-        self._tell = tell
+        self._send = send
         self._changed = asyncio.Event()
         self._resume_at = b"", b""
         """The session that was listened to last, and the last event that was heard on its stream."""
@@ -213,7 +213,7 @@ class NotificationStream:
 
     def _on_message(self, data: bytes) -> None:
         if kind_of(data, None) == "notification":
-            self._tell(single_line(data))
+            self._send(single_line(data))
 
     async def close(self) -> None:
         if self._task is not None:

@@ -45,36 +45,36 @@ class ToolsApi:
 
     # -- finding and being given ----------------------------------------------------------------------------------
 
-    def discover_by_query(self, visit: RouteRequest) -> None:
-        self._discover(visit, in_query(visit.request))
+    def discover_by_query(self, request: RouteRequest) -> None:
+        self._discover(request, in_query(request.http))
 
-    def discover(self, visit: RouteRequest) -> None:
-        self._discover(visit, in_body(visit.request, DiscoverArguments))
+    def discover(self, request: RouteRequest) -> None:
+        self._discover(request, in_body(request.http, DiscoverArguments))
 
-    def _discover(self, visit: RouteRequest, asked: DiscoverArguments) -> None:
-        later = _DelayedResponse(visit, "The search")
+    def _discover(self, request: RouteRequest, asked: DiscoverArguments) -> None:
+        later = _DelayedResponse(request, "The search")
         with refusing():
-            self._discovery.discover(_caller(visit), asked, later.answer_with)
+            self._discovery.discover(_caller(request), asked, later.answer_with)
         later.begin()
 
-    def provision(self, visit: RouteRequest) -> None:
-        asked = in_body(visit.request, ProvisionArguments)
-        later = _DelayedResponse(visit, "Waiting for the servers")
+    def provision(self, request: RouteRequest) -> None:
+        asked = in_body(request.http, ProvisionArguments)
+        later = _DelayedResponse(request, "Waiting for the servers")
         # Right after a start a server may not have said yet what it offers.
-        self._router.when_listed(lambda: later.answer_with(partial(self._discovery.provision, _caller(visit), asked)))
+        self._router.when_listed(lambda: later.answer_with(partial(self._discovery.provision, _caller(request), asked)))
         later.begin()
 
-    def unprovision(self, visit: RouteRequest) -> None:
-        asked = in_body(visit.request, UnprovisionArguments)
+    def unprovision(self, request: RouteRequest) -> None:
+        asked = in_body(request.http, UnprovisionArguments)
         with refusing():
-            visit.answer(200, self._discovery.unprovision(_caller(visit), asked))
+            request.respond_json(200, self._discovery.unprovision(_caller(request), asked))
 
     # -- costs ----------------------------------------------------------------------------------------------------
 
-    def budget(self, visit: RouteRequest) -> None:
-        with_tools = switches(visit.request, TOOLS, otherwise=True)[TOOLS]
-        catalog = self._router.views.of(_caller(visit))
-        later = _DelayedResponse(visit, "Counting tokens")
+    def budget(self, request: RouteRequest) -> None:
+        with_tools = switches(request.http, TOOLS, otherwise=True)[TOOLS]
+        catalog = self._router.views.of(_caller(request))
+        later = _DelayedResponse(request, "Counting tokens")
 
         def counted() -> None:
             told = self._discovery.listing.budget(catalog)
@@ -85,72 +85,72 @@ class ToolsApi:
 
     # -- running --------------------------------------------------------------------------------------------------
 
-    def execute(self, visit: RouteRequest) -> None:
+    def execute(self, request: RouteRequest) -> None:
         """Whatever becomes of it, the answer says whether the tool may have run."""
         try:
-            self._execute(visit)
+            self._execute(request)
         except GatewayError as error:
             self._router.events.count("requests_refused", error.problem.code.id)
-            respond_with_problem(visit, error.problem)
+            respond_with_problem(request, error.problem)
 
-    def _execute(self, visit: RouteRequest) -> None:
+    def _execute(self, request: RouteRequest) -> None:
         """The call that an MCP client would make of the tool: one path, with every rule and limit of it."""
-        caller, exchange = _caller(visit), visit.exchange
-        asked = in_body(visit.request, ExecuteArguments)
+        caller, exchange = _caller(request), request.exchange
+        asked = in_body(request.http, ExecuteArguments)
         with refusing():
             name, members = self._discovery.execution.target(caller, asked)
-        calls = self._calls_of(visit.principal)
+        calls = self._calls_of(request.principal)
         refusal = calls.refusal(exchange)
         if refusal is not None:
             raise GatewayError(refusal)
         call = self._router.call_tool(
-            caller, name, members, partial(_ended, visit, calls), meta=trace_meta(visit.request.headers)
+            caller, name, members, partial(_ended, request, calls), meta=trace_meta(request.http.headers)
         )
         if not call.done:
             calls.add(exchange, call)
             exchange.on_gone = lambda: _cancel(call)
 
 
-def _ended(visit: RouteRequest, calls: InFlightCalls, call: Call) -> None:
-    calls.remove(visit.exchange)
-    respond_with_call(visit, call)
+def _ended(request: RouteRequest, calls: InFlightCalls, call: Call) -> None:
+    calls.remove(request.exchange)
+    respond_with_call(request, call)
 
 
 def _cancel(call: Call) -> None:
     call.cancel("the client closed the connection")
 
 
-def _caller(visit: RouteRequest) -> Caller:
-    return Caller(visit.principal)
+def _caller(request: RouteRequest) -> Caller:
+    return Caller(request.principal)
 
 
 class _DelayedResponse:
     """An answer that may have to wait for something. It comes in time, or the client is told that it did not."""
 
-    def __init__(self, visit: RouteRequest, what: str) -> None:
-        self._visit = visit
+    def __init__(self, request: RouteRequest, what: str) -> None:
+        self._request = request
         self._what = what
         self._timer: Deadline | None = None
 
     def begin(self) -> None:
         """Unless it was answered by now."""
-        if not self._visit.exchange.over:
+        if not self._request.exchange.over:
             self._timer = Deadline(_PATIENCE_S, self._too_late)
-            self._visit.exchange.on_gone = self._timer.cancel
+            self._request.exchange.on_gone = self._timer.cancel
 
     def answer(self, document: dict[str, Any]) -> None:
         self._stop()
-        self._visit.answer(200, document)
+        self._request.respond_json(200, document)
 
     def answer_with(self, make: Callable[[], dict[str, Any]]) -> None:
-        if self._visit.exchange.over:  # too late, or nobody waits any more
+        if self._request.exchange.over:  # too late, or nobody waits any more
             return
         try:
             with refusing():
                 self.answer(make())
         except GatewayError as error:
             self._stop()
-            respond_with_problem(self._visit, error.problem)
+            respond_with_problem(self._request, error.problem)
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -158,7 +158,7 @@ class _DelayedResponse:
 
     def _too_late(self) -> None:
         message = f"{self._what} took more than {_PATIENCE_S:g} seconds"
-        respond_with_problem(self._visit, Problem(code=DEADLINE, message=message, retryable=True))
+        respond_with_problem(self._request, Problem(code=DEADLINE, message=message, retryable=True))
 
 
 # What a request about tools asks for: a JSON object in its body, or the parameters of its query.

@@ -32,12 +32,12 @@ _PLACE: Final = "TMPDIR"
 
 @dataclass(frozen=True, slots=True)
 class InterruptedCalls:
-    """The tools whose calls were under way when a client was gone all at once, and when that was last. `came_back` says
+    """The tools whose calls were under way when a client was gone all at once, and when that was last. `reconnected` says
     whether a client has asked for the tools since."""
 
     tools: tuple[str, ...] = ()
     at: float = 0.0
-    came_back: bool = False
+    reconnected: bool = False
 
 
 class PrivateSocketServer:
@@ -55,17 +55,19 @@ class PrivateSocketServer:
         caller: Caller,
         limit_bytes: int,
         max_calls: int,
-        question_s: float = 600.0,
+        server_request_timeout_s: float = 600.0,
         result_chars: int | None = None,
     ) -> None:
         self.result_chars = result_chars
-        self.server = McpServer(router, discovery, max_calls_per_client=max_calls, question_s=question_s)
+        self.server = McpServer(
+            router, discovery, max_calls_per_client=max_calls, server_request_timeout_s=server_request_timeout_s
+        )
         self.caller = caller
         self.limit_bytes = limit_bytes
         self.listed = False
         """Whether a client was given a list with tools in it."""
         self.on_listed: Callable[[], None] | None = None
-        self.cut_off = InterruptedCalls()
+        self.interrupted_calls = InterruptedCalls()
         self._path = path
         self._listener: Listener | None = None
         self._clients: dict[_PrivateSession, asyncio.Task[None]] = {}
@@ -98,11 +100,11 @@ class PrivateSocketServer:
         task.add_done_callback(lambda _: self._clients.pop(client))
         return client.protocol
 
-    def note_cut_off(self, tools: tuple[str, ...]) -> None:
-        self.cut_off = InterruptedCalls((*self.cut_off.tools, *tools), self._loop.time())
+    def note_interrupted(self, tools: tuple[str, ...]) -> None:
+        self.interrupted_calls = InterruptedCalls((*self.interrupted_calls.tools, *tools), self._loop.time())
 
     def note_listed(self, result: Result) -> None:
-        self.cut_off = replace(self.cut_off, came_back=True)
+        self.interrupted_calls = replace(self.interrupted_calls, reconnected=True)
         if not self.listed and json.loads(bytes(result.raw)).get("tools"):
             self.listed = True
             if self.on_listed is not None:
@@ -111,36 +113,36 @@ class PrivateSocketServer:
 
 class _PrivateSession(LineSession):
     def __init__(self, door: PrivateSocketServer) -> None:
-        self._door = door
+        self._socket_server = door
         self._misreads_json = False
         super().__init__(door.server, door.caller, f"{secrets.token_hex(8)}-private", self._make_wire)
 
     def _make_wire(self, lines: LineHandler) -> LineTransport:
-        self.protocol = _SocketTransport(lines, limit_bytes=self._door.limit_bytes)
+        self.protocol = _SocketTransport(lines, limit_bytes=self._socket_server.limit_bytes)
         return self.protocol
 
     async def serve(self) -> None:
         await self.pipes.serve()
-        tools = self._conversation.calls.tools()
+        tools = self._session.calls.tools()
         if tools and not self.stopped and self.protocol.is_gone():
-            self._door.note_cut_off(tools)
+            self._socket_server.note_interrupted(tools)
         await self._finish()
 
-    def _request(self, message: Message, answer: Responder) -> None:
+    def _request(self, message: Message, responder: Responder) -> None:
         if message.method == TOOLS_LIST:
-            answer = _ListingResponder(answer, self._door.note_listed)
+            responder = _ListingResponder(responder, self._socket_server.note_listed)
         elif message.method == TOOLS_CALL:
-            answer = self._fitting(answer)
+            responder = self._fitting(responder)
         elif message.method == INITIALIZE:
             self._misreads_json = _MISREADS_JSON in bytes(message.params or b"")
-        super()._request(message, answer)
+        super()._request(message, responder)
 
-    def _fitting(self, answer: Responder) -> Responder:
+    def _fitting(self, responder: Responder) -> Responder:
         """What is done last to a result is what this does first."""
         if self._misreads_json:
-            answer = _RewritingResponder(answer, with_structure)
-        limit = self._door.result_chars
-        return answer if limit is None else _RewritingResponder(answer, lambda result: shortened(result, limit))
+            responder = _RewritingResponder(responder, with_structure)
+        limit = self._socket_server.result_chars
+        return responder if limit is None else _RewritingResponder(responder, lambda result: shortened(result, limit))
 
 
 class _SocketTransport(LineTransport, asyncio.Protocol):
@@ -191,20 +193,20 @@ class _Refusal(asyncio.Protocol):
 class _WrappedResponder:
     """An answer that is looked at on its way."""
 
-    def __init__(self, answer: Responder) -> None:
-        self._answer = answer
-        self.error = answer.error
-        self.notice = answer.notice
-        self.ask = answer.ask
-        self.cancelled = answer.cancelled
-        self.pause = answer.pause
+    def __init__(self, responder: Responder) -> None:
+        self._answer = responder
+        self.error = responder.error
+        self.notify = responder.notify
+        self.send_request = responder.send_request
+        self.cancelled = responder.cancelled
+        self.pause_stream = responder.pause_stream
 
 
 class _ListingResponder(_WrappedResponder):
     """Sees that the tools were listed."""
 
-    def __init__(self, answer: Responder, note: Callable[[Result], None]) -> None:
-        super().__init__(answer)
+    def __init__(self, responder: Responder, note: Callable[[Result], None]) -> None:
+        super().__init__(responder)
         self._note = note
 
     def result(self, result: Result) -> None:
@@ -215,8 +217,8 @@ class _ListingResponder(_WrappedResponder):
 class _RewritingResponder(_WrappedResponder):
     """Makes a result fit for the agent. `change` gives None where it fits already."""
 
-    def __init__(self, answer: Responder, change: Callable[[Json], bytes | None]) -> None:
-        super().__init__(answer)
+    def __init__(self, responder: Responder, change: Callable[[Json], bytes | None]) -> None:
+        super().__init__(responder)
         self._change = change
 
     def result(self, result: Result) -> None:

@@ -42,8 +42,8 @@ class LineSession:
         self.write = self.pipes.write
         self._principal = caller.principal
         self._name = name
-        self._conversation = ClientSession(caller, server.max_calls, session_if_asked=name)
-        self._conversation.push = self.tell
+        self._session = ClientSession(caller, server.max_calls, session_id_if_interactive=name)
+        self._session.push = self.tell
         self._listening: set[Hashable] = set()
         self._held: dict[bytes, None] = {}
         self.unanswered = 0
@@ -63,7 +63,7 @@ class LineSession:
         await self.pipes.finish(lambda: self.unanswered)
         self.ends = True
         why = "the gateway is shutting down" if self.stopped else why
-        self._server.end(self._conversation, why)
+        self._server.end(self._session, why)
         await self.pipes.close()
 
     def stop(self) -> None:
@@ -77,7 +77,7 @@ class LineSession:
     def tell(self, message: bytes) -> None:
         """News, or a question. Servers may have more to tell than memory holds: of what a client that does not read
         has waiting each message is kept once, and progress and the log are left out."""
-        if not (self.pipes.crowded and message.startswith(_NOTIFICATION)):
+        if not (self.pipes.backlogged and message.startswith(_NOTIFICATION)):
             self.write(message)
         elif not message.startswith(_PASSING) and len(self._held) < _MAX_HELD:
             self._held[message] = None
@@ -91,7 +91,7 @@ class LineSession:
 
     def line(self, line: bytes) -> None:
         try:
-            message = read_line(line, self._conversation.version)
+            message = read_line(line, self._session.version)
         except BadMessage as error:
             self.write(error_message(error.id_json, encode_error(error.problem)))
             return
@@ -106,37 +106,37 @@ class LineSession:
     def _batch_over(self) -> None:
         self.unanswered -= 1
 
-    def _serve(self, message: Message, answer: Responder) -> None:
+    def _serve(self, message: Message, responder: Responder) -> None:
         try:
-            self._request(message, answer)
+            self._request(message, responder)
         except Exception as error:  # a bug of ours costs one request, not the conversation
             self._server.router.events.note("error", "internal", f"{type(error).__name__}: {error}")
             problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
-            answer.error(encode_error(problem), problem)
+            responder.error(encode_error(problem), problem)
 
     def _other(self, message: Message) -> None:
         if message.method is None:
-            self._server.legacy_response(self._conversation, message)
+            self._server.legacy_response(self._session, message)
         else:
             self._notification(message)
 
-    def _request(self, message: Message, answer: Responder) -> None:
+    def _request(self, message: Message, responder: Responder) -> None:
         if not is_modern(message):
-            self._server.legacy_request(self._conversation, message, answer)
+            self._server.legacy_request(self._session, message, responder)
             return
         key = (self._name, message.id)
-        self._server.modern_request(message, answer, self._principal, key, calls=self._conversation.calls)
-        if message.method == SUBSCRIPTIONS_LISTEN and key in self._server.listens:
+        self._server.modern_request(message, responder, self._principal, key, calls=self._session.calls)
+        if message.method == SUBSCRIPTIONS_LISTEN and key in self._server.listen_streams:
             self._listening.add(key)
 
     def _notification(self, message: Message) -> None:
         """`cancelled` may mean a request of either era: ids are unique among what this one client has in flight."""
-        self._server.legacy_notification(self._conversation, message)
+        self._server.legacy_notification(self._session, message)
         request_id = cancelled_id(message)
         if request_id is not None:
             key = (self._name, request_id)
             self._listening.discard(key)
-            self._server.cancel_modern(self._principal, key, "the client took it back", self._conversation.calls)
+            self._server.cancel_modern(self._principal, key, "the client took it back", self._session.calls)
 
 
 class LineResponder:
@@ -157,11 +157,11 @@ class LineResponder:
         if self._close():
             self._client.write(error_message(self._id_json, single_line(raw)))
 
-    def notice(self, message: bytes) -> None:
+    def notify(self, message: bytes) -> None:
         if self._open:
             self._client.tell(message)
 
-    def ask(self, message: bytes) -> bool:
+    def send_request(self, message: bytes) -> bool:
         if self._open:
             self._client.write(message)
         return self._open
@@ -173,7 +173,7 @@ class LineResponder:
         else:
             self._close()
 
-    def pause(self) -> None:
+    def pause_stream(self) -> None:
         """A pipe stays open."""
 
     def _close(self) -> bool:

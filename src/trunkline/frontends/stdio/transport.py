@@ -183,7 +183,7 @@ class LineTransport:
         return 0 if self._out is None else self._out.get_write_buffer_size()
 
     @property
-    def crowded(self) -> bool:
+    def backlogged(self) -> bool:
         return self.unread_bytes > _CROWDED_BYTES
 
 
@@ -218,8 +218,8 @@ class StdioTransport(LineTransport):
 
 
 class _Input(asyncio.Protocol):
-    def __init__(self, pipes: StdioTransport) -> None:
-        self._pipes = pipes
+    def __init__(self, transport: StdioTransport) -> None:
+        self._pipes = transport
 
     def data_received(self, data: bytes) -> None:
         self._pipes.received(data)
@@ -229,8 +229,8 @@ class _Input(asyncio.Protocol):
 
 
 class _Output(asyncio.BaseProtocol):
-    def __init__(self, pipes: StdioTransport) -> None:
-        self._pipes = pipes
+    def __init__(self, transport: StdioTransport) -> None:
+        self._pipes = transport
 
     def pause_writing(self) -> None:
         self._pipes.pressure(True)

@@ -35,12 +35,12 @@ async def test_requests_are_answered_in_one_array_and_the_rest_is_taken(tmp_path
     async with house(tmp_path) as here, BatchClient(here.port) as client:
         here.source.on_submit = lambda call: call.finish(OK) and None
         reply = await client.post(encode([PING, NOTE, call("a"), {"jsonrpc": "2.0", "id": 9, "result": {}}, 5]))
-        answers = json.loads(reply.body)
+        responses = json.loads(reply.body)
         assert reply.status == 200
-        assert by_id(answers)[1]["result"] == {}
-        assert by_id(answers)["a"]["result"] == {"content": []}
-        assert by_id(answers)[None]["error"]["code"] == -32600
-        assert len(answers) == 3
+        assert by_id(responses)[1]["result"] == {}
+        assert by_id(responses)["a"]["result"] == {"content": []}
+        assert by_id(responses)[None]["error"]["code"] == -32600
+        assert len(responses) == 3
 
 
 async def test_a_batch_that_asks_nothing_is_accepted(tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ async def test_other_versions_have_no_batches(tmp_path: Path, version: str) -> N
 async def test_a_handshake_is_no_part_of_a_batch(tmp_path: Path) -> None:
     async with house(tmp_path) as here, BatchClient(here.port) as client:
         hello = {"jsonrpc": "2.0", "id": 5, "method": "initialize", "params": {"protocolVersion": "2025-03-26"}}
-        answers = by_id(json.loads((await client.post(encode([hello, PING]))).body))
-        assert answers[5]["error"]["code"] == -32600
-        assert answers[1]["result"] == {}
+        responses = by_id(json.loads((await client.post(encode([hello, PING]))).body))
+        assert responses[5]["error"]["code"] == -32600
+        assert responses[1]["result"] == {}
 
 
 async def test_something_to_tell_before_makes_it_a_stream_with_every_answer(tmp_path: Path) -> None:
@@ -99,5 +99,5 @@ async def test_one_that_is_taken_back_does_not_lose_the_others(tmp_path: Path) -
         await until(lambda: len(here.source.held) == 2, "both calls are on their way")
         await client.cancel("a")
         here.source.held[1].finish(OK)
-        answers = json.loads((await posted).body)
-        assert [answer["id"] for answer in answers] == ["b"]
+        responses = json.loads((await posted).body)
+        assert [answer["id"] for answer in responses] == ["b"]

@@ -82,7 +82,7 @@ def test_a_client_that_leaves_is_noticed_however_many_of_its_requests_wait(
                     await wire.send(call(number, session) + GET * waiting)
                 await until(lambda: len(here.source.held) == 2, "both calls are on their way")
                 await leaving.close()
-                await until(lambda: len(here.door) == 1, "the one that left is noticed")
+                await until(lambda: len(here.http_server) == 1, "the one that left is noticed")
                 for held in here.source.held:
                     held.finish(OK)
                 for _ in range(1 + waiting):
@@ -97,8 +97,10 @@ def test_a_body_in_single_bytes_is_not_read_in_one_go(loop_factory: Loop, tmp_pa
         async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
             head = request_bytes("POST", "/mcp", {"Content-Type": "application/json", "Transfer-Encoding": "chunked"})
             await wire.send(head)
-            await until(lambda: any(one._parser.mid_message for one in here.door._connections), "its head was read")
-            (connection,) = here.door._connections
+            await until(
+                lambda: any(one._parser.mid_message for one in here.http_server._connections), "its head was read"
+            )
+            (connection,) = here.http_server._connections
             connection.data_received(b"1\r\n \r\n" * 40_000)
             assert connection._turns is not None
             assert connection._turns.waiting, "others have their turn"
@@ -116,7 +118,7 @@ def test_a_connection_is_kept_for_the_next_request(loop_factory: Loop, tmp_path:
                 reply = await wire.ask(GET)
                 assert reply.status == 200
                 assert "connection" not in reply.headers
-            assert len(here.door) == 1
+            assert len(here.http_server) == 1
 
     run_on(loop_factory, main())
 
@@ -241,7 +243,7 @@ def test_a_legacy_client_that_leaves_does_not_cancel_its_call(loop_factory: Loop
             await wire.send(call(1, session))
             await until(lambda: here.source.held, "the call is on its way")
             await wire.abort()
-            await until(lambda: len(here.door) == 0, "the connection is gone")
+            await until(lambda: len(here.http_server) == 0, "the connection is gone")
             assert not here.source.held[0].done
             here.source.held[0].finish(OK)
 
@@ -265,20 +267,20 @@ def test_a_modern_client_that_leaves_cancels_its_call(loop_factory: Loop, tmp_pa
 def test_more_connections_than_allowed_are_closed_at_once(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(tmp_path, connections=2) as here:
-            kept = [await Wire.connect(here.port) for _ in range(2)]
-            for wire in kept:
+            replay_budget = [await Wire.connect(here.port) for _ in range(2)]
+            for wire in replay_budget:
                 assert (await wire.ask(GET)).status == 200
             surplus = await Wire.connect(here.port)
             with contextlib.suppress(ConnectionError):
                 await surplus.send(GET)
             assert await surplus.read_to_end() == b"", "it is not served"
             await surplus.close()
-            assert (await kept[0].ask(GET)).status == 200
-            await kept[0].close()
-            await until(lambda: len(here.door) == 1, "a place is free")
+            assert (await replay_budget[0].ask(GET)).status == 200
+            await replay_budget[0].close()
+            await until(lambda: len(here.http_server) == 1, "a place is free")
             async with await Wire.connect(here.port) as wire:
                 assert (await wire.ask(GET)).status == 200
-            await kept[1].close()
+            await replay_budget[1].close()
 
     run_on(loop_factory, main())
 
@@ -301,7 +303,7 @@ def test_a_slow_sender_is_told_and_cut(loop_factory: Loop, tmp_path: Path) -> No
 def test_a_silent_or_idle_connection_is_closed(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(tmp_path) as here, await Wire.connect(here.port) as silent:
-            await until(lambda: len(here.door) == 1, "it is connected")
+            await until(lambda: len(here.http_server) == 1, "it is connected")
             here.later(16)
             assert await silent.read_to_end() == b""
             async with await Wire.connect(here.port) as idle:
@@ -346,7 +348,7 @@ def test_closing_the_door_ends_streams_in_order_and_drops_nobody_silently(loop_f
             client = await here.client().open()
             async with client.listen() as stream, await Wire.connect(here.port) as idle:
                 await idle.ask(GET)
-                closing = asyncio.ensure_future(here.door.close())
+                closing = asyncio.ensure_future(here.http_server.close())
                 assert [event async for event in stream] == []
                 assert await idle.read_to_end() == b""
                 await closing
@@ -373,13 +375,13 @@ def test_nothing_is_kept_of_the_requests_of_those_who_were_not_let_in(loop_facto
             (request_bytes("GET", "/mcp", {**token, "Origin": "http://evil.example"}), 403, 0),
         )
         async with house(tmp_path, token="s3cret") as here:
-            for request, status, kept in cases:
+            for request, status, replay_budget in cases:
                 async with await Wire.connect(here.port) as wire:
                     for _ in range(3):
                         assert (await wire.ask(request)).status == status
-                    (connection,) = here.door._connections
-                    assert len(connection._parser._known) == kept, request
-                await until(lambda: len(here.door) == 0, "it is closed")
+                    (connection,) = here.http_server._connections
+                    assert len(connection._parser._known) == replay_budget, request
+                await until(lambda: len(here.http_server) == 0, "it is closed")
 
     run_on(loop_factory, main())
 
@@ -419,7 +421,7 @@ def test_only_who_comes_back_sooner_than_it_was_told_rests_longer_each_time(
     async def main() -> None:
         async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
             await wire.ask(GET)
-            (connection,) = here.door._connections
+            (connection,) = here.http_server._connections
             clock: Any = Clock()
             loop, connection._loop = connection._loop, clock
             for _ in rests:

@@ -40,7 +40,7 @@ def test_what_would_wait_is_refused_and_what_is_answered_at_once_is_not(loop_fac
             for _ in range(15):
                 wire = await stack.enter_async_context(await Wire.connect(here.port))
                 await wire.send(listen_bytes(here))
-            await until(lambda: here.door.answering == 35, "seven of eight wait or stream")
+            await until(lambda: here.http_server.responding == 35, "seven of eight wait or stream")
 
             async with await Wire.connect(here.port) as wire:  # one connection: it is kept for the next request
                 for path in ("/healthz", "/readyz", "/metrics", "/"):
@@ -54,7 +54,7 @@ def test_what_would_wait_is_refused_and_what_is_answered_at_once_is_not(loop_fac
                 assert json.loads(execute.body)["retryable"] is True
                 stream = {"Mcp-Session-Id": str(session.session), **EVENTS}
                 assert refused(await wire.ask(request_bytes("GET", "/mcp", stream)))
-                assert here.door.answering == 35
+                assert here.http_server.responding == 35
             assert (await session.call("s_t")).situation == (429, "TL304", "no")
             assert (await session.request("ping")).result == {}
             assert len((await session.request("tools/list")).result["tools"]) == 2
@@ -65,7 +65,7 @@ def test_what_would_wait_is_refused_and_what_is_answered_at_once_is_not(loop_fac
                 assert len(here.source.held) == 20, "nothing of what was refused came to a server"
                 here.source.on_submit = lambda call: call.finish(OK) and None
                 here.source.held[0].finish(OK)
-                await until(lambda: here.door.answering == 34, "one was answered")
+                await until(lambda: here.http_server.responding == 34, "one was answered")
                 assert (await modern.call("s_t")).result["content"] == []
             await session.close()
 
@@ -77,18 +77,18 @@ def test_whatever_ends_an_exchange_it_is_counted_once(loop_factory: Loop, tmp_pa
     async def main() -> None:
         async with house(tmp_path, connections=16, max_calls=100) as here:
             async with here.modern() as client, client.start_call("s_t", {}):
-                await until(lambda: here.door.answering == 1, "it waits")
-            await until(lambda: here.door.answering == 0, "its client has left")
+                await until(lambda: here.http_server.responding == 1, "it waits")
+            await until(lambda: here.http_server.responding == 0, "its client has left")
             async with await Wire.connect(here.port) as wire:
                 await wire.send(listen_bytes(here))
-                await until(lambda: here.door.answering == 1, "a stream is open")
+                await until(lambda: here.http_server.responding == 1, "a stream is open")
                 await wire.send(b"nonsense\r\n\r\n")
-                await until(lambda: here.door.answering == 0, "it ended with what could not be read")
+                await until(lambda: here.http_server.responding == 0, "it ended with what could not be read")
             unread = request_bytes("POST", "/mcp", {**JSON, "Origin": "http://evil.example", "Content-Length": "9"})
             async with await Wire.connect(here.port) as wire:
                 assert (await wire.ask(unread)).status == 403, "before its body came"
             for path in ("/healthz", "/nothing", "/mcp"):
                 await fetch(here.port, "GET", path)
-            assert here.door.answering == 0
+            assert here.http_server.responding == 0
 
     run_on(loop_factory, main())

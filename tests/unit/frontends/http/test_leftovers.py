@@ -67,7 +67,7 @@ def routed_alive() -> int:
 
 async def test_calls_that_asked_a_modern_client_leave_nothing_behind(tmp_path: Path) -> None:
     async def ask(talk: Modern) -> None:
-        call, (asking,), result = await talk.parked()
+        call, (asking,), result = await talk.suspended()
         retry = talk.retry(result, dict.fromkeys(result["inputRequests"], YES))
         await until(lambda: not call.open_server_requests, "the server has its answer")
         call.finish(OK)

@@ -214,10 +214,10 @@ async def test_a_session_that_only_listens_gives_way_once_it_was_asked_nothing_f
         await until(lambda: here.source.held, "the call is on its way")
         async with silent.listen() as stream, silent_too.listen(), busy.listen():
             for client in (silent, silent_too, busy):
-                here.session(client).asked_at -= 99
+                here.session(client).last_request_at -= 99
             assert (await posted(here, INITIALIZE)).status == 429, "they may be about to ask something"
             for client, more_s in ((silent, 3), (silent_too, 2), (busy, 4)):
-                here.session(client).asked_at -= more_s
+                here.session(client).last_request_at -= more_s
             here.sessions.tick(asyncio.get_running_loop().time())
             newcomer = await here.client().open()
             assert [event async for event in stream] == [], "its stream has come to its end"

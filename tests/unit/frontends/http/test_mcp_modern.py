@@ -154,8 +154,8 @@ async def test_a_subscriber_that_leaves_is_forgotten(tmp_path: Path) -> None:
         client.headers |= modern_headers("subscriptions/listen", message["params"])
         async with client.start_post(encode(message)) as wire:
             await wire.read_head()
-            assert len(here.server.listens) == 1
-        await until(lambda: not here.server.listens, "it is forgotten")
+            assert len(here.server.listen_streams) == 1
+        await until(lambda: not here.server.listen_streams, "it is forgotten")
         here.desk.publish("s", "new")
         await asyncio.sleep(0.1)
 

@@ -192,12 +192,12 @@ async def test_without_the_operators_token_nothing_is_done_and_the_body_is_not_l
 async def test_a_bug_behind_a_route_is_told_as_rest(tmp_path: Path) -> None:
     here = House(tmp_path, operator_token=TOKEN)
     here.operator.reload = lambda: 1 // 0  # type: ignore[method-assign,return-value,assignment]
-    _, here.port = await here.door.start()
+    _, here.port = await here.http_server.start()
     reply = await asked(here, "POST", "/api/reload", b"")
     assert (reply.status, json.loads(reply.body)) == (500, {"detail": "Internal error", "code": "TL900"})
     assert [note.message for note in here.notes if note.event == "internal"] == [
         "ZeroDivisionError: integer division or modulo by zero"
     ]
     here.server.close()
-    await here.door.close()
+    await here.http_server.close()
     here.desk.router.registry.close()

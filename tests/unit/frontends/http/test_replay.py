@@ -13,31 +13,31 @@ class Connection:
         self.events: list[tuple[bytes, bytes]] = []
         self.ended = False
 
-    def carry(self, event_id: bytes, data: bytes) -> None:
+    def send_event(self, event_id: bytes, data: bytes) -> None:
         self.events.append((event_id, data))
 
     def end_stream(self) -> None:
         self.ended = True
 
 
-def said(track: ReplayStream) -> list[bytes]:
+def said(stream: ReplayStream) -> list[bytes]:
     """What is still kept of a stream."""
-    return [data for _, data in track.events]
+    return [data for _, data in stream.events]
 
 
 def test_a_stream_goes_on_where_its_client_left_it_and_no_other_stream_is_mixed_in() -> None:
     events = EventReplay(ReplayBudget(), primes=True)
-    track, other = events.open(b"1"), events.open(b"2")
+    stream, other = events.open(b"1"), events.open(b"2")
     first, second = Connection(), Connection()
-    track.attach(first, 0)
-    track.say(b"a")
-    other.say(b"x")
-    track.detach(first)
-    track.say(b"b")
+    stream.attach(first, 0)
+    stream.send(b"a")
+    other.send(b"x")
+    stream.detach(first)
+    stream.send(b"b")
     found = events.find(first.events[-1][0])
     assert found is not None
     found[0].attach(second, found[1])
-    track.say(b"c", last=True)
+    stream.send(b"c", last=True)
     assert first.events == [(b"0-1", b"a")]
     assert second.events == [(b"0-2", b"b"), (b"0-3", b"c")]
     assert second.ended
@@ -48,13 +48,13 @@ def test_what_is_kept_is_bounded_and_an_answer_that_did_not_fit_becomes_an_error
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay, "MAX_BYTES", 100)
-    kept = ReplayBudget()
-    events = EventReplay(kept, primes=True)
-    track = events.open(b'"seven"')
-    track.say(b"x" * 200, last=True)
-    assert kept.size_bytes == 0
+    replay_budget = ReplayBudget()
+    events = EventReplay(replay_budget, primes=True)
+    stream = events.open(b'"seven"')
+    stream.send(b"x" * 200, last=True)
+    assert replay_budget.size_bytes == 0
     late = Connection()
-    track.attach(late, 0)
+    stream.attach(late, 0)
     assert len(late.events) == 1
     assert b'"id":"seven","error"' in late.events[0][1]
     assert late.ended
@@ -62,39 +62,39 @@ def test_what_is_kept_is_bounded_and_an_answer_that_did_not_fit_becomes_an_error
 
 def test_all_sessions_together_are_bounded_and_give_back_what_they_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 100)
-    kept = ReplayBudget()
-    one, two = EventReplay(kept, primes=True), EventReplay(kept, primes=True)
-    one.open().say(b"x" * 80)
-    two.open().say(b"y" * 80)
-    assert kept.size_bytes == 80
+    replay_budget = ReplayBudget()
+    one, two = EventReplay(replay_budget, primes=True), EventReplay(replay_budget, primes=True)
+    one.open().send(b"x" * 80)
+    two.open().send(b"y" * 80)
+    assert replay_budget.size_bytes == 80
     one.close()
     two.close()
-    assert kept.size_bytes == 0
+    assert replay_budget.size_bytes == 0
 
 
 def test_an_answer_is_still_there_for_its_client_when_idle_sessions_had_filled_the_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 160)
-    kept = ReplayBudget()
-    idle = [EventReplay(kept, primes=True) for _ in range(16)]
+    replay_budget = ReplayBudget()
+    idle = [EventReplay(replay_budget, primes=True) for _ in range(16)]
     for session in idle:
-        session.open().say(b"x" * 10)
-    track = EventReplay(kept, primes=True).open(b"1")
-    track.say(b"answer", last=True)
+        session.open().send(b"x" * 10)
+    stream = EventReplay(replay_budget, primes=True).open(b"1")
+    stream.send(b"answer", last=True)
     back = Connection()
-    track.attach(back, 0)
+    stream.attach(back, 0)
     assert back.events == [(b"0-1", b"answer")]
-    assert kept.size_bytes <= 160
+    assert replay_budget.size_bytes <= 160
 
 
 def test_what_goes_when_the_room_is_full_is_the_oldest_of_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 3)
-    kept = ReplayBudget()
-    one, two = (EventReplay(kept, primes=True).open() for _ in range(2))
+    replay_budget = ReplayBudget()
+    one, two = (EventReplay(replay_budget, primes=True).open() for _ in range(2))
     left = []
-    for track, data in ((one, b"a"), (two, b"b"), (one, b"c"), (two, b"d"), (two, b"e"), (one, b"f")):
-        track.say(data)
+    for stream, data in ((one, b"a"), (two, b"b"), (one, b"c"), (two, b"d"), (two, b"e"), (one, b"f")):
+        stream.send(data)
         left.append(said(one) + said(two))
     assert left == [
         [b"a"],
@@ -110,10 +110,10 @@ def test_an_answer_that_had_to_go_for_another_session_becomes_an_error_for_its_c
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 100)
-    kept = ReplayBudget()
-    old, late = EventReplay(kept, primes=True).open(b'"old"'), Connection()
-    old.say(b"x" * 80, last=True)
-    EventReplay(kept, primes=True).open().say(b"y" * 80)
+    replay_budget = ReplayBudget()
+    old, late = EventReplay(replay_budget, primes=True).open(b'"old"'), Connection()
+    old.send(b"x" * 80, last=True)
+    EventReplay(replay_budget, primes=True).open().send(b"y" * 80)
     old.attach(late, 0)
     assert len(late.events) == 1
     assert b'"id":"old","error"' in late.events[0][1]
@@ -124,50 +124,50 @@ def test_an_event_too_large_for_its_own_session_costs_no_other_session_anything(
 ) -> None:
     monkeypatch.setattr(replay, "MAX_BYTES", 50)
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 100)
-    kept = ReplayBudget()
-    other = EventReplay(kept, primes=True).open()
-    other.say(b"a")
-    EventReplay(kept, primes=True).open().say(b"x" * 200)
+    replay_budget = ReplayBudget()
+    other = EventReplay(replay_budget, primes=True).open()
+    other.send(b"a")
+    EventReplay(replay_budget, primes=True).open().send(b"x" * 200)
     assert said(other) == [b"a"]
-    assert kept.size_bytes == 1
+    assert replay_budget.size_bytes == 1
 
 
 def test_a_session_that_ends_leaves_nothing_behind_and_the_others_keep_their_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 2)
-    kept = ReplayBudget()
-    stays = EventReplay(kept, primes=True).open()
-    stays.say(b"a")
+    replay_budget = ReplayBudget()
+    stays = EventReplay(replay_budget, primes=True).open()
+    stays.send(b"a")
     for _ in range(5):
-        ends = EventReplay(kept, primes=True)
-        ends.open().say(b"x")
+        ends = EventReplay(replay_budget, primes=True)
+        ends.open().send(b"x")
         ends.close()
-        assert len(kept) == 1
-    stays.say(b"b")
-    stays.say(b"c")
+        assert len(replay_budget) == 1
+    stays.send(b"b")
+    stays.send(b"c")
     assert said(stays) == [b"b", b"c"]
-    assert len(kept) == 2
+    assert len(replay_budget) == 2
 
 
 def test_streams_whose_answer_was_fetched_are_forgotten_with_their_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MAX_EVENTS", 2)
     events = EventReplay(ReplayBudget(), primes=True)
     for _ in range(5):
-        track = events.open()
-        track.attach(Connection(), 0)
-        track.say(b"answer", last=True)
+        stream = events.open()
+        stream.attach(Connection(), 0)
+        stream.send(b"answer", last=True)
     assert [events.find(b"%d-0" % number) is None for number in range(5)] == [True, True, True, False, False]
 
 
 def test_what_is_said_after_the_end_of_a_session_is_not_kept() -> None:
-    kept = ReplayBudget()
-    events = EventReplay(kept, primes=True)
-    track, open_connection = events.open(), Connection()
-    track.attach(open_connection, 0)
+    replay_budget = ReplayBudget()
+    events = EventReplay(replay_budget, primes=True)
+    stream, open_connection = events.open(), Connection()
+    stream.attach(open_connection, 0)
     events.close()
-    track.say(b"sorry", last=True)
-    assert kept.size_bytes == 0
+    stream.send(b"sorry", last=True)
+    assert replay_budget.size_bytes == 0
     assert open_connection.events == [(b"0-1", b"sorry")]
     assert open_connection.ended
 
@@ -176,7 +176,7 @@ def test_streams_that_nobody_can_come_back_to_do_not_pile_up(monkeypatch: pytest
     monkeypatch.setattr(replay, "MAX_EVENTS", 2)
     events = EventReplay(ReplayBudget(), primes=True)
     for _ in range(5):
-        track = events.open()
-        track.say(b"news")
-        events.forget(track)
+        stream = events.open()
+        stream.send(b"news")
+        events.forget(stream)
     assert [events.find(b"%d-1" % number) for number in range(5)] == [None] * 5

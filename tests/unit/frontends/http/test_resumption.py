@@ -88,7 +88,7 @@ async def test_a_dropped_call_goes_on_and_its_answer_waits(tmp_path: Path) -> No
         assert first["retry"].isdigit()
         running = await held(here)
         await wire.abort()
-        await until(lambda: len(here.door) <= 1, "the connection is gone")
+        await until(lambda: len(here.http_server) <= 1, "the connection is gone")
         assert not running.done
         running.finish(Result(b'{"content":[]}'))
         wire, events = await resume(client, first["id"])
@@ -149,7 +149,7 @@ async def test_who_lists_json_first_gets_json_and_nothing_is_kept(tmp_path: Path
         here.source.on_submit = lambda call: call.finish(OK) and None
         reply = await client.post(call())
         assert not reply.streamed
-        assert here.sessions.kept.size_bytes == 0
+        assert here.sessions.replay_budget.size_bytes == 0
 
 
 async def test_news_that_a_broken_stream_lost_come_again(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ async def test_what_a_session_kept_goes_with_it(tmp_path: Path) -> None:
         wire, events = await ask(client, call())
         (await held(here)).finish(OK)
         await events.rest()
-        assert here.sessions.kept.size_bytes > 0
+        assert here.sessions.replay_budget.size_bytes > 0
         assert (await fetch(here.port, "DELETE", "/mcp", client.headers)).status == 200
-        assert here.sessions.kept.size_bytes == 0
+        assert here.sessions.replay_budget.size_bytes == 0
         await wire.close()

@@ -26,5 +26,5 @@ def test_whatever_changes_the_gateway_is_the_operators() -> None:
 
 def test_every_schema_that_a_route_names_is_there() -> None:
     for route in ROUTES:
-        named = {route.body, route.query, route.problem, *(answer.schema for answer in route.answers)} - {""}
+        named = {route.body, route.query, route.problem, *(answer.schema for answer in route.responses)} - {""}
         assert named <= SCHEMAS.keys()

@@ -106,8 +106,10 @@ def test_a_bug_of_ours_costs_one_request(loop_factory: Loop, tmp_path: Path) -> 
         here = House(tmp_path)
         options = HttpOptions(host="127.0.0.1", port=0, limits=HttpLimits(), max_connections=5)
         route = Broken(here.server, here.sessions)
-        door = HttpServer(options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.desk.events)
-        _, port = await door.start()
+        http_server = HttpServer(
+            options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.desk.events
+        )
+        _, port = await http_server.start()
         async with await Wire.connect(port) as wire:
             reply = await wire.ask(request_bytes("GET", "/mcp"))
             assert reply.status == 500
@@ -115,7 +117,7 @@ def test_a_bug_of_ours_costs_one_request(loop_factory: Loop, tmp_path: Path) -> 
             assert b"ZeroDivision" not in reply.body
             assert (await wire.ask(request_bytes("GET", "/healthz"))).status == 200
         assert any("ZeroDivisionError: a bug" in note.message for note in here.notes)
-        await door.close()
+        await http_server.close()
         here.server.close()
         here.desk.router.registry.close()
 
@@ -127,12 +129,14 @@ async def test_a_port_that_is_taken_is_a_problem_with_a_hint(tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         options = HttpOptions(host="127.0.0.1", port=taken.getsockname()[1], limits=HttpLimits(), max_connections=5)
         route = McpRoute(here.server, here.sessions)
-        door = HttpServer(options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.desk.events)
+        http_server = HttpServer(
+            options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.desk.events
+        )
         with pytest.raises(GatewayError) as refused:
-            await door.start()
+            await http_server.start()
         assert refused.value.problem.code is LISTEN_FAILED
         assert "--port" in refused.value.problem.hint
-        await door.close()
+        await http_server.close()
     here.server.close()
     here.desk.router.registry.close()
 
@@ -141,7 +145,7 @@ async def test_a_port_that_is_taken_is_a_problem_with_a_hint(tmp_path: Path) -> 
 def test_closing_takes_no_more_connections(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(tmp_path) as here:
-            here.door.stop_listening()
+            here.http_server.stop_listening()
 
             async def refused() -> bool:
                 try:

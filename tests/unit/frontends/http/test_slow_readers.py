@@ -106,7 +106,7 @@ def test_a_client_that_reads_nothing_is_cut(loop_factory: Loop, tmp_path: Path) 
         async with house(tmp_path) as here:
             wire = await narrow(here.port)
             await stuck(here, wire)
-            await until(lambda: here.later(11) or len(here.door) == 0, "it is cut")
+            await until(lambda: here.later(11) or len(here.http_server) == 0, "it is cut")
             await wire.abort()
 
     run_on(loop_factory, main())
@@ -119,7 +119,7 @@ def test_a_refused_client_that_goes_on_sending_is_cut(loop_factory: Loop, tmp_pa
             assert (await wire.ask(b"NONSENSE\r\n\r\n")).status == 400
             for _ in range(5):
                 await wire.send(b"x")
-                assert len(here.door) == 1, "it may still be reading"
-            await until(lambda: here.later(3) or len(here.door) == 0, "it is cut")
+                assert len(here.http_server) == 1, "it may still be reading"
+            await until(lambda: here.later(3) or len(here.http_server) == 0, "it is cut")
 
     run_on(loop_factory, main())

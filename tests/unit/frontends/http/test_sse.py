@@ -172,7 +172,7 @@ async def test_streams_count_as_sessions(tmp_path: Path) -> None:
 
 async def test_streams_whose_clients_never_said_hello_refuse_nobody_and_the_oldest_gives_way(tmp_path: Path) -> None:
     async with house(tmp_path, sessions=4) as here, contextlib.AsyncExitStack() as stack:
-        greeted = await stack.enter_async_context(SseClient(here.port))
+        initialized = await stack.enter_async_context(SseClient(here.port))
         silent = [await SseClient(here.port).connect() for _ in range(3)]
         for client in silent:
             stack.push_async_callback(client.wire.close)
@@ -187,7 +187,7 @@ async def test_streams_whose_clients_never_said_hello_refuse_nobody_and_the_olde
         healthz = request_bytes("GET", "/healthz")
         assert (await silent[1].wire.ask(healthz)).status == 200, "the stream has ended, and not the connection"
         assert len(here.sessions) == 4
-        for client in (greeted, silent[2]):
+        for client in (initialized, silent[2]):
             assert (await client.post(PING)).status == 202
 
 

@@ -68,9 +68,9 @@ class Talk:
         self.send = pipes.send
 
     @property
-    def conversation(self) -> Any:
-        (conversation,) = self.house.server.conversations
-        return conversation
+    def session(self) -> Any:
+        (session,) = self.house.server.sessions
+        return session
 
     async def next(self) -> dict[str, Any]:
         """The next message, whatever changed in the lists meanwhile."""
@@ -105,11 +105,11 @@ async def legacy(
         pipes.send({"id": 0, "method": "initialize", "params": hello}, {"method": "notifications/initialized"})
         assert (await pipes.next())["result"]["protocolVersion"] == version
         talk = Talk(here, pipes, serving)
-        questions = talk.conversation.questions
+        server_requests = talk.session.server_requests
         yield talk
         for call in talk.calls:  # nobody waits for a door that waits for its last answers
             call.finish(OK)
-    assert len(questions) == 0
+    assert len(server_requests) == 0
 
 
 class Modern:
@@ -118,7 +118,7 @@ class Modern:
     def __init__(self, here: House, client: ModernClient) -> None:
         self.house = here
         self.source = here.source
-        self.parking = here.server.parking
+        self.suspended_calls = here.server.suspended_calls
         self.client = client
 
     async def call(self, tool: str = "s_t", *, meta: dict[str, Any] | None = None, **params: Any) -> Answer:
@@ -132,12 +132,14 @@ class Modern:
         await until(lambda: self.source.held, "a call reaches its source")
         return self.source.held.pop(0)
 
-    async def parked(self, *questions: dict[str, Any], **params: Any) -> tuple[Call, list[Asking], dict[str, Any]]:
+    async def suspended(
+        self, *server_requests: dict[str, Any], **params: Any
+    ) -> tuple[Call, list[Asking], dict[str, Any]]:
         """A call whose server asked; the result that its client got for now."""
         asking: list[Asking] = []
         first = asyncio.get_running_loop().create_task(self.call(**params))
         call = await self.held()
-        asking += [Asking(call, **server_request) for server_request in questions or ({},)]
+        asking += [Asking(call, **server_request) for server_request in server_requests or ({},)]
         result = (await first).result
         assert result["resultType"] == "input_required"
         return call, asking, result
@@ -156,7 +158,7 @@ async def modern(folder: Path, **options: Any) -> AsyncIterator[Modern]:
     async with house(folder, **options) as here, here.modern() as client:
         talk = Modern(here, client)
         yield talk
-    assert len(talk.parking) == 0
+    assert len(talk.suspended_calls) == 0
     assert talk.calls_in_flight == 0
 
 

@@ -28,7 +28,7 @@ def opening(version: Any = LEGACY[-1], capabilities: Any = None) -> dict[str, An
     return {"protocolVersion": version, "capabilities": given, "clientInfo": CLIENT_INFO}
 
 
-async def greeted(here: House, params: dict[str, Any]) -> Answer:
+async def initialized(here: House, params: dict[str, Any]) -> Answer:
     """What a new client's handshake is answered."""
     client = here.client()
     try:
@@ -48,7 +48,7 @@ async def test_both_greetings_say_what_we_can_do_and_what_servers_say_of_themsel
     async with house(tmp_path) as here, here.modern() as modern:
         here.desk.sinks["s"].publish(Snapshot(instructions="Use it well."))
         for version in LEGACY:
-            said = (await greeted(here, opening(version))).result
+            said = (await initialized(here, opening(version))).result
             assert said["protocolVersion"] == version
             assert said["capabilities"] == ALWAYS
             assert said["serverInfo"]["name"] == "trunkline"
@@ -66,7 +66,7 @@ async def test_several_servers_are_told_apart_and_silent_ones_left_out(tmp_path:
             here.desk.add(name, state=None)
             here.desk.sinks[name].publish(Snapshot(instructions=f"I am {name}."))
             here.desk.health(name, "ready")
-        said = (await greeted(here, opening())).result["instructions"]
+        said = (await initialized(here, opening())).result["instructions"]
         assert said == "## a\n\nI am a.\n\n## b\n\nI am b."
 
 
@@ -79,7 +79,7 @@ async def test_extensions_of_servers_are_told_to_modern_clients_alone(tmp_path: 
         here.desk.health("a", "ready")
         said = (await modern.request("server/discover")).result
         assert said["capabilities"] == ALWAYS | capabilities
-        assert (await greeted(here, opening())).result["capabilities"] == ALWAYS
+        assert (await initialized(here, opening())).result["capabilities"] == ALWAYS
 
 
 async def test_a_greeting_waits_a_moment_for_servers_that_start_and_no_longer(
@@ -87,12 +87,12 @@ async def test_a_greeting_waits_a_moment_for_servers_that_start_and_no_longer(
 ) -> None:
     async with house(tmp_path) as here, here.modern() as modern:
         here.desk.add("slow", state=None)
-        first = asyncio.ensure_future(greeted(here, opening()))
+        first = asyncio.ensure_future(initialized(here, opening()))
         second = asyncio.ensure_future(modern.request("server/discover"))
         assert "instructions" not in (await first).result, "it came though nobody was heard"
         assert "instructions" not in (await second).result
         monkeypatch.setattr(initialize, "_HEARD_S", 30.0)
-        third = asyncio.ensure_future(greeted(here, opening()))
+        third = asyncio.ensure_future(initialized(here, opening()))
         await modern.request("tools/call", {"name": "nobody"})
         here.desk.sinks["slow"].publish(Snapshot(instructions="Here I am."))
         here.desk.health("slow", "ready")
@@ -103,9 +103,9 @@ async def test_a_greeting_waits_a_moment_for_servers_that_start_and_no_longer(
 async def test_capabilities_that_are_no_object_are_refused(tmp_path: Path, capabilities: Any) -> None:
     async with house(tmp_path) as here, here.modern() as modern:
         params = {**opening(), "capabilities": capabilities}
-        answer = await greeted(here, params)
+        answer = await initialized(here, params)
         assert answer.error["code"] == -32602
-        assert not here.server.conversations
+        assert not here.server.sessions
         meta = {**modern_meta(), "io.modelcontextprotocol/clientCapabilities": capabilities}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
         reply = await modern.post(encode(message), modern_headers("tools/list", {}))
@@ -115,6 +115,6 @@ async def test_capabilities_that_are_no_object_are_refused(tmp_path: Path, capab
 async def test_a_handshake_without_a_version_is_refused(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         for version in (None, 7):
-            answer = await greeted(here, opening(version))
+            answer = await initialized(here, opening(version))
             assert answer.error["code"] == -32602
-        assert (await greeted(here, opening("1999-01-01"))).result["protocolVersion"] == LEGACY[-1]
+        assert (await initialized(here, opening("1999-01-01"))).result["protocolVersion"] == LEGACY[-1]

@@ -19,7 +19,7 @@ async def test_only_levels_that_exist_can_be_set(tmp_path: Path, level: Any) -> 
         assert (await talk.next())["error"]["code"] == -32602
         talk.send({"id": 2, "method": "logging/setLevel"})
         assert (await talk.next())["error"]["code"] == -32602
-        assert talk.conversation.caller.log_level == ""
+        assert talk.session.caller.log_level == ""
     async with modern(tmp_path) as client:
         assert (await client.call(meta={f"{META}logLevel": level})).error["code"] == -32602
         assert not client.source.held

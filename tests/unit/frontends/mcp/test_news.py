@@ -55,10 +55,10 @@ async def test_modern_clients_hear_of_the_lists_that_they_asked_for(
     async with house(tmp_path) as here:
         others = {name: True for name in ASKED_BY.values() if name != ASKED_BY[method]}
         async with (
-            listening(here, {ASKED_BY[method]: True}, id=1) as (told, heard),
+            listening(here, {ASKED_BY[method]: True}, id=1) as (last_sent, heard),
             listening(here, others, id=2) as (others_told, others_heard),
         ):
-            assert (told, others_told) == ({ASKED_BY[method]: True}, others)
+            assert (last_sent, others_told) == ({ASKED_BY[method]: True}, others)
             change(here, **offered)
             notifier = await heard()
             assert (notifier["method"], notifier["id_of_listen"]) == (method, 1)
@@ -155,7 +155,7 @@ async def test_a_client_is_told_nothing_before_it_is_greeted(tmp_path: Path, mon
     async with at_pipe(here) as (pipes, _):
         opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT_INFO}
         pipes.send({"id": 0, "method": "initialize", "params": opening})
-        await until(lambda: here.server.conversations, "the client is known")
+        await until(lambda: here.server.sessions, "the client is known")
         change(here, tools=["new"])
         assert (await pipes.next())["id"] == 0
         change(here, prompts=["new"])
@@ -171,12 +171,12 @@ async def test_a_client_that_cannot_be_told_keeps_no_other_from_its_news(tmp_pat
         other.listen() as other_events,
         listening(here, {ASKED_BY[TOOLS]: True}) as (_, heard),
     ):
-        told = bugs_told()
+        last_sent = bugs_told()
         here.session(client).push = broken
         change(here, tools=["new"])
         assert await next_method(other_events) == TOOLS
         assert (await heard())["method"] == TOOLS
-        assert len(told) == 1
+        assert len(last_sent) == 1
         del events
         change(here, tools=["newer"])
         assert await next_method(other_events) == TOOLS, "also the next time"

@@ -25,24 +25,24 @@ def only_key(result: dict[str, Any]) -> str:
 
 async def test_a_call_whose_server_asks_waits_for_the_client_to_come_back(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, (asking,), result = await talk.parked()
+        call, (asking,), result = await talk.suspended()
         assert result["inputRequests"] == {
             only_key(result): {"method": ELICITATION_CREATE, "params": {**FORM, "_meta": {"trunkline/server": "s"}}}
         }
         assert not call.done
-        assert talk.calls_in_flight == len(talk.parking) == 1
+        assert talk.calls_in_flight == len(talk.suspended_calls) == 1
         retry = talk.retry(result, {only_key(result): YES})
         await until(lambda: asking.endings, "the server has its answer")
         assert asking.result == YES
         call.finish(OK)
         assert (await retry).result == {"resultType": "complete", "content": []}
-        assert talk.calls_in_flight == len(talk.parking) == 0
+        assert talk.calls_in_flight == len(talk.suspended_calls) == 0
         assert not talk.source.held
 
 
 async def test_questions_that_come_together_are_asked_together_and_missing_answers_again(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, (form, roots), result = await talk.parked({}, {"method": ROOTS_LIST, "params": {}})
+        call, (form, roots), result = await talk.suspended({}, {"method": ROOTS_LIST, "params": {}})
         keys = {request["method"]: key for key, request in result["inputRequests"].items()}
         again = (await talk.retry(result, {keys[ROOTS_LIST]: {"roots": []}, "nobody asked": {}})).result
         assert again["resultType"] == "input_required"
@@ -57,7 +57,7 @@ async def test_questions_that_come_together_are_asked_together_and_missing_answe
 
 async def test_a_server_may_ask_again_and_again(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, _, result = await talk.parked()
+        call, _, result = await talk.suspended()
         for number in range(5):
             retry = talk.retry(result, {only_key(result): YES})
             await until(lambda: not call.open_server_requests, "the server has its answer")
@@ -74,7 +74,7 @@ async def test_a_server_may_ask_again_and_again(tmp_path: Path) -> None:
 @pytest.mark.law
 async def test_what_came_of_it_while_the_client_was_away_is_kept_and_given_once(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, (asking,), result = await talk.parked()
+        call, (asking,), result = await talk.suspended()
         call.finish(OK)
         assert asking.error["code"] == -32603
         assert talk.calls_in_flight == 1
@@ -85,7 +85,7 @@ async def test_what_came_of_it_while_the_client_was_away_is_kept_and_given_once(
 @pytest.mark.law
 async def test_of_two_at_once_only_one_waits(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, (asking,), result = await talk.parked()
+        call, (asking,), result = await talk.suspended()
         answers = {only_key(result): YES}
         retries = [talk.retry(result, answers), talk.retry(result, answers)]
         done, waiting = await asyncio.wait(retries, return_when=asyncio.FIRST_COMPLETED)
@@ -112,7 +112,7 @@ async def test_of_two_at_once_only_one_waits(tmp_path: Path) -> None:
 )
 async def test_a_state_is_good_for_the_very_same_request_alone(tmp_path: Path, params: dict[str, Any]) -> None:
     async with modern(tmp_path) as talk:
-        call, (asking,), result = await talk.parked(arguments={"a": 1, "b": [1, 2]})
+        call, (asking,), result = await talk.suspended(arguments={"a": 1, "b": [1, 2]})
         answers = {only_key(result): YES}
         refused = await talk.retry(result, answers, **{"arguments": {"a": 1, "b": [1, 2]}, **params})
         assert refused.error["code"] == -32602
@@ -131,7 +131,7 @@ async def test_a_state_is_good_for_whom_it_was_given_to_alone(tmp_path: Path) ->
             self.code = json.loads(raw)["code"]
 
     async with modern(tmp_path) as talk:
-        _, (asking,), result = await talk.parked()
+        _, (asking,), result = await talk.suspended()
         params = {"name": "s_t", "arguments": {}, "requestState": result["requestState"]}
         params |= {"inputResponses": {only_key(result): YES}, "_meta": {f"{META}clientCapabilities": EVERYTHING}}
         recorder: Any = Recorder()
@@ -142,38 +142,38 @@ async def test_a_state_is_good_for_whom_it_was_given_to_alone(tmp_path: Path) ->
 
 
 async def test_a_client_that_does_not_return_ends_the_call(tmp_path: Path) -> None:
-    async with modern(tmp_path, question_s=0.2) as talk:
-        call, (asking,), result = await talk.parked()
+    async with modern(tmp_path, server_request_timeout_s=0.2) as talk:
+        call, (asking,), result = await talk.suspended()
         await until(lambda: call.done, "the call is given up")
         assert asking.error["message"] == "The client did not come back with an answer"
-        assert talk.calls_in_flight == len(talk.parking) == 0
+        assert talk.calls_in_flight == len(talk.suspended_calls) == 0
         assert (await talk.retry(result, {only_key(result): YES})).error["code"] == -32602
 
 
 async def test_shutting_down_ends_parked_calls(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, (asking,), _ = await talk.parked()
+        call, (asking,), _ = await talk.suspended()
     assert call.done
     assert asking.error["code"] == -32603
 
 
 async def test_a_shutdown_waits_for_a_client_that_waits_and_not_for_one_that_is_away(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, _, result = await talk.parked()
+        call, _, result = await talk.suspended()
         retry = talk.retry(result, {only_key(result): YES})
         await until(lambda: not call.open_server_requests, "the server has its answer")
-        talk.parking.clear()
+        talk.suspended_calls.clear()
         assert not call.done
         Asking(call, ELICITATION_CREATE, FORM)
         assert (await retry).result["resultType"] == "input_required"
-        talk.parking.clear()
+        talk.suspended_calls.clear()
         assert call.done
-        assert talk.calls_in_flight == len(talk.parking) == 0
+        assert talk.calls_in_flight == len(talk.suspended_calls) == 0
 
 
 async def test_closing_the_stream_of_the_request_that_waits_cancels_the_call(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, (asking,), result = await talk.parked()
+        call, (asking,), result = await talk.suspended()
         params = {"name": "s_t", "arguments": {}, "requestState": result["requestState"]}
         params |= {"inputResponses": {only_key(result): YES}, "_meta": {f"{META}clientCapabilities": EVERYTHING}}
         message = talk.client.message("tools/call", params)
@@ -182,12 +182,12 @@ async def test_closing_the_stream_of_the_request_that_waits_cancels_the_call(tmp
             await until(lambda: asking.endings, "the retry is there")
             assert not call.done
         await until(lambda: call.done, "it is cancelled")
-        assert talk.calls_in_flight == len(talk.parking) == 0
+        assert talk.calls_in_flight == len(talk.suspended_calls) == 0
 
 
 async def test_closing_a_connection_while_the_user_is_asked_cancels_nothing(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, _, result = await talk.parked()
+        call, _, result = await talk.suspended()
         await talk.client.close()
         assert (await talk.client.request("tools/list")).result["tools"]
         assert not call.done
@@ -199,9 +199,9 @@ async def test_closing_a_connection_while_the_user_is_asked_cancels_nothing(tmp_
 
 async def test_parked_calls_count_as_in_flight_but_their_own_retry_always_gets_in(tmp_path: Path) -> None:
     async with modern(tmp_path, max_calls=2) as talk:
-        parked = [await talk.parked() for _ in range(2)]
+        suspended = [await talk.suspended() for _ in range(2)]
         assert (await talk.call()).error["code"] == 429
-        for call, (asking,), result in parked:
+        for call, (asking,), result in suspended:
             retry = talk.retry(result, {only_key(result): YES})
             await until(lambda asking=asking: asking.endings, "the server has its answer")
             call.finish(OK)
@@ -210,7 +210,7 @@ async def test_parked_calls_count_as_in_flight_but_their_own_retry_always_gets_i
 
 async def test_progress_and_log_go_to_the_request_that_waits_now(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, _, result = await talk.parked(meta={"progressToken": "first"})
+        call, _, result = await talk.suspended(meta={"progressToken": "first"})
         call.notify("notifications/progress", b'{"progressToken":1,"progress":1}')
         later = {"progressToken": "second", f"{META}logLevel": "info"}
         retry = talk.retry(result, {only_key(result): YES}, meta=later)
@@ -225,7 +225,7 @@ async def test_progress_and_log_go_to_the_request_that_waits_now(tmp_path: Path)
 
 async def test_a_question_that_is_withdrawn_is_asked_no_more(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, (first, second), result = await talk.parked({}, {"method": ROOTS_LIST, "params": {}})
+        call, (first, second), result = await talk.suspended({}, {"method": ROOTS_LIST, "params": {}})
         first.server_request.withdraw()
         keys = {request["method"]: key for key, request in result["inputRequests"].items()}
         retry = talk.retry(result, {keys[ROOTS_LIST]: {"roots": []}, keys[ELICITATION_CREATE]: YES})
@@ -241,7 +241,7 @@ async def test_only_what_the_request_declared_is_asked(tmp_path: Path) -> None:
         first = asyncio.get_running_loop().create_task(talk.call(meta=only_roots))
         call = await talk.held()
         assert Asking(call).error["code"] == -32601
-        assert len(talk.parking) == 0
+        assert len(talk.suspended_calls) == 0
         call.finish(OK)
         assert (await first).result["content"] == []
         nothing = asyncio.get_running_loop().create_task(talk.call(meta={f"{META}clientCapabilities": {}}))
@@ -253,7 +253,7 @@ async def test_only_what_the_request_declared_is_asked(tmp_path: Path) -> None:
 
 async def test_a_thousand_questions_of_one_call_are_bounded(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, asking, result = await talk.parked(*({} for _ in range(1000)))
+        call, asking, result = await talk.suspended(*({} for _ in range(1000)))
         assert len(result["inputRequests"]) == MAX_OPEN
         assert sum(bool(one.endings) for one in asking) == 1000 - MAX_OPEN
         retry = talk.retry(result, dict.fromkeys(result["inputRequests"], YES))
@@ -266,7 +266,7 @@ async def test_questions_to_a_modern_client_carry_nothing_of_the_legacy_era(tmp_
     url = {"mode": "url", "message": "Go", "url": "https://e.example/", "elicitationId": "e"}
     async with modern(tmp_path) as talk:
         talk.house.desk.add("other", "x")
-        _, _, result = await talk.parked({"params": {**url, "_meta": {"progressToken": 3}}})
+        _, _, result = await talk.suspended({"params": {**url, "_meta": {"progressToken": 3}}})
         params = result["inputRequests"][only_key(result)]["params"]
         assert params == {
             "mode": "url",
@@ -365,7 +365,7 @@ async def test_a_client_that_cannot_visit_urls_gets_an_error_it_knows(
 
 async def test_a_read_only_result_after_a_question_is_complete(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
-        call, _, result = await talk.parked()
+        call, _, result = await talk.suspended()
         retry = talk.retry(result, {only_key(result): YES})
         await until(lambda: not call.open_server_requests, "the server has its answer")
         call.finish(Result(b'{"content":\n[],"x":1.10}'))

@@ -130,7 +130,7 @@ async def test_a_question_taken_back_is_taken_back_from_the_client_too(tmp_path:
 
 
 async def test_a_client_that_thinks_too_long_is_told_so(tmp_path: Path) -> None:
-    async with legacy(tmp_path, question_s=0.05) as talk:
+    async with legacy(tmp_path, server_request_timeout_s=0.05) as talk:
         asking = Asking(await talk.call())
         number = (await talk.next())["id"]
         taken = await talk.next()

@@ -56,7 +56,7 @@ async def test_the_client_is_asked_and_the_call_made_again_with_its_answer(tmp_p
         assert (await talk.next())["params"] == {"progressToken": "p", "progress": 2}
         again.finish(OK)
         assert await talk.next() == {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
-        assert len(talk.conversation.calls) == 0
+        assert len(talk.session.calls) == 0
 
 
 async def test_everything_is_asked_at_once_and_goes_back_under_its_own_key(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_a_server_that_never_has_enough_is_cut_off(tmp_path: Path) -> None
             needs(await talk.held())
         error = (await talk.next())["error"]
         assert (error["code"], error["data"]["code"]) == (502, "TL307")
-        assert len(talk.conversation.calls) == 0
+        assert len(talk.session.calls) == 0
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ async def test_what_cannot_be_asked_fails_the_call(tmp_path: Path, raw: bytes) -
     async with modern_server(tmp_path) as talk:
         (await talk.call()).finish(NeedsInput(raw))
         assert (await talk.next())["error"]["data"]["code"] == "TL307"
-        assert len(talk.conversation.calls) == 0
+        assert len(talk.session.calls) == 0
 
 
 async def test_a_server_may_not_ask_for_what_the_client_did_not_declare(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_taking_the_request_back_ends_the_question(tmp_path: Path) -> None
         talk.send({"id": number, "result": YES})
         await talk.ping()
         assert not talk.source.held
-        assert len(talk.conversation.calls) == 0
+        assert len(talk.session.calls) == 0
 
 
 async def test_taking_the_request_back_ends_the_round_or_the_pause(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ async def test_taking_the_request_back_ends_the_round_or_the_pause(tmp_path: Pat
         await until(lambda: again.done, "it is cancelled")
         needs(await talk.call(10), None)
         talk.send({"method": "notifications/cancelled", "params": {"requestId": 10}})
-        await until(lambda: not len(talk.conversation.calls), "it is forgotten")
+        await until(lambda: not len(talk.session.calls), "it is forgotten")
 
 
 async def test_a_client_that_goes_while_it_is_asked_leaves_nothing(
@@ -204,13 +204,13 @@ async def test_a_client_that_goes_while_it_is_asked_leaves_nothing(
 ) -> None:
     wait_for_last_answers(monkeypatch, 0.05)
     async with modern_server(tmp_path) as talk:
-        conversation = talk.conversation
+        session = talk.session
         needs(await talk.call())
         await talk.next()
         talk.pipes.end_input()
         await asyncio.wait_for(asyncio.shield(talk.serving), at_most(15))
         assert not talk.source.held
-        assert len(conversation.calls) == len(conversation.questions) == 0
+        assert len(session.calls) == len(session.questions) == 0
 
 
 async def test_an_id_is_taken_while_its_client_is_asked(tmp_path: Path) -> None:

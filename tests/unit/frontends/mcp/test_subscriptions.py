@@ -132,8 +132,8 @@ async def test_one_client_may_listen_many_times_and_ends_each_by_itself(tmp_path
         resourceful(here, "x:1")
         async with listening(here, {"resourceSubscriptions": ["x:1"]}, id=1) as (_, heard):
             async with listening(here, {"resourceSubscriptions": ["x:1"]}, id=1):
-                assert len(here.server.listens) == 2
-            await until(lambda: len(here.server.listens) == 1, "the other goes on")
+                assert len(here.server.listen_streams) == 2
+            await until(lambda: len(here.server.listen_streams) == 1, "the other goes on")
             update(here, "x:1")
             assert (await heard())["params"]["uri"] == "x:1"
 
@@ -155,7 +155,7 @@ async def test_a_client_that_leaves_before_the_acknowledgement_leaves_nothing(tm
             await until(lambda: here.source.watches, "it is asked for")
         await until(lambda: not watched(here), "it is let go")
         here.source.watches[0].settle(HOLDS)
-        assert not len(here.server.listens)
+        assert not len(here.server.listen_streams)
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,14 @@ async def test_wishes_that_make_no_sense_are_refused(tmp_path: Path, notificatio
     async with house(tmp_path) as here, here.modern() as client:
         answer = await client.request("subscriptions/listen", {"notifications": notifications})
         assert answer.error["code"] == -32602
-        assert not len(here.server.listens)
+        assert not len(here.server.listen_streams)
 
 
 async def test_an_id_that_would_be_said_again_and_again_is_not_long(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.modern() as client:
         answer = await client.request("subscriptions/listen", {"notifications": {}}, id="x" * 9000)
         assert answer.error["code"] == -32600
-        assert not len(here.server.listens)
+        assert not len(here.server.listen_streams)
 
 
 async def test_tasks_are_for_clients_that_know_them(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_listens_are_bounded_in_number_and_in_resources(tmp_path: Path, mo
             async with listening(here, {"resourceSubscriptions": ["x:1"]}):
                 refused = await client.request("subscriptions/listen", {"notifications": {}})
                 assert refused.situation == (429, "TL304", "no")
-        await until(lambda: not len(here.server.listens), "both are gone")
+        await until(lambda: not len(here.server.listen_streams), "both are gone")
         async with listening(here, {"toolsListChanged": True}):
             pass
 
