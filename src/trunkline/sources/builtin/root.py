@@ -66,8 +66,8 @@ class GatewayFiles:
             self.folders.append(folder)
 
     def is_file(self, folder_fd: int, name: str) -> bool:
-        """Whether a name in a folder is that of one of the files, in any case and whether or not it exists, or a link to
-        one."""
+        """Whether a name in a folder is that of one of the files, in any case and whether it exists or not, or a hard
+        link to one."""
         folder = os.fstat(folder_fd)
         for file in self._files:
             for spelling in {file, os.path.realpath(file)}:
@@ -117,8 +117,8 @@ class RootMissing(ToolFault):
 
 
 class RootFolder:
-    """Opens files below the root. `protected` are places that no tool may write. `walk_only` does without `openat2`, as on
-    systems that do not have it."""
+    """Opens files below the root. `protected` are places that no tool may write. `walk_only` does without `openat2`, as
+    on systems that do not have it."""
 
     def __init__(
         self,

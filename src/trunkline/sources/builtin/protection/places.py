@@ -69,9 +69,9 @@ GIT_FILES: Final = ("config", "config.worktree", "commondir", HOOKS)
 
 
 class ProtectedPlaces:
-    """The list, with additions: `more` are patterns with `*` and `?`, at any depth or, beginning with a `/`, from the root.
-    `files` are the names of paths below the root, `roots` those of folders that other tools work in, which must not
-    become links."""
+    """The list, with additions: `more` are patterns with `*` and `?`, at any depth or, beginning with a `/`, from the
+    root. `files` are the names of paths below the root, `roots` those of folders that other tools work in, which must
+    not become links."""
 
     def __init__(
         self, more: Iterable[str] = (), files: Iterable[Sequence[str]] = (), roots: Iterable[Sequence[str]] = ()
@@ -189,7 +189,7 @@ def _below(root: Path | str, files: Iterable[str]) -> list[list[str]]:
     return [path.split("/") for path in sorted(below)]
 
 
-# -- what the configuration starts --------------------------------------------------------------------------------------
+# -- what the configuration starts -------------------------------------------------------------------------------------
 
 _RUNS: Final = ("run", "tool", "script")
 
