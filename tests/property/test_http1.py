@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from tests.support.chunks import cut_up, cuts, steady
 from tests.support.smuggling import NASTY_REQUESTS
 
-from trunkline.protocol.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser, ResponseParser
+from trunkline.protocol.http1 import HttpRequest, RequestParser
+from trunkline.protocol.http1_message import HttpLimits, HttpProblem
+from trunkline.protocol.http1_response import ResponseParser
 
 LIMITS = HttpLimits(header_bytes=400, header_count=8, body_bytes=100)
 H2C = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"

@@ -20,7 +20,7 @@ from trunkline.frontends.rest.tools_api import ToolsApi
 from trunkline.gateway.operations import Load
 from trunkline.gateway.operator_token import make_operator_token
 from trunkline.gateway.serving import ServedGateway, running_gateway, settle_memory
-from trunkline.protocol.http1 import HttpLimits
+from trunkline.protocol.http1_message import HttpLimits
 from trunkline.runtime.gateway_records import Announcement, announce_running, find_running, running_record
 from trunkline.runtime.own_process import connection_limit, raise_open_file_limit
 from trunkline.version import __version__

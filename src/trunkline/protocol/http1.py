@@ -1,7 +1,7 @@
-"""HTTP/1.1 as servers read it: bytes in, whole requests out. The other direction of both sides is in its siblings.
+"""Reads HTTP/1.1 requests (bytes in, whole requests out), and writes the heads of requests and responses.
 
-llhttp (httptools) reads the grammar; the rules it leaves open are decided here. Whoever owns the connection answers an
-`HttpProblem` with its status and closes: nothing after it on that connection can be trusted to begin where it seems to.
+llhttp (httptools) parses the grammar; the rules that it leaves open are decided here. The owner of the connection
+answers an `HttpProblem` with its status and closes: what follows may not begin where it seems to.
 """
 
 from __future__ import annotations
@@ -16,23 +16,10 @@ import msgspec
 
 from trunkline.protocol.framing import ByteBuffer
 from trunkline.protocol.http1_message import HEAD_END, HeaderBlock, HttpLimits, HttpProblem, KnownHeads, content_length
-from trunkline.protocol.http1_response import ResponseParser
-
-__all__ = [
-    "CONTINUE",
-    "HttpLimits",
-    "HttpProblem",
-    "HttpRequest",
-    "RequestParser",
-    "ResponseParser",
-    "head_size",
-    "request_head",
-    "response_head",
-]
 
 _HOST: Final = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]*(:[0-9]*)?|\[[0-9A-Za-z:.%]+\](:[0-9]*)?")
 _HEADER_BYTES: Final = 200
-"""What a header costs besides its bytes: two objects and their place in a dictionary."""
+"""The memory that a header takes besides its bytes: two objects and a place in a dictionary."""
 _FIRST_LINE_BYTES: Final = 14  # two spaces, `HTTP/1.1`, CRLF, and the CRLF that ends the head
 
 _IDLE: Final = 0
@@ -79,13 +66,13 @@ _REASONS: Final = {
 _STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {reason}\r\n".encode() for status, reason in _REASONS.items()}
 
 CONTINUE: Final = _STATUS_LINES[100] + b"\r\n"
-"""The whole interim answer to `Expect: 100-continue`."""
+"""The whole interim response to `Expect: 100-continue`."""
 
 
 class HttpRequest(msgspec.Struct, gc=False):
-    """One request. Header names are lower-case; values of a repeated one are joined by a comma and it is in `repeated`.
+    """One request. Header names are lower-case; the values of `repeated` ones are joined by commas.
 
-    `headers` may be the very object of an earlier request with the same head: never change it.
+    `headers` may be the same object as for an earlier request with the same head: never change it.
     """
 
     method: bytes
@@ -102,10 +89,10 @@ _Head = tuple[bytes, bytes, bytes, Mapping[bytes, bytes], tuple[bytes, ...], boo
 
 
 class RequestParser(HeaderBlock):
-    """Reads the requests of one connection, pipelined ones too, in their order.
+    """Reads the requests of one connection in order, including pipelined ones.
 
     `on_request`, `on_head` and `on_expect_continue` are called from `feed`, never from inside llhttp, so they may close
-    the parser or raise (which closes it too). `on_head` gets, without its body, a request whose body is on its way.
+    the parser or raise (which closes it too). `on_head` gets a request whose body has not arrived yet, without it.
     After a request that ends the connection, and after a problem, whatever else arrives is ignored.
     """
 
@@ -139,7 +126,7 @@ class RequestParser(HeaderBlock):
         self._on_head = on_head
         self._on_expect_continue = on_expect_continue
         self.held_bytes = 0
-        """How much of a request that is not complete is kept here."""
+        """How much of an incomplete request is kept here."""
         self._known = KnownHeads[_Head]()
         self._done: list[HttpRequest] = []
         self._state = _IDLE
@@ -154,12 +141,12 @@ class RequestParser(HeaderBlock):
 
     @property
     def mid_message(self) -> bool:
-        """Whether a request has begun that is not complete."""
+        """Whether a request has begun but not ended."""
         return self._state in (_IN_HEAD, _IN_BODY)
 
     def takes_whole(self, data: bytes) -> bool:
-        """Whether all of this is quick to read: it belongs to a body whose length was announced, or repeats a head
-        that was read before. Anything else may be many requests, or chunks of a byte each."""
+        """Whether all of this is quick to read: a part of a body whose length is known, or a repeated head. Anything else
+        may be many requests, or chunks of one byte each."""
         if self._state == _IN_BODY and self._head is not None:
             length = self._head[3].get(b"content-length")
             return length is not None and content_length(length) - self._body.size >= len(data)
@@ -168,15 +155,15 @@ class RequestParser(HeaderBlock):
 
     @property
     def target(self) -> bytes:
-        """Where the last request that began is going, as far as that was read."""
+        """The target of the current request, as far as it was read."""
         return self._url
 
     def forget_heads(self) -> None:
-        """They come from somebody who may not have things kept."""
+        """Do not keep the heads of this peer: it is not trusted."""
         self._known.clear()
 
     def close(self) -> None:
-        """Report nothing more, and let go of the owner and of llhttp (both hold this object in turn)."""
+        """Report nothing more, and drop the callbacks and llhttp, which both refer back to this object."""
         self._state = _CLOSED
         self._known.clear()
         self._done.clear()
@@ -187,7 +174,7 @@ class RequestParser(HeaderBlock):
         self._on_head = self._on_expect_continue = None
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived. Raises `HttpProblem` after the requests that were complete before it."""
+        """Take received data. Raises `HttpProblem` after reporting the requests before it."""
         try:
             if self._state == _IDLE:
                 head_end = data.find(HEAD_END) + 4
@@ -203,7 +190,7 @@ class RequestParser(HeaderBlock):
             raise
 
     def _parse(self, data: bytes, head_end: int) -> None:
-        """`head_end` is where a head ends that begins with this chunk; 0 when the chunk begins inside a message."""
+        """`head_end` is the end of a head that begins with this chunk; 0 when the chunk begins inside a message."""
         size = len(data)
         self._fed_bytes = size if head_end else self._fed_bytes + size
         self._quiet_bytes += size
@@ -220,7 +207,7 @@ class RequestParser(HeaderBlock):
             raise problem
         if self._state == _IN_BODY:
             self._body_awaited()
-        if self._state == _IN_HEAD:  # where it began within this chunk llhttp does not say
+        if self._state == _IN_HEAD:  # llhttp does not say where in this chunk it began
             self.held_bytes = self._quiet_bytes or min(size, self._limits.header_bytes)
             self.held_bytes += _HEADER_BYTES * len(self._headers)
         elif self._state == _IN_BODY:
@@ -229,7 +216,7 @@ class RequestParser(HeaderBlock):
             self.held_bytes = 0
 
     def _body_awaited(self) -> None:
-        """The head is complete and the body is not: the last moment to turn the request away without reading it."""
+        """Report a head whose body is incomplete: the last chance to refuse the request without reading its body."""
         if not self._head_told and self._head is not None:
             self._head_told = True
             self._head_bytes = head_size(*self._head[1:4])
@@ -241,7 +228,7 @@ class RequestParser(HeaderBlock):
                 self._on_expect_continue()
 
     def _execute(self, data: bytes) -> BaseException | None:
-        """Run llhttp over the data; what went wrong, unless that came after the last request of the connection."""
+        """Run llhttp over the data; returns what went wrong, unless the last request of the connection had ended."""
         while self._llhttp is not None:
             try:
                 self._llhttp.feed_data(data)
@@ -256,7 +243,7 @@ class RequestParser(HeaderBlock):
                 break
         return None
 
-    # Called by llhttp. An exception stops it there and then; `_execute` gets it back.
+    # Called by llhttp. An exception stops it at once and is returned by `_execute`.
 
     def on_message_begin(self) -> None:
         self._state = _IN_HEAD
@@ -302,10 +289,10 @@ class RequestParser(HeaderBlock):
         self._done.append(HttpRequest(*head, self._body.take()))
 
     def _framing_without_upgrade(self) -> bytes:
-        """A head for llhttp that frames the body of the request at which it just stopped.
+        """A head that makes a new llhttp parser read the body of the request at which the old one stopped.
 
-        Asked to upgrade, httptools reads no body and hands the connection over. We never do, and some clients (Java's)
-        ask for HTTP/2 in passing on their first POST, so that request is taken up again behind its head.
+        For a request to upgrade, httptools reads no body and hands the connection over. We never upgrade, and some
+        clients (Java's) offer HTTP/2 with their first POST, so that request is resumed after its head.
         """
         assert self._head is not None
         headers, keep_alive = self._head[3], self._head[6]
@@ -331,13 +318,13 @@ class RequestParser(HeaderBlock):
 
 
 def head_size(path: bytes, query: bytes, headers: Mapping[bytes, bytes]) -> int:
-    """About what a head that was read takes: its target is kept twice, whole and in parts."""
+    """Roughly the memory that a head takes: its target is kept twice, whole and in parts."""
     written = 2 * (len(path) + len(query)) + sum(map(len, headers)) + sum(map(len, headers.values()))
     return written + _HEADER_BYTES * len(headers)
 
 
 def _ignore(_: HttpRequest) -> None:
-    """What a closed parser calls."""
+    """Replaces the callback of a closed parser."""
 
 
 def _is_http10(version: str) -> bool:
@@ -356,7 +343,7 @@ def _check_host(host: bytes, repeated: bool) -> None:
 
 @lru_cache(maxsize=32)
 def _split_target(target: bytes) -> tuple[bytes, bytes]:
-    """Path and query. Only the origin form is taken: no proxy's `http://…`, no `*`, no `host:port`."""
+    """Path and query of a target. Only the origin form is accepted: no `http://…`, `*` or `host:port`."""
     if not target.startswith(b"/") or b"#" in target:
         raise HttpProblem(400, "request target is not a path")
     path, _, query = target.partition(b"?")
@@ -372,7 +359,7 @@ def _refusal_of(error: httptools.HttpParserError) -> HttpProblem:
 
 
 def response_head(status: int, headers: Headers) -> bytes:
-    """The head of an answer, its blank line included. Raises ValueError for what could break out of a header."""
+    """The head of a response with its blank line. Raises ValueError for a header that could inject another line."""
     line = _STATUS_LINES.get(status)
     if line is None:
         line = b"HTTP/1.1 %03d \r\n" % status
@@ -380,7 +367,7 @@ def response_head(status: int, headers: Headers) -> bytes:
 
 
 def request_head(method: bytes, target: bytes, headers: Headers) -> bytes:
-    """The head of a request. Raises ValueError for what could break out of its line."""
+    """The head of a request with its blank line. Raises ValueError for anything that could inject another line."""
     return _head(_request_line(method, target), headers)
 
 
@@ -399,7 +386,7 @@ def _head(first_line: bytes, headers: Headers) -> bytes:
         parts += (_name(name), value, b"\r\n")
     parts.append(b"\r\n")
     head = b"".join(parts)
-    # One CR and one LF for each line we ended, and no other: any that a value brought would be one too many.
+    # Exactly one CR and one LF for each line: any that a value contains would be one too many.
     lines = (len(parts) + 4) // 3
     if head.count(b"\r") != lines or head.count(b"\n") != lines or b"\0" in head:
         raise ValueError("a header value must not contain CR, LF or NUL")

@@ -1,8 +1,8 @@
-"""What requests and responses share when they are read: limits, the problem that ends a connection, the header block.
+"""What the parsers of HTTP/1.1 requests and responses share: limits, the problem that ends a connection, headers.
 
 llhttp (under httptools) checks the grammar strictly: it refuses control characters, folded lines, bare CR or LF, a
-space before the colon, Content-Length beside Transfer-Encoding or twice, and malformed chunks. What it lets pass is
-checked here and by the two parsers.
+space before the colon, Content-Length beside Transfer-Encoding or twice, and malformed chunks. What it accepts is
+checked further here and by the two parsers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HEADER_OVERHEAD_BYTES: Final = 3  # a colon, CR and LF; the optional space is n
 _KNOWN_HEADS: Final = 8
 _KNOWN_HEAD_BYTES: Final = 2048
 _KNOWN_HEAD_LINES: Final = 26
-"""Heads that are kept are small: as objects, headers take ten times what they took on the wire."""
+"""Only small heads are kept: as objects, headers take ten times their bytes."""
 
 _Head = TypeVar("_Head")
 
@@ -28,9 +28,9 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpProblem(Exception):
-    """The peer's message cannot be taken, and neither can anything that follows on its connection.
+    """A message that cannot be accepted, nor can anything after it on the connection.
 
-    For a request `status` is the answer to give. For a response it is 413 (over the cap) or 502 (malformed).
+    For a request `status` is that of the response to send. For a response it is 413 (too large) or 502 (malformed).
     """
 
     def __init__(self, status: int, reason: str) -> None:
@@ -44,19 +44,19 @@ class HttpProblem(Exception):
 
 
 def content_length(value: bytes) -> int:
-    """The number that llhttp has accepted: digits that fit 64 bits, behind any number of zeros (`int` would balk)."""
+    """The value of a Content-Length that llhttp has accepted; leading zeros are removed, as `int` limits digits."""
     return int(value.lstrip(b"0") or b"0")
 
 
 class KnownHeads(dict[bytes, tuple[int, _Head]], Generic[_Head]):
-    """Heads that llhttp has accepted on this connection: bytes → size of the whole message, and what was read.
+    """Heads that llhttp has accepted on this connection: bytes → size of the whole message, and the parsed head.
 
-    A peer on a kept connection sends the same head again and again, often byte for byte. Such a head is not parsed
-    again when it comes back in one chunk with a body of the same length.
+    A peer often sends the same head again and again on one connection, byte for byte. It is not parsed again when it
+    arrives in one chunk with a body of the same length.
     """
 
     def remember(self, data: bytes, head_bytes: int, body_bytes: int, head: _Head) -> None:
-        """`data` held one whole message. Chunked bodies and stray line ends show in its size; they are left out."""
+        """Keep the head of `data`, one whole message. Chunked bodies and stray line ends show in its size: not kept."""
         if len(data) != head_bytes + body_bytes or head_bytes > _KNOWN_HEAD_BYTES:
             return
         if data.count(b"\n", 0, head_bytes) > _KNOWN_HEAD_LINES:
@@ -67,7 +67,7 @@ class KnownHeads(dict[bytes, tuple[int, _Head]], Generic[_Head]):
 
 
 class HeaderBlock:
-    """Collects the headers of the message being read, and bounds what llhttp and httptools may hold of it."""
+    """Collects the headers of the current message, and limits how much of it llhttp and httptools may hold."""
 
     __slots__ = ("_fed_bytes", "_headers", "_limits", "_quiet_bytes", "_quiet_limit_bytes", "_repeated")
 
@@ -77,10 +77,10 @@ class HeaderBlock:
         self._limits = limits
         self._headers: dict[bytes, bytes] = {}
         self._repeated: tuple[bytes, ...] = ()
-        # Bytes fed since the connection was last idle: never less than the message in hand has.
+        # Bytes fed since the connection was last idle: at least the size of the current message.
         self._fed_bytes = 0
-        # Bytes fed since llhttp last came to the end of a head, to body bytes or to the end of a message.
-        # httptools keeps a header or trailer until it ends: this limit stops one that never does.
+        # Bytes fed since llhttp last reached the end of a head, body bytes or the end of a message.
+        # httptools keeps a header or trailer until it ends: this stops one that never does.
         self._quiet_bytes = 0
         self._quiet_limit_bytes = limits.header_bytes + 2 * limits.header_count
 
@@ -99,18 +99,18 @@ class HeaderBlock:
         return self._headers[name] + b", " + value
 
     def _take_headers(self, first_line_bytes: int) -> tuple[dict[bytes, bytes], tuple[bytes, ...]]:
-        """The complete header block, and the names that came more than once. Raises when it is over the caps."""
+        """The complete headers, and the names that are repeated. Raises if they exceed the limits."""
         headers, repeated, limits = self._headers, self._repeated, self._limits
         count = len(headers) + len(repeated)
         if count > limits.header_count:
             raise self._too_many_headers()
-        if self._fed_bytes > limits.header_bytes:  # else there is no need to count
+        if self._fed_bytes > limits.header_bytes:  # otherwise there is no need to count
             size = first_line_bytes + _HEADER_OVERHEAD_BYTES * count
             size += sum(map(len, headers)) + sum(map(len, headers.values())) + sum(map(len, repeated))
             if size > limits.header_bytes:
                 raise self._headers_too_large()
         self._quiet_bytes = 0
-        self._headers, self._repeated = {}, ()  # trailers collect here, and nobody looks at them
+        self._headers, self._repeated = {}, ()  # trailers are collected here and ignored
         return headers, repeated
 
     def _too_many_headers(self) -> HttpProblem:

@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from trunkline.protocol.http1 import HttpProblem, ResponseParser
+from trunkline.protocol.http1_message import HttpProblem
+from trunkline.protocol.http1_response import ResponseParser
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.fair_reading import FairReader
 

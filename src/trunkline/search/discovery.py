@@ -1,5 +1,4 @@
-"""Finding tools and being given them: what `discover_tools`, `provision_tools` and `unprovision_tools` do, for every
-door that offers them. Answers are plain JSON."""
+"""What `discover_tools`, `provision_tools` and `unprovision_tools` do and answer, whichever frontend offers them."""
 
 from __future__ import annotations
 
@@ -15,7 +14,6 @@ from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.router import Router
-from trunkline.search.answers import _MAX_NAMED, _USUAL, Answer, _first
 from trunkline.search.definitions import parse_definition, shortened
 from trunkline.search.execution import Execution
 from trunkline.search.finder import Finder, SearchResult
@@ -28,35 +26,44 @@ from trunkline.search.own_tool_definitions import (
     several,
 )
 from trunkline.search.provisioning import ProvisionedTools, Provisioning
-from trunkline.search.token_costs import FOUND
+from trunkline.search.token_costs import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from trunkline.search.index.corpus import Explanation
+    from trunkline.search.index.ranking import MatchExplanation
 
 MAX_FOUND: Final = 50
 MAX_IDS: Final = 200
+MAX_NAMED: Final = 50
 _MORE: Final = 10
 _INSTRUCTIONS: Final = 600
-_LONGEST_BUDGET: Final = 100_000_000
+_LARGEST_BUDGET: Final = 100_000_000
 _LONGEST_SHOWN: Final = 100
-_NOTHING: Final = "nothing was found; say in other words what the tool should do"
+_USUAL_STATES: Final = ("ready", "degraded", "disabled")
+_NOTHING: Final = "nothing was found; describe in other words what the tool should do"
 _NOTHING_TAGGED: Final = "nothing was found with these tags; search without `tags`, or in other words"
+Answer = dict[str, Any]
 Then = Callable[[Callable[[], Answer]], None]
-"""Told how to get the answer, which is the moment where tools are given: not if nobody waits for it any more."""
+"""Called with a function that makes the answer. Tools are provisioned by calling it, so nobody calls it once nobody
+waits for the answer any more."""
 
 
 class Discovery:
+    """Finds tools for callers and provisions them, with everything that this takes."""
+
     def __init__(self, router: Router, settings: GatewaySettings) -> None:
+        def note(fault: str) -> None:
+            router.events.note("warning", "search", fault)
+
         self.provisioning = Provisioning(settings.context_tokens)
         self.listing = ClientListing(router, settings, self.provisioning)
         self.execution = Execution(router, self.listing, self.provisioning)
-        self.finder = Finder(settings.search, settings.state_dir, self._note)
+        self.finder = Finder(settings.search, settings.state_dir, note)
         self.listing.on_search = self.finder.prepare
         self._router = router
         self.adopt(settings)
 
     def adopt(self, settings: GatewaySettings) -> None:
-        """Be as these settings say from now on; clients whose list changes by that are told."""
+        """Apply changed settings; clients whose list changes are notified."""
         self.provisioning.set_budget(settings.context_tokens)
         self.execution.required = settings.require_provisioning
         self.finder.adopt(settings.search)
@@ -66,13 +73,10 @@ class Discovery:
     async def close(self) -> None:
         await self.finder.close()
 
-    def _note(self, fault: str) -> None:
-        self._router.events.note("warning", "search", fault)
-
     # -- finding --------------------------------------------------------------------------------------------------
 
     def find(self, caller: Caller, query: str, tags: list[str], then: Callable[[SearchResult], None]) -> None:
-        """Every tool that a query is about, best first."""
+        """Find every tool that matches a query, best first."""
         self._router.when_listed(lambda: self.finder.search(self._router.views.of(caller), query, tags, then))
 
     def discover(self, caller: Caller, asked: DiscoverArguments, then: Then) -> None:
@@ -86,16 +90,20 @@ class Discovery:
     def _discovered(self, caller: Caller, asked: DiscoverArguments, found: SearchResult) -> Answer:
         held = self._held(caller, asked.session)
         provision = asked.provision is not False
-        limit = bounded(asked.limit, FOUND, MAX_FOUND)
-        picked, left_out = self._fitting(found.entries[:limit], _room(held, asked), held.asked if provision else ())
+        limit = bounded(asked.limit, DEFAULT_LIMIT, MAX_FOUND)
+        # What is found has to fit, except where it is only explained: that is for people, who have the room.
+        room = held.room if provision else _LARGEST_BUDGET if asked.explain else held.budget
+        picked, left_out = self._fitting(found.entries[:limit], room, held.requested if provision else ())
         before = held.version
         for entry in reversed(picked) if provision else ():
-            held.find(entry.tool.address, self.listing.costs.of(entry))
+            held.add_found(entry.tool.address, self.listing.costs.of(entry))
         if held.version != before:
             self.provisioning.changed()
-        answer: Answer = {"tools": [self._described(entry) for entry in picked], "provisioned": provision}
+        answer: Answer = {"tools": [_described(entry) for entry in picked], "provisioned": provision}
         if asked.explain:
-            _explain(answer["tools"], picked, found)
+            hits = {entry.tool.address: hit for entry, hit in zip(found.entries, found.hits, strict=True)}
+            for tool, entry in zip(answer["tools"], picked, strict=True):
+                tool["why"] = match_reasons(found.explain(hits[entry.tool.address]))
         more = found.entries[limit : limit + _MORE]
         if not found.entries:
             answer["hint"] = _NOTHING_TAGGED if asked.tags else _NOTHING
@@ -106,62 +114,52 @@ class Discovery:
         about = self._about(caller, asked.session, held, picked)
         if about:
             answer["servers"] = about
-        return answer | self._used(held) | not_ready(self._router)
+        return answer | {"tokens": held.tokens, "budget": held.budget} | not_ready(self._router)
 
     def _held(self, caller: Caller, handle: str | None) -> ProvisionedTools:
-        """What this caller holds. Tools that are there no more are in nobody's way."""
+        """The caller's provisioned tools; those that their servers no longer offer make room when it is needed."""
         held = self.provisioning.of(caller, handle)
         catalog = self._router.views.of(caller)
-        for address in [address for address in held.asked if catalog.find(address) is None]:
-            held.is_gone(address)
+        for address in [address for address in held.requested if catalog.find(address) is None]:
+            held.demote(address)
         return held
 
     def _fitting(
         self, entries: list[ToolEntry], room: int, paid: Collection[str]
     ) -> tuple[list[ToolEntry], list[Answer]]:
-        """Those that there is room for, and the others; `paid` ones have theirs already."""
+        """The tools that there is room for, and the others with the reason; `paid` ones have their room already."""
         picked: list[ToolEntry] = []
         left_out: list[Answer] = []
-        left = room
         for entry in entries:
             tokens = 0 if entry.tool.address in paid else self.listing.costs.of(entry)
-            if tokens <= max(left, 0):
+            if tokens <= max(room, 0):
                 picked.append(entry)
-                left -= tokens
+                room -= tokens
             else:
-                left_out.append(_refusal(entry.public_name, tokens, left))
+                left_out.append(_refusal(entry.public_name, tokens, room))
         return picked, left_out
-
-    def _described(self, entry: ToolEntry) -> Answer:
-        facts = parse_definition(entry.tool)
-        described: Answer = {"tool_id": entry.public_name, "description": facts.description or facts.title}
-        if facts.input_schema.startswith(b"{"):
-            described["inputSchema"] = Raw(msgspec.json.format(facts.input_schema, indent=-1))  # blanks cost tokens
-        if facts.read_only:
-            described["read_only"] = True
-        return described
 
     def _about(
         self, caller: Caller, handle: str | None, held: ProvisionedTools, entries: list[ToolEntry]
     ) -> dict[str, str]:
-        """What servers say of themselves: a list of all tools would have come with it. Once to each session; who has
-        none may be another each time, and has heard of nothing."""
+        """The servers' instructions, which a client with the whole list is given when it connects: once to each session.
+        A caller without a session may be another one each time, so it gets them every time."""
         catalog = self._router.views.of(caller)
-        told = held.told_of if caller.session is not None or handle else ()
+        described = held.described_servers if caller.session is not None or handle else ()
         about: dict[str, str] = {}
-        for server in dict.fromkeys(entry.source for entry in entries if entry.source not in told):
-            offer = catalog.snapshot(server)
-            if offer is not None and offer.instructions.strip():
-                about[server] = shortened(" ".join(offer.instructions.split()), _INSTRUCTIONS)
-        held.told_of.update(about)
+        for server in dict.fromkeys(entry.source for entry in entries if entry.source not in described):
+            snapshot = catalog.snapshot(server)
+            if snapshot is not None and snapshot.instructions.strip():
+                about[server] = shortened(" ".join(snapshot.instructions.split()), _INSTRUCTIONS)
+        held.described_servers.update(about)
         return about
 
-    # -- being given ----------------------------------------------------------------------------------------------
+    # -- provisioning ----------------------------------------------------------------------------------------------
 
     def provision(self, caller: Caller, asked: ProvisionArguments) -> Answer:
         """Raises BadArgument."""
         ids = _ids(asked.tool_ids)
-        if asked.context_tokens is not None and not 0 < asked.context_tokens <= _LONGEST_BUDGET:
+        if asked.context_tokens is not None and not 0 < asked.context_tokens <= _LARGEST_BUDGET:
             raise BadArgument("`context_tokens` must be a positive number of tokens")
         held = self._held(caller, asked.session)
         before = held.version
@@ -172,28 +170,22 @@ class Discovery:
         refused: list[Answer] = []
         catalog = self._router.views.of(caller)
         for name in ids:
-            self._give(catalog, held, name, given, refused)
+            entry = _find(catalog, name)
+            if entry is None:
+                why = "no such tool; `discover_tools` finds those there are"
+                refused.append({"tool_id": name[:_LONGEST_SHOWN], "why": why})
+                continue
+            tokens = self.listing.costs.of(entry)
+            if held.add_requested(entry.tool.address, tokens):
+                given.append({"tool_id": entry.public_name, "tokens": tokens})
+            else:
+                refused.append(_refusal(entry.public_name, tokens, held.room))
         if held.version != before:
             self.provisioning.changed()
         answer: Answer = {"provisioned": given}
         if refused:
             answer["refused"] = refused
-        return answer | self._used(held)
-
-    def _give(
-        self, catalog: Catalog, held: ProvisionedTools, name: str, given: list[Answer], refused: list[Answer]
-    ) -> None:
-        entry = _offered(catalog, name)
-        if entry is None:
-            refused.append(
-                {"tool_id": name[:_LONGEST_SHOWN], "why": "no such tool; `discover_tools` finds those there are"}
-            )
-            return
-        tokens = self.listing.costs.of(entry)
-        if held.ask_for(entry.tool.address, tokens):
-            given.append({"tool_id": entry.public_name, "tokens": tokens})
-        else:
-            refused.append(_refusal(entry.public_name, tokens, held.room))
+        return answer | {"tokens": held.tokens, "budget": held.budget}
 
     def unprovision(self, caller: Caller, asked: UnprovisionArguments) -> Answer:
         """Raises BadArgument."""
@@ -204,35 +196,28 @@ class Discovery:
         removed: list[str] = []
         unknown: list[str] = []
         for name in ids:
-            entry = _offered(catalog, name)
-            taken = held.take_back(name if entry is None else entry.tool.address)
+            entry = _find(catalog, name)
+            taken = held.remove(name if entry is None else entry.tool.address)
             (removed if taken else unknown).append(name[:_LONGEST_SHOWN])
         if held.version != before:
             self.provisioning.changed()
         answer: Answer = {"removed": removed}
         if unknown:
             answer["unknown"] = unknown
-        return answer | self._used(held)
-
-    def _used(self, held: ProvisionedTools) -> dict[str, Any]:
-        return {"tokens": held.tokens, "budget": held.budget}
+        return answer | {"tokens": held.tokens, "budget": held.budget}
 
 
-def _room(held: ProvisionedTools, asked: DiscoverArguments) -> int:
-    """What is found has to fit; reasons are for people, who have the room."""
-    if asked.provision is not False:
-        return held.room
-    return _LONGEST_BUDGET if asked.explain else held.budget
+def _described(entry: ToolEntry) -> Answer:
+    definition = parse_definition(entry.tool)
+    described: Answer = {"tool_id": entry.public_name, "description": definition.description or definition.title}
+    if definition.input_schema.startswith(b"{"):
+        described["inputSchema"] = Raw(msgspec.json.format(definition.input_schema, indent=-1))  # blanks cost tokens
+    if definition.read_only:
+        described["read_only"] = True
+    return described
 
 
-def _explain(described: list[Answer], entries: list[ToolEntry], found: SearchResult) -> None:
-    """Say of each tool why it was found."""
-    hits = {entry.tool.address: hit for entry, hit in zip(found.entries, found.hits, strict=True)}
-    for tool, entry in zip(described, entries, strict=True):
-        tool["why"] = match_reasons(found.explain(hits[entry.tool.address]))
-
-
-def _offered(catalog: Catalog, name: str) -> ToolEntry | None:
+def _find(catalog: Catalog, name: str) -> ToolEntry | None:
     entry = catalog.find(name)
     return None if entry is None or entry.source == RESERVED_SOURCE else entry
 
@@ -248,7 +233,12 @@ def _ids(tool_ids: list[str] | str) -> list[str]:
 
 def _refusal(name: str, tokens: int, left: int) -> Answer:
     ways = "`unprovision_tools` or a higher `context_tokens` of `provision_tools` makes room"
-    return {"tool_id": name, "tokens": tokens, "why": f"needs {tokens} tokens and {max(left, 0)} are left; {ways}"}
+    return {"tool_id": name, "tokens": tokens, "why": f"needs {tokens} tokens and {max(room, 0)} are left; {ways}"}
+
+
+def first_of(texts: tuple[str, ...], limit: int) -> tuple[str, ...]:
+    more = len(texts) - limit
+    return (*texts[:limit], f"… and {more} more") if more > 0 else texts
 
 
 def not_ready(router: Router, server: str | None = None) -> Answer:
@@ -258,11 +248,11 @@ def not_ready(router: Router, server: str | None = None) -> Answer:
         for name, admission in router.registry.servers().items()
         if server in (None, name)
     )
-    unwell = tuple(f"{name}: {state}" for name, state in states if state not in _USUAL)
-    return {"notReady": _first(unwell, _MAX_NAMED)} if unwell else {}
+    missing = tuple(f"{name}: {state}" for name, state in states if state not in _USUAL_STATES)
+    return {"notReady": first_of(missing, MAX_NAMED)} if missing else {}
 
 
-def match_reasons(explanation: Explanation) -> Answer:
+def match_reasons(explanation: MatchExplanation) -> Answer:
     """Why a tool was found. The shares of its words add up to 1."""
     whole = sum(added for _, _, added in explanation.words) or 1.0
     words = [{"word": word, "field": field, "share": added / whole} for word, field, added in explanation.words]

@@ -34,7 +34,7 @@ from trunkline.frontends.mcp.server import McpServer
 from trunkline.frontends.rest.tools_api import ToolsApi
 from trunkline.frontends.stdio import transport
 from trunkline.frontends.stdio.server import StdioServer
-from trunkline.protocol.http1 import HttpLimits
+from trunkline.protocol.http1_message import HttpLimits
 from trunkline.search.discovery import Discovery
 
 # The first loop of uvloop makes a pipe for signals that stays with the process.

@@ -7,7 +7,8 @@ import weakref
 import pytest
 from tests.support.smuggling import NASTY_REQUESTS
 
-from trunkline.protocol.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser, head_size
+from trunkline.protocol.http1 import HttpRequest, RequestParser, head_size
+from trunkline.protocol.http1_message import HttpLimits, HttpProblem
 
 POST = (
     b"POST /mcp?a=1 HTTP/1.1\r\nHost: localhost:80\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\nbody"

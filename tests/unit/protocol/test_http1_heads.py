@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.protocol.http1 import CONTINUE, HttpLimits, HttpRequest, RequestParser, request_head, response_head
+from trunkline.protocol.http1 import CONTINUE, HttpRequest, RequestParser, request_head, response_head
+from trunkline.protocol.http1_message import HttpLimits
 
 BREAKS = [b"a\r\nSet-Cookie: b", b"a\nb", b"a\rb", b"a\0b", b"\r\n"]
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from trunkline.protocol.http1 import HttpProblem, ResponseParser
+from trunkline.protocol.http1_message import HttpProblem
+from trunkline.protocol.http1_response import ResponseParser
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\nbody"
 

@@ -15,7 +15,8 @@ from trunkline.agents.probe.results import ProbeResult
 from trunkline.agents.providers.provider import Provider, RunSpec
 from trunkline.agents.runner import AgentResult, AgentRunner
 from trunkline.core.errors import GatewayError
-from trunkline.protocol.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
+from trunkline.protocol.http1 import HttpRequest, RequestParser, response_head
+from trunkline.protocol.http1_message import HttpLimits, HttpProblem
 from trunkline.runtime.deadlines import wait_first
 
 _PROBE_S: Final = 120.0

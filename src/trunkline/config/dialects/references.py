@@ -1,6 +1,6 @@
-"""References as other programs write them, put into our own form: `${NAME}` for a variable, the rest as it stands.
+"""Rewrites the references of other programs to Trunkline's own, `${NAME}`, and reads files of environment variables.
 
-What comes from a file is never put into the text: it becomes a variable of the reader, so that no message shows it.
+The content of a file is never put into the text: it becomes a variable of the reader, so that no message shows it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, OTHERS_CAN_WRITE
 
 Rewrite = Callable[[Scalar], str]
-"""A text of the client's file in our form."""
+"""Rewrites a text of the client's file."""
 
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _WITH_DEFAULT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?::-.*)?\Z", re.DOTALL)
@@ -30,12 +30,12 @@ _LARGEST_FILE: Final = 64 * 1024
 
 
 def rewrite_keys(given: ServerKeys, rewrite: Rewrite) -> ServerKeys:
-    """The keys of a server with every text in our form."""
+    """The keys of a server with every text rewritten."""
     return {name: TableEntry(entry.key, rewrite_node(entry.value, rewrite)) for name, entry in given.items()}
 
 
 def rewrite_node(node: Node, rewrite: Rewrite) -> Node:
-    """The same tree at the same places, with every text in our form. Keys have no references."""
+    """The same tree with every text rewritten. Keys have no references."""
     if isinstance(node, Scalar):
         return Scalar(node.span, "text", rewrite(node)) if node.kind == "text" else node
     if isinstance(node, Table):
@@ -46,13 +46,13 @@ def rewrite_node(node: Node, rewrite: Rewrite) -> Node:
 
 
 def text_of_file(node: Node, path: Path, reader: ConfigReader) -> str:
-    """A reference that stands for the text of a file, without the blanks around it."""
+    """A reference to the text of a file, stripped."""
     text = read_reference_file(node, path, reader)
     return reader.missing_reference() if text is None else reader.define(text.strip(), from_file=True)
 
 
 def read_reference_file(node: Node, path: Path, reader: ConfigReader) -> str | None:
-    """The text of a file that a value refers to; None, with the reason reported, where there is none."""
+    """The text of a file that a value refers to; None, with the reason reported, where it cannot be read."""
     reader.files.add(path)
     try:
         if not path.is_file():
@@ -72,10 +72,9 @@ def read_reference_file(node: Node, path: Path, reader: ConfigReader) -> str | N
 
 
 class EditorReferences:
-    """`${env:NAME}`, `${workspaceFolder}`, `${input:id}` … of VS Code and those that follow it.
+    """Rewrites references of VS Code and similar editors: `${env:NAME}`, `${workspaceFolder}`, `${input:id}` …
 
-    `plain` says that `${NAME}` and `${NAME:-default}` are references too; `defaults` are the values that inputs have
-    when nobody is asked.
+    With `plain`, `${NAME}` and `${NAME:-default}` are references too. `defaults` are those of inputs.
     """
 
     def __init__(
@@ -91,45 +90,39 @@ class EditorReferences:
             "pathSeparator": os.sep,
             "/": os.sep,
         }
-        self._kinds: Mapping[str, Callable[[Scalar, str], str | None]] = {
-            "env": self._variable,
-            "workspaceFolder": self._workspace,
-            "file": self._file,
-            "input": self._input,
-            "command": self._only_editor_knows,
-            "config": self._only_editor_knows,
-        }
 
     def __call__(self, node: Scalar) -> str:
         return _rewritten(node.text, _BRACES, lambda match: self._resolve(node, match[1]), self._reader)
 
     def _resolve(self, node: Scalar, body: str) -> str | None:
+        """What replaces `${body}`; None where it is not a reference."""
+        reader = self._reader
         kind, colon, name = body.partition(":")
         if body in self._fixed:
-            return self._reader.define(self._fixed[body])
+            return reader.define(self._fixed[body])
         if self._plain and _WITH_DEFAULT.match(body):
             return f"${{{body}}}"
-        resolve = self._kinds.get(kind) if colon else None
-        if resolve is not None:
-            return resolve(node, name)
+        if colon and kind == "env":
+            if VARIABLE.match(name) is None:
+                return None
+            reader.unset_hints.setdefault(name, "set it")  # editors have no defaults
+            return f"${{{name}}}"
+        if colon and kind == "workspaceFolder":
+            return reader.define(self._fixed["workspaceFolder"])
+        if colon and kind == "file":
+            return text_of_file(node, reader.path(name), reader)
+        if colon and kind == "input":
+            return self._input(name)
+        if colon and kind in ("command", "config"):
+            hint = f"write the value out, or {reader.reference_to('NAME')}"
+            reader.obstacle(BAD_VALUE, node, "The text contains a reference that only the editor can resolve", hint)
+            return reader.missing_reference()
         if not self._plain and VARIABLE.match(body):
             message = f"`${{{body}}}` is not a reference here and is left unchanged"
-            self._reader.warn(BAD_VALUE, node, message, f"write {self._reader.reference_to(body)} for the variable")
+            reader.warn(BAD_VALUE, node, message, f"write {reader.reference_to(body)} for the variable")
         return None
 
-    def _variable(self, node: Scalar, name: str) -> str | None:
-        if VARIABLE.match(name) is None:
-            return None
-        self._reader.unset_hints.setdefault(name, "set it")  # editors know no defaults
-        return f"${{{name}}}"
-
-    def _workspace(self, node: Scalar, name: str) -> str | None:
-        return self._reader.define(self._fixed["workspaceFolder"])
-
-    def _file(self, node: Scalar, name: str) -> str | None:
-        return text_of_file(node, self._reader.path(name), self._reader)
-
-    def _input(self, node: Scalar, name: str) -> str | None:
+    def _input(self, name: str) -> str:
         variable = "INPUT_" + re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper()
         if not self._reader.is_set(variable) and name in self._defaults:
             return self._reader.define(self._defaults[name])
@@ -137,16 +130,11 @@ class EditorReferences:
         self._reader.unset_hints[variable] = hint
         return f"${{{variable}}}"
 
-    def _only_editor_knows(self, node: Scalar, name: str) -> str | None:
-        hint = f"write the value out, or {self._reader.reference_to('NAME')}"
-        self._reader.obstacle(BAD_VALUE, node, "The text contains a reference that only the editor can resolve", hint)
-        return self._reader.missing_reference()
-
 
 class ShellReferences:
-    """`$NAME` and `${NAME}` of Gemini CLI, which leaves them alone where there is no such variable.
+    """Rewrites `$NAME` and `${NAME}` of Gemini CLI, which leaves them unchanged where there is no such variable.
 
-    Here that is a mistake for `${NAME}` and for `$NAME` in capitals, which nobody writes to mean just that.
+    Here an unset variable is a mistake in `${NAME}` and in `$NAME` in capitals, which is never meant literally.
     """
 
     def __init__(self, reader: ConfigReader) -> None:
@@ -163,7 +151,7 @@ class ShellReferences:
 
 
 class OpenCodeReferences:
-    """`{env:NAME}` and `{file:path}` of OpenCode."""
+    """Rewrites `{env:NAME}` and `{file:path}` of OpenCode."""
 
     def __init__(self, reader: ConfigReader, folder: Path) -> None:
         self._reader = reader
@@ -182,24 +170,22 @@ class OpenCodeReferences:
 def _rewritten(
     text: str, pattern: re.Pattern[str], resolve: Callable[[re.Match[str]], str | None], reader: ConfigReader
 ) -> str:
-    """The text with every match replaced that `resolve` knows, and all the rest as it stands."""
+    """The text with each match replaced by what `resolve` returns, and everything else escaped."""
     parts: list[str] = []
     at = 0
     for match in pattern.finditer(text):
         replacement = resolve(match)
         if replacement is not None:
-            parts += [_before_reference(text[at : match.start()], reader), replacement]
+            before = text[at : match.start()]
+            plain = before.rstrip("$")
+            # a `$` right before the reference would escape it
+            dollars = reader.define(before[len(plain) :]) if plain != before else ""
+            parts += [escape_references(plain), dollars, replacement]
             at = match.end()
     return "".join((*parts, escape_references(text[at:])))
 
 
-def _before_reference(text: str, reader: ConfigReader) -> str:
-    """Text as it stands, also where a `$` at its end would turn the reference after it into plain text."""
-    plain = text.rstrip("$")
-    return escape_references(plain) + (reader.define(text[len(plain) :]) if plain != text else "")
-
-
-# Files of environment variables (`envFile`): lines of `NAME=value`, as editors read them.
+# -- files of environment variables (`envFile`): lines of NAME=value, as editors read them ---------------------------
 
 _LINE: Final = re.compile(
     r"""
@@ -212,22 +198,21 @@ _LINE: Final = re.compile(
 
 
 def parse_env_file(text: str) -> dict[str, str]:
-    """The variables; lines that are none, like comments, are left out. Of two with one name the later holds."""
+    """The variables in a file; other lines, such as comments, are ignored. The last of several with one name counts."""
+
+    def value_of(match: re.Match[str]) -> str:
+        if match["double"] is not None:
+            return match["double"].replace("\\n", "\n").replace("\\r", "\r")
+        quoted = match["single"] if match["single"] is not None else match["back"]
+        return quoted if quoted is not None else match["bare"].strip()
+
     lines = (_LINE.match(line) for line in text.splitlines())
-    return {match["name"]: _value(match) for match in lines if match is not None}
-
-
-def _value(match: re.Match[str]) -> str:
-    if match["double"] is not None:
-        return match["double"].replace("\\n", "\n").replace("\\r", "\r")
-    quoted = match["single"] if match["single"] is not None else match["back"]
-    return quoted if quoted is not None else match["bare"].strip()
+    return {match["name"]: value_of(match) for match in lines if match is not None}
 
 
 def with_env_file(env: TableEntry | None, env_file: TableEntry, reader: ConfigReader) -> TableEntry | None:
-    """The `env` of a server with the variables of its file added. What `env` says itself wins.
-
-    The values are variables of the reader, so that no message shows them. Raises Invalid where the path is not usable.
+    """The `env` of a server with the variables of its file added, unless `env` has them. Raises Invalid where the path
+    is not usable.
     """
     path = FilePath().read(env_file.value, reader)
     text = read_reference_file(env_file.value, path, reader)

@@ -11,15 +11,8 @@ from trunkline.core.errors import BAD_HTTP, NO_ROOM, REQUEST_TOO_LARGE, GatewayE
 from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.frontends.http.requests import unparsed_request_body
-from trunkline.protocol.http1 import (
-    CONTINUE,
-    HttpLimits,
-    HttpProblem,
-    HttpRequest,
-    RequestParser,
-    head_size,
-    response_head,
-)
+from trunkline.protocol.http1 import CONTINUE, HttpRequest, RequestParser, head_size, response_head
+from trunkline.protocol.http1_message import HttpLimits, HttpProblem
 from trunkline.runtime.fair_reading import FairReader
 from trunkline.runtime.listener import peer_has_hung_up
 

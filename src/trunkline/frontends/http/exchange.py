@@ -44,7 +44,7 @@ class HttpExchange:
         "_over",
         "_request",
         "_statuses",
-        "crowded",
+        "too_many_open",
         "id_json",
         "on_gone",
         "on_streaming",
@@ -52,9 +52,9 @@ class HttpExchange:
         "replay",
         "started_at",
         "streaming",
-        "takes_events",
-        "takes_json",
-        "track",
+        "accepts_events",
+        "accepts_json",
+        "replay_stream",
     )
 
     def __init__(self, connection: Connection, request: HttpRequest) -> None:

@@ -27,7 +27,8 @@ from trunkline.frontends.http.requests import RouteRequest, problem_document, re
 from trunkline.frontends.http.route_table import RouteTable
 from trunkline.frontends.http.routes import MCP, Handlers
 from trunkline.frontends.http.sessions import HttpSessions
-from trunkline.protocol.http1 import HttpLimits, HttpRequest
+from trunkline.protocol.http1 import HttpRequest
+from trunkline.protocol.http1_message import HttpLimits
 from trunkline.protocol.jsonrpc import encode
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.listener import UnixSocket

@@ -59,12 +59,12 @@ class LineBatchTransport:
     def __init__(
         self,
         write: Callable[[bytes], None],
-        tell: Callable[[bytes], None],
+        notify: Callable[[bytes], None],
         on_finish: Callable[[], None] | None = None,
     ) -> None:
         self._write = write
         self._on_finish = on_finish
-        self.notify = tell
+        self.notify = notify
 
     def send(self, message: bytes, *, last: bool) -> None:
         self._write(message)

@@ -63,7 +63,7 @@ class RoutedCall(RequestContext):
     `suspended` is set once a modern client had to be asked: then the answer may belong to a later request.
     """
 
-    __slots__ = ("_parking", "_router", "call", "parked", "rounds")
+    __slots__ = ("_suspended_calls", "_router", "call", "suspended", "input_loop")
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class RoutedCall(RequestContext):
         calls: InFlightCalls,
         key: Hashable,
         session: ClientSession | None,
-        parking: SuspendedCalls,
+        suspended_calls: SuspendedCalls,
     ) -> None:
         # All members here, not by way of the base class: that would cost every call a third of a microsecond.
         self.message = message
@@ -88,11 +88,11 @@ class RoutedCall(RequestContext):
         self.session = session
         self.call: Call | None = None
         self.suspended: SuspendedCall | None = None
-        self._suspended_calls = parking
+        self._suspended_calls = suspended_calls
         self.input_loop: InputLoop | None = None
 
     @classmethod
-    def of(cls, context: RequestContext, parking: SuspendedCalls) -> RoutedCall:
+    def of(cls, context: RequestContext, suspended_calls: SuspendedCalls) -> RoutedCall:
         return cls(
             context.message,
             context.params,
@@ -102,7 +102,7 @@ class RoutedCall(RequestContext):
             context.calls,
             context.key,
             context.session,
-            parking,
+            suspended_calls,
         )
 
     def call_tool(self, router: Router) -> None:
@@ -191,7 +191,7 @@ class RoutedCall(RequestContext):
         if session is None:
             self._suspended_calls.send_request(self, server_request)
         else:
-            session.questions.send_request(server_request, self.responder.send_request)
+            session.server_requests.send_request(server_request, self.responder.send_request)
 
     def _noticed(self, method: str, params: Json) -> None:
         waiting = self if self.suspended is None else self.suspended.waiting
@@ -245,27 +245,27 @@ _SPECIAL: Final = b"-32"
 """Every code that may have to be changed begins like this."""
 
 
-def respond_modern(context: RequestContext, call: Call, parking: SuspendedCalls) -> None:
+def respond_modern(context: RequestContext, call: Call, suspended_calls: SuspendedCalls) -> None:
     outcome = call.outcome
     if isinstance(outcome, Result):
         raw = completed_result(outcome.raw)
         if call.method == RESOURCES_READ:
             raw = _with_hints(raw)
         elif call.method == TASKS_GET and _has(raw, "inputRequests"):
-            raw = labelled_result(call.source, raw, in_text=parking.rules.names_servers())
+            raw = labelled_result(call.source, raw, in_text=suspended_calls.rules.names_servers())
         context.responder.result(Result(raw, outcome.message))
     elif isinstance(outcome, NeedsInput):
-        raw = labelled_result(call.source, outcome.raw, in_text=parking.rules.names_servers())
+        raw = labelled_result(call.source, outcome.raw, in_text=suspended_calls.rules.names_servers())
         context.responder.result(Result(raw))
     elif isinstance(outcome, RemoteError) and _SPECIAL in bytes(outcome.raw):
-        _modern_error(context, call, outcome.raw, parking)
+        _modern_error(context, call, outcome.raw, suspended_calls)
     else:
         respond(context.responder, call)
 
 
-def _modern_error(context: RequestContext, call: Call, error: Json, parking: SuspendedCalls) -> None:
+def _modern_error(context: RequestContext, call: Call, error: Json, suspended_calls: SuspendedCalls) -> None:
     if error_code(error) == URL_ELICITATION_REQUIRED:
-        asking = parking.urls_to_visit(context, call.source, error)
+        asking = suspended_calls.urls_to_visit(context, call.source, error)
         if asking is not None:
             context.responder.result(own_result(asking))
             return

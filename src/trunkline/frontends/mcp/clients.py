@@ -73,7 +73,7 @@ class ClientSession:
         self.caller = caller
         self.version = ""
         self.calls = InFlightCalls(max_calls)
-        self.questions = PendingServerRequests(self)
+        self.server_requests = PendingServerRequests(self)
         self.initialized = False
         """Whether its `initialize` is answered: before that a client is told nothing."""
         self.last_sent: dict[bytes, bytes] = {}
@@ -85,10 +85,10 @@ class ClientSession:
     # -- as a client of the router: what its own servers ask and tell outside any call ----------------------------
 
     def send_request(self, server_request: ServerRequest) -> None:
-        self.questions.send_request(server_request)
+        self.server_requests.send_request(server_request)
 
     def send_notification(self, source: str, method: str, params: Json) -> None:
-        self.questions.notify(method, params)
+        self.server_requests.notify(method, params)
 
 
 # Clients without a session: known by their principal alone, and by what each request says of its sender.

@@ -89,7 +89,7 @@ def forward_notification(context: RequestContext, method: str, params: Json) -> 
         elif method == PROGRESS:
             _progress(context, params)
         elif _is_for(context, method, params):
-            context.responder.notice(encode_notification(method, single_line(params)))
+            context.responder.notify(encode_notification(method, single_line(params)))
     except (BadMessage, RecursionError):
         return
 
@@ -99,7 +99,7 @@ def _progress(context: RequestContext, params: Json) -> None:
     token = None if context.meta is None else context.meta.get("progressToken")
     if token is not None:
         members = {**members_of(bytes(params), "params"), "progressToken": token}
-        context.responder.notice(encode_notification(PROGRESS, single_line(encode_members(members))))
+        context.responder.notify(encode_notification(PROGRESS, single_line(encode_members(members))))
 
 
 def _is_for(context: RequestContext, method: str, params: Json) -> bool:

@@ -85,7 +85,7 @@ class RequestContext:
     """`session` is the legacy client's, None for a request that describes itself. `calls` are those that this
     client has in flight, where `key` names this one."""
 
-    __slots__ = ("answer", "caller", "calls", "conversation", "key", "message", "meta", "params")
+    __slots__ = ("responder", "caller", "calls", "session", "key", "message", "meta", "params")
 
     def __init__(
         self,

@@ -79,10 +79,10 @@ class McpServer:
         self.rules = ServerRequestRules(server_request_timeout_s, lambda: len(router.registry.servers()) > 1)
         self.listen_streams = ListenStreams(router, self.rules.names_servers)
         self.subscriptions = ResourceSubscriptions(router)
-        self.parking = SuspendedCalls(Sealer(), self.rules)
+        self.suspended_calls = SuspendedCalls(Sealer(), self.rules)
         shown = VisibleLists(router, discovery.listing)
-        self.news = ListChangeNotifier(router, shown, self.sessions, self.listen_streams)
-        discovery.provisioning.on_change.append(self.news.list_changed)
+        self.notifier = ListChangeNotifier(router, shown, self.sessions, self.listen_streams)
+        discovery.provisioning.on_change.append(self.notifier.list_changed)
         self._initializer = Initializer(router, discovery.listing)
         self._lists = ListHandler(router, shown, Sealer())
         self._stateless = StatelessClients(max_calls)
@@ -112,7 +112,9 @@ class McpServer:
             members = None if meta is None else members_of(meta, "`_meta`", message.id_json)
             caller, calls = session.caller, session.calls
             if message.method == TOOLS_CALL:
-                call = RoutedCall(message, params, members, responder, caller, calls, message.id, session, self.parking)
+                call = RoutedCall(
+                    message, params, members, responder, caller, calls, message.id, session, self.suspended_calls
+                )
                 call.call_tool(self.router)
                 return
             context = RequestContext(message, params, members, responder, caller, calls, message.id, session)
@@ -124,21 +126,21 @@ class McpServer:
         session = context.session
         if session is not None and self._initializer.initialize(session, context):
             self.sessions.add(session)
-            session.questions.begin(self.rules)
-            self.news.begin(session)
+            session.server_requests.begin(self.rules)
+            self.notifier.begin(session)
             if session.caller.session is not None:
                 self.router.clients.add(session.caller.session, session)
 
     def legacy_response(self, session: ClientSession, message: Message) -> None:
         """A client's answer to a question of ours."""
-        session.questions.answered(message)
+        session.server_requests.answered(message)
 
     def legacy_notification(self, session: ClientSession, message: Message) -> None:
         request_id = cancelled_id(message)
         if request_id is not None:
             session.calls.cancel(request_id, "the client took it back")
         elif message.method == "notifications/progress":
-            session.questions.progressed(message)
+            session.server_requests.progressed(message)
         elif message.method == NOTIFICATIONS_ROOTS_LIST_CHANGED:
             self.router.notify(session.caller, message.method, b"{}" if message.params is None else message.params)
 
@@ -148,7 +150,7 @@ class McpServer:
         session.push = None
         self.subscriptions.forget(session, why)
         session.calls.cancel_all(why)
-        session.questions.close()  # after the calls: one that was asking must not go on with a refusal
+        session.server_requests.close()  # after the calls: one that was asking must not go on with a refusal
         if session.caller.session is not None:
             self.router.clients.remove(session.caller.session)
             self.router.registry.forget(session.caller.session)
@@ -176,7 +178,7 @@ class McpServer:
             calls = self._stateless.calls_of(principal) if calls is None else calls
             caller = self._stateless.caller(principal, meta, version)
             if message.method == TOOLS_CALL:
-                call = RoutedCall(message, params, meta, responder, caller, calls, key, None, self.parking)
+                call = RoutedCall(message, params, meta, responder, caller, calls, key, None, self.suspended_calls)
                 call.call_tool(self.router)
             else:
                 self._serve(RequestContext(message, params, meta, responder, caller, calls, key), self._modern)
@@ -209,14 +211,14 @@ class McpServer:
             handler(context)
 
     def _route(self, context: RequestContext) -> None:
-        RoutedCall.of(context, self.parking).request(self.router)
+        RoutedCall.of(context, self.suspended_calls).request(self.router)
 
     def close(self) -> None:
-        self.news.close()
+        self.notifier.close()
         for session in list(self.sessions):
             call_safely("a client at the end", self.end, session, "the gateway is shutting down")
         self._stateless.cancel_all("the gateway is shutting down")
-        self.parking.close()
+        self.suspended_calls.close()
 
 
 def _pong(context: RequestContext) -> None:

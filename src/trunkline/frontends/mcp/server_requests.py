@@ -295,7 +295,7 @@ class InputLoop:
             for key, one in asked.items()
         ]
         for server_request in list(self._questions):
-            session.questions.send_request(server_request, responder.send_request)
+            session.server_requests.send_request(server_request, responder.send_request)
 
     def _answered(self, key: str, method: str, ending: ResponseKind, raw: Json) -> None:
         if self._over:
@@ -338,8 +338,8 @@ class InputLoop:
         self._routed.calls.remove(self._routed.key)
         if self._pause is not None:
             self._pause.cancel()
-        questions, self._questions = self._questions, []
-        for server_request in questions:
+        server_requests, self._questions = self._questions, []
+        for server_request in server_requests:
             server_request.withdraw()
 
     def _problem(self, code: Code, message: str) -> Problem:

@@ -124,8 +124,8 @@ class Relay:
     ) -> None:
         self.gateway = gateway
         self.events = events
-        self.pipes = StdioTransport(self, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
-        self.send = self.pipes.write
+        self.transport = StdioTransport(self, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
+        self.send = self.transport.write
         self.session = RelayedSession(gateway, self.send)
         self.header_parameters = HeaderParameters(gateway)
         self.requests: dict[MessageId, RelayedRequest] = {}
@@ -141,13 +141,13 @@ class Relay:
 
     async def serve(self) -> None:
         """Until the client closes its end."""
-        await self.pipes.serve()
+        await self.transport.serve()
         await self._finish()
 
     async def _finish(self) -> None:
         """What the client already asked gets some time; what is then still open is answered with an error, and
         cancelled by its session's end or by closing its stream."""
-        await self.pipes.finish(self._owed)
+        await self.transport.finish(self._owed)
         was_stopped = self.stopped_with is not None
         why = "this relay is shutting down" if was_stopped else "the client is gone"
         for request in list(self.requests.values()):
@@ -160,7 +160,7 @@ class Relay:
             await asyncio.wait(self._tasks)
         await self.session.close()
         await self.gateway.close()
-        await self.pipes.close()
+        await self.transport.close()
 
     def _owed(self) -> bool:
         """Whether an answer is still to come, or a message still to leave; a subscription has no end of its own."""
@@ -173,7 +173,7 @@ class Relay:
         if self.stopped_with is not None:
             os._exit(INTERRUPTED)
         self.stopped_with = INTERRUPTED if number == signal.SIGINT else 0
-        self.pipes.hurry()
+        self.transport.hurry()
 
     def hang_up(self) -> None:
         """A client that is gone closes our input too; and there is nothing here to load again."""
@@ -316,7 +316,7 @@ class Relay:
     def _hold(self, size: int) -> None:
         """A client that sends faster than the gateway takes has to wait."""
         self._held_bytes += size
-        self.pipes.hold(self._held_bytes > _MAX_UNSENT_BYTES or self._notifications > _MAX_NOTIFICATIONS)
+        self.transport.hold(self._held_bytes > _MAX_UNSENT_BYTES or self._notifications > _MAX_NOTIFICATIONS)
 
 
 class RelayedRequest:
@@ -422,7 +422,7 @@ class RelayedRequest:
         if kind == "answer" and self._reply is not None:
             relay.gateway.answered()
             self._reply.settle(single_line(data))
-        elif kind == "notification" and not (is_progress(data) and relay.pipes.backlogged):
+        elif kind == "notification" and not (is_progress(data) and relay.transport.backlogged):
             relay.send(single_line(data))
 
     def take_back(self) -> GatewayReply | None:

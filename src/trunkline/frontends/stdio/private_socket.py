@@ -122,7 +122,7 @@ class _PrivateSession(LineSession):
         return self.protocol
 
     async def serve(self) -> None:
-        await self.pipes.serve()
+        await self.transport.serve()
         tools = self._session.calls.tools()
         if tools and not self.stopped and self.protocol.is_gone():
             self._socket_server.note_interrupted(tools)

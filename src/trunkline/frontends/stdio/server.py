@@ -38,12 +38,12 @@ class LineSession:
         self, server: McpServer, caller: Caller, name: str, make_wire: Callable[[LineHandler], LineTransport]
     ) -> None:
         self._server = server
-        self.pipes = make_wire(self)
-        self.write = self.pipes.write
+        self.transport = make_wire(self)
+        self.write = self.transport.write
         self._principal = caller.principal
         self._name = name
         self._session = ClientSession(caller, server.max_calls, session_id_if_interactive=name)
-        self._session.push = self.tell
+        self._session.push = self.notify
         self._listening: set[Hashable] = set()
         self._held: dict[bytes, None] = {}
         self.unanswered = 0
@@ -52,7 +52,7 @@ class LineSession:
 
     async def serve(self) -> None:
         """Until the client closes its end."""
-        await self.pipes.serve()
+        await self.transport.serve()
         await self._finish()
 
     async def _finish(self) -> None:
@@ -60,24 +60,24 @@ class LineSession:
         why = "the gateway is shutting down" if self.stopped else "the client is gone"
         for key in self._listening:
             self._server.cancel_modern(self._principal, key, why)
-        await self.pipes.finish(lambda: self.unanswered)
+        await self.transport.finish(lambda: self.unanswered)
         self.ends = True
         why = "the gateway is shutting down" if self.stopped else why
         self._server.end(self._session, why)
-        await self.pipes.close()
+        await self.transport.close()
 
     def stop(self) -> None:
         """The gateway is to end; what does not end in time is answered all the same."""
         self.stopped = self.ends = True
-        self.pipes.hurry()
+        self.transport.hurry()
 
     def unread(self, size_bytes: int) -> None:
         """What a client asked for is its own to take; it can ask for no more meanwhile."""
 
-    def tell(self, message: bytes) -> None:
+    def notify(self, message: bytes) -> None:
         """News, or a question. Servers may have more to tell than memory holds: of what a client that does not read
         has waiting each message is kept once, and progress and the log are left out."""
-        if not (self.pipes.backlogged and message.startswith(_NOTIFICATION)):
+        if not (self.transport.backlogged and message.startswith(_NOTIFICATION)):
             self.write(message)
         elif not message.startswith(_PASSING) and len(self._held) < _MAX_HELD:
             self._held[message] = None
@@ -97,7 +97,9 @@ class LineSession:
             return
         if isinstance(message, list):
             self.unanswered += 1
-            Batch(LineBatchTransport(self.write, self.tell, self._batch_over)).serve(message, self._serve, self._other)
+            Batch(LineBatchTransport(self.write, self.notify, self._batch_over)).serve(
+                message, self._serve, self._other
+            )
         elif message.method is None or message.id is None:
             self._other(message)
         else:
@@ -159,7 +161,7 @@ class LineResponder:
 
     def notify(self, message: bytes) -> None:
         if self._open:
-            self._client.tell(message)
+            self._client.notify(message)
 
     def send_request(self, message: bytes) -> bool:
         if self._open:
@@ -193,8 +195,8 @@ class StdioServer(LineSession):
     """The one client of its server, which ends with it."""
 
     def __init__(self, server: McpServer, *, limit_bytes: int, stdin_fd: int = 0, stdout_fd: int = 1) -> None:
-        pipes = partial(StdioTransport, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
-        super().__init__(server, Caller(PRINCIPAL), NAME, pipes)
+        transport = partial(StdioTransport, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
+        super().__init__(server, Caller(PRINCIPAL), NAME, transport)
 
     async def _finish(self) -> None:
         self._server.end_subscriptions()

@@ -22,7 +22,8 @@ from trunkline.frontends.http.access import (
     Denied,
 )
 from trunkline.frontends.http.routes import AGENTS, ROUTES
-from trunkline.protocol.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser
+from trunkline.protocol.http1 import HttpRequest, RequestParser
+from trunkline.protocol.http1_message import HttpLimits, HttpProblem
 
 TOKEN = "s3cret-tökën"
 

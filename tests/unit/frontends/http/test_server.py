@@ -15,7 +15,8 @@ from trunkline.frontends.http.access import Access
 from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.frontends.http.mcp import McpRoute
 from trunkline.frontends.http.server import HttpOptions, HttpServer
-from trunkline.protocol.http1 import HttpLimits, HttpRequest
+from trunkline.protocol.http1 import HttpRequest
+from trunkline.protocol.http1_message import HttpLimits
 
 TOKEN = "s3cret"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
