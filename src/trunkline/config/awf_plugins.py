@@ -259,25 +259,22 @@ def _report_unknown(table: Table, known: tuple[str, ...], reader: ConfigReader) 
             reader.warn(CLIENT_ONLY_KEY, key, f"`{key.text}` only means something to AWF and is ignored")
 
 
-# The plugins that AWF has installed for this user: a folder for each, with its manifest and its program.
-#
-# They lie in the user's own data folder, or where `AWF_PLUGINS_PATH` says; those in a repository have to be declared.
+# -- installed plugins: a folder for each, with its manifest and its program -----------------------------------------
 
-_KIND: Final = "plugin"
 _FOLDER: Final = Path("awf", "plugins")
 
 
 def installed_plugins(environ: Mapping[str, str], kinds: SourceKinds) -> dict[str, SourceSection]:
-    """By name. One that cannot be used says why, should a workflow name it."""
+    """The plugins that AWF has installed for this user, by name. One that cannot be used says why."""
     found: dict[str, SourceSection] = {}
-    declared: Any = kinds[_KIND]()
+    declared: Any = kinds[_PLUGIN]()
     for folder in _plugins(environ):
         written, obstacle = _name_of(folder)
         name = written if is_source_name(written) else slug(written)
         program = program_in(folder)
         if program is None or obstacle:
             why = obstacle or f"{folder} contains no program named after it"
-            section: SourceSection = UnreadySource(prefix=name, of_kind=_KIND, obstacles=(why,))
+            section: SourceSection = UnreadySource(prefix=name, of_kind=_PLUGIN, obstacles=(why,))
         else:
             section = declared(prefix=name, command=str(program))
         found.setdefault(name, section)
@@ -285,7 +282,7 @@ def installed_plugins(environ: Mapping[str, str], kinds: SourceKinds) -> dict[st
 
 
 def plugin_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where AWF keeps them. A relative path would lead into whatever folder this is started in."""
+    """Where AWF installs plugins. Relative paths are ignored: they would depend on the working folder."""
     named = environ.get("AWF_PLUGINS_PATH", "")
     if named:
         return tuple(path for path in map(Path, named.split(os.pathsep)) if path.is_absolute())
@@ -305,7 +302,7 @@ def _plugins(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _name_of(folder: Path) -> tuple[str, str]:
-    """What its manifest calls it; where that does not say, the name of its folder and what is wrong."""
+    """A plugin's name in its manifest; where that has none, the name of its folder and what is wrong."""
     file = folder / MANIFEST
     report = Report(str(file))
     try:

@@ -1,6 +1,6 @@
-"""Loading the configuration file: its text in, settings or every problem at once out.
+"""Loads a configuration file: returns its settings, or all problems at once.
 
-A file that was found by looking gives settings only where its user trusts this very text of it.
+A file that was found rather than named gives settings only if the user trusts its present content.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ ROOT_KEYS: Final = (GATEWAY, CLIENTS, SOURCES)
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """`settings` is None when any problem is an error. `text` is for showing the places, its secrets hidden; `others`
-    is the same for files that were read beside it, by path, and `plugins` are the names of the sources from there.
-    `verdicts` are those on files that were found by looking: where one does not count there are no settings, unless
-    the file was only looked at. `ours` is False for a client's file."""
+    """A loaded configuration file.
+
+    `settings` is None where any problem is an error. `text` is the file's with its secrets hidden, for showing
+    problems, and `others` are those of AWF's file by path, whose sources are named in `plugins`. `verdicts` are about
+    files that have to be trusted. `ours` is False for a client's file.
+    """
 
     settings: Settings | None
     problems: tuple[FileProblem, ...]
@@ -58,19 +60,18 @@ class LoadedConfig:
         return tuple(verdict for verdict in self.verdicts if not verdict.is_trusted)
 
     def verdict_on(self, source: str) -> Verdict | None:
-        """That on the file which has this source; None where that needs none."""
+        """The verdict on the file that this source comes from; None where the file needs no trust."""
         of_plugins = source in self.plugins
         return next((one for one in self.verdicts if (one.path.name == PLUGINS.name) is of_plugins), None)
 
 
 def load_config(file: ConfigFile, *, environ: Mapping[str, str], kinds: SourceKinds) -> LoadedConfig:
-    """Load a file, and the plugins that stand beside it. Whatever it holds, this returns; every problem is in the
-    result, in file order."""
+    """Load a file, and the plugins beside it. All problems are in the result, in file order."""
     return _load(file, environ, kinds, inspect_only=False)
 
 
 def inspect_config(file: ConfigFile, *, environ: Mapping[str, str], kinds: SourceKinds) -> LoadedConfig:
-    """The same for whoever starts nothing of it: what is not trusted is read nevertheless, with a warning."""
+    """The same for callers that start nothing: an untrusted file is read with a warning."""
     return _load(file, environ, kinds, inspect_only=True)
 
 
@@ -83,21 +84,15 @@ def _load(file: ConfigFile, environ: Mapping[str, str], kinds: SourceKinds, *, i
         return LoadedConfig(None, report.in_file_order(), "")
     loaded = _load_text(text, file, environ, kinds, inspect_only=inspect_only)
     if loaded.settings is not None:
-        _look_at_state(loaded.settings.gateway.state_dir, path, report)
+        # definitions kept there are listed before a server is up, and the rest says where tokens are sent
+        state_dir = loaded.settings.gateway.state_dir
+        checked = [(state_dir, path.absolute().parent), *((state_dir / name, state_dir) for name in _STATE)]
+        for found in (found for kept, beyond in checked for found in writable_by_others(kept, beyond=beyond)):
+            report.warn(OTHERS_CAN_WRITE, None, found.message, found.hint)
     loaded = replace(loaded, problems=(*report.in_file_order(), *loaded.problems))
     if loaded.untrusted and not inspect_only:
         return loaded
     return _with_plugins(loaded, file, environ, kinds, inspect_only=inspect_only)
-
-
-def _look_at_state(state_dir: Path, path: Path, report: Report) -> None:
-    """What lies there is listed to clients before a server is up, and says where tokens are sent."""
-    looked_at = path.absolute().parent
-    for found in writable_by_others(state_dir, beyond=looked_at):
-        report.warn(OTHERS_CAN_WRITE, None, found.message, found.hint)
-    for kept in _STATE:
-        for found in writable_by_others(state_dir / kept, beyond=state_dir):
-            report.warn(OTHERS_CAN_WRITE, None, found.message, found.hint)
 
 
 def _with_plugins(
@@ -117,20 +112,18 @@ def _with_plugins(
             sources=MappingProxyType({**sources, **plugins.found}),
             referenced_variables=loaded.settings.referenced_variables | plugins.referenced_variables,
         )
-    problems = (*loaded.problems, *plugins.problems)
-    verdicts = (*loaded.verdicts, *(() if plugins.verdict is None else (plugins.verdict,)))
     return replace(
         loaded,
         settings=settings,
-        problems=problems,
+        problems=(*loaded.problems, *plugins.problems),
         others={str(beside.path): plugins.text},
         plugins=tuple(plugins.found),
-        verdicts=verdicts,
+        verdicts=(*loaded.verdicts, *(() if plugins.verdict is None else (plugins.verdict,))),
     )
 
 
 def load_text(text: str, path: Path, *, environ: Mapping[str, str], kinds: SourceKinds) -> LoadedConfig:
-    """Load text as if it stood in a file at `path` that its user has named."""
+    """Load text as that of a file at `path` which the user has named."""
     return _load_text(text, ConfigFile.named(path), environ, kinds, inspect_only=False)
 
 
@@ -163,28 +156,21 @@ def _read_settings(root: Node, file: ConfigFile, reader: ConfigReader, kinds: So
     if not isinstance(root, Table):
         raise reader.wrong_type(root, "keys like `mcpServers:`")
     dialect = dialect_of(path, root)
-    if dialect is not None:
-        return _read_client_file(dialect, root, path, reader, kinds)
-    for name, _ in root.entries:
-        if name.text not in (*ROOT_KEYS, SCHEMA):
-            hint = hint_for(name.text, ROOT_KEYS, "keys here")
-            reader.error(UNKNOWN_KEY, name, f"Unknown key `{name.text}`", hint)
-    gateway = _read_gateway(root.get(GATEWAY), reader)
-    sources = _read_all_sources(root, reader, kinds, gateway)
-    found = MappingProxyType(sources.found)
-    return Settings(
-        path.absolute(), gateway, found, frozenset(reader.referenced_variables), frozenset(reader.files), file.origin
-    )
-
-
-def _read_client_file(dialect: str, root: Table, path: Path, reader: ConfigReader, kinds: SourceKinds) -> Settings:
-    from trunkline.config.dialects.formats import read_client_file
-
-    gateway = _read_gateway(None, reader)
     sources = SourceList(reader, kinds)
-    read_client_file(dialect, root, path, reader, sources, gateway.listen)
-    found = MappingProxyType(sources.found)
-    return Settings(path.absolute(), gateway, found, frozenset(reader.referenced_variables), frozenset(reader.files))
+    if dialect is not None:
+        from trunkline.config.dialects.formats import read_client_file
+
+        gateway = _read_gateway(None, reader)
+        read_client_file(dialect, root, path, reader, sources, gateway.listen)
+    else:
+        for name, _ in root.entries:
+            if name.text not in (*ROOT_KEYS, SCHEMA):
+                hint = hint_for(name.text, ROOT_KEYS, "keys here")
+                reader.error(UNKNOWN_KEY, name, f"Unknown key `{name.text}`", hint)
+        gateway = _read_gateway(root.get(GATEWAY), reader)
+        _read_sources(root, reader, sources, gateway)
+    found, variables = MappingProxyType(sources.found), frozenset(reader.referenced_variables)
+    return Settings(path.absolute(), gateway, found, variables, frozenset(reader.files), file.origin)
 
 
 def _read_gateway(node: Node | None, reader: ConfigReader) -> GatewaySettings:
@@ -197,12 +183,11 @@ def _read_gateway(node: Node | None, reader: ConfigReader) -> GatewaySettings:
     try:
         return read_section(GatewaySettings, node, reader, presets={"state_dir": state_dir})
     except Invalid:
-        # the sources are read nevertheless, so that their problems are reported in the same go
+        # the sources are read all the same, to report their problems too
         return GatewaySettings(state_dir=state_dir)
 
 
-def _read_all_sources(root: Table, reader: ConfigReader, kinds: SourceKinds, gateway: GatewaySettings) -> SourceList:
-    sources = SourceList(reader, kinds)
+def _read_sources(root: Table, reader: ConfigReader, sources: SourceList, gateway: GatewaySettings) -> None:
     groups = [(name.text, node) for name, node in root.entries if name.text in (CLIENTS, SOURCES)]
     for _, node in groups:
         sources.reserve(node.entries if isinstance(node, Table) else ())
@@ -211,4 +196,3 @@ def _read_all_sources(root: Table, reader: ConfigReader, kinds: SourceKinds, gat
             read_mcp_servers(node, reader, sources, gateway.listen)
         else:
             read_sources(node, reader, sources)
-    return sources

@@ -65,7 +65,7 @@ class ByteBuffer:
 
 
 class LineTooLong(Exception):
-    """A line exceeds the limit. `lines` are the whole lines before it; `head` is its beginning, which may have an id."""
+    """A line exceeds the limit. `lines` are the whole lines before it; `head` is its beginning, perhaps with an id."""
 
     def __init__(self, lines: list[bytes], head: bytes, limit_bytes: int) -> None:
         super().__init__(f"a line is longer than {limit_bytes} bytes")

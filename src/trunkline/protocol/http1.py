@@ -145,7 +145,7 @@ class RequestParser(HeaderBlock):
         return self._state in (_IN_HEAD, _IN_BODY)
 
     def takes_whole(self, data: bytes) -> bool:
-        """Whether all of this is quick to read: a part of a body whose length is known, or a repeated head. Anything else
+        """Whether all of this is quick to read: part of a body whose length is known, or a repeated head. Anything else
         may be many requests, or chunks of one byte each."""
         if self._state == _IN_BODY and self._head is not None:
             length = self._head[3].get(b"content-length")

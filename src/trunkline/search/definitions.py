@@ -1,13 +1,13 @@
 """What a tool's definition says about it, read as far as people and searches need it.
 
-Servers write all sorts of things there; what cannot be read counts as not said.
+Servers write all sorts of things there; what cannot be read counts as missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -15,120 +15,20 @@ from msgspec import Raw
 from trunkline.core.tool import Tool
 from trunkline.protocol.jsonrpc import BadMessage, single_line
 
-# What an input schema says in words: names of parameters, also of those inside others, and their descriptions.
-
-_DEPTH: Final = 4
-MAX_NAMES: Final = 128
-MAX_TEXT: Final = 4000
-"""Characters of descriptions that are gathered; long lists of allowed values and the like add nothing to find it by."""
-_LARGEST: Final = 512 * 1024
-"""A schema of more bytes is not looked into at all."""
-
-
-class _Schema(msgspec.Struct):
-    properties: dict[str, Raw] = {}
-
-
-class _Parameter(msgspec.Struct, rename="camel"):
-    description: Raw = Raw(b"")
-    properties: Raw = Raw(b"")
-    items: Raw = Raw(b"")
-    any_of: Raw = Raw(b"")
-
-
-_decode_schema: Final = msgspec.json.Decoder(_Schema).decode
-_decode_parameter: Final = msgspec.json.Decoder(_Parameter).decode
-
-
-def parameters_of(schema: bytes) -> tuple[str, ...]:
-    """The names of the parameters themselves."""
-    try:
-        return tuple(_decode_schema(schema).properties)
-    except _UNREADABLE:
-        return ()
-
-
-class SchemaWords:
-    """The words of one schema, gathered as far as the bounds allow."""
-
-    def __init__(self, schema: bytes) -> None:
-        self.names: list[str] = []
-        self.inner_names: list[str] = []
-        self.texts: list[str] = []
-        self._room = MAX_TEXT
-        if len(schema) <= _LARGEST:
-            self._read_members(_properties(schema), self.names, _DEPTH)
-
-    def _read_members(self, members: dict[str, Raw], names: list[str], depth: int) -> None:
-        for name, member in members.items():
-            if len(self.names) + len(self.inner_names) >= MAX_NAMES:
-                return
-            names.append(name)
-            self._read(member, depth)
-
-    def _read(self, schema: Raw, depth: int) -> None:
-        try:
-            parameter = _decode_parameter(schema)
-        except _UNREADABLE:
-            return
-        if text := _text(parameter.description)[: self._room]:
-            self._room -= len(text)
-            self.texts.append(text)
-        if depth > 0:
-            self._read_inner(parameter, depth - 1)
-
-    def _read_inner(self, parameter: _Parameter, depth: int) -> None:
-        if parameter.properties:
-            self._read_members(_members(parameter.properties), self.inner_names, depth)
-        if parameter.items:
-            self._read(parameter.items, depth)
-        for choice in _choices(parameter.any_of):
-            self._read(choice, depth)
-
-
-def _properties(schema: bytes) -> dict[str, Raw]:
-    try:
-        return _decode_schema(schema).properties
-    except _UNREADABLE:
-        return {}
-
-
-def _members(raw: Raw) -> dict[str, Raw]:
-    try:
-        return _decode_members(raw)
-    except _UNREADABLE:
-        return {}
-
-
-def _choices(raw: Raw) -> list[Raw]:
-    try:
-        return _decode_list(raw)[:8] if raw else []
-    except _UNREADABLE:
-        return []
-
-
-def _text(raw: Raw) -> str:
-    try:
-        return _decode_text(raw)
-    except _UNREADABLE:
-        return ""
-
-
 SHORT: Final = 160
 """How many characters of a description are shown where many tools are listed."""
 MAX_TAGS: Final = 32
 _LONGEST_TAG: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedDefinition:
-    title: str
-    description: str
-    parameters: tuple[str, ...]
-    input_schema: bytes
-    """As the server wrote it, on one line; empty where there is none."""
-    tags: tuple[str, ...] = ()
-    read_only: bool = False
+MAX_NAMES: Final = 128
+MAX_TEXT: Final = 4000
+"""Characters of parameter descriptions that are read; long lists of allowed values and the like help no search."""
+_SCHEMA_DEPTH: Final = 4
+_MAX_CHOICES: Final = 8
+_LARGEST_SCHEMA: Final = 512 * 1024
+"""A schema of more bytes is not read at all."""
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+T = TypeVar("T")
+D = TypeVar("D")
 
 
 class _Definition(msgspec.Struct, rename="camel"):
@@ -151,75 +51,119 @@ class _Tagged(msgspec.Struct):
     keywords: Raw = Raw(b"[]")
 
 
-_decode_definition: Final = msgspec.json.Decoder(_Definition).decode
-_decode_annotations: Final = msgspec.json.Decoder(_Annotations).decode
-_decode_tagged: Final = msgspec.json.Decoder(_Tagged).decode
-_decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_list: Final = msgspec.json.Decoder(list[Raw]).decode
-_decode_text: Final = msgspec.json.Decoder(str).decode
-_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+class _Schema(msgspec.Struct):
+    properties: dict[str, Raw] = {}
+
+
+class _Parameter(msgspec.Struct, rename="camel"):
+    description: Raw = Raw(b"")
+    properties: Raw = Raw(b"")
+    items: Raw = Raw(b"")
+    any_of: Raw = Raw(b"")
+
+
+def _read(raw: Raw | bytes, decoder: msgspec.json.Decoder[T], otherwise: D) -> T | D:
+    """The decoded value, or another where it cannot be decoded."""
+    try:
+        return decoder.decode(raw)
+    except _UNREADABLE:
+        return otherwise
+
+
+_DEFINITION: Final = msgspec.json.Decoder(_Definition)
+_ANNOTATIONS: Final = msgspec.json.Decoder(_Annotations)
+_TAGGED: Final = msgspec.json.Decoder(_Tagged)
+_SCHEMA: Final = msgspec.json.Decoder(_Schema)
+_PARAMETER: Final = msgspec.json.Decoder(_Parameter)
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw])
+_LIST: Final = msgspec.json.Decoder(list[Raw])
+_TEXT: Final = msgspec.json.Decoder(str)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedDefinition:
+    """The members of a tool's definition that people and searches look at."""
+
+    title: str
+    description: str
+    input_schema: bytes
+    """As the server wrote it, on one line; empty where there is none."""
+    tags: tuple[str, ...] = ()
+    read_only: bool = False
 
 
 def parse_definition(tool: Tool) -> ParsedDefinition:
     try:
-        definition = _decode_definition(tool.definition)
+        definition = _DEFINITION.decode(tool.definition)
         schema = single_line(definition.input_schema)
     except (*_UNREADABLE, BadMessage):
-        return ParsedDefinition("", "", (), b"")
-    annotations = _annotations(definition.annotations)
+        return ParsedDefinition("", "", b"")
+    annotations = _read(definition.annotations, _ANNOTATIONS, _Annotations())
+    # Tags and keywords, wherever servers put them: beside the name, in `_meta`, or in a member of `_meta`.
+    tags = [*_texts(definition.tags), *_texts(definition.keywords)]
+    if definition.meta != b"{}":
+        tags += _tags_in(definition.meta, deeper=True)
     return ParsedDefinition(
-        title=_read_text(definition.title) or _read_text(annotations.title),
-        description=_read_text(definition.description),
-        parameters=parameters_of(schema),
+        title=_read(definition.title, _TEXT, "") or _read(annotations.title, _TEXT, ""),
+        description=_read(definition.description, _TEXT, ""),
         input_schema=schema,
-        tags=_tags(definition),
+        tags=tuple(dict.fromkeys(tags))[:MAX_TAGS],
         read_only=bytes(annotations.read_only_hint) == b"true",
     )
 
 
-def _read_text(raw: Raw) -> str:
-    try:
-        return _decode_text(raw)
-    except _UNREADABLE:
-        return ""
-
-
-def _annotations(raw: Raw) -> _Annotations:
-    try:
-        return _decode_annotations(raw)
-    except _UNREADABLE:
-        return _Annotations()
-
-
-def _tags(definition: _Definition) -> tuple[str, ...]:
-    """Tags and keywords, wherever servers put them: beside the name, in `_meta`, or in a member of `_meta`."""
-    found = [*_listed(definition.tags), *_listed(definition.keywords)]
-    if definition.meta != b"{}":
-        found += _tags_in(definition.meta, deeper=True)
-    return tuple(dict.fromkeys(found))[:MAX_TAGS]
-
-
 def _tags_in(meta: Raw, *, deeper: bool) -> Iterator[str]:
-    try:
-        tagged = _decode_tagged(meta)
-        members = _decode_members(meta) if deeper else {}
-    except _UNREADABLE:
+    tagged = _read(meta, _TAGGED, None)
+    members = _read(meta, _MEMBERS, None) if deeper else {}
+    if tagged is None or members is None:
         return
-    yield from _listed(tagged.tags)
-    yield from _listed(tagged.keywords)
+    yield from _texts(tagged.tags)
+    yield from _texts(tagged.keywords)
     for member in list(members.values())[:MAX_TAGS]:
         if bytes(memoryview(member)[:1]) == b"{":
             yield from _tags_in(member, deeper=False)
 
 
-def _listed(raw: Raw) -> Iterator[str]:
+def _texts(raw: Raw) -> list[str]:
     if raw == b"[]":
-        return
-    try:
-        texts = [_read_text(value) for value in _decode_list(raw)[:MAX_TAGS]]
-    except _UNREADABLE:
-        return
-    yield from (text for text in texts if 0 < len(text) <= _LONGEST_TAG)
+        return []
+    texts = [_read(value, _TEXT, "") for value in _read(raw, _LIST, [])[:MAX_TAGS]]
+    return [text for text in texts if 0 < len(text) <= _LONGEST_TAG]
+
+
+class SchemaWords:
+    """The words of an input schema, as far as the limits allow: names of parameters, also of nested ones, and their
+    descriptions."""
+
+    def __init__(self, schema: bytes) -> None:
+        self.names: list[str] = []
+        self.inner_names: list[str] = []
+        self.texts: list[str] = []
+        self._room = MAX_TEXT
+        if len(schema) <= _LARGEST_SCHEMA:
+            self._read_members(_read(schema, _SCHEMA, _Schema()).properties, self.names, _SCHEMA_DEPTH)
+
+    def _read_members(self, members: dict[str, Raw], names: list[str], depth: int) -> None:
+        for name, member in members.items():
+            if len(self.names) + len(self.inner_names) >= MAX_NAMES:
+                return
+            names.append(name)
+            self._read_parameter(member, depth)
+
+    def _read_parameter(self, schema: Raw, depth: int) -> None:
+        parameter = _read(schema, _PARAMETER, None)
+        if parameter is None:
+            return
+        if text := _read(parameter.description, _TEXT, "")[: self._room]:
+            self._room -= len(text)
+            self.texts.append(text)
+        if depth > 0:
+            if parameter.properties:
+                self._read_members(_read(parameter.properties, _MEMBERS, {}), self.inner_names, depth - 1)
+            if parameter.items:
+                self._read_parameter(parameter.items, depth - 1)
+            for choice in _read(parameter.any_of, _LIST, [])[:_MAX_CHOICES] if parameter.any_of else ():
+                self._read_parameter(choice, depth - 1)
 
 
 def shortened(text: str, limit: int = SHORT) -> str:

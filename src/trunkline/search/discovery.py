@@ -79,20 +79,20 @@ class Discovery:
         """Find every tool that matches a query, best first."""
         self._router.when_listed(lambda: self.finder.search(self._router.views.of(caller), query, tags, then))
 
-    def discover(self, caller: Caller, asked: DiscoverArguments, then: Then) -> None:
+    def discover(self, caller: Caller, arguments: DiscoverArguments, then: Then) -> None:
         """`then` may be called before this returns. Raises BadArgument."""
-        query, tags = asked.query.strip(), several(asked.tags)
+        query, tags = arguments.query.strip(), several(arguments.tags)
         if not query and not tags:
             raise BadArgument("`query` is missing", "some words about what the tool should do")
-        self.provisioning.seen_by(caller, asked.session)  # a bad handle is refused before anything is done
-        self.find(caller, query, tags, lambda found: then(lambda: self._discovered(caller, asked, found)))
+        self.provisioning.seen_by(caller, arguments.session)  # a bad handle is refused before anything is done
+        self.find(caller, query, tags, lambda found: then(lambda: self._discovered(caller, arguments, found)))
 
-    def _discovered(self, caller: Caller, asked: DiscoverArguments, found: SearchResult) -> Answer:
-        held = self._held(caller, asked.session)
-        provision = asked.provision is not False
-        limit = bounded(asked.limit, DEFAULT_LIMIT, MAX_FOUND)
+    def _discovered(self, caller: Caller, arguments: DiscoverArguments, found: SearchResult) -> Answer:
+        held = self._held(caller, arguments.session)
+        provision = arguments.provision is not False
+        limit = bounded(arguments.limit, DEFAULT_LIMIT, MAX_FOUND)
         # What is found has to fit, except where it is only explained: that is for people, who have the room.
-        room = held.room if provision else _LARGEST_BUDGET if asked.explain else held.budget
+        room = held.room if provision else _LARGEST_BUDGET if arguments.explain else held.budget
         picked, left_out = self._fitting(found.entries[:limit], room, held.requested if provision else ())
         before = held.version
         for entry in reversed(picked) if provision else ():
@@ -100,18 +100,18 @@ class Discovery:
         if held.version != before:
             self.provisioning.changed()
         answer: Answer = {"tools": [_described(entry) for entry in picked], "provisioned": provision}
-        if asked.explain:
+        if arguments.explain:
             hits = {entry.tool.address: hit for entry, hit in zip(found.entries, found.hits, strict=True)}
             for tool, entry in zip(answer["tools"], picked, strict=True):
                 tool["why"] = match_reasons(found.explain(hits[entry.tool.address]))
         more = found.entries[limit : limit + _MORE]
         if not found.entries:
-            answer["hint"] = _NOTHING_TAGGED if asked.tags else _NOTHING
+            answer["hint"] = _NOTHING_TAGGED if arguments.tags else _NOTHING
         if left_out:
             answer["left_out"] = left_out
         if more:
             answer["more"] = [entry.public_name for entry in more]
-        about = self._about(caller, asked.session, held, picked)
+        about = self._about(caller, arguments.session, held, picked)
         if about:
             answer["servers"] = about
         return answer | {"tokens": held.tokens, "budget": held.budget} | not_ready(self._router)
@@ -142,7 +142,7 @@ class Discovery:
     def _about(
         self, caller: Caller, handle: str | None, held: ProvisionedTools, entries: list[ToolEntry]
     ) -> dict[str, str]:
-        """The servers' instructions, which a client with the whole list is given when it connects: once to each session.
+        """The servers' instructions, which a client with the whole list gets when it connects: once to each session.
         A caller without a session may be another one each time, so it gets them every time."""
         catalog = self._router.views.of(caller)
         described = held.described_servers if caller.session is not None or handle else ()
@@ -154,18 +154,18 @@ class Discovery:
         held.described_servers.update(about)
         return about
 
-    # -- provisioning ----------------------------------------------------------------------------------------------
+    # -- provisioning ---------------------------------------------------------------------------------------------
 
-    def provision(self, caller: Caller, asked: ProvisionArguments) -> Answer:
+    def provision(self, caller: Caller, arguments: ProvisionArguments) -> Answer:
         """Raises BadArgument."""
-        ids = _ids(asked.tool_ids)
-        if asked.context_tokens is not None and not 0 < asked.context_tokens <= _LARGEST_BUDGET:
+        ids = _ids(arguments.tool_ids)
+        if arguments.context_tokens is not None and not 0 < arguments.context_tokens <= _LARGEST_BUDGET:
             raise BadArgument("`context_tokens` must be a positive number of tokens")
-        held = self._held(caller, asked.session)
+        held = self._held(caller, arguments.session)
         before = held.version
-        if asked.context_tokens is not None:
+        if arguments.context_tokens is not None:
             held.chose_budget = True
-            held.set_budget(asked.context_tokens)
+            held.set_budget(arguments.context_tokens)
         given: list[Answer] = []
         refused: list[Answer] = []
         catalog = self._router.views.of(caller)
@@ -187,10 +187,10 @@ class Discovery:
             answer["refused"] = refused
         return answer | {"tokens": held.tokens, "budget": held.budget}
 
-    def unprovision(self, caller: Caller, asked: UnprovisionArguments) -> Answer:
+    def unprovision(self, caller: Caller, arguments: UnprovisionArguments) -> Answer:
         """Raises BadArgument."""
-        ids = _ids(asked.tool_ids)
-        held = self.provisioning.of(caller, asked.session)
+        ids = _ids(arguments.tool_ids)
+        held = self.provisioning.of(caller, arguments.session)
         before = held.version
         catalog = self._router.views.of(caller)
         removed: list[str] = []
@@ -233,7 +233,7 @@ def _ids(tool_ids: list[str] | str) -> list[str]:
 
 def _refusal(name: str, tokens: int, left: int) -> Answer:
     ways = "`unprovision_tools` or a higher `context_tokens` of `provision_tools` makes room"
-    return {"tool_id": name, "tokens": tokens, "why": f"needs {tokens} tokens and {max(room, 0)} are left; {ways}"}
+    return {"tool_id": name, "tokens": tokens, "why": f"needs {tokens} tokens and {max(left, 0)} are left; {ways}"}
 
 
 def first_of(texts: tuple[str, ...], limit: int) -> tuple[str, ...]:

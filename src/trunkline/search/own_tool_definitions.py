@@ -1,4 +1,7 @@
-"""The definitions of our own tools. They are terse: each byte is paid for with every request to a model."""
+"""The definitions of the gateway's own tools, and their arguments.
+
+Definitions are terse: each byte is paid for with every request to a model.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def _definition(name: str, title: str, description: str, takes: _Schema, gives: 
 
 
 def _searching(name: str, description: str, takes: _Schema, **hints: bool) -> Tool:
-    """Without a schema of what it gives: the list with these tools is there to be short."""
+    """Without an output schema: a list with these tools has to be short."""
     definition: _Schema = {"name": name, "description": description, "inputSchema": takes, "annotations": hints}
     return Tool(RESERVED_SOURCE, name, encode(definition))
 
@@ -159,16 +162,16 @@ SEARCHERS: Final = (
     ),
 )
 SEARCHING: Final = frozenset(tool.name for tool in SEARCHERS)
-"""Shown in place of a long list; with a short one they can be called all the same."""
+"""Listed in place of all tools; where those are listed, these can be called all the same."""
 TOOLS: Final = INFORMING + SEARCHERS
 SNAPSHOT: Final = Snapshot(tools=TOOLS)
 
 
-# The arguments of the gateway's own tools.
+# -- arguments ------------------------------------------------------------------------------------------------------
 
 
 class NoArguments(Struct):
-    """For tools that take nothing. Some clients send a made-up argument with such calls, so none is refused."""
+    """Some clients send a made-up argument to tools without arguments, so none is refused."""
 
 
 class ServerArguments(Arguments):
@@ -213,17 +216,17 @@ class ExecuteArguments(Arguments):
 
 
 def several(texts: list[str] | str | None) -> list[str]:
-    """Models write a text where a list with one text is meant."""
+    """A list of texts: models write a text where a list with one text is meant."""
     return [texts] if isinstance(texts, str) else (texts or [])
 
 
 def bounded(number: int | None, default: int, maximum: int) -> int:
-    """How many to give: what was asked for, within reason."""
+    """The limit that was given, or the default, between 1 and the maximum."""
     return default if number is None else max(1, min(number, maximum))
 
 
 def known_server(name: str | None, servers: list[str]) -> str | None:
-    """The name of a server there is, None when none was named; raises BadArgument with the nearest ones."""
+    """The name of an existing server, or None when none was named; raises BadArgument with the nearest names."""
     if not name or name in servers:
         return name or None
     hint = hint_for(name, servers, "the servers are") or "`list_servers` names them"

@@ -1,11 +1,18 @@
-"""The reserved source `trunkline`: the gateway's own tools, which clients call like any other."""
+"""The reserved source `trunkline`: the gateway's own tools, which clients call like any other, and what they answer.
+
+Every answer is made from what the router knows at this moment, and is bounded.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec import Raw
 
 from trunkline.config.call_arguments import BadArgument, read_arguments
 from trunkline.core.call import Call, Failure, Result
@@ -14,14 +21,14 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import encode
-from trunkline.router.catalog import Catalog
+from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.options import NameRules, SourceOptions
 from trunkline.router.registry import SourceSink
 from trunkline.router.router import Router
-from trunkline.search import answers
-from trunkline.search.answers import Answer
-from trunkline.search.discovery import Discovery
-from trunkline.search.finder import SearchResult
+from trunkline.router.status import offered_beside_tools, server_statuses, status_json
+from trunkline.search.definitions import parse_definition, shortened
+from trunkline.search.discovery import MAX_FOUND, MAX_NAMED, Answer, Discovery, first_of, not_ready
+from trunkline.search.finder import SearchResult, server_tools
 from trunkline.search.own_tool_definitions import (
     SEARCHING,
     SNAPSHOT,
@@ -32,13 +39,25 @@ from trunkline.search.own_tool_definitions import (
     ProvisionArguments,
     ServerArguments,
     UnprovisionArguments,
+    bounded,
+    known_server,
 )
+from trunkline.version import __version__
 
+PAGE: Final = 50
+MAX_PAGE: Final = 200
+MAX_PAGE_BYTES: Final = 64 * 1024
+MAX_SCHEMA_BYTES: Final = 8 * 1024
+_FOUND: Final = 8
+_WITH_SCHEMA: Final = 3
+_BYTES_PER_TOKEN: Final = 4
+"""About right for JSON in English, whatever the model."""
+_BRIEF: Final = 400
 _RULES: Final = NameRules(prefix="", unlisted=SEARCHING)
 
 
 class OwnTools(ToolsOnlySource):
-    """A source without a server: always well, with nothing to start and nothing to end."""
+    """A source without a server: always ready, with nothing to start and nothing to stop."""
 
     def __init__(self, router: Router, discovery: Discovery) -> None:
         self._router = router
@@ -57,7 +76,7 @@ class OwnTools(ToolsOnlySource):
         }
 
     def show(self, shown: bool) -> None:
-        """Offer them or not; may change at any time."""
+        """Offer the tools or not; may change at any time."""
         if self._sink is None and shown:
             self._sink = self._join()
         if self._sink is not None:
@@ -84,87 +103,156 @@ class OwnTools(ToolsOnlySource):
     def forget(self, session: str) -> None:
         self._discovery.provisioning.forget(session)
 
-    def _answer(self, call: Call, ask: Callable[[], Answer | None]) -> None:
-        """Finish the call with what `ask` returns; None when it will be answered later."""
+    def _answer(self, call: Call, make: Callable[[], Answer | None]) -> None:
+        """Finish the call with what `make` returns, unless that is None: then it is answered later."""
+        if call.done:
+            return
         try:
-            answer = ask()
+            answer = make()
             if answer is not None:
-                call.finish(_text(answer) if call.tool in SEARCHING else _result(answer))
+                call.finish(_result(answer, structured=call.tool not in SEARCHING))
         except BadArgument as error:
-            call.finish(_refusal(str(error)))
+            raw = encode({"content": [{"type": "text", "text": str(error)}], "isError": True})
+            call.finish(Result(raw, raw))
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
             call.finish(Failure(Problem(code=INTERNAL, message=message, source=call.source, tool=call.tool)))
 
-    # -- the tools ------------------------------------------------------------------------------------------------
+    # -- tools that find and provision others ---------------------------------------------------------------------
 
-    def _list_servers(self, call: Call) -> Answer:
-        read_arguments(call.params, NoArguments)
-        return answers.list_servers(self._router)
+    def _discover_tools(self, call: Call) -> None:
+        arguments = read_arguments(call.params, DiscoverArguments)
+        self._discovery.discover(call.caller, arguments, partial(self._answer, call))
 
-    def _server_health(self, call: Call) -> Answer:
-        return answers.server_health(self._router, read_arguments(call.params, ServerArguments))
+    def _provision_tools(self, call: Call) -> None:
+        arguments = read_arguments(call.params, ProvisionArguments)
+        provision = partial(self._discovery.provision, call.caller, arguments)
+        # Right after a start a server may not have listed its tools yet.
+        self._router.when_listed(lambda: self._answer(call, provision))
 
-    def _list_tools(self, call: Call) -> Answer:
-        return answers.list_tools(self._router, self._seen_by(call), read_arguments(call.params, ListToolsArguments))
+    def _unprovision_tools(self, call: Call) -> Answer:
+        return self._discovery.unprovision(call.caller, read_arguments(call.params, UnprovisionArguments))
 
     def _find_tool(self, call: Call) -> None:
-        asked = read_arguments(call.params, FindArguments)
-        query = asked.query.strip()
+        arguments = read_arguments(call.params, FindArguments)
+        query = arguments.query.strip()
         if not query:
             raise BadArgument("`query` is missing", "some words about what the tool should do")
 
         def then(found: SearchResult) -> None:
-            if not call.done:
-                self._answer(call, lambda: answers.found_tools(self._router, found.entries, asked.limit))
+            self._answer(call, lambda: self._found(found.entries, arguments.limit))
 
         self._discovery.find(call.caller, query, [], then)
 
+    def _found(self, found: Sequence[ToolEntry], limit: int | None) -> Answer:
+        tools: list[Answer] = []
+        for rank, entry in enumerate(found[: bounded(limit, _FOUND, MAX_FOUND)]):
+            described = _described(entry)
+            schema = parse_definition(entry.tool).input_schema if rank < _WITH_SCHEMA else b""
+            if schema.startswith(b"{") and len(schema) <= MAX_SCHEMA_BYTES:
+                described["inputSchema"] = Raw(schema)
+            tools.append(described)
+        return {"tools": tools, "total": len(found)} | not_ready(self._router)
+
+    # -- tools that inform ----------------------------------------------------------------------------------------
+
+    def _list_servers(self, call: Call) -> Answer:
+        read_arguments(call.params, NoArguments)
+        lines: list[Answer] = []
+        for status in server_statuses(self._router):
+            line: Answer = {"name": status.name, "state": status.state, "tools": status.tools}
+            reason = shortened(status.reason or status.last_error)
+            lines.append(line | {"reason": reason} if reason and status.state != "ready" else line)
+        return {"servers": lines}
+
+    def _server_health(self, call: Call) -> Answer:
+        arguments = read_arguments(call.params, ServerArguments)
+        name = known_server(arguments.server, list(self._router.registry.servers()))
+        statuses = server_statuses(self._router)
+        if name is not None:
+            found = (status for status in statuses if status.name == name)
+            shown = [replace(status, collisions=first_of(status.collisions, MAX_NAMED)) for status in found]
+            return {"servers": [status_json(status) for status in shown]}
+        shown = [
+            replace(
+                status,
+                reason=status.reason[:_BRIEF],
+                hint=status.hint[:_BRIEF],
+                last_error=status.last_error[:_BRIEF],
+                stderr_tail=status.stderr_tail[-_BRIEF:],  # its end is what explains a failure
+                collisions=first_of(status.collisions, 5),
+                warnings=first_of(status.warnings, 5),
+            )
+            for status in statuses
+        ]
+        return {"servers": [status_json(status) for status in shown]}
+
+    def _list_tools(self, call: Call) -> Answer:
+        arguments = read_arguments(call.params, ListToolsArguments)
+        server = known_server(arguments.server, list(self._router.registry.servers()))
+        entries = [entry for entry in server_tools(self._seen_by(call)) if server in (None, entry.tool.source)]
+        start = max(arguments.offset or 0, 0)
+        wanted = entries[start : start + bounded(arguments.limit, PAGE, MAX_PAGE)]
+        tools = list(_within_bounds(wanted))
+        answer: Answer = {"tools": tools, "total": len(entries)}
+        following = start + len(tools)
+        if tools and following < len(entries):
+            answer["nextOffset"] = following
+        return answer | not_ready(self._router, server)
+
     def _registry_summary(self, call: Call) -> Answer:
         read_arguments(call.params, NoArguments)
-        return answers.registry_summary(self._router, self._seen_by(call), time.monotonic() - self._started_at)
-
-    # -- the tools that search and give ---------------------------------------------------------------------------
-
-    def _discover_tools(self, call: Call) -> None:
-        asked = read_arguments(call.params, DiscoverArguments)
-
-        def then(ask: Callable[[], Answer]) -> None:
-            if not call.done:
-                self._answer(call, ask)
-
-        self._discovery.discover(call.caller, asked, then)
-
-    def _provision_tools(self, call: Call) -> None:
-        asked = read_arguments(call.params, ProvisionArguments)
-
-        def then() -> None:
-            if not call.done:
-                self._answer(call, lambda: self._discovery.provision(call.caller, asked))
-
-        self._router.when_listed(then)  # right after a start a server may not have said yet what it offers
-
-    def _unprovision_tools(self, call: Call) -> Answer:
-        return self._discovery.unprovision(call.caller, read_arguments(call.params, UnprovisionArguments))
+        catalog = self._seen_by(call)
+        servers = self._router.registry.servers()
+        by_server = Counter(entry.tool.source for entry in server_tools(catalog))
+        list_bytes = len(catalog.listing)
+        beside = [offered_beside_tools(catalog, name) for name in servers]
+        return {
+            "version": __version__,
+            "uptimeSeconds": int(time.monotonic() - self._started_at),
+            "servers": len(servers),
+            "serversByState": dict(Counter(admission.health.state for admission in servers.values())),
+            "tools": by_server.total(),
+            "toolsByServer": {name: by_server[name] for name in servers},
+            "prompts": sum(counts["prompts"] for counts in beside),
+            "resources": sum(counts["resources"] for counts in beside),
+            "resourceTemplates": sum(counts["templates"] for counts in beside),
+            "listBytes": list_bytes,
+            "listTokensEstimate": list_bytes // _BYTES_PER_TOKEN,
+            "collisions": len(catalog.collisions),
+        }
 
     def _seen_by(self, call: Call) -> Catalog:
         return self._router.views.of(call.caller)
 
 
-def _result(answer: Answer) -> Result:
-    """Structured, and as text too: clients differ in which of the two they show their model."""
-    structured = encode(answer)
-    text = encode(structured.decode())
-    raw = b'{"content":[{"type":"text","text":%b}],"structuredContent":%b}' % (text, structured)
-    return Result(raw, raw)
+def _described(entry: ToolEntry) -> Answer:
+    """A tool by its name and address: one that lost its name to another is called by its address."""
+    tool = entry.tool
+    return {
+        "name": entry.public_name,
+        "address": tool.address,
+        "server": tool.source,
+        "description": shortened(parse_definition(tool).description),
+    }
 
 
-def _text(answer: Answer) -> Result:
-    """As text alone: this is read by models, and what is sent twice is paid for twice."""
-    raw = b'{"content":[{"type":"text","text":%b}]}' % encode(encode(answer).decode())
-    return Result(raw, raw)
+def _within_bounds(entries: Iterable[ToolEntry]) -> Iterable[Answer]:
+    """As many tools as fit into a page, and at least one, so that paging makes progress."""
+    size_bytes = 0
+    for entry in entries:
+        described = _described(entry)
+        length = len(encode(described))
+        if size_bytes and size_bytes + length > MAX_PAGE_BYTES:
+            return
+        size_bytes += length
+        yield described
 
 
-def _refusal(text: str) -> Result:
-    raw = encode({"content": [{"type": "text", "text": text}], "isError": True})
+def _result(answer: Answer, *, structured: bool) -> Result:
+    """As structured content and as text too, for clients differ in which of the two they show their model; the tools
+    that search answer as text alone, as every token of theirs is paid for."""
+    content = encode(answer)
+    raw = b'{"content":[{"type":"text","text":%b}]' % encode(content.decode())
+    raw += b',"structuredContent":%b}' % content if structured else b"}"
     return Result(raw, raw)

@@ -174,10 +174,11 @@ def _adapt_env(env: Node, reader: ConfigReader) -> Node:
         return env
     adapted = Table(env.span)
     for key, value in env.entries:
-        if not isinstance(value, Scalar) or value.kind != "null":
-            appended = isinstance(value, Scalar) and key.text == "PATH" and reader.is_set("PATH")
-            text = Scalar(value.span, value.kind, f"${{PATH}}:{value.text}") if appended else value
-            adapted.entries.append(TableEntry(key, text))
+        if not isinstance(value, Scalar):
+            adapted.entries.append(TableEntry(key, value))
+        elif value.kind != "null":
+            before = "${PATH}:" if key.text == "PATH" and reader.is_set("PATH") else ""
+            adapted.entries.append(TableEntry(key, Scalar(value.span, value.kind, before + value.text)))
     return adapted
 
 

@@ -1,4 +1,4 @@
-"""Whether a file that was found by looking counts: once its user has seen what it would start, and trusts it."""
+"""Trust in configuration files that were found rather than named: they are used once the user trusts them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 
 def trust_verdict(file: ConfigFile, root: Node, environ: Mapping[str, str]) -> Verdict | None:
-    """The verdict on a file, whose text was read as `root`; None for one that its user has named, or has in a folder of
-    their own."""
+    """The verdict on a file whose tree is `root`; None for a file that needs no trust."""
     if file.origin != "found":
         return None
     from trunkline.config.trust.verdict import verdict_on

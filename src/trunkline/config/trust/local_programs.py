@@ -1,6 +1,7 @@
-"""The programs and scripts below a file's own folder that it would start: whoever can write there decides what they do.
+"""Finds the programs and scripts below a configuration file's folder that it would start, and hashes them.
 
-Only what the file names itself. What a program then loads (its imports, a `package.json`) is not looked for.
+Whoever can write there decides what they do. Only what the file names is found, not what a program then loads (its
+imports, a `package.json`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -41,40 +43,39 @@ _LOADING: Final = frozenset(
         *("--env-file", "--env-file-if-exists", "--rcfile", "--init-file"),
     )
 )
-"""Options after which there is a file that comes before the script itself."""
+"""Options that are followed by a file which is loaded before the script."""
 _WORKING_FOLDER: Final = re.compile(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
-"""As a shell is told."""
 _LOADED_FIRST: Final = frozenset(
     (
         *("BASH_ENV", "ENV", "LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES"),
         *("NODE_OPTIONS", "PYTHONSTARTUP", "PERL5OPT", "RUBYOPT", "JAVA_TOOL_OPTIONS"),
     )
 )
-"""Variables that name what a program runs before anything else."""
+"""Variables that name what a program loads first."""
 _STARTED_IN_FOLDER: Final = ("__main__.py", "index.js", "index.mjs", "index.cjs", "index.ts")
 _LEFT_OUT_ENDINGS: Final = (".js", ".mjs", ".cjs", ".ts", ".json")
-"""What Node.js adds to a name."""
+"""Endings that Node.js adds to a name."""
 _MOST_FOLDERS: Final = 8
 _MOST_PACKAGES: Final = 64
 _PIECE_BYTES: Final = 1024 * 1024
 _MOST_BYTES: Final = 512 * 1024 * 1024
-"""Of all files together. Of one that is beyond it only its size, its times and its number count."""
+"""Limit for all files together. Of a file beyond it only the size, times and inode count."""
 
 ABSENT: Final = ("none", "no plain file")
-"""States of what is no file, but would be started if it were."""
+"""States of files that do not exist but would be started if they did."""
 LEADS_TO: Final = "leads to "
-"""How the state begins of a folder that agents get and that is a link to one elsewhere."""
+"""Prefix of the state of an agent's folder that is a link leading out of the file's folder."""
 
 
 class LocalFile(NamedTuple):
-    """`state` is the hash of its bytes, or why there is none."""
+    """A file below the configuration file's folder. `state` is the hash of its bytes, or why there is none."""
 
     path: str
     state: str
 
 
 class _Program(NamedTuple):
-    """What one entry says of a program, references replaced: its words, its folders, and where it takes values from."""
+    """What an entry says about its program, with references expanded."""
 
     commands: tuple[str, ...]
     args: tuple[str, ...]
@@ -85,13 +86,13 @@ class _Program(NamedTuple):
 
 
 def local_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[LocalFile, ...]:
-    """Those that the file at `file` names and that lie below its folder; for AWF's file, below the folder of `.awf`."""
+    """The files that the file at `file` names and that are below its folder; for AWF's file, below the folder of `.awf`."""
     folder = str(file.absolute().parent)
     below = str(file.absolute().parents[1]) if file.parts[-2:] == PLUGINS.parts else folder
     found: dict[str, str] = {}
     left_bytes = _MOST_BYTES
     for entry in _entries(root):
-        found |= {path: f"{LEADS_TO}{real}" for path, real in _led_out(entry, folder, below, environ)}
+        found |= {path: f"{LEADS_TO}{real}" for path, real in _links_out(entry, folder, below, environ)}
         for written in _paths(_program(entry, folder, below, environ)):
             path = written if ".." in written.split(os.sep) else os.path.normpath(written)
             if path not in found and _lies_below(path, below):
@@ -108,8 +109,8 @@ def _entries(root: Node) -> Iterator[Table]:
         yield from (member for member in members if isinstance(member, Table))
 
 
-def _led_out(entry: Table, folder: str, below: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Folders of agents that lie below by their name, and whose links lead elsewhere."""
+def _links_out(entry: Table, folder: str, below: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Folders of agents that are below by name but are links leading elsewhere, and where they lead."""
     sandbox = entry.get("sandbox")
     shown = sandbox.get("folders") if isinstance(sandbox, Table) else None
     named = [key for key, _ in shown.entries] if isinstance(shown, Table) else []
@@ -120,9 +121,8 @@ def _led_out(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
 
 
 def _texts(nodes: Iterable[Node | None], environ: Mapping[str, str]) -> list[str]:
-    """Their text, references replaced, as far as it can be that of a path."""
-    written = (node.text for node in nodes if isinstance(node, Scalar))
-    words = [expand(text, environ, lambda _fault, _what: None) for text in written]
+    """The texts with references expanded, as far as they can be paths."""
+    words = [expand(node.text, environ) for node in nodes if isinstance(node, Scalar)]
     return [word for word in words if word and _can_be_a_path(word)]
 
 
@@ -137,7 +137,10 @@ def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
     def texts(node: Node | None) -> list[str]:
         return _texts(node.items if isinstance(node, Items) else [node], environ)
 
-    started_in = _here() if below == folder else [below]
+    started_in = [below]  # plugins of AWF start there
+    if below == folder:
+        with suppress(OSError):  # the working folder has been removed
+            started_in = [os.getcwd()]
     env = entry.get("env")
     commands = [word for name in _PROGRAMS for word in texts(entry.get(name))]
     return _Program(
@@ -152,14 +155,6 @@ def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
         search_path=next(iter(texts(env.get("PATH") if isinstance(env, Table) else None)), ""),
         env_files=tuple(_placed([entry.get("envFile")], folder, environ)),
     )
-
-
-def _here() -> list[str]:
-    """Where a program is started for which our own file does not say it."""
-    try:
-        return [os.getcwd()]
-    except OSError:  # it was removed
-        return []
 
 
 def _can_be_a_path(word: str) -> bool:
@@ -178,7 +173,7 @@ def _from_home(word: str, home: str) -> str:
 
 
 def _paths(program: _Program) -> Iterator[str]:
-    """Files that are there and files that would be started if they were."""
+    """Files that would be started, whether they exist or not."""
     yield from program.env_files
     for command in program.commands:
         if _is_path(command):
@@ -191,7 +186,7 @@ def _paths(program: _Program) -> Iterator[str]:
 
 
 def _in_folder(folder: str) -> Iterator[str]:
-    """A plugin's folder: what it says of itself, and its programs."""
+    """The manifest and the programs in a plugin's folder."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -203,17 +198,20 @@ def _in_folder(folder: str) -> Iterator[str]:
 
 
 def _scripts(program: _Program) -> Iterator[str]:
-    """Code that is named, and the first file after an interpreter, whatever it is. Data may change."""
+    """Named files that are code, and the first file after an interpreter, whatever it is."""
     texts: list[tuple[Sequence[str], bool]] = [(program.args, any(map(is_interpreter, program.commands)))]
     texts += [(words, False) for words in map(_BETWEEN_WORDS.split, program.args) if len(words) > 1]
     texts += [(_BETWEEN_WORDS.split(value), name in _LOADED_FIRST) for name, value in program.env]
-    folders = _with_named(program.folders, (word for words, _ in texts for word in words))
+    # folders that are named count too: a program may be told to go there first (`cd tools && …`)
+    placed = _each_placed(dict.fromkeys(word for words, _ in texts for word in words), program.folders)
+    named = islice(filter(os.path.isdir, placed), _MOST_FOLDERS)
+    folders = tuple(dict.fromkeys((*program.folders, *named)))
     for words, interpreted in texts:
         yield from _in_words(words, folders, interpreted=interpreted)
 
 
 def _in_words(words: Sequence[str], folders: Sequence[str], *, interpreted: bool) -> Iterator[str]:
-    """`interpreted` says that an interpreter comes before these words."""
+    """The files among words; `interpreted` says that an interpreter comes before them."""
     before = None
     for last, word in zip(("", *words), words, strict=False):
         if before is not None and before["name"] is None:
@@ -225,43 +223,33 @@ def _in_words(words: Sequence[str], folders: Sequence[str], *, interpreted: bool
         files = [path for path in places if os.path.isfile(path)]
         yield from (path for path in files if interpreted or _is_code(path))
         if interpreted and not files:
-            yield from (path for place in places for path in _meant_by(place) if os.path.isfile(path))
+            for place in places:  # names that interpreters complete
+                completed = [os.path.join(place, name) for name in _STARTED_IN_FOLDER]
+                if not os.path.isdir(place):
+                    completed = [place + ending for ending in _LEFT_OUT_ENDINGS]
+                yield from filter(os.path.isfile, completed)
         interpreted = (interpreted and (not files or last in _LOADING)) or is_interpreter(word) or word in _SOURCING
 
 
 def code_named(command: str, args: Sequence[str], env: Mapping[str, str], folder: str) -> list[str]:
-    """Code among what a program that starts in this folder is told, as far as it is there: files that are that by their
-    name or their first bytes."""
+    """The files among a program's arguments and variables that are code, by their name or first bytes."""
     variables = tuple(env.items())
     program = _Program((command,), tuple(args), variables, folders=(folder,), search_path="", env_files=())
     return [path for path in _scripts(program) if path.lower().endswith(tuple(_CODE)) or _has_shebang(path)]
 
 
 def is_interpreter(word: str) -> bool:
-    """Whether it is a program whose first file is what it runs."""
+    """Whether this is a program that runs the first file in its arguments."""
     return _INTERPRETER.match(os.path.basename(word)) is not None
 
 
-def _meant_by(place: str) -> Iterator[str]:
-    """What an interpreter takes for a name that is none of a file."""
-    if os.path.isdir(place):
-        return (os.path.join(place, name) for name in _STARTED_IN_FOLDER)
-    return (place + ending for ending in _LEFT_OUT_ENDINGS)
-
-
-def _with_named(folders: Sequence[str], words: Iterable[str]) -> tuple[str, ...]:
-    """The folders, and those that the words name: a program may be told to go there first (`cd tools && …`)."""
-    named = (path for path in _each_placed(dict.fromkeys(words), folders) if os.path.isdir(path))
-    return tuple(dict.fromkeys((*folders, *islice(named, _MOST_FOLDERS))))
-
-
 def _each_placed(words: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
-    """A word as a path from each folder in which its program may be started."""
+    """Each word as a path from each folder that its program may be started in."""
     yield from (os.path.join(folder, word) for word in words if word for folder in folders)
 
 
 def _of_module(name: str, folders: Sequence[str]) -> Iterator[str]:
-    """Its own, and what Python runs of the packages around it before."""
+    """The files of a Python module, and of the packages around it that run first."""
     parts = name.split(".")
     counts = (*range(1, min(len(parts), _MOST_PACKAGES)), len(parts))
     packages = [os.path.join("", *parts[:count]) for count in counts]
@@ -283,7 +271,7 @@ def _has_shebang(path: str) -> bool:
 
 
 def _lies_below(path: str, folder: str) -> bool:
-    """By its name or by where its links lead."""
+    """Whether a path is below the folder, by name or with links resolved."""
     pairs = ((os.path.abspath(path), os.path.abspath(folder)), (os.path.realpath(path), os.path.realpath(folder)))
     return any(_is_inside(*pair) and pair[0] != pair[1] for pair in pairs)
 
@@ -293,7 +281,7 @@ def _is_inside(path: str, folder: str) -> bool:
 
 
 def file_state(path: str, most_bytes: int) -> tuple[str, int]:
-    """The hash of a file's bytes, or that there is none, and how many bytes were read for that."""
+    """The hash of a file, or why there is none, and how many bytes were read."""
     try:
         # without O_NONBLOCK, opening a named pipe would wait for somebody to write into it
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -319,6 +307,6 @@ def _state_of_open(descriptor: int, most_bytes: int) -> tuple[str, int]:
     while piece := os.read(descriptor, _PIECE_BYTES):
         digest.update(piece)
         size += len(piece)
-        if size > most_bytes:  # it grows while it is read
+        if size > most_bytes:  # it grew while it was read
             return "not readable", size
     return digest.hexdigest(), size

@@ -1,4 +1,4 @@
-"""The list of files that their user trusts: kept in the user's own state folder, whatever any file says of its own."""
+"""The list of trusted files. It is in the user's own state folder, whatever a configuration says."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LOCK_PAUSE_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class TrustedFile:
-    """The fingerprint of a file as it was trusted, and when that was. `also` is another one that is as good: while we
-    edit the file, what it says before and after."""
+    """The fingerprint of a trusted file and when it was trusted. `also` is a second valid fingerprint, for the time in
+    which Trunkline edits the file."""
 
     digest: str
     since: str
@@ -41,8 +41,8 @@ class TrustedFile:
 
 @dataclass(frozen=True, slots=True)
 class TrustedFiles:
-    """By path. `fault` says why the list cannot be used, which then is empty; `is_ours` whether it is a file that only
-    this user can have written."""
+    """The trusted files by path. `fault` says why the list cannot be used and is empty. `is_ours` says whether only
+    this user can have written it."""
 
     files: Mapping[str, TrustedFile]
     fault: str = ""
@@ -50,35 +50,34 @@ class TrustedFiles:
 
 
 def trust_key(path: Path) -> str:
-    """The real path of a file. A link in place of the file itself, or of `.awf`, is not followed: where relative paths
-    in the file lead, and what its programs find, is decided by the folder it is found in."""
+    """The real path of a file. A link in place of the file itself, or of `.awf`, is not resolved: the folder that a
+    file is found in decides what its relative paths mean."""
     path = path.absolute()
     kept = PLUGINS if path.parts[-2:] == PLUGINS.parts else Path(path.name)
     return os.path.join(os.path.realpath(path.parents[len(kept.parts) - 1]), kept)  # noqa: PTH118
 
 
 class TrustStore:
-    """`environ` says whose it is: the user with this HOME."""
+    """The list of the user whose environment this is."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.folder = home_folder(environ) / STATE_DIR.removeprefix("~/")
         self.path = self.folder / _NAME
 
     def keep_below(self, roots: Iterable[Path | None]) -> None:
-        """Where agents may write around the folder, it is there, and so can be hidden from them: what is not there
-        yet, they could make."""
+        """Create the folder where agents may write around it, so that it can be hidden from them."""
         if any(root is not None and self.folder.is_relative_to(root.resolve()) for root in roots):
             with contextlib.suppress(OSError):
                 make_private_folder(self.folder)
 
     def read(self) -> TrustedFiles:
-        """What is trusted. Where the list is damaged, or could be somebody else's, nothing is."""
+        """The trusted files; none where the list is damaged or may be written by others."""
         data = read_private(self.path, _MOST_BYTES)
         if data is None:
             fault = "it is not a regular file that only you can write to" if os.path.lexists(self.path) else ""
             return TrustedFiles({}, fault, is_ours=not fault)
         try:
-            return TrustedFiles(_files_in(json.loads(data)))
+            return TrustedFiles(_parse(data))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return TrustedFiles({}, "it is damaged")
 
@@ -89,13 +88,13 @@ class TrustStore:
             files[trust_key(path)] = TrustedFile(digest, since, also)
 
     def revoke(self, path: Path) -> bool:
-        """Trust it no longer; whether it was trusted. Raises OSError."""
+        """Stop trusting a file and return whether it was trusted. Raises OSError."""
         with self._changing() as files:
             return files.pop(trust_key(path), None) is not None
 
     @contextlib.contextmanager
     def _changing(self) -> Generator[dict[str, TrustedFile]]:
-        """The list, to be changed while nobody else does. A damaged one is put aside."""
+        """The list, locked while it is changed. A damaged one is put aside."""
         make_private_folder(self.folder)
         with self._locked():
             kept = self.read()
@@ -115,31 +114,22 @@ class TrustStore:
         descriptor = os.open(self.folder / _LOCK, flags, 0o600)
         try:
             deadline = time.monotonic() + _LOCK_TIMEOUT_S
-            while not _lock(descriptor):
+            while True:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
                 if time.monotonic() > deadline:
-                    raise OSError(f"another `trunkline` keeps `{self.path}`")
+                    raise OSError(f"another `trunkline` has locked `{self.path}`")
                 time.sleep(_LOCK_PAUSE_S)
             yield
         finally:
             os.close(descriptor)
 
 
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _files_in(said: Any) -> dict[str, TrustedFile]:
-    if said["version"] != 1:
+def _parse(data: bytes) -> dict[str, TrustedFile]:
+    document: Any = json.loads(data)
+    files = {name: TrustedFile(**{key: one[key] for key in _KEYS}) for name, one in document["files"].items()}
+    texts = (text for file in files.values() for text in (file.digest, file.since, file.also))
+    if document["version"] != 1 or not all(isinstance(text, str) for text in texts):
         raise ValueError
-    files: dict[str, Any] = said["files"]
-    return {name: TrustedFile(*(_text(one[key]) for key in _KEYS)) for name, one in files.items()}
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
+    return files

@@ -1,4 +1,4 @@
-"""One request on its way to a route other than `/mcp`, and the JSON such routes answer with."""
+"""A request to a route other than `/mcp`, the JSON that such routes respond with, and trace context in headers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ NO_STORE: Final = (b"cache-control", b"no-store")
 
 
 class RouteRequest(NamedTuple):
-    """A request that was let in. `names` are the `{name}` parts of its path, decoded."""
+    """A request that was let in. `path_parameters` are the `{name}` parts of its path, decoded."""
 
     exchange: HttpExchange
-    request: HttpRequest
+    http: HttpRequest
     principal: str
-    names: Mapping[str, str]
+    path_parameters: Mapping[str, str]
 
-    def answer(self, status: int, document: Mapping[str, object]) -> None:
+    def respond_json(self, status: int, document: Mapping[str, object]) -> None:
         self.exchange.add_header(*NO_STORE)
         self.exchange.respond(status, encode(document))
 
@@ -45,65 +45,58 @@ Handler = Callable[[RouteRequest], None]
 
 
 def problem_document(problem: Problem, details: Iterable[Problem] = ()) -> dict[str, object]:
-    """`problems` are the single faults where one problem stands for several."""
+    """The JSON of a problem; `details` are the single faults where one problem stands for several."""
     document: dict[str, object] = {"detail": problem.message, "code": problem.code.id}
     if problem.hint:
         document["hint"] = problem.hint
-    problems = [_detail(each) for each in details]
+    problems: list[dict[str, object]] = []
+    for each in details:
+        where = {"where": each.where} if each.where else {}
+        problems.append(problem_document(each) | {"severity": each.severity} | where)
     if problems:
         document["problems"] = problems
     return document
 
 
 def unparsed_request_body(target: bytes, problem: Problem) -> bytes:
-    """For a request that could not be read, and so never came to its route: in the words of where it was going."""
+    """The body of the response to a request that could not be parsed, in the form its target uses."""
     if target.startswith(API.encode()):
         return encode(problem_document(problem))
     return error_message(b"null", encode_error(problem))
 
 
-def _detail(problem: Problem) -> dict[str, object]:
-    document = problem_document(problem) | {"severity": problem.severity}
-    if problem.where:
-        document["where"] = problem.where
-    return document
-
-
-# What a call came to, as an answer of REST: the result, or `detail` with the status that its problem owns.
+# -- responses of REST calls ------------------------------------------------------------------------------------------
 
 
 def respond_with_call(request: RouteRequest, call: Call) -> None:
+    """Send a call's result, or `detail` with the status of its problem."""
+    outcome = call.outcome
     try:
-        _answer(request, call)
-    except Exception:  # a bug of ours: the client gets its answer, and the router tells the operator
+        if isinstance(outcome, Result):
+            request.exchange.add_header(*NO_STORE)
+            request.exchange.respond(200, b"".join((b'{"result":', outcome.raw, b"}")))
+        elif isinstance(outcome, RemoteError):
+            request.respond_json(502, _remote_error(call, outcome.raw))
+        elif isinstance(outcome, Failure):
+            respond_with_problem(request, outcome.problem)
+        else:
+            respond_with_problem(request, _needs_input(call))
+    except Exception:  # a bug of ours: the client gets a response, and the router tells the operator
         respond_with_problem(request, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
         raise
 
 
-def _answer(request: RouteRequest, call: Call) -> None:
-    outcome = call.outcome
-    if isinstance(outcome, Result):
-        request.exchange.add_header(*NO_STORE)
-        request.exchange.respond(200, b"".join((b'{"result":', outcome.raw, b"}")))
-    elif isinstance(outcome, RemoteError):
-        request.respond_json(502, _servers_own(call, outcome.raw))
-    elif isinstance(outcome, Failure):
-        respond_with_problem(request, outcome.problem)
-    else:
-        respond_with_problem(request, _asked_back(call))
-
-
 def respond_with_problem(request: RouteRequest, problem: Problem) -> None:
-    """With everything that MCP clients find in the `data` of an error."""
+    """Send a problem with everything that MCP clients find in the `data` of an error."""
     if problem.retry_after_ms is not None:
         request.exchange.add_header(b"retry-after", b"%d" % max(1, -(-problem.retry_after_ms // 1000)))
-    # Who can read that a call was cancelled did not cancel it: the gateway is ending.
+    # A client that can read that its call was cancelled did not cancel it itself: the gateway is shutting down.
     status = 503 if problem.code is CANCELLED else problem.code.http
     request.respond_json(status, {"detail": problem.message, **problem.data()})
 
 
-def _servers_own(call: Call, error: Json) -> dict[str, object]:
-    """The server's own JSON-RPC error, unchanged; the number in it is the server's, so there is no code of ours."""
+def _remote_error(call: Call, error: Json) -> dict[str, object]:
+    """A server's JSON-RPC error, unchanged; its number is the server's, so the document has no `code` of ours."""
     return {
         "detail": error_text(error),
         "source": call.source,
@@ -115,19 +108,19 @@ def _servers_own(call: Call, error: Json) -> dict[str, object]:
     }
 
 
-def _asked_back(call: Call) -> Problem:
+def _needs_input(call: Call) -> Problem:
     return Problem(
         code=NOT_ANSWERED,
-        message=f"Server {call.source}: the tool asks its client something, and nobody can be asked over REST",
+        message=f"Server {call.source}: the tool asks for input from its client, which REST clients cannot give",
         source=call.source,
         tool=call.tool,
         phase="sent",
         executed="unknown",
-        hint="call it with a client that speaks MCP",
+        hint="call it with an MCP client",
     )
 
 
-# Trace context that came in HTTP headers, put where MCP carries it: the `_meta` of the request.
+# -- trace context ----------------------------------------------------------------------------------------------------
 
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[\x21-\x7e]{0,64})?")
 _TEXT: Final = re.compile(rb"[\x20-\x7e\t]{1,8192}")
@@ -135,15 +128,18 @@ _FORMATS: Final = {"traceparent": _TRACEPARENT, "tracestate": _TEXT, "baggage": 
 
 
 def copy_trace_headers(message: Message, headers: Mapping[bytes, bytes]) -> None:
-    """What the message says itself stays. A state without its parent means nothing, nor does a malformed header."""
-    found = _from(headers)
+    """Copy trace context from HTTP headers to the `_meta` of a request, where MCP carries it.
+
+    What the message has already stays. A state without its parent means nothing, nor does a malformed header.
+    """
+    found = _trace_headers(headers)
     if not found:
         return
     try:
         params = {} if message.params is None else members_of(message.params, "`params`")
         meta = members_of(params["_meta"], "`_meta`") if "_meta" in params else {}
     except BadMessage:
-        return  # refused further on, with the reason
+        return  # the request is refused later, with the reason
     added = {name: encode(value) for name, value in found.items() if name not in meta}
     if "traceparent" in meta or "traceparent" not in added:
         added.pop("tracestate", None)
@@ -154,14 +150,14 @@ def copy_trace_headers(message: Message, headers: Mapping[bytes, bytes]) -> None
 
 
 def trace_meta(headers: Mapping[bytes, bytes]) -> dict[str, Json] | None:
-    """The same for a call that is not a message of MCP: the members of its `_meta`, None where there are none."""
-    found = _from(headers)
+    """The trace context in HTTP headers as members of `_meta`, for a call that is no MCP message; None without any."""
+    found = _trace_headers(headers)
     if "traceparent" not in found:
         found.pop("tracestate", None)
     return {name: encode(value) for name, value in found.items()} or None
 
 
-def _from(headers: Mapping[bytes, bytes]) -> dict[str, str]:
+def _trace_headers(headers: Mapping[bytes, bytes]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, form in _FORMATS.items():
         value = headers.get(name.encode())

@@ -1,13 +1,13 @@
-"""HTTP+SSE of 2024-11-05: a stream that says where to post, and everything the gateway says on that stream.
+"""HTTP+SSE, the transport of MCP 2024-11-05: a stream for everything the gateway sends, and an address to post to.
 
-A session is its stream: when that closes, everything that was held for the client ends. Any version before 2026-07-28
-may be spoken over it.
+A session ends with its stream. Any protocol version before 2026-07-28 may be spoken over it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -23,7 +23,6 @@ from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.jsonrpc import (
     BATCH_VERSION,
     BadMessage,
-    Message,
     encode_error,
     error_message,
     is_batch,
@@ -35,7 +34,7 @@ from trunkline.protocol.jsonrpc import (
 
 MESSAGES: Final = "/messages"
 _SESSION: Final = "session"
-_GREETING_S: Final = 60.0
+_INITIALIZE_S: Final = 60.0
 _ACCEPTED: Final = b"Accepted"
 
 
@@ -50,12 +49,16 @@ class SseSession(HttpSession):
     def outlived(self, now: float, idle_s: float) -> str:
         if self.stream is None:
             return "its stream closed"
-        never_said_hello = not self.version and now - self.opened_at > _GREETING_S
-        return "it never sent `initialize`" if never_said_hello else ""
+        is_late = not self.version and now - self.opened_at > _INITIALIZE_S
+        return "it never sent `initialize`" if is_late else ""
 
     def send(self, message: bytes) -> None:
         if self.stream is not None:
             self.stream.send_response(message)
+
+    def notify(self, message: bytes) -> None:
+        if self.stream is not None:
+            self.stream.event(message)
 
     def send_request_now(self, message: bytes) -> bool:
         self.send(message)
@@ -69,7 +72,7 @@ class SseRoute:
         self._loop = asyncio.get_running_loop()
 
     def open(self, request: RouteRequest) -> None:
-        """`GET /sse`: a stream, and on it first the address to post to."""
+        """`GET /sse`: open the stream; its first event names the address to post to."""
         exchange = request.exchange
         if not accepts_stream(request.http.headers.get(b"accept", b"*/*")):
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
@@ -82,52 +85,40 @@ class SseRoute:
         exchange.named_event(b"endpoint", f"{MESSAGES}?{_SESSION}={session.id}".encode())
 
     def post(self, request: RouteRequest) -> None:
-        """`POST /messages`: taken with 202; what comes of it is said on the stream."""
-        exchange, request = request.exchange, request.http
-        check_content_type(request)
-        session = self._session_of(request, request.principal)
+        """`POST /messages`: accepted with 202; the response comes on the stream."""
+        exchange, http = request.exchange, request.http
+        check_content_type(http)
+        named = parse_qs(http.query.decode("latin-1")).get(_SESSION, [])
+        if len(named) != 1:
+            hint = "open `/sse` first, then post to the address that its first event names"
+            raise Denied(Problem(code=INVALID_REQUEST, message=f"The query must have one `{_SESSION}`", hint=hint))
+        session = self._sessions.get(SseSession, named[0].encode(), request.principal, self._loop.time())
         try:
-            self._take(session, request, exchange.slow_down)
+            self._handle(session, http, exchange.slow_down)
         except BadMessage as error:
             exchange.id_json = error.id_json
             exchange.refuse(error.problem)
             return
         exchange.respond(202, _ACCEPTED, b"text/plain; charset=utf-8")
 
-    def _session_of(self, request: HttpRequest, principal: str) -> SseSession:
-        named = parse_qs(request.query.decode("latin-1")).get(_SESSION, [])
-        if len(named) != 1:
-            hint = "open `/sse` first, then post to the address that its first event names"
-            raise Denied(Problem(code=INVALID_REQUEST, message=f"One `{_SESSION}` must be named", hint=hint))
-        return self._sessions.get(SseSession, named[0].encode(), principal, self._loop.time())
-
-    # -- messages -------------------------------------------------------------------------------------------------
-
-    def _take(self, session: SseSession, request: HttpRequest, on_full: Callable[[], None]) -> None:
+    def _handle(self, session: SseSession, request: HttpRequest, on_full: Callable[[], None]) -> None:
         if is_batch(request.body) and session.version == BATCH_VERSION:
-            texts = split_batch(request.body)
             Batch(_SseBatchTransport(session), on_full).serve(
-                texts,
-                lambda message, answer: self._server.legacy_request(session, message, answer),
-                lambda message: self._other(session, message),
+                split_batch(request.body),
+                partial(self._server.legacy_request, session),
+                partial(self._server.legacy_other, session),
             )
             return
         message = parse_message(request.body)
         if message.method is None or message.id is None:
-            self._other(session, message)
+            self._server.legacy_other(session, message)
             return
         copy_trace_headers(message, request.headers)
         self._server.legacy_request(session, message, SseResponder(session, message.id_json, on_full))
 
-    def _other(self, session: SseSession, message: Message) -> None:
-        if message.method is None:
-            self._server.legacy_response(session, message)
-        else:
-            self._server.legacy_notification(session, message)
-
 
 class SseResponder:
-    """The answer to one message that was posted. `on_full` is called when it is refused for want of room."""
+    """Responds to one posted message on the stream. `on_full` is called when it is refused with status 429."""
 
     __slots__ = ("_id_json", "_on_full", "_open", "_session")
 
@@ -146,20 +137,20 @@ class SseResponder:
         self._end(error_message(self._id_json, single_line(raw)))
 
     def notify(self, message: bytes) -> None:
-        if self._open and self._session.stream is not None:
-            self._session.stream.event(message)
+        if self._open:
+            self._session.notify(message)
 
     def send_request(self, message: bytes) -> bool:
         return self._open and self._session.send_request_now(message)
 
     def cancelled(self, problem: Problem) -> None:
-        """A client that took its request back expects no answer; one whose session we end does."""
+        """A client that cancelled its request expects no response; one whose session the gateway ends does."""
         if self._session.push is None:
             self.error(encode_error(problem), problem)
         self._open = False
 
     def pause_stream(self) -> None:
-        """There is no coming back to such a stream."""
+        """Such a stream cannot be resumed."""
 
     def _end(self, message: bytes) -> None:
         was_open, self._open = self._open, False
@@ -168,23 +159,18 @@ class SseResponder:
 
 
 class _SseBatchTransport:
-    """The answers of a batch, as one array."""
+    """Sends the responses to a batch as one array."""
 
     one_by_one = False
 
     def __init__(self, session: SseSession) -> None:
         self._session = session
+        self.notify = session.notify
+        self.send_request = session.send_request_now
 
     def send(self, message: bytes, *, last: bool) -> None:
         self._session.send(message)
 
-    def notify(self, message: bytes) -> None:
-        if self._session.stream is not None:
-            self._session.stream.event(message)
-
-    def send_request(self, message: bytes) -> bool:
-        return self._session.send_request_now(message)
-
-    def finish(self, answers: list[bytes]) -> None:
-        if answers:
-            self._session.send(as_array(answers))
+    def finish(self, responses: list[bytes]) -> None:
+        if responses:
+            self._session.send(as_array(responses))

@@ -1,11 +1,11 @@
-"""How one request is answered: the seam between what MCP means and the wire a client came by."""
+"""A client's request and its responder: what every handler is given, whichever frontend the request came in by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, ParamSpec, Protocol
 
-from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteError, Result
+from trunkline.core.call import Call, Caller, Failure, Json, RemoteError, Result
 from trunkline.core.errors import CANCELLED, Problem
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, encode, encode_error, text_member
 from trunkline.runtime.safe_calls import call_safely, internal_problem
@@ -13,79 +13,42 @@ from trunkline.runtime.safe_calls import call_safely, internal_problem
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.clients import ClientSession, InFlightCalls
 
-    # REFAC
-
-
 P = ParamSpec("P")
 
 
 class Responder(Protocol):
-    """One client request waiting for its one answer. Messages are JSON; framing is the door's business."""
+    """Sends the one response to a request, and what goes before it. Messages are JSON; the frontend frames them."""
 
     def result(self, result: Result, /) -> None: ...
     def error(self, raw: Json, problem: Problem | None, /) -> None:
-        """A JSON-RPC error object; `problem` when it is ours and not a server's."""
+        """Send a JSON-RPC error object; `problem` is None where a server wrote the error."""
         ...
 
     def notify(self, message: bytes, /) -> None:
-        """A notification that belongs to this request, before its answer."""
+        """Send a notification that belongs to this request."""
         ...
 
     def send_request(self, message: bytes, /) -> bool:
-        """A question that belongs to this request; False where only the client's other ways can carry it."""
+        """Send a server's request that belongs to this one; False where only the session's own stream can carry it."""
         ...
 
     def cancelled(self, problem: Problem, /) -> None:
-        """The client took the request back. Doors that owe an answer all the same give one."""
+        """The client cancelled the request. Transports that owe a response all the same send this error."""
         ...
 
     def pause_stream(self) -> None:
-        """The server closed its stream in the middle and wants to be asked again later; a door may do the same."""
+        """The server closed its stream before the response and will be polled; a frontend may do the same."""
         ...
 
 
-def own_result(raw: bytes) -> Result:
-    """A result that we wrote ourselves, on one line."""
-    return Result(raw, raw)
-
-
-def refuse(responder: Responder, problem: Problem, extra: dict[str, object] | None = None) -> None:
-    if extra is None:
-        responder.error(encode_error(problem), problem)
-    else:
-        error = {"code": problem.code.jsonrpc, "message": problem.message, "data": problem.data() | extra}
-        responder.error(encode(error), problem)
-
-
-def respond_later(responder: Responder, run: Callable[P, object], *args: P.args, **more: P.kwargs) -> None:
-    """Run what answers a request that waited, where no door looks after it: a bug of ours is an answer, too."""
-    if not call_safely("an answer that waited", run, *args, **more):
-        refuse(responder, internal_problem())
-
-
-def respond(responder: Responder, call: Call) -> None:
-    """Hand a call's outcome to whoever asked."""
-    outcome: Outcome | None = call.outcome
-    assert outcome is not None
-    if isinstance(outcome, Failure):
-        if outcome.problem.code is CANCELLED:
-            responder.cancelled(outcome.problem)
-        else:
-            responder.error(encode_error(outcome.problem), outcome.problem)
-    elif isinstance(outcome, RemoteError):
-        responder.error(outcome.raw, None)
-    else:
-        responder.result(outcome if isinstance(outcome, Result) else Result(outcome.raw))
-
-
-# One request of a client, whichever era it speaks: what it asks, who asks, and where the answer goes.
-
-
 class RequestContext:
-    """`session` is the legacy client's, None for a request that describes itself. `calls` are those that this
-    client has in flight, where `key` names this one."""
+    """One request of a client of either era.
 
-    __slots__ = ("responder", "caller", "calls", "session", "key", "message", "meta", "params")
+    `session` is None for a request that describes itself (2026-07-28). `calls` are those that the client has in flight,
+    where `key` names this one.
+    """
+
+    __slots__ = ("caller", "calls", "key", "message", "meta", "params", "responder", "session")
 
     def __init__(
         self,
@@ -107,9 +70,40 @@ class RequestContext:
         self.key = key
         self.session = session
 
-    @property
-    def modern(self) -> bool:
-        return self.session is None
+
+def own_result(raw: bytes) -> Result:
+    """A result that the gateway wrote itself, on one line."""
+    return Result(raw, raw)
+
+
+def refuse(responder: Responder, problem: Problem, extra: dict[str, object] | None = None) -> None:
+    """Respond with a problem of the gateway's; `extra` joins the `data` of the error."""
+    if extra is None:
+        responder.error(encode_error(problem), problem)
+    else:
+        error = {"code": problem.code.jsonrpc, "message": problem.message, "data": problem.data() | extra}
+        responder.error(encode(error), problem)
+
+
+def respond(responder: Responder, call: Call) -> None:
+    """Send a call's outcome as it is."""
+    outcome = call.outcome
+    assert outcome is not None
+    if isinstance(outcome, Failure):
+        if outcome.problem.code is CANCELLED:
+            responder.cancelled(outcome.problem)
+        else:
+            responder.error(encode_error(outcome.problem), outcome.problem)
+    elif isinstance(outcome, RemoteError):
+        responder.error(outcome.raw, None)
+    else:
+        responder.result(outcome if isinstance(outcome, Result) else Result(outcome.raw))
+
+
+def respond_later(responder: Responder, run: Callable[P, object], *args: P.args, **more: P.kwargs) -> None:
+    """Run what responds to a request that had to wait; an exception in it is logged, and the client gets an error."""
+    if not call_safely("a delayed response", run, *args, **more):
+        refuse(responder, internal_problem())
 
 
 def text_or_none(params: Members, name: str) -> str | None:

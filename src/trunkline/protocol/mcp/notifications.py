@@ -1,4 +1,4 @@
-"""Notifications of servers that a resource or a task has changed, as one client gets them."""
+"""Notifications: cancellations, updates of resources and tasks as a client gets them, and log levels."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from trunkline.protocol.jsonrpc import (
 from trunkline.protocol.mcp.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_RESOURCES_UPDATED, NOTIFICATIONS_TASKS
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 
-# What a client's message is about, as far as a transport must know: its era, and which request it takes back.
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+RANKS: Final[Mapping[str, int]] = {level: rank for rank, level in enumerate(LEVELS)}
+"""The severity of each log level."""
 
 
 def cancelled_id(message: Message) -> MessageId | None:
-    """Which request a `notifications/cancelled` takes back; None for any other notification, and for nonsense."""
+    """The id of the request that a `notifications/cancelled` cancels; None for any other notification."""
     if message.method != NOTIFICATIONS_CANCELLED or message.params is None:
         return None
     try:
@@ -35,25 +37,25 @@ def cancelled_id(message: Message) -> MessageId | None:
 
 
 def legacy_update(params: Json) -> bytes:
-    """For a client that subscribed to it in a session. Raises BadMessage for what is not an object."""
+    """A resource update for a client that subscribed in a session. Raises BadMessage unless `params` is an object."""
     members, meta = _read(params)
     return _encode(NOTIFICATIONS_RESOURCES_UPDATED, members, meta)
 
 
 def modern_update(params: Json, subscription: bytes) -> bytes:
-    """For a client that listens under this id of its own (as JSON). Raises BadMessage for what is not an object."""
+    """A resource update for a client that listens with this subscription id (JSON). Raises BadMessage likewise."""
     members, meta = _read(params)
     return _encode(NOTIFICATIONS_RESOURCES_UPDATED, members, {**meta, SUBSCRIPTION_ID: subscription})
 
 
 def modern_task(params: Json, subscription: bytes) -> bytes:
-    """How a task is, for a client that listens under this id. Raises BadMessage for what is not an object."""
+    """A task's status for a client that listens with this subscription id (JSON). Raises BadMessage likewise."""
     members, meta = _read(params)
     return _encode(NOTIFICATIONS_TASKS, members, {**meta, SUBSCRIPTION_ID: subscription})
 
 
 def _read(params: Json) -> tuple[Members, dict[str, Json]]:
-    """The parameters without `_meta`, and the members of that which do not belong to the server's own hop."""
+    """The parameters without `_meta`, and the members of `_meta` except the server's own subscription id."""
     members = members_of(bytes(params), "`params`")
     raw_meta = members.pop("_meta", None)
     meta = {} if raw_meta is None else members_of(raw_meta, "`_meta`")
@@ -67,13 +69,6 @@ def _encode(method: str, members: Members, meta: dict[str, Json]) -> bytes:
     return encode_notification(method, single_line(encode_members(whole)))
 
 
-# How severe a log message is: the levels by name, the least severe first.
-
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-RANKS: Final[Mapping[str, int]] = {level: rank for rank, level in enumerate(LEVELS)}
-"""A level by name → how severe it is; what is not here is no level."""
-
-
 def is_level_wanted(level: str, least: str) -> bool:
-    """Whether a message of `level` is for someone who wants `least` and above; an unknown level is wanted."""
+    """Whether a message of `level` is at least as severe as `least`; unknown levels are."""
     return RANKS.get(level, len(LEVELS)) >= RANKS.get(least, 0)

@@ -1,4 +1,4 @@
-"""`input_required` results of 2026-07-28: what a server asks before it goes on, and who it is that asks."""
+"""Requests of servers to clients: whether a client supports one, and `input_required` results of 2026-07-28."""
 
 from __future__ import annotations
 
@@ -26,15 +26,21 @@ from trunkline.protocol.mcp.methods import (
     TOOLS_CALL,
 )
 
-# What a server may ask of a client, going by what the client declared.
-
 METHOD_NOT_FOUND: Final = b'{"code":-32601,"message":"Method not found"}'
-_DECLARED_AS: Final = {ELICITATION_CREATE: "elicitation", SAMPLING_CREATE_MESSAGE: "sampling", ROOTS_LIST: "roots"}
+SERVER_META: Final = "trunkline/server"
+"""The member of `_meta` that names the server behind a request."""
+MAX_QUESTIONS: Final = 64
+RETRY_MEMBERS: Final = ("inputResponses", "requestState")
+MAY_REQUIRE_INPUT: Final = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
+"""The methods whose result may be `input_required`."""
+_CAPABILITIES: Final = {ELICITATION_CREATE: "elicitation", SAMPLING_CREATE_MESSAGE: "sampling", ROOTS_LIST: "roots"}
+_OVERWRITES: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters with which a message could overwrite the name before it on a terminal: CR, backspace, escapes."""
 
 
 def refusal(capabilities: bytes, method: str, params: bytes) -> bytes | None:
-    """The JSON-RPC error for a question that this client cannot be asked; None when it can."""
-    capability = _DECLARED_AS.get(method)
+    """The JSON-RPC error for a request that a client with these capabilities does not support; None if it does."""
+    capability = _CAPABILITIES.get(method)
     try:
         granted = None if capability is None else members_of(capabilities, "`capabilities`").get(capability)
         if granted is None:
@@ -48,39 +54,29 @@ def refusal(capabilities: bytes, method: str, params: bytes) -> bytes | None:
 def _wrong_with(method: str, granted: Members, asked: Members) -> str | None:
     if method == ELICITATION_CREATE:
         mode = text_member(asked, "mode") or "form"
-        # A capability without members is from before there were modes.
-        return None if mode in (granted or ("form",)) else f"the client does not take elicitations of mode `{mode}`"
+        # A capability without members is from a version without modes.
+        return None if mode in (granted or ("form",)) else f"the client does not support elicitations of mode `{mode}`"
     if method == SAMPLING_CREATE_MESSAGE and "tools" not in granted and ("tools" in asked or "toolChoice" in asked):
-        return "the client does not take tools in sampling"
+        return "the client does not support tools in sampling"
     return None
 
 
-SERVER_META: Final = "trunkline/server"
-"""The member of `_meta` that names the server behind a question."""
-MAX_QUESTIONS: Final = 64
-RETRY_MEMBERS: Final = ("inputResponses", "requestState")
-_OVERWRITES: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Characters that would let a message take back the name in front of it on a terminal: CR, backspace, escapes."""
-MAY_REQUIRE_INPUT: Final = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
-"""The methods whose answer may be a question."""
-
-
 class InputRequest(NamedTuple):
-    """One thing that a server wants to know: a method and its parameters."""
+    """One input request of a server: a method and its parameters."""
 
     method: str
     params: bytes
 
 
 class InputRequired(NamedTuple):
-    """`state` is the server's `requestState` as it wrote it, a JSON string; None where there is none."""
+    """An `input_required` result. `state` is the server's `requestState` as raw JSON, a string; None if absent."""
 
     asked: dict[str, InputRequest]
     state: bytes | None
 
 
 def read_input_required(raw: Json) -> InputRequired:
-    """Raises BadMessage where it is not one that a client could answer."""
+    """Read an `input_required` result; raises BadMessage if no client could answer it."""
     members = members_of(bytes(raw), "the result")
     requests = members_of(members["inputRequests"], "`inputRequests`") if "inputRequests" in members else {}
     state = members.get("requestState")
@@ -89,7 +85,7 @@ def read_input_required(raw: Json) -> InputRequired:
     if not requests and state is None:
         raise BadMessage(INVALID_REQUEST, "it has neither `inputRequests` nor `requestState`")
     if len(requests) > MAX_QUESTIONS:
-        raise BadMessage(INVALID_REQUEST, f"it asks more than {MAX_QUESTIONS} questions")
+        raise BadMessage(INVALID_REQUEST, f"it has more than {MAX_QUESTIONS} `inputRequests`")
     asked = {key: _read_asking(members_of(value, "a question")) for key, value in requests.items()}
     return InputRequired(asked, None if state is None else bytes(state))
 
@@ -114,9 +110,9 @@ def encode_input_required(asked: Mapping[str, InputRequest], state: str) -> byte
 
 
 def labelled(source: str, method: str, params: Json, *, in_text: bool) -> dict[str, Json]:
-    """The parameters of a question that say which server asks; `in_text` also where its user reads it.
+    """The parameters of a server's request, with the server's name in `_meta` and, if `in_text`, in the message.
 
-    Raises BadMessage where they cannot be read for sure.
+    Raises BadMessage if they cannot be read unambiguously.
     """
     members: dict[str, Json] = {name: single_line(value) for name, value in members_of(bytes(params), "params").items()}
     meta = members_of(bytes(members["_meta"]), "`_meta`") if "_meta" in members else {}
@@ -128,9 +124,9 @@ def labelled(source: str, method: str, params: Json, *, in_text: bool) -> dict[s
 
 
 def labelled_result(source: str, raw: Json, *, in_text: bool) -> bytes:
-    """A modern server's own `input_required` with every question labelled; all else stays as it was written.
+    """A modern server's `input_required` result with every request labelled; everything else stays as it was written.
 
-    Where there is only one server (not `in_text`) nothing is changed, unless it gives itself a name in our place.
+    With only one server (not `in_text`) nothing is changed, unless it sets the label itself.
     """
     members: dict[str, Json] = {name: bytes(value) for name, value in members_of(bytes(raw), "the result").items()}
     if "inputRequests" not in members:
@@ -141,15 +137,12 @@ def labelled_result(source: str, raw: Json, *, in_text: bool) -> bytes:
         request: dict[str, Json] = {name: bytes(part) for name, part in members_of(value, "a question").items()}
         method = text_member(members_of(value, "a question"), "method") or ""
         params = request.get("params", b"{}")
-        is_needed = is_needed or _names_itself(params)
+        if not is_needed:
+            given = members_of(bytes(params), "params")
+            is_needed = "_meta" in given and SERVER_META in members_of(given["_meta"], "`_meta`")
         request["params"] = encode_members(labelled(source, method, params, in_text=in_text))
         requests[key] = encode_members(request)
     if not is_needed:
         return bytes(raw)
     members["inputRequests"] = encode_members(requests)
     return encode_members(members)
-
-
-def _names_itself(params: Json) -> bool:
-    members = members_of(bytes(params), "params")
-    return "_meta" in members and SERVER_META in members_of(members["_meta"], "`_meta`")

@@ -1,7 +1,4 @@
-"""Results for agents that show a model only so much of a text: what is too long is cut here, and says so.
-
-An agent puts the whole of a text that it cut into a file, which is of no use to a model that can open none.
-"""
+"""Results of `tools/call`: made from plain JSON values, and adapted for agents that limit what they show of them."""
 
 from __future__ import annotations
 
@@ -17,16 +14,22 @@ from msgspec import Raw
 from trunkline.core.call import Json
 from trunkline.protocol.jsonrpc import encode, encode_members, single_line
 
-# An MCP result made from what a tool gave that does not speak MCP: one JSON value, or the text of its failure.
-#
-# The value is spliced in as it was written: numbers keep their digits and names their order.
+Block = dict[str, Any]
 
 _WHITESPACE: Final = b" \t\r\n"
 _OBJECT: Final = b"{"
 _STRING: Final = b'"'
 _CONTENT: Final = b'"content"'
 _ESCAPE: Final = b"\\u"
-"""A name may be spelled with these."""
+"""A member's name may be escaped."""
+_HEAD: Final = 0.6
+"""The share of the kept characters that comes from the beginning."""
+_NOTE: Final = "\n[… {count:,} characters were left out here: the result is too long for the agent. Ask for less …]\n"
+_NOTE_CHARACTERS: Final = 160
+_STRUCTURE: Final = "structuredContent"
+_NOT_JSON: Final = object()
+_TOO_DEEP: Final = object()
+_MAY_BE_JSON: Final = re.compile(r"[\s]*[-0-9\[\"tfn]")
 
 
 class _Text(msgspec.Struct, tag_field="type", tag="text"):
@@ -53,7 +56,7 @@ class _Embedded(msgspec.Struct, tag_field="type", tag="resource"):
 
 
 class _McpResult(msgspec.Struct, rename="camel"):
-    """What clients insist on: a result that has it otherwise would be no result to them."""
+    """The members that clients insist on."""
 
     content: list[_Text | _Image | _Audio | _Link | _Embedded]
     is_error: bool = False
@@ -64,14 +67,14 @@ _decode_mcp_result: Final = msgspec.json.Decoder(_McpResult).decode
 
 
 def tool_result(value: bytes | Raw, *, is_error: bool = False, meta: Mapping[str, Json] | None = None) -> bytes:
-    """A `tools/call` result with this JSON value in it. `meta` are members of `_meta`.
+    """A `tools/call` result with this JSON value, which is spliced in as it was written. `meta` are members of `_meta`.
 
-    A text is shown as it is and an object also as `structuredContent`; an object that is an MCP result already, with
-    its list of `content`, stays what it is.
+    A string becomes text, and an object also `structuredContent`; an object that is an MCP result already, with a list
+    of `content`, is returned as it is.
     """
     line = single_line(value).strip(_WHITESPACE)
     first = line[:1]
-    if first == _STRING and not is_error and meta is None:  # most tools just say something
+    if first == _STRING and not is_error and meta is None:  # most tools just return text
         return b'{"content":[{"type":"text","text":%b}]}' % line
     if first == _OBJECT and _is_mcp_result(line):
         return _marked(line, is_error=is_error, meta=meta) if is_error or meta else line
@@ -85,12 +88,12 @@ def tool_result(value: bytes | Raw, *, is_error: bool = False, meta: Mapping[str
 
 
 def error_result(text: str) -> bytes:
-    """The result of a tool that failed, with what it said about it."""
+    """The result of a tool that failed, with its message."""
     return b'{"content":[{"type":"text","text":%b}],"isError":true}' % encode(text)
 
 
 def _is_mcp_result(value: bytes) -> bool:
-    """MCP's own blocks and nothing else in `content`; a `content` of another make is just data."""
+    """Whether `content` is a list of MCP's own blocks; any other `content` is just data."""
     if value.find(_CONTENT) < 0 and value.find(_ESCAPE) < 0:
         return False
     try:
@@ -113,31 +116,27 @@ def _marked(value: bytes, *, is_error: bool, meta: Mapping[str, Json] | None) ->
 
 
 def _marks(*, is_error: bool, meta: Mapping[str, Json] | None) -> bytes:
-    """The members that say how it ended and what belongs to it, each after a comma."""
+    """`isError` and `_meta`, each after a comma."""
     marks = b',"isError":true' if is_error else b""
     if meta:
         marks += b',"_meta":%b' % encode_members({name: single_line(raw) for name, raw in meta.items()})
     return marks
 
 
-_HEAD: Final = 0.6
-"""The share of what is kept that comes from the beginning."""
-_NOTE: Final = "\n[… {count:,} characters were left out here: the result is too long for the agent. Ask for less …]\n"
-_NOTE_CHARACTERS: Final = 160
-
-Block = dict[str, Any]
-
-
 def shortened(result: Json, most_characters: int) -> bytes | None:
-    """The result of a `tools/call`, the texts of all its blocks cut to the limit; None where it may stay as it is."""
+    """A `tools/call` result whose texts are cut to a limit in total; None if it needs no change.
+
+    Agents write a text that they cut to a file, which is useless to a model that cannot open files.
+    """
     if len(result) <= most_characters:
         return None  # no character is shorter than a byte
     decoded = _decoded(result)
     content = cast(list[Any], decoded.get("content") or [])
     texts = [held["text"] for block in content if (held := _text_in(block)) is not None]
-    if _fit(texts, decoded.get("structuredContent"), most_characters):
+    structured = decoded.pop("structuredContent", None)  # agents would show this instead of the text
+    data_size = 0 if structured is None else len(_encoded(structured))
+    if max(sum(map(len, texts)), data_size) <= most_characters:
         return None
-    structured = decoded.pop("structuredContent", None)  # agents would show this in place of the text
     if not texts and structured is not None:
         content = [*content, {"type": "text", "text": _encoded(structured).decode()}]
     decoded["content"] = _cut(content, most_characters)
@@ -145,7 +144,7 @@ def shortened(result: Json, most_characters: int) -> bytes | None:
 
 
 def _decoded(result: Json) -> dict[str, Any]:
-    """Servers may send halves of characters and numbers without end, which are JSON as well."""
+    """Decode with Python's decoder what msgspec refuses: unpaired surrogates, and numbers that are too large."""
     try:
         return cast(dict[str, Any], msgspec.json.decode(result))
     except msgspec.DecodeError:
@@ -167,7 +166,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _text_in(block: object) -> Block | None:
-    """Where a block holds its text: in itself, or in the resource that it embeds."""
+    """The object with a block's text: the block itself, or the resource that it embeds."""
     if not isinstance(block, dict):
         return None
     outer = cast(Block, block)
@@ -175,31 +174,25 @@ def _text_in(block: object) -> Block | None:
     return cast(Block, held) if isinstance(held, dict) and isinstance(cast(Block, held).get("text"), str) else None
 
 
-def _fit(texts: list[str], structured: object, most_characters: int) -> bool:
-    data = 0 if structured is None else len(_encoded(structured))
-    return max(sum(map(len, texts)), data) <= most_characters
-
-
 def _cut(content: list[Any], most_characters: int) -> list[Any]:
-    """Each text keeps what is left of the room by those before it. Where next to nothing is, it goes, and one word at
-    the end stands for all that went."""
+    """Cut each text to the room that those before it left. Texts without room are dropped, with one note at the end."""
     kept: list[Any] = []
-    room, gone = most_characters - _NOTE_CHARACTERS, 0
+    room, dropped = most_characters - _NOTE_CHARACTERS, 0
     for block in content:
         held = _text_in(block)
         if held is None:
             kept.append(block)
         elif len(held["text"]) > room <= _NOTE_CHARACTERS:
-            gone += len(held["text"])
+            dropped += len(held["text"])
         else:
             held["text"] = cut_text(held["text"], room)
             room -= len(held["text"])
             kept.append(block)
-    return [*kept, {"type": "text", "text": _NOTE.format(count=gone)}] if gone else kept
+    return [*kept, {"type": "text", "text": _NOTE.format(count=dropped)}] if dropped else kept
 
 
 def cut_text(text: str, characters: int) -> str:
-    """Its beginning and its end, where it is longer, with a word on what is missing."""
+    """The beginning and the end of a text that is too long, with a note on what is missing."""
     if len(text) <= characters:
         return text
     kept = max(0, characters - _NOTE_CHARACTERS)
@@ -208,28 +201,22 @@ def cut_text(text: str, characters: int) -> str:
     return head + _NOTE.format(count=len(text) - kept) + tail
 
 
-# Results whose text is JSON, for agents that take it for structured content, which has to be an object: a text that is
-# a number, a list or a word of JSON makes them refuse the whole result, unless it has structured content already.
-
-_STRUCTURE: Final = "structuredContent"
-_NOT_JSON: Final = object()
-_TOO_DEEP: Final = object()
-_MAY_BE_JSON: Final = re.compile(r"[\s]*[-0-9\[\"tfn]")
-
-
 def with_structure(result: Json) -> bytes | None:
-    """The result of a `tools/call` with an empty structure, which they do not show; None where none is needed. What is
-    there already stays byte for byte."""
+    """The result of a `tools/call` with an empty `structuredContent`; None if it needs none.
+
+    Some agents take a text that is JSON for structured content, and refuse the whole result if it is not an object,
+    such as a number or a list, unless there is structured content. They do not show an empty one.
+    """
     whole = bytes(result)
-    decoded = _json_text_result_decoded(whole)
+    decoded = _decoded_by_agent(whole)
     if not isinstance(decoded, dict) or cast(dict[str, Any], decoded).get(_STRUCTURE) is not None:
         return None
     content = cast(dict[str, Any], decoded).get("content")
     text = _text(cast(list[object], content)[0]) if isinstance(content, list) and content else ""
-    if not _MAY_BE_JSON.match(text) or _json_text_result_decoded(text) is _NOT_JSON:
+    if not _MAY_BE_JSON.match(text) or _decoded_by_agent(text) is _NOT_JSON:
         return None
     begin, brace, rest = whole.partition(b"{")
-    if _STRUCTURE in decoded:  # as null, which would count, being the later one
+    if _STRUCTURE in decoded:  # it is null, and of two members the later one would count
         return json.dumps({**decoded, _STRUCTURE: {}}).encode()
     return begin + brace + b'"structuredContent":{},' + rest
 
@@ -241,8 +228,8 @@ def _text(block: object) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _json_text_result_decoded(text: str | bytes) -> object:
-    """As an agent reads it, for which neither half a character nor a number without end is a mistake."""
+def _decoded_by_agent(text: str | bytes) -> object:
+    """The value as an agent reads it, which accepts unpaired surrogates and numbers of any size."""
     try:
         return json.loads(text, parse_int=float)
     except json.JSONDecodeError:

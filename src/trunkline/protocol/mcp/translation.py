@@ -1,6 +1,7 @@
-"""What older clients cannot read: results and tools of newer servers, cut down to what a client's version knows.
+"""Translates results, tools and errors of servers for clients of another protocol version.
 
-Everything else stays byte for byte, and what needs no change is handed back as the very object that came in.
+Results and tools of newer servers are reduced to what an older client knows; everything else stays byte for byte, and
+what needs no change is returned as the same object.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from trunkline.protocol.mcp.versions import LEGACY
 
 Block = dict[str, Raw]
 Rewrite = Callable[[Block], bytes | None]
-"""A content block as an older client can read it; None where it can as it is."""
+"""Returns a content block for an older client; None if it needs no change."""
 
 _WITHOUT_STRUCTURE: Final = frozenset(LEGACY[:2])
 _WITHOUT_AUDIO: Final = frozenset(LEGACY[:1])
@@ -26,6 +27,12 @@ _STRUCTURE_OTHER_THAN_OBJECT: Final = re.compile(rb'"structuredContent"\s*:\s*[^
 _OLD_CONTENT: Final = re.compile(rb'"structuredContent"\s*:|"resource_link"|"audio"')
 _KEPT: Final = ("annotations", "_meta")
 _OPEN_BRACE: Final = 0x7B
+
+RESOURCE_NOT_FOUND: Final = -32002
+URL_ELICITATION_REQUIRED: Final = -32042
+INVALID_PARAMS: Final = -32602
+INTERNAL: Final = -32603
+_TO_LEGACY: Final = {-32020: INTERNAL, -32021: INVALID_PARAMS, -32022: INTERNAL}
 
 _decode_members: Final = cast(Callable[[Any], Block], msgspec.json.Decoder(Block).decode)
 _decode_list: Final = cast(Callable[[Any], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
@@ -55,21 +62,25 @@ _decode_tool: Final = msgspec.json.Decoder(_ToolHead).decode
 def downgraded_result(raw: Json, version: str, text: bytes | None = None) -> Json:
     """The result of `tools/call` or `prompts/get` for a client of this legacy version.
 
-    `text` is the message that `raw` is a part of, where there is one: looking through it is cheaper.
+    `text` is the whole message that contains `raw`, if at hand: searching it is cheaper.
     """
     pattern = _OLD_CONTENT if version in _WITHOUT_STRUCTURE else _STRUCTURE_OTHER_THAN_OBJECT
     if pattern.search(raw if text is None else text) is None:
         return raw
     try:
         return _rewritten(raw, version)
-    except (msgspec.MsgspecError, RecursionError):  # not shaped as we know it: not ours to mend
+    except (msgspec.MsgspecError, RecursionError):  # not a valid result: passed on as it is
         return raw
 
 
 def _rewritten(raw: Json, version: str) -> Json:
     members: dict[str, Json | Raw] = {**_decode_members(raw)}
-    rewrite = _rewrite_for(version)
-    changed = rewrite is not None and _rewrite_blocks(members, rewrite)
+    changed = False
+    if version in _WITHOUT_STRUCTURE:
+        rewrite = _without_audio if version in _WITHOUT_AUDIO else _without_links
+        # A tool's content is a list of blocks; a prompt has messages with one block each.
+        changed = _rewrite_each(members, "content", lambda block: _rewritten_block(block, rewrite))
+        changed |= _rewrite_each(members, "messages", lambda message: _rewritten_message(message, rewrite))
     structure = members.get("structuredContent")
     if structure is not None and (version in _WITHOUT_STRUCTURE or memoryview(structure)[0] != _OPEN_BRACE):
         del members["structuredContent"]
@@ -78,21 +89,8 @@ def _rewritten(raw: Json, version: str) -> Json:
     return encode_members(members) if changed else raw
 
 
-def _rewrite_for(version: str) -> Rewrite | None:
-    if version in _WITHOUT_AUDIO:
-        return _without_audio
-    return _without_links if version in _WITHOUT_STRUCTURE else None
-
-
-def _rewrite_blocks(members: dict[str, Json | Raw], rewrite: Rewrite) -> bool:
-    """A tool's content is a list of blocks; a prompt has messages with one block each."""
-    content = _rewrite_each(members, "content", lambda block: _rewritten_block(block, rewrite))
-    messages = _rewrite_each(members, "messages", lambda message: _rewritten_message(message, rewrite))
-    return content or messages
-
-
 def _rewrite_each(members: dict[str, Json | Raw], name: str, rewritten: Callable[[Raw], Json | Raw]) -> bool:
-    """The entries of one list of the result; whether any of them changed."""
+    """Rewrite the entries of one list in the result; returns whether any changed."""
     entries = members.get(name)
     if entries is None:
         return False
@@ -152,7 +150,7 @@ def _text_block(text: str, instead_of: Block) -> bytes:
 
 
 def _with_text(content: Json | Raw, structure: bytes) -> bytes:
-    """What the structure says must be there as text: servers give a copy, and where one does not, we do."""
+    """The content with the structure as text too: most servers include a copy, otherwise we add one."""
     blocks = _decode_list(content)
     if any(_decode_typed(block).type == "text" for block in blocks):
         return bytes(content)
@@ -163,7 +161,7 @@ def _with_text(content: Json | Raw, structure: bytes) -> bytes:
 
 
 def downgraded_tools(listing: bytes, version: str) -> bytes:
-    """A JSON array of tools for a client of this legacy version: without output schemas that it cannot read."""
+    """A JSON array of tools for a client of this legacy version, without output schemas that it cannot read."""
     if b'"outputSchema"' not in listing:
         return listing
     try:
@@ -188,20 +186,11 @@ def _is_object_schema(schema: Raw) -> bool:
         return False
 
 
-# Error codes that one era has and the other has not: what each becomes on the other side.
-#
-# 2026-07-28 knows no -32002 (resource not found) and no -32042 (a URL must be visited first); clients from before know no
-# -32020, -32021 and -32022.
-
-RESOURCE_NOT_FOUND: Final = -32002
-URL_ELICITATION_REQUIRED: Final = -32042
-INVALID_PARAMS: Final = -32602
-INTERNAL: Final = -32603
-_TO_LEGACY: Final = {-32020: INTERNAL, -32021: INVALID_PARAMS, -32022: INTERNAL}
+# -- errors -----------------------------------------------------------------------------------------------------------
 
 
 def error_code(error: Json) -> int:
-    """The code of an error object; 0 where there is none to read."""
+    """The code of an error object; 0 if it has none."""
     try:
         return msgspec.json.decode(error, type=_Error).code
     except (msgspec.MsgspecError, RecursionError):
@@ -213,12 +202,12 @@ class _Error(msgspec.Struct):
 
 
 def legacy_code(code: int) -> int:
-    """A code as clients from before 2026-07-28 know it."""
+    """The code for a legacy client: 2026-07-28 has added -32020, -32021 and -32022."""
     return _TO_LEGACY.get(code, code)
 
 
 def error_for_legacy(error: Json, *, reading: bool) -> Json:
-    """A server's error for a legacy client. A modern server says -32602 of a resource that it has not."""
+    """A server's error for a legacy client. Modern servers use -32602 for a resource that does not exist."""
     code = error_code(error)
     if code in _TO_LEGACY:
         return _with_code(error, _TO_LEGACY[code])
@@ -228,7 +217,8 @@ def error_for_legacy(error: Json, *, reading: bool) -> Json:
 
 
 def error_for_modern(error: Json, uri: str | None) -> Json:
-    """A server's error for a modern client; `uri` is what was read, where something was."""
+    """A server's error for a modern client, which does not know -32002 and -32042; `uri` is that of the resource that
+    was read, if any."""
     code = error_code(error)
     if code == RESOURCE_NOT_FOUND:
         return _with_code(error, INVALID_PARAMS, uri)
@@ -236,7 +226,7 @@ def error_for_modern(error: Json, uri: str | None) -> Json:
 
 
 def urls_required(error: Json) -> list[Members]:
-    """The parameters of every elicitation that an error -32042 asks for; empty where there is nothing to go by."""
+    """The parameters of every elicitation that an error -32042 requires; empty if it is malformed."""
     try:
         data = members_of(members_of(bytes(error), "error")["data"], "`data`")
         listed = msgspec.json.decode(data["elicitations"], type=list[msgspec.Raw])
@@ -273,7 +263,7 @@ def _data_with(data: Json | None, uri: str) -> bytes:
 
 
 def error_text(error: Json) -> str:
-    """What an error object says, for a sentence of our own."""
+    """The message of an error object."""
     try:
         return text_member(members_of(bytes(error), "error"), "message") or "no reason given"
     except BadMessage:

@@ -22,7 +22,6 @@ from trunkline.sources.builtin.tool import (
     RunningToolCall,
     ToolContext,
     ToolFault,
-    ToolHints,
     ToolWarning,
     definition,
     error_result,
@@ -63,9 +62,10 @@ class BashTool:
     arguments = BashArguments
 
     def __init__(self, place: ToolContext) -> None:
-        hints = ToolHints(title="Run a command", destroys=True, open_world=True)
         network = place.sandbox.network if place.sandbox.mode != "off" else "on"
-        self.definition = definition(BASH, _DOC + _NETWORK[network], BashArguments, hints)
+        self.definition = definition(
+            BASH, _DOC + _NETWORK[network], BashArguments, title="Run a command", destroys=True, open_world=True
+        )
         self._place = place
         self._env = child_environment(place.context.environ, extra=place.sandbox.env, inherit=())
         self._shell = find_program("bash", self._env.get("PATH", os.defpath), place.root.path) or "/bin/sh"
@@ -94,16 +94,16 @@ class BashTool:
         await self._guard.close()
         await self._sandbox.close()
 
-    async def run(self, arguments: BashArguments, job: RunningToolCall) -> bytes:
+    async def run(self, arguments: BashArguments, call: RunningToolCall) -> bytes:
         _check(arguments)
-        _timeout(arguments.timeout, job.left_s)  # one that is too long is refused before anything is looked at
-        folder = await job.in_thread(self._place.root.open_folder, arguments.working_dir)
+        _timeout(arguments.timeout, call.left_s)  # one that is too long is refused before anything is looked at
+        folder = await call.in_thread(self._place.root.open_folder, arguments.working_dir)
         try:
             guarded = await self._guard.begin()
             try:
-                timeout_s = _timeout(arguments.timeout, job.left_s)  # to look at a large tree takes time
-                command = await self._command(arguments.command, folder, timeout_s, job, guarded)
-                ended = await self._commands.run(command, _telling(job), guarded.launched)
+                timeout_s = _timeout(arguments.timeout, call.left_s)  # to look at a large tree takes time
+                command = await self._command(arguments.command, folder, timeout_s, call, guarded)
+                ended = await self._commands.run(command, _telling(call), guarded.launched)
             finally:
                 undone = await guarded.end()
         finally:
@@ -116,7 +116,7 @@ class BashTool:
             self._place.root.own.hide(scratch)
 
     async def _command(
-        self, line: str, folder: int, timeout_s: float, job: RunningToolCall, guarded: GuardedCommand
+        self, line: str, folder: int, timeout_s: float, call: RunningToolCall, guarded: GuardedCommand
     ) -> CommandSpec:
         argv = [self._shell, "-c", "--", line]  # a line may begin with a dash
         sandbox = await self._sandbox.get()
@@ -124,7 +124,7 @@ class BashTool:
         env = self._env
         if sandbox is not None:
             mounts = guarded.mounts
-            argv = await job.in_thread(
+            argv = await call.in_thread(
                 lambda: sandbox.wrap(argv, path_of_folder(folder), read_only=mounts.read_only, pinned=mounts.pinned)
             )
             env = sandbox.environment()
@@ -154,7 +154,7 @@ def _timeout(asked_ms: int, left_s: float) -> float:
     return min(asked_s, left_s - _SPARE_S) if left_s > 2 * _SPARE_S else asked_s
 
 
-def _telling(job: RunningToolCall) -> Callable[[HeadTailBuffer], None]:
+def _telling(call: RunningToolCall) -> Callable[[HeadTailBuffer], None]:
     """Tells the caller now and then that the command still runs."""
     started_at = monotonic()
     told_at = started_at
@@ -164,7 +164,7 @@ def _telling(job: RunningToolCall) -> Callable[[HeadTailBuffer], None]:
         now = monotonic()
         if now - told_at >= _PROGRESS_S:
             told_at = now
-            job.progress(f"running for {now - started_at:.0f} s, {output.total_lines:,} lines of output so far")
+            call.progress(f"running for {now - started_at:.0f} s, {output.total_lines:,} lines of output so far")
 
     return look
 

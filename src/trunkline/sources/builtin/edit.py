@@ -16,8 +16,6 @@ from trunkline.sources.builtin.tool import (
     RunningToolCall,
     ToolContext,
     ToolFault,
-    ToolHints,
-    cut_line,
     definition,
     text_result,
 )
@@ -51,31 +49,31 @@ class EditArguments(Arguments):
 
 class EditTool:
     arguments = EditArguments
-    definition = definition("Edit", _DOC, EditArguments, ToolHints(title="Edit a file", destroys=True))
+    definition = definition("Edit", _DOC, EditArguments, title="Edit a file", destroys=True)
 
     def __init__(self, place: ToolContext) -> None:
         self._root = place.root
 
-    async def run(self, arguments: EditArguments, job: RunningToolCall) -> bytes:
+    async def run(self, arguments: EditArguments, call: RunningToolCall) -> bytes:
         path, old, new = arguments.path, arguments.old_string, arguments.new_string
         if old == new:
             raise ToolFault("`old_string` and `new_string` are the same: there is nothing to change")
         if not old:
-            return await job.in_thread(_create, self._root, path, new, job)
-        return await job.in_thread(_edit, self._root, path, old, new, arguments.replace_all, job)
+            return await call.in_thread(_create, self._root, path, new, call)
+        return await call.in_thread(_edit, self._root, path, old, new, arguments.replace_all, call)
 
 
-def _create(root: RootFolder, path: str, words: str, job: RunningToolCall) -> bytes:
+def _create(root: RootFolder, path: str, words: str, call: RunningToolCall) -> bytes:
     with replacing(root, path, make_folders=True) as place:
         if place.before is not None and place.before.st_size:
             raise ToolFault(
                 f"{quoted(path)} exists: give the text to replace as `old_string`, or use Write to replace all"
             )
-        place.write(words.encode(), job)
+        place.write(words.encode(), call)
     return text_result(f"Created {quoted(path)}: {size_in_words(len(words.encode()))}")
 
 
-def _edit(root: RootFolder, path: str, old: str, new: str, every: bool, job: RunningToolCall) -> bytes:
+def _edit(root: RootFolder, path: str, old: str, new: str, every: bool, call: RunningToolCall) -> bytes:
     with replacing(root, path) as place:
         data = _content(place, path)
         style = TextFormat.of(data)
@@ -87,7 +85,7 @@ def _edit(root: RootFolder, path: str, old: str, new: str, every: bool, job: Run
         if len(before) + matches.count * (len(spelled) - len(matches.text)) > MOST_BYTES:
             raise ToolFault(f"{quoted(path)} would become larger than {size_in_words(MOST_BYTES)}; nothing was changed")
         after = before.replace(matches.text, spelled)
-        place.write(style.encode(after), job)
+        place.write(style.encode(after), call)
     return text_result(_answer(path, before, after, matches, spelled))
 
 

@@ -28,7 +28,6 @@ from trunkline.sources.builtin.tool import (
     RunningToolCall,
     ToolContext,
     ToolFault,
-    ToolHints,
     ToolWarning,
     definition,
     text_result,
@@ -95,9 +94,9 @@ class FileSearchTool:
     async def close(self) -> None:
         """Every search has ended with its call."""
 
-    async def start(self, path: str | None, job: RunningToolCall, *, file_too: bool = False) -> SearchStart:
+    async def start(self, path: str | None, call: RunningToolCall, *, file_too: bool = False) -> SearchStart:
         """Raises ToolFault for what is no place to search in."""
-        return await job.in_thread(_start, self._root, path or ".", file_too)
+        return await call.in_thread(_start, self._root, path or ".", file_too)
 
     def below_root(self, pattern: str) -> str:
         """A glob that begins with the root's own path, from the root; any other as it is. Raises ToolFault."""
@@ -109,7 +108,7 @@ class FileSearchTool:
         raise ToolFault(f"{quoted(pattern)} is outside the root folder `{self._root.path}`: write it from there")
 
     async def search(
-        self, start: SearchStart, paths: PathFilter, request: Mapping[str, Any], job: RunningToolCall
+        self, start: SearchStart, paths: PathFilter, request: Mapping[str, Any], call: RunningToolCall
     ) -> dict[str, Any]:
         """One page from the worker: `lines`, `left`, `left_is_all`, `notes`; or the `types` of files that there are,
         where the one asked for is none. Raises ToolFault and GatewayError."""
@@ -122,7 +121,7 @@ class FileSearchTool:
             **asdict(paths),
             "ripgrep": self._ripgrep,
             "whole_disk": self._root.path == "/",
-            "hidden": await job.in_thread(self._root.own.hidden),
+            "hidden": await call.in_thread(self._root.own.hidden),
             "most_characters": MOST_CHARACTERS - _NOTES,
             "limit_s": LIMIT_S,
         }
@@ -250,19 +249,17 @@ class GlobArguments(Arguments):
 
 class GlobTool(FileSearchTool):
     arguments = GlobArguments
-    definition = definition(
-        "Glob", _DOC, GlobArguments, ToolHints(title="Find files", reads_only=True, idempotent=True)
-    )
+    definition = definition("Glob", _DOC, GlobArguments, title="Find files", reads_only=True, idempotent=True)
 
-    async def run(self, arguments: GlobArguments, job: RunningToolCall) -> bytes:
+    async def run(self, arguments: GlobArguments, call: RunningToolCall) -> bytes:
         written = arguments.pattern
         pattern = self.below_root(written)
         if ".." in pattern.split("/"):
             raise ToolFault(f"{quoted(written)} has a `..` in it: give the folder to search as `directory`")
-        start = await self.start("." if pattern != written else arguments.directory, job)
+        start = await self.start("." if pattern != written else arguments.directory, call)
         limit = min(arguments.limit or MOST_NAMES, MOST_NAMES)
         request = {"tool": "Glob", "limit": limit, "offset": arguments.offset}
-        found = await self.search(start, path_filter([pattern]), request, job)
+        found = await self.search(start, path_filter([pattern]), request, call)
         none = f"No file fits {quoted(written)} in {quoted(start.folder or '.')} (ignored files are not looked at)"
         return text_result(page_text(found, offset=arguments.offset, one="file", many="files", none=none))
 
@@ -327,14 +324,12 @@ class GrepArguments(Arguments):
 
 class GrepTool(FileSearchTool):
     arguments = GrepArguments
-    definition = definition(
-        "Grep", _GREP_DOC, GrepArguments, ToolHints(title="Search files", reads_only=True, idempotent=True)
-    )
+    definition = definition("Grep", _GREP_DOC, GrepArguments, title="Search files", reads_only=True, idempotent=True)
 
-    async def run(self, arguments: GrepArguments, job: RunningToolCall) -> bytes:
-        start = await self.start(arguments.path, job, file_too=True)
+    async def run(self, arguments: GrepArguments, call: RunningToolCall) -> bytes:
+        start = await self.start(arguments.path, call, file_too=True)
         globs = [self.below_root(glob) for glob in split_patterns(arguments.glob or "")]
-        found = await self.search(start, path_filter(globs), _request(arguments), job)
+        found = await self.search(start, path_filter(globs), _request(arguments), call)
         if "types" in found:
             raise _no_such_type(arguments.type or "", found["types"])
         one, many = ("line", "lines") if arguments.output_mode == _CONTENT else ("file", "files")

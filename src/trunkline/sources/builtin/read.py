@@ -18,10 +18,8 @@ from trunkline.sources.builtin.tool import (
     RunningToolCall,
     ToolContext,
     ToolFault,
-    ToolHints,
     definition,
-    image_block,
-    result,
+    image_result,
     text_result,
 )
 
@@ -65,18 +63,16 @@ class ReadArguments(Arguments):
 
 class ReadTool:
     arguments = ReadArguments
-    definition = definition(
-        "Read", _DOC, ReadArguments, ToolHints(title="Read a file", reads_only=True, idempotent=True)
-    )
+    definition = definition("Read", _DOC, ReadArguments, title="Read a file", reads_only=True, idempotent=True)
 
     def __init__(self, place: ToolContext) -> None:
         self._root = place.root
 
-    async def run(self, arguments: ReadArguments, job: RunningToolCall) -> bytes:
+    async def run(self, arguments: ReadArguments, call: RunningToolCall) -> bytes:
         first = max(1, arguments.offset or 1)
-        return await job.in_thread(self._read, arguments.path, first, arguments.limit or MOST_LINES, job)
+        return await call.in_thread(self._read, arguments.path, first, arguments.limit or MOST_LINES, call)
 
-    def _read(self, path: str, first: int, limit: int, job: RunningToolCall) -> bytes:
+    def _read(self, path: str, first: int, limit: int, call: RunningToolCall) -> bytes:
         fd = self._root.open_file(path)
         try:
             size_bytes = os.fstat(fd).st_size
@@ -88,7 +84,7 @@ class ReadTool:
                 raise ToolFault(f"{quoted(path)} is {kind.binary} ({size_in_words(size_bytes)}), which is no text")
             if not head:
                 return text_result(f"[{quoted(path)} is empty]")
-            return _lines(fd, path, first, limit, job)
+            return _lines(fd, path, first, limit, call)
         finally:
             os.close(fd)
 
@@ -99,10 +95,10 @@ def _picture(fd: int, path: str, size_bytes: int, mime_type: str) -> bytes:
         raise ToolFault(
             f"{quoted(path)} is a picture of {size_in_words(size_bytes)}; up to {most} can be shown: make it smaller"
         )
-    return result(image_block(b"".join(blocks_of(fd, PICTURE_BYTES)), mime_type))
+    return image_result(b"".join(blocks_of(fd, PICTURE_BYTES)), mime_type)
 
 
-def _lines(fd: int, path: str, first: int, limit: int, job: RunningToolCall) -> bytes:
+def _lines(fd: int, path: str, first: int, limit: int, call: RunningToolCall) -> bytes:
     encoding, mark = encoding_of(os.pread(fd, 4, 0))
     size_bytes, seen_bytes = os.fstat(fd).st_size, 0
     part = LineSlice(first, min(limit, MOST_LINES), MOST_CHARACTERS - _NOTES)
@@ -111,7 +107,7 @@ def _lines(fd: int, path: str, first: int, limit: int, job: RunningToolCall) -> 
         part.feed(block)
         seen_bytes += len(block)
         counted = not part.full or max(size_bytes, seen_bytes) <= _COUNTED_BYTES  # it may be growing
-        if job.over or not counted or part.since_end_bytes > _COUNTED_BYTES:
+        if call.cancelled or not counted or part.since_end_bytes > _COUNTED_BYTES:
             break
     endless = part.since_end_bytes > _COUNTED_BYTES
     part.end()

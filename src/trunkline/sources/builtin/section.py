@@ -1,4 +1,4 @@
-"""The configuration section of `kind: builtin`, apart from the kind so that checking a file loads nothing more."""
+"""The configuration section of `kind: builtin`, and how its programs are found: all that checking a file needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BuiltinSection(SourceSection):
 
     kind: ClassVar[str] = "builtin"
     default_timeouts: ClassVar[Mapping[str, float]] = {BASH: LONGEST_COMMAND_S + _TO_ANSWER_S}
-    """Each command has a timeout of its own, which its caller chooses."""
+    """The caller chooses a timeout for each command."""
     only_by_name: ClassVar[frozenset[str]] = frozenset({BASH})
 
     root: Path = key(FilePath(), doc="The folder that the tools work in and never leave")
@@ -42,16 +42,16 @@ class BuiltinSection(SourceSection):
 
     @classmethod
     def default_prefix(cls, name: str) -> str:
-        """None: agents know these tools by their plain names."""
+        """No prefix: agents know these tools by their plain names."""
         return ""
 
     @property
     def runs_commands(self) -> bool:
-        """Bash is there only where somebody wrote its name."""
+        """Bash is offered only where the configuration names it."""
         return BASH in self.tools.allow
 
     def with_commands(self) -> BuiltinSection:
-        """The same section with Bash, for those who switch it on otherwise than in a file."""
+        """The same section with Bash, where something else than a file switches it on."""
         return self.replace(tools=self.tools.replace(allow=(*self.tools.allow, BASH)))
 
     def lacks(self, environ: Mapping[str, str]) -> Problem | None:
@@ -65,37 +65,32 @@ class BuiltinSection(SourceSection):
         return Problem(code=PART_MISSING, message=reason, hint=hint, severity="warning")
 
     def connection(self) -> SourceSection:
-        """Whether Bash is offered is no matter of showing: a source is made with it or without."""
+        """Without the selection of tools, but with Bash or without: the source is made accordingly."""
         tools = ToolSelection(allow=("*", BASH)) if self.runs_commands else ToolSelection()
         return super().connection().replace(tools=tools)
 
 
-# Which programs of the system the tools use: never one that whoever writes below the root could have put there.
-
-_OF_THE_SYSTEM: Final = ("/usr/local/bin", "/usr/bin", "/bin")
-"""Who may write there has this machine already, also where the root is all of it."""
-
-
-def find_program(name: str, path: str, root: str) -> str | None:
-    """A program on `path`, which is written like PATH; None where there is none to be trusted."""
-    trusted = (*_OF_THE_SYSTEM, os.path.dirname(sys.executable))  # noqa: PTH120 - we come from there ourselves
-    below = os.path.realpath(root).rstrip("/") + "/"
-    folders = [
-        folder
-        for folder in path.split(os.pathsep)
-        if folder.startswith("/") and (folder in trusted or not _can_be_written(folder, below))
-    ]
-    return shutil.which(name, path=os.pathsep.join(folders)) if folders else None
-
-
-def _can_be_written(folder: str, below: str) -> bool:
-    return f"{os.path.realpath(folder)}/".startswith(below) and os.access(folder, os.W_OK)
-
-
-# What people are told where Bash has no sandbox, at start and when a file is checked: why, and what to do.
+# -- programs ---------------------------------------------------------------------------------------------------------
 
 NOT_INSTALLED: Final = "bubblewrap (`bwrap`) is not installed"
 INSTALL: Final = "install it (`apt install bubblewrap`, `dnf install bubblewrap`, …)"
+_SYSTEM_FOLDERS: Final = ("/usr/local/bin", "/usr/bin", "/bin")
+"""Whoever can write there controls this machine already, even where the root is all of it."""
+
+
+def find_program(name: str, path: str, root: str) -> str | None:
+    """A program on `path`, which is written like PATH, except for folders below the root that can be written to: an agent
+    could have put anything there."""
+    trusted = (*_SYSTEM_FOLDERS, os.path.dirname(sys.executable))  # noqa: PTH120 - we come from there ourselves
+    below = os.path.realpath(root).rstrip("/") + "/"
+
+    def is_trusted(folder: str) -> bool:
+        if folder in trusted or not folder.startswith("/"):
+            return folder in trusted
+        return not (f"{os.path.realpath(folder)}/".startswith(below) and os.access(folder, os.W_OK))
+
+    folders = list(filter(is_trusted, path.split(os.pathsep)))
+    return shutil.which(name, path=os.pathsep.join(folders)) if folders else None
 
 
 class NoSandbox(NamedTuple):
@@ -104,7 +99,7 @@ class NoSandbox(NamedTuple):
 
 
 def no_sandbox_message(mode: str, obstacle: str, remedy: str) -> NoSandbox:
-    """`mode` is `auto` or `required`, `obstacle` why there is none."""
+    """What to tell people where Bash has no sandbox. `mode` is `auto` or `required`, `obstacle` why there is no sandbox."""
     if mode == "required":
         return NoSandbox(f"Bash is refused without a sandbox: {obstacle}", remedy)
     reason = f"Bash runs without a sandbox, and commands can do whatever this user can: {obstacle}"

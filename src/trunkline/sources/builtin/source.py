@@ -1,4 +1,4 @@
-"""The built-in tools as a source: one task for each call, and a root folder that may come and go."""
+"""The built-in tools as a source: each call is a task, and the root folder may come and go."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trunkline.sources.builtin.tool import (
 from trunkline.version import __version__
 
 _LOOK_S: Final = 5.0
-"""How often somebody looks whether the root folder is there, and how long that may take."""
+"""How often the root folder is checked, and how long that may take."""
 _STOP_S: Final = 10.0
 
 
@@ -38,75 +38,66 @@ class BuiltinSource(ToolsOnlySource):
         self._name = name
         self._root = root
         self._tools = tools
-        self._jobs: dict[Request, tuple[RunningToolCall, asyncio.Task[None]]] = {}
+        self._managed = [tool for tool in tools.values() if isinstance(tool, ManagedTool)]
+        self._running: dict[Request, tuple[RunningToolCall, asyncio.Task[None]]] = {}
         self._threads = WorkerThreads(name)
-        self._lookout = WorkerThreads(f"{name}-look", 1)  # one of its own: busy tools are no sign of a root that hangs
-        self._look = asyncio.Event()
+        self._root_thread = WorkerThreads(f"{name}-look", 1)  # busy tools must not look like a root that hangs
+        self._check_root = asyncio.Event()
         self._health = Health(state="starting")
         self._closed = False
 
-    # -- its life -------------------------------------------------------------------------------------------------
-
     async def run(self, sink: Sink) -> None:
-        sink.publish(self._snapshot())
-        try:
-            self._report(sink, await self._trouble(), None)
-            while True:
-                self._report(sink, await self._trouble(), await self._note())
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_S):
-                        await self._look.wait()
-                self._look.clear()
-        finally:
-            await self._close()
-
-    def _snapshot(self) -> Snapshot:
         tools = tuple(Tool(self._name, name, tool.definition) for name, tool in self._tools.items())
         server_info = encode({"name": "trunkline-builtin", "version": __version__})
         names = ", ".join(self._tools)
-        where = (
-            f"Where {names} work: the folder `{self._root.path}`. Paths are relative to it, or absolute and below it."
-        )
-        return Snapshot(tools=tools, server_info=server_info, capabilities=b'{"tools":{}}', instructions=where)
+        where = f"{names} work in the folder `{self._root.path}`. Paths are relative to it, or absolute and below it."
+        capabilities = b'{"tools":{}}'
+        sink.publish(Snapshot(tools=tools, server_info=server_info, capabilities=capabilities, instructions=where))
+        try:
+            self._report(sink, await self._trouble(), None)
+            while True:
+                trouble = await self._trouble()
+                warnings = [await tool.prepare() for tool in self._managed]
+                self._report(sink, trouble, next((warning for warning in warnings if warning is not None), None))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_S):
+                        await self._check_root.wait()
+                self._check_root.clear()
+        finally:
+            await self._close()
 
     async def _trouble(self) -> str:
         try:
             async with TimeLimit(_LOOK_S):
-                return await self._lookout.run(self._root.trouble)
+                return await self._root_thread.run(self._root.trouble)
         except TimeoutError:
             return f"The file system of `{self._root.path}` does not answer"
 
-    async def _note(self) -> ToolWarning | None:
-        notes = [await tool.prepare() for tool in self._tools.values() if isinstance(tool, ManagedTool)]
-        return next((note for note in notes if note is not None), None)
-
-    def _report(self, sink: Sink, trouble: str, note: ToolWarning | None) -> None:
+    def _report(self, sink: Sink, trouble: str, warning: ToolWarning | None) -> None:
         health = Health(state="ready")
         if trouble:
             hint = "make the folder, or change `root`; it is looked for again every few seconds"
             health = Health(state="down", reason=trouble, last_error=trouble, hint=hint)
-        elif note is not None:
-            state = "ready" if note.usable else "degraded"
-            health = Health(state=state, reason=note.reason, hint=note.hint)
+        elif warning is not None:
+            state = "ready" if warning.usable else "degraded"
+            health = Health(state=state, reason=warning.reason, hint=warning.hint)
         if (health.state, health.reason) != (self._health.state, self._health.reason):
             self._health = replace(health, since=time.time())
             sink.health(self._health)
 
     async def _close(self) -> None:
-        """Whatever still runs ends now, and its callers are told."""
+        """End the calls that still run, and answer their callers."""
         self._closed = True
-        jobs = list(self._jobs.items())
-        for request, (job, task) in jobs:
-            job.over = True
-            task.cancel()
+        tasks = [task for _, task in self._running.values()]
+        for request in list(self._running):
+            self.abandon(request)
             request.finish(Failure(self._problem(SOURCE_LOST, "ended during the call", request)))
-        if jobs:
-            await asyncio.wait([task for _, (_, task) in jobs], timeout=_STOP_S)
-        for tool in self._tools.values():
-            if isinstance(tool, ManagedTool):
-                await tool.close()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_STOP_S)
+        for tool in self._managed:
+            await tool.close()
         await self._threads.close()
-        await self._lookout.close()
+        await self._root_thread.close()
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -116,37 +107,37 @@ class BuiltinSource(ToolsOnlySource):
             what = "is not running" if self._closed else f"has no tool `{call.tool}`"
             call.finish(Failure(self._problem(SOURCE_DOWN, what, call)))
             return
-        job = RunningToolCall(call, self._threads)
-        task = asyncio.get_running_loop().create_task(self._carry(call, tool, job), name=f"{self._name}.{call.tool}")
-        self._jobs[call] = job, task
+        running = RunningToolCall(call, self._threads)
+        task = asyncio.get_running_loop().create_task(self._run(call, tool, running), name=f"{self._name}.{call.tool}")
+        self._running[call] = running, task
         task.add_done_callback(lambda _: self._ended(call))
         call.upstream = self
 
-    async def _carry(self, call: Call, tool: BuiltinTool, job: RunningToolCall) -> None:
+    async def _run(self, call: Call, tool: BuiltinTool, running: RunningToolCall) -> None:
         try:
-            call.finish(_result(await tool.run(read_arguments(call.params, tool.arguments), job)))
+            raw = await tool.run(read_arguments(call.params, tool.arguments), running)
+            call.finish(Result(raw, raw))
         except (BadArgument, ToolFault) as error:
             if isinstance(error, RootMissing):
-                self._look.set()
-            call.finish(_result(error_result(str(error))))
+                self._check_root.set()
+            raw = error_result(str(error))
+            call.finish(Result(raw, raw))
         except GatewayError as error:
-            problem = replace(error.problem, source=self._name, tool=call.tool)
-            call.finish(Failure(problem))
+            call.finish(Failure(replace(error.problem, source=self._name, tool=call.tool)))
         except Exception as error:
             call.finish(Failure(self._problem(INTERNAL, f"{type(error).__name__}: {error}", call)))
 
     def _ended(self, call: Call) -> None:
-        """However the task ended, before its first step too: nobody waits for ever, and nothing goes on for nobody."""
-        job, _ = self._jobs.pop(call)
-        job.over = True
+        """Answers the call however its task ended, even before its first step."""
+        running, _ = self._running.pop(call)
+        running.cancelled = True
         if not call.done:
             call.finish(Failure(self._problem(SOURCE_LOST, "ended during the call", call)))
 
     def abandon(self, request: Request) -> None:
-        running = self._jobs.get(request)
-        if running is not None:
-            job, task = running
-            job.over = True
+        if request in self._running:
+            running, task = self._running[request]
+            running.cancelled = True
             task.cancel()
 
     def phase_of(self, request: Request) -> Phase:
@@ -161,7 +152,3 @@ class BuiltinSource(ToolsOnlySource):
             phase=request.phase,
             executed=request.executed,
         )
-
-
-def _result(raw: bytes) -> Result:
-    return Result(raw, raw)

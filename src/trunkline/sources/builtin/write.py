@@ -16,7 +16,7 @@ from trunkline.config.call_arguments import Arguments, about
 from trunkline.sources.builtin.file_formats import TextFormat, kind_of, size_in_words, with_newlines
 from trunkline.sources.builtin.read import FilePath
 from trunkline.sources.builtin.root import RootFolder, os_error_text, quoted, require_regular_file
-from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault, ToolHints, definition, text_result
+from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault, definition, text_result
 
 _LOOKED_AT_BYTES: Final = 1_048_576
 
@@ -34,22 +34,20 @@ class WriteArguments(Arguments):
 
 class WriteTool:
     arguments = WriteArguments
-    definition = definition(
-        "Write", _DOC, WriteArguments, ToolHints(title="Write a file", destroys=True, idempotent=True)
-    )
+    definition = definition("Write", _DOC, WriteArguments, title="Write a file", destroys=True, idempotent=True)
 
     def __init__(self, place: ToolContext) -> None:
         self._root = place.root
 
-    async def run(self, arguments: WriteArguments, job: RunningToolCall) -> bytes:
-        return await job.in_thread(self._write, arguments.path, arguments.content, job)
+    async def run(self, arguments: WriteArguments, call: RunningToolCall) -> bytes:
+        return await call.in_thread(self._write, arguments.path, arguments.content, call)
 
-    def _write(self, path: str, words: str, job: RunningToolCall) -> bytes:
+    def _write(self, path: str, words: str, call: RunningToolCall) -> bytes:
         with replacing(self._root, path, make_folders=True) as place:
             style = TextFormat() if place.before is None else _style(place)
             data = style.encode(with_newlines(words, style.newline) if style.newline == "\r\n" else words)
             before = place.before
-            place.write(data, job)
+            place.write(data, call)
         size = f"{_lines(words)}, {size_in_words(len(data))}"
         if before is None:
             return text_result(f"Created {quoted(path)}: {size}")
@@ -122,7 +120,7 @@ class FileReplacement:
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def write(self, data: bytes, job: RunningToolCall) -> None:
+    def write(self, data: bytes, call: RunningToolCall) -> None:
         """Put this in place of what was there `before`, or nothing if that has changed or nobody waits any more."""
         self._check_allowed()
         temporary = f".trunkline-{secrets.token_hex(8)}.tmp"
@@ -133,7 +131,7 @@ class FileReplacement:
                 self._fill(fd, data)
             finally:
                 os.close(fd)
-            self._check_unchanged(job)
+            self._check_unchanged(call)
             self._put(temporary)
             self._check_still_allowed()
         except BaseException:
@@ -170,14 +168,14 @@ class FileReplacement:
             os.fchmod(fd, stat.S_IMODE(self.before.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
         os.fsync(fd)
 
-    def _check_unchanged(self, job: RunningToolCall) -> None:
+    def _check_unchanged(self, call: RunningToolCall) -> None:
         try:
             now = _stamp(os.stat(self._name, dir_fd=self._folder_fd, follow_symlinks=False))
         except FileNotFoundError:
             now = None
         if now != (None if self.before is None else _stamp(self.before)):
             raise ToolFault(f"{quoted(self._path)} was changed by somebody else at the same time: read it again")
-        if job.over:
+        if call.cancelled:
             raise ToolFault(f"{quoted(self._path)} was not written: the call was given up")
 
     def _put(self, temporary: str) -> None:

@@ -212,7 +212,7 @@ def _modern(session: UpstreamSession, outcome: Outcome) -> UpstreamSession:
     session.server_requests.declared = b"{}"  # servers of this era put their questions into results
     hello = decode_initialize_result(raw)
     session.has_tasks = TASKS in extensions(bytes(hello.capabilities))
-    session.meta_for = RequestMeta(logs="logging" in hello.capability_names(), tasks=session.has_tasks)
+    session.meta_for = RequestMeta(logs=hello.declares("logging"), tasks=session.has_tasks)
     hello.protocol_version = LATEST_MODERN
     hello.server_info = _server_info(raw)
     session.server = hello
@@ -272,7 +272,7 @@ async def _initialize(session: UpstreamSession, capabilities: bytes, timeout_s: 
         reason = f"answered with protocol version `{hello.protocol_version}`, which is not served"
         raise GatewayError(session.problem(SOURCE_PROTOCOL, reason))
     _speak(session, hello.protocol_version, modern=False)
-    if "logging" in hello.capability_names():
+    if hello.declares("logging"):
         session.meta_for = SessionLogLevel(session)
     session.notify(NOTIFICATIONS_INITIALIZED)
     session.server = hello

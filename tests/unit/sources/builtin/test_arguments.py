@@ -4,7 +4,7 @@ import json
 from typing import Annotated, Literal
 
 from trunkline.config.call_arguments import Arguments, about
-from trunkline.sources.builtin.tool import ToolHints, definition
+from trunkline.sources.builtin.tool import definition
 
 
 class Taken(Arguments):
@@ -16,7 +16,7 @@ class Taken(Arguments):
 
 
 def test_the_definition_shows_each_argument_under_its_own_name_only() -> None:
-    tool = json.loads(definition("Try", "Tries.", Taken, ToolHints(title="Try", reads_only=True)))
+    tool = json.loads(definition("Try", "Tries.", Taken, title="Try", reads_only=True))
     assert tool["inputSchema"] == {
         "type": "object",
         "properties": {

@@ -77,7 +77,7 @@ def test_a_link_that_took_the_place_of_a_file_is_not_followed(bench: Workbench, 
 def test_a_call_that_was_given_up_changes_nothing(bench: Workbench) -> None:
     path = bench.write("file", "one")
     job = bench.job()
-    job.over = True
+    job.cancelled = True
     with pytest.raises(ToolFault, match="was not written"), replacing(bench.root, "file") as place:
         place.write(b"two", job)
     assert path.read_text() == "one"

@@ -20,7 +20,7 @@ from trunkline.sources.builtin import source as module
 from trunkline.sources.builtin.read import ReadTool
 from trunkline.sources.builtin.root import RootFolder
 from trunkline.sources.builtin.source import BuiltinSource
-from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault, ToolHints, definition, text_result
+from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault, definition, text_result
 
 
 class ScriptArguments(Arguments):
@@ -31,7 +31,7 @@ class Script:
     """A tool that does what a test says."""
 
     arguments = ScriptArguments
-    definition = definition("Script", "Does what a test says.", ScriptArguments, ToolHints(title="Script"))
+    definition = definition("Script", "Does what a test says.", ScriptArguments, title="Script")
 
     def __init__(self, act: Callable[[ScriptArguments, RunningToolCall], Any]) -> None:
         self._act = act
@@ -153,7 +153,7 @@ async def test_a_call_that_is_given_up_is_ended_and_its_thread_can_see_that(tmp_
 
     def work(job: RunningToolCall) -> None:
         seen.set()
-        while not job.over:
+        while not job.cancelled:
             threading.Event().wait(0.01)
 
     async def act(arguments: ScriptArguments, job: RunningToolCall) -> bytes:
