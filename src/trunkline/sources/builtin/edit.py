@@ -1,4 +1,4 @@
-"""Edit: one exact text of a file replaced by another, and nothing else of the file touched."""
+"""Edit: replaces one exact text in a file by another, and touches nothing else of the file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from trunkline.sources.builtin.read import FilePath, numbered
 from trunkline.sources.builtin.root import RootFolder, quoted
 from trunkline.sources.builtin.text_length import units
 from trunkline.sources.builtin.tool import (
+    LONGEST_LINE,
     RunningToolCall,
     ToolContext,
     ToolFault,
@@ -22,10 +23,19 @@ from trunkline.sources.builtin.tool import (
 from trunkline.sources.builtin.write import FileReplacement, replacing
 
 MOST_BYTES: Final = 20_000_000
-_AROUND: Final = 4
+_CONTEXT_LINES: Final = 4
 _SHOWN_LINES: Final = 60
 _SHOWN_CHARACTERS: Final = 10_000
 _NAMED_LINES: Final = 20
+_KEPT_MATCHES: Final = 1_000
+_LINE_NUMBER: Final = re.compile(r"^ *\d+\t", re.MULTILINE)
+_SPACES: Final = re.compile(r"\s+")
+_TYPOGRAPHY: Final = str.maketrans(
+    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-", "\u00a0": " "}
+)
+_SEARCHED_CHARACTERS: Final = 2_000_000  # in a larger file a hint is not worth the wait
+_CANDIDATES: Final = 300
+_SHOWN_CANDIDATE: Final = 200
 
 _DOC: Final = """Replaces one exact text in a file by another.
 
@@ -63,119 +73,103 @@ class EditTool:
         return await call.in_thread(_edit, self._root, path, old, new, arguments.replace_all, call)
 
 
-def _create(root: RootFolder, path: str, words: str, call: RunningToolCall) -> bytes:
-    with replacing(root, path, make_folders=True) as place:
-        if place.before is not None and place.before.st_size:
+def _create(root: RootFolder, path: str, text: str, call: RunningToolCall) -> bytes:
+    with replacing(root, path, make_folders=True) as file:
+        if file.before is not None and file.before.st_size:
             raise ToolFault(
                 f"{quoted(path)} exists: give the text to replace as `old_string`, or use Write to replace all"
             )
-        place.write(words.encode(), call)
-    return text_result(f"Created {quoted(path)}: {size_in_words(len(words.encode()))}")
+        file.write(text.encode(), call)
+    return text_result(f"Created {quoted(path)}: {size_in_words(len(text.encode()))}")
 
 
 def _edit(root: RootFolder, path: str, old: str, new: str, every: bool, call: RunningToolCall) -> bytes:
-    with replacing(root, path) as place:
-        data = _content(place, path)
-        style = TextFormat.of(data)
-        before = _decoded(style, data, path)
-        matches = find_matches(before, old, style.newline)
+    with replacing(root, path) as file:
+        before, form = _read(file, path)
+        matches = find_matches(before, old, form.newline)
         if not matches.certain and not (every and matches.count):
-            raise ToolFault(_why_not(before, matches, old, new, path))
-        spelled = with_newlines(new, matches.newline or style.newline)
-        if len(before) + matches.count * (len(spelled) - len(matches.text)) > MOST_BYTES:
+            raise ToolFault(_no_single_match(before, matches, old, new, path))
+        replacement = with_newlines(new, matches.newline or form.newline)
+        if len(before) + matches.count * (len(replacement) - len(matches.text)) > MOST_BYTES:
             raise ToolFault(f"{quoted(path)} would become larger than {size_in_words(MOST_BYTES)}; nothing was changed")
-        after = before.replace(matches.text, spelled)
-        place.write(style.encode(after), call)
-    return text_result(_answer(path, before, after, matches, spelled))
+        after = before.replace(matches.text, replacement)
+        file.write(form.encode(after), call)
+    where = _line_list(before, matches.starts)
+    count = "" if matches.count == 1 else f" in {matches.count:,} places"
+    snippet = _snippet(after, matches.starts[0], replacement.count("\n") + 1)
+    return text_result("\n".join([f"Edited {quoted(path)}{count} ({where}):", *snippet]))
 
 
-def _content(place: FileReplacement, path: str) -> bytes:
-    data = place.read(MOST_BYTES + 1)
+def _read(file: FileReplacement, path: str) -> tuple[str, TextFormat]:
+    data = file.read(MOST_BYTES + 1)
     kind = kind_of(data[:HEAD_BYTES])
     if kind.picture or kind.binary:
         raise ToolFault(f"{quoted(path)} is {kind.binary or 'a picture'}, which Edit cannot change")
     if len(data) > MOST_BYTES:
         raise ToolFault(f"{quoted(path)} is larger than {size_in_words(MOST_BYTES)}, which is too large for Edit")
-    return data
-
-
-def _decoded(style: TextFormat, data: bytes, path: str) -> str:
+    form = TextFormat.of(data)
     try:
-        return style.decode(data)
+        return form.decode(data), form
     except UnicodeDecodeError:
-        raise ToolFault(f"{quoted(path)} is not valid {style.encoding.upper()}, so Edit cannot change it") from None
+        raise ToolFault(f"{quoted(path)} is not valid {form.encoding.upper()}, so Edit cannot change it") from None
 
 
-def _why_not(before: str, matches: TextMatches, old: str, new: str, path: str) -> str:
+def _no_single_match(text: str, matches: TextMatches, old: str, new: str, path: str) -> str:
     if matches.count:
-        where = _at(line_numbers(before, matches.starts))
         often = f"{matches.count:,} times" if matches.count > 1 else "more than once, one overlapping the other,"
         return (
-            f"`old_string` occurs {often} in {quoted(path)} ({where}); nothing was changed. Add lines around it"
-            " so that it is unique, or set `replace_all`"
+            f"`old_string` occurs {often} in {quoted(path)} ({_line_list(text, matches.starts)}); nothing was changed."
+            " Add lines around it so that it is unique, or set `replace_all`"
         )
-    hint = mismatch_hint(before, old, new) or "Read the file to see it as it is"
+    hint = mismatch_hint(text, old, new) or "Read the file to see it as it is"
     return f"`old_string` does not occur in {quoted(path)}; nothing was changed. {hint}"
 
 
-def _answer(path: str, before: str, after: str, matches: TextMatches, spelled: str) -> str:
-    """What was done, and the lines around the first change as they are now."""
-    count = matches.count
-    where = _at(line_numbers(before, matches.starts))
-    said = f"Edited {quoted(path)} ({where})" if count == 1 else f"Edited {quoted(path)} in {count:,} places ({where})"
-    start = matches.starts[0]
-    changed = spelled.count("\n") + 1
-    return "\n".join([f"{said}:", *_snippet(after, start, changed)])
-
-
 def _snippet(text: str, start: int, changed: int) -> list[str]:
-    """So many lines from a place on, and some around them. Only these are taken out of the text, which may be large."""
+    """The changed lines from a position on, and some around them. The text may be large, so it is not split."""
     at, above = text.rfind("\n", 0, start) + 1, 0
-    while at and above < _AROUND:
+    while at and above < _CONTEXT_LINES:
         at, above = text.rfind("\n", 0, at - 1) + 1, above + 1
     number = text.count("\n", 0, at) + 1
-    there = text.count("\n", at) + (text[-1:] not in ("", "\n"))  # what follows the last line end is no line
-    wanted = min(above + changed + _AROUND, there)
-    shown_lines: list[str] = []
+    there = text.count("\n", at) + (text[-1:] not in ("", "\n"))  # nothing follows the last newline
+    wanted = min(above + changed + _CONTEXT_LINES, there)
+    lines: list[str] = []
     room = _SHOWN_CHARACTERS
-    while len(shown_lines) < min(wanted, _SHOWN_LINES):
+    while len(lines) < min(wanted, _SHOWN_LINES):
         end = text.find("\n", at)
-        line = text[at:end] if end >= 0 else text[at:]
-        one = numbered(number + len(shown_lines), cut_line(line.removesuffix("\r")))
-        room -= units(one)
+        line = (text[at:end] if end >= 0 else text[at:]).removesuffix("\r")
+        if len(line) > LONGEST_LINE:
+            line = f"{line[:LONGEST_LINE]}… [{len(line) - LONGEST_LINE:,} more characters]"
+        lines.append(numbered(number + len(lines), line))
+        room -= units(lines[-1])
         if room < 0:
+            lines.pop()
             break
-        shown_lines.append(one)
         at = end + 1
-    left_out = wanted - len(shown_lines)
-    return [*shown_lines, f"[{left_out:,} more lines of the change]"] if left_out > 0 else shown_lines
+    left_out = wanted - len(lines)
+    return [*lines, f"[{left_out:,} more lines of the change]"] if left_out > 0 else lines
 
 
-def _at(places: Sequence[int]) -> str:
-    numbers = list(dict.fromkeys(places))
+def _line_list(text: str, starts: Sequence[int]) -> str:
+    numbers: list[int] = []
+    number, seen = 1, 0
+    for start in starts:
+        number += text.count("\n", seen, start)
+        seen = start
+        numbers.append(number)
+    numbers = list(dict.fromkeys(numbers))
     some = ", ".join(f"{number:,}" for number in numbers[:_NAMED_LINES])
-    more = ", …" if len(numbers) > _NAMED_LINES else ""
-    return f"line {some}" if len(numbers) == 1 else f"lines {some}{more}"
+    return f"line {some}" if len(numbers) == 1 else f"lines {some}{', …' if len(numbers) > _NAMED_LINES else ''}"
 
 
-# Where a text occurs in a file, exactly; and where it does not, what may have been meant.
-
-_LINE_NUMBER: Final = re.compile(r"^ *\d+\t", re.MULTILINE)
-_SPACES: Final = re.compile(r"\s+")
-_TYPOGRAPHY: Final = str.maketrans(
-    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-", "\u00a0": " "}
-)
-_SEARCHED: Final = 2_000_000  # characters; in a larger file a hint is not worth the wait
-_CANDIDATES: Final = 300
-_SHOWN: Final = 200
-_KEPT: Final = 1_000
+# -- finding the text --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TextMatches:
-    """`count` is how often it occurs, `starts` are where the first of them begin, `text` is it as the file has it,
-    `newline` what its lines end in there; empty when it is within one line. It is `certain` where there is one place
-    that can be meant: not where it overlaps itself."""
+    """Where a text occurs in a file: how often, and where the first matches start. `text` is as the file has it,
+    `newline` its line ending there, empty for a single line. It is `certain` where only one match can be meant: not
+    where one overlaps another."""
 
     count: int
     starts: tuple[int, ...]
@@ -185,8 +179,7 @@ class TextMatches:
 
 
 def find_matches(text: str, wanted: str, usual: str = "\n") -> TextMatches:
-    """Every place of `wanted`, with the line endings that are `usual` in the file or with the others: agents seldom
-    see which ones there are."""
+    """All matches, with the line endings that are `usual` in the file or else the others: agents seldom see them."""
     if "\n" not in wanted:
         return _matches(text, wanted)
     for newline in sorted(("\n", "\r\n"), key=lambda newline: newline != usual):
@@ -197,41 +190,27 @@ def find_matches(text: str, wanted: str, usual: str = "\n") -> TextMatches:
 
 
 def _matches(text: str, wanted: str, newline: str = "") -> TextMatches:
-    """A text of one letter can occur millions of times: only some places are kept."""
-    places: list[int] = []
+    """A single letter can occur millions of times: only some positions are kept."""
+    starts: list[int] = []
     at = text.find(wanted)
     certain = at >= 0 and text.find(wanted, at + 1) < 0
-    while at >= 0 and len(places) < _KEPT:
-        places.append(at)
+    while at >= 0 and len(starts) < _KEPT_MATCHES:
+        starts.append(at)
         at = text.find(wanted, at + len(wanted))
-    return TextMatches(text.count(wanted), tuple(places), wanted, newline, certain)
-
-
-def line_numbers(text: str, starts: Sequence[int]) -> list[int]:
-    """The number of the line in which each place is; places come in order."""
-    numbers: list[int] = []
-    line, seen = 1, 0
-    for start in starts:
-        line += text.count("\n", seen, start)
-        seen = start
-        numbers.append(line)
-    return numbers
-
-
-# -- when it is not there ----------------------------------------------------------------------------------------------
+    return TextMatches(text.count(wanted), tuple(starts), wanted, newline, certain)
 
 
 def mismatch_hint(text: str, wanted: str, replacement: str) -> str:
-    """A sentence that helps to get it right next time; empty when nothing like it is there."""
+    """A sentence that helps to get it right next time; empty where nothing similar is found."""
     bare = _LINE_NUMBER.sub("", wanted)
     if bare and bare != wanted and bare in text:
         return "It is there without the line numbers: leave out the number and the tab that Read shows before each line"
     if "\\n" in wanted and find_matches(text, wanted.replace("\\n", "\n")).count:
         return "It is there with real line breaks in place of the two characters `\\n`"
-    if len(text) > _SEARCHED:
+    if len(text) > _SEARCHED_CHARACTERS:
         return ""
     lines = text.split("\n")
-    first = _alike(lines, wanted)
+    first = _loose_match(lines, wanted)
     if first is not None:
         last = first + wanted.strip("\n").count("\n")
         where = f"line {first}" if first == last else f"lines {first}-{last}"
@@ -241,16 +220,14 @@ def mismatch_hint(text: str, wanted: str, replacement: str) -> str:
     return _most_similar(lines, wanted)
 
 
-def _alike(lines: Sequence[str], wanted: str) -> int | None:
-    """The number of the first line from which on the file says the same, but for white space and quotation marks."""
+def _loose_match(lines: Sequence[str], wanted: str) -> int | None:
+    """The number of the first line where the text occurs, if white space and typographic quotes do not count."""
     sought = [_plain(line) for line in wanted.strip("\n").split("\n")]
     if not any(sought):
         return None
     plain = [_plain(line) for line in lines]
-    for at in range(len(plain) - len(sought) + 1):
-        if plain[at] == sought[0] and plain[at : at + len(sought)] == sought:
-            return at + 1
-    return None
+    starts = range(len(plain) - len(sought) + 1)
+    return next((at + 1 for at in starts if plain[at] == sought[0] and plain[at : at + len(sought)] == sought), None)
 
 
 def _plain(line: str) -> str:
@@ -260,11 +237,11 @@ def _plain(line: str) -> str:
 def _most_similar(lines: Sequence[str], wanted: str) -> str:
     from difflib import get_close_matches  # only a failed edit pays for this import
 
-    sought = max(wanted.split("\n"), key=lambda line: len(line.strip())).strip()[:_SHOWN]
+    sought = max(wanted.split("\n"), key=lambda line: len(line.strip())).strip()[:_SHOWN_CANDIDATE]
     words = re.findall(r"\w{4,}", sought)
     few = len(lines) <= _CANDIDATES  # else only those that have a word in common are worth comparing
     near = {
-        line.strip()[:_SHOWN]: number
+        line.strip()[:_SHOWN_CANDIDATE]: number
         for number, line in enumerate(lines, 1)
         if line.strip() and (few or any(word in line for word in words))
     }

@@ -79,8 +79,8 @@ _SYSTEM_FOLDERS: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 
 
 def find_program(name: str, path: str, root: str) -> str | None:
-    """A program on `path`, which is written like PATH, except for folders below the root that can be written to: an agent
-    could have put anything there."""
+    """A program on `path`, which is written like PATH, without folders below the root that can be written to: an
+    agent could have put anything there."""
     trusted = (*_SYSTEM_FOLDERS, os.path.dirname(sys.executable))  # noqa: PTH120 - we come from there ourselves
     below = os.path.realpath(root).rstrip("/") + "/"
 
@@ -99,7 +99,7 @@ class NoSandbox(NamedTuple):
 
 
 def no_sandbox_message(mode: str, obstacle: str, remedy: str) -> NoSandbox:
-    """What to tell people where Bash has no sandbox. `mode` is `auto` or `required`, `obstacle` why there is no sandbox."""
+    """What to tell people where Bash has no sandbox, and why: the obstacle. `mode` is `auto` or `required`."""
     if mode == "required":
         return NoSandbox(f"Bash is refused without a sandbox: {obstacle}", remedy)
     reason = f"Bash runs without a sandbox, and commands can do whatever this user can: {obstacle}"

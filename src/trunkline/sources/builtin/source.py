@@ -13,7 +13,7 @@ from trunkline.config.call_arguments import BadArgument, read_arguments
 from trunkline.core.call import SENT, Call, Failure, Request, Result
 from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST, Code, GatewayError, Phase, Problem
 from trunkline.core.source import Health, Sink, ToolsOnlySource
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.protocol.jsonrpc import encode
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.builtin.root import RootFolder, RootMissing
@@ -47,7 +47,7 @@ class BuiltinSource(ToolsOnlySource):
         self._closed = False
 
     async def run(self, sink: Sink) -> None:
-        tools = tuple(Tool(self._name, name, tool.definition) for name, tool in self._tools.items())
+        tools = tuple(ToolDefinition(self._name, name, tool.definition) for name, tool in self._tools.items())
         server_info = encode({"name": "trunkline-builtin", "version": __version__})
         names = ", ".join(self._tools)
         where = f"{names} work in the folder `{self._root.path}`. Paths are relative to it, or absolute and below it."

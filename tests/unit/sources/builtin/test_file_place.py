@@ -53,7 +53,6 @@ def test_a_folder_that_becomes_a_protected_place_meanwhile_gets_no_file(tmp_path
     if old:
         bench.write("a/tasks.json", old)
     with pytest.raises(ToolFault, match="protected place"), replacing(bench.root, "a/tasks.json") as place:
-        place.look()
         (tmp_path / "a").rename(tmp_path / ".vscode")
         place.write(b"evil", bench.job())
     assert os.listdir(tmp_path / ".vscode") == []
@@ -111,7 +110,7 @@ def test_of_two_who_want_one_place_one_waits_and_gives_up_in_time(
         second = threading.Thread(target=come_second)
         second.start()
         second.join(at_most(20))
-    assert "worked on by another call" in refused[0]
+    assert "in use by another call" in refused[0]
 
 
 def test_a_full_disk_leaves_the_old_file(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:

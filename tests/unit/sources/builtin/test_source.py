@@ -91,7 +91,7 @@ async def test_it_is_ready_at_once_and_offers_its_tools(tmp_path: Path) -> None:
         assert [health.state for health in stage.ledger.healths] == ["ready"]
         (snapshot,) = stage.ledger.snapshots
         assert [(tool.source, tool.name) for tool in snapshot.tools] == [("local", "Read")]
-        assert snapshot.instructions.startswith(f"Where Read work: the folder `{tmp_path}`. Paths are relative to it")
+        assert snapshot.instructions.startswith(f"Read work in the folder `{tmp_path}`. Paths are relative to it")
 
 
 async def test_a_call_is_answered_with_what_the_tool_says(tmp_path: Path) -> None:
