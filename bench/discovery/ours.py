@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.discovery.sets import ToolText
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.search.index.arrays import Flags, Floats
 from trunkline.search.index.corpus import Collection, Corpus, Entry, Group
 from trunkline.search.index.vectors import VectorStore
@@ -37,7 +37,7 @@ def groups_of(tools: Sequence[ToolText]) -> list[Group]:
 
 
 def _entry(tool: ToolText) -> Entry:
-    return Tool(tool.server, tool.name, tool.definition), None, ()
+    return ToolDefinition(tool.server, tool.name, tool.definition), None, ()
 
 
 class Ours:

@@ -64,7 +64,7 @@ async def test_what_connect_prints_is_all_it_needs(token: str, tmp_path: Path) -
 
 def entry_of_the_page(config: Path) -> dict[str, Any]:
     """The first example of the page, with the two paths that a reader would write."""
-    (example, *_) = blocks(DOCS / "doors" / "stdio.md", "json")
+    (example, *_) = blocks(DOCS / "frontends" / "stdio.md", "json")
     server = json.loads(example.text)["mcpServers"]["trunkline"]
     assert server["command"] == "trunkline"
     assert server["args"][-1] == "/home/me/trunkline.yaml"

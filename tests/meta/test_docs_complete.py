@@ -12,7 +12,7 @@ from tests.support.docs_pages import DOCS, PAGES, ROOT, blocks
 from tools.write_command_docs import commands
 from tools.write_config_docs import kind_section, rows
 
-from trunkline.cli.connect_lines import CLIENTS
+from trunkline.cli.connect import CLIENTS
 from trunkline.config.clients import ClientEntry
 from trunkline.config.dialects.formats import DIALECTS
 from trunkline.config.settings import GatewaySettings
@@ -73,7 +73,7 @@ def test_the_keys_that_a_reload_changes_are_named() -> None:
 
 
 def test_every_route_is_there() -> None:
-    page = text("doors/http.md")
+    page = text("frontends/http.md")
     assert [route.path for route in ROUTES if f"`{route.method} {route.path}`" not in page] == []
 
 

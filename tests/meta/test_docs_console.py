@@ -13,7 +13,15 @@ from tests.support.docs_console import Console, examples, matches
 from tests.support.docs_pages import ROOT, WITH_EXAMPLES, blocks, title_of
 from tests.support.waiting import at_most
 
-ABOUT_USING_IT = ("getting-started", "commands", "troubleshooting", "doors/http", "doors/stdio", "operating", "search")
+ABOUT_USING_IT = (
+    "getting-started",
+    "commands",
+    "troubleshooting",
+    "frontends/http",
+    "frontends/stdio",
+    "operating",
+    "search",
+)
 WITH_COMMANDS = [page for page in WITH_EXAMPLES if blocks(page, "console")]
 
 

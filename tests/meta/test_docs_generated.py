@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 from tests.support.docs_pages import ROOT
-from tools import write_command_docs, write_config_docs, write_door_docs, write_place_docs, write_protocol_docs
+from tools import (
+    write_command_docs,
+    write_config_docs,
+    write_place_docs,
+    write_protocol_docs,
+    write_route_and_tool_docs,
+)
 from tools.docs_regions import filled, outdated
 
 TOOLS = {
     "tools.write_command_docs": write_command_docs.pages,
     "tools.write_config_docs": write_config_docs.pages,
-    "tools.write_door_docs": write_door_docs.pages,
+    "tools.write_route_and_tool_docs": write_route_and_tool_docs.pages,
     "tools.write_place_docs": write_place_docs.pages,
     "tools.write_protocol_docs": write_protocol_docs.pages,
 }

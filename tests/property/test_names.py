@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.chunks import examples, steady
 
 from trunkline.core.names import exposed_name, is_source_name, slug, spellings, split_address
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.options import NameRules
 
@@ -63,9 +63,11 @@ class Scene:
         self.snapshots = {name: Snapshot(tools=self._tools(random, name)) for name in names}
         self.order = random.sample(names, len(names))
 
-    def _tools(self, random: Random, source: str) -> tuple[Tool, ...]:
+    def _tools(self, random: Random, source: str) -> tuple[ToolDefinition, ...]:
         names = random.sample(PARTS, random.randrange(0, 6))
-        return tuple(Tool(source, name, msgspec.json.encode({"name": name, "from": source})) for name in names)
+        return tuple(
+            ToolDefinition(source, name, msgspec.json.encode({"name": name, "from": source})) for name in names
+        )
 
     def catalog(self, order: list[str]) -> Catalog:
         catalog = Catalog(self.naming, self.max_name, lambda: None)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.search.index.corpus import Corpus, Group
 from trunkline.search.provisioning import ProvisionedTools
 from trunkline.search.token_costs import tokens_of
@@ -25,9 +25,9 @@ values = st.recursive(
 definitions = st.dictionaries(st.sampled_from(MEMBERS), values, max_size=10)
 
 
-def tool(number: int, definition: dict[str, Any]) -> Tool:
+def tool(number: int, definition: dict[str, Any]) -> ToolDefinition:
     name = f"tool_{number}"
-    return Tool("server", name, json.dumps({**definition, "name": name}).encode())
+    return ToolDefinition("server", name, json.dumps({**definition, "name": name}).encode())
 
 
 @given(st.lists(definitions, max_size=4), texts | st.text(), st.lists(texts | st.text(), max_size=3))
@@ -58,14 +58,14 @@ def test_what_a_session_holds_is_within_its_budget_and_may_be_executed(taken: li
     for step, number, tokens in taken:
         address, cost = f"server.tool_{number}", 7 + 11 * number
         if step == "find" and cost <= held.room:
-            held.find(address, cost)
+            held.add_found(address, cost)
         elif step == "ask":
-            assert held.ask_for(address, cost) == (address in held.asked)
+            assert held.add_requested(address, cost) == (address in held.requested)
         elif step == "take":
-            held.take_back(address)
+            held.remove(address)
             assert address not in held.granted
         elif step == "budget":
             held.set_budget(tokens)
         assert not held.found or held.tokens <= held.budget
         assert set(held.listed()) <= held.granted.keys()
-        assert not held.asked.keys() & held.found.keys()
+        assert not held.requested.keys() & held.found.keys()

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from trunkline.agents.providers.openai.request import ToolDefinition, ToolOutput
+from trunkline.agents.providers.openai.request import FunctionTool, ToolOutput
 
 Tool = Callable[[dict[str, Any]], Awaitable[str]]
 SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {"n": {}}}
@@ -23,8 +23,8 @@ class Tools:
         self.called: list[tuple[str, dict[str, Any]]] = []
         self.cancelled: list[str] = []
 
-    def definitions(self) -> list[ToolDefinition]:
-        return [ToolDefinition(name=name, description=f"the tool {name}", parameters=SCHEMA) for name in self.tools]
+    def definitions(self) -> list[FunctionTool]:
+        return [FunctionTool(name=name, description=f"the tool {name}", parameters=SCHEMA) for name in self.tools]
 
     async def call(self, name: str, arguments: bytes) -> ToolOutput:
         given = json.loads(arguments)

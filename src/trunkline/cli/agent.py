@@ -69,7 +69,7 @@ def agent(
     What follows `--` goes to the agent as it is: `trunkline agent claude -- -p "What is here?"`. The exit status is the
     agent's; 130 if it was interrupted while it worked by itself, and 1 if it then never asked for its tools.
     """
-    from trunkline.cli.ask.run import report
+    from trunkline.cli.client.run import report
     from trunkline.core.errors import GatewayError
 
     mode: Mode = "additive" if additive else "intercept"
@@ -156,20 +156,20 @@ class _Screen:
 
     def __init__(self, asked: SessionRequest, log: Path) -> None:
         from trunkline.agents.runs.progress import RunProgress
-        from trunkline.cli.ask.waiting import Waiting
+        from trunkline.cli.spinner import Spinner
         from trunkline.telemetry.redaction import Redactor
 
         self._asked = asked
         self._log = log
         self._progress = RunProgress(Redactor(asked.settings.secrets(asked.environ), asked.settings.names()))
-        self._waiting = Waiting(f"starting the tools of {asked.provider}")
+        self._waiting = Spinner(f"starting the tools of {asked.provider}")
         self._shown: set[str] = set()
         self._silent = False
 
     def waiting(self) -> AbstractAsyncContextManager[None]:
-        from trunkline.cli.ask.waiting import sign_of_life
+        from trunkline.cli.spinner import spinning
 
-        return sign_of_life(self._waiting)
+        return spinning(self._waiting)
 
     def hear(self, event: RunEvent) -> None:
         lines = () if self._silent else [line.strip() for line in self._progress.lines(event)]

@@ -12,8 +12,8 @@ from trunkline.cli.options import CONFIG, JSON, URL
 from trunkline.cli.terminal import advise, complain, echo_json, plain
 
 if TYPE_CHECKING:
-    from trunkline.cli.ask.desk import Budget, Desk
-    from trunkline.cli.ask.waiting import Waiting
+    from trunkline.cli.client.interface import Budget, GatewayClient
+    from trunkline.cli.spinner import Spinner
 
 _SERVER_HEADS: Final = ("SERVER", "TOOLS", "TOKENS", "SHARE")
 _TOOL_HEADS: Final = ("TOOL", "SERVER", "TOKENS", "SHARE")
@@ -34,9 +34,9 @@ def budget(server: str | None, by_tool: bool, config: Path | None, url: str | No
     all in all, until it has searched once and has what it found in its list. Tokens are estimated; models differ by
     some percent.
     """
-    from trunkline.cli.ask.run import ask
+    from trunkline.cli.client.run import run_with_client
 
-    async def question(desk: Desk, waiting: Waiting) -> Budget:
+    async def question(desk: GatewayClient, waiting: Spinner) -> Budget:
         return await desk.budget()
 
     def show(found: Budget) -> int:
@@ -46,7 +46,7 @@ def budget(server: str | None, by_tool: bool, config: Path | None, url: str | No
         echo_json(_of_server(found, server)) if as_json else show_budget(found, server, by_tool=by_tool)
         return 0 if found["tools"] else 1
 
-    ask(question, show, config, url, what="asking what the tools cost")
+    run_with_client(question, show, config, url, what="asking what the tools cost")
 
 
 def _no_such(server: str, known: Sequence[str]) -> int:
@@ -67,7 +67,7 @@ def show_budget(found: Budget, server: str | None, *, by_tool: bool) -> None:
     if not found["tools"]:
         click.echo("no tools: `trunkline servers` shows how the servers are", err=True)
         return
-    from trunkline.cli.table import table
+    from trunkline.cli.terminal import table
 
     whole = found["modes"]["all"]["tokens"]
     shown = _of_server(found, server)

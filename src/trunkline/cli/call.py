@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from trunkline.cli.arguments import BadArguments, check_name, is_whole, read_pairs, read_whole, split_pair
+from trunkline.cli.call_arguments import BadArguments, check_name, is_whole, read_pairs, read_whole, split_pair
 from trunkline.cli.options import CONFIG, JSON, URL
 
 if TYPE_CHECKING:
-    from trunkline.cli.ask.desk import Desk
-    from trunkline.cli.ask.waiting import Waiting
+    from trunkline.cli.client.interface import GatewayClient
+    from trunkline.cli.spinner import Spinner
     from trunkline.core.call import Outcome
 
 _NOTICE_S: Final = 0.2
@@ -50,20 +50,21 @@ def call(
         whole = _typed_whole(arguments)
     except BadArguments as error:
         raise click.UsageError(str(error)) from None
-    from trunkline.cli.ask.patience import told_what_holds_up
-    from trunkline.cli.ask.run import ask
-    from trunkline.cli.result import show_outcome
+    from trunkline.cli.call_result import show_outcome
+    from trunkline.cli.client.run import run_with_client, show_delays
 
-    async def question(desk: Desk, waiting: Waiting) -> Outcome:
+    async def question(desk: GatewayClient, waiting: Spinner) -> Outcome:
         text = whole if whole is not None else await _from_pairs(desk, name, arguments)
         waiting.say(f"calling {name}")
         call = desk.call(name, text, lambda news: waiting.say(f"{name}: {news}" if news else ""))
-        return await told_what_holds_up(call, desk, name, waiting)
+        return await show_delays(call, desk, name, waiting)
 
     def show(outcome: Outcome) -> int:
         return show_outcome(outcome, name, as_json=as_json, folder=save)
 
-    ask(question, show, config, url, only=name, what=f"reaching {name}", taken_back="the call was cancelled")
+    run_with_client(
+        question, show, config, url, only=name, what=f"reaching {name}", taken_back="the call was cancelled"
+    )
 
 
 def _typed_whole(arguments: tuple[str, ...]) -> bytes | None:
@@ -117,7 +118,7 @@ def _read_interruptibly(fd: int) -> bytes:
     return read
 
 
-async def _from_pairs(desk: Desk, name: str, arguments: tuple[str, ...]) -> bytes:
+async def _from_pairs(desk: GatewayClient, name: str, arguments: tuple[str, ...]) -> bytes:
     try:
         needs_schema = any(not split_pair(pair)[2] for pair in arguments)
         return read_pairs(arguments, await desk.schema(name) if needs_schema else {})

@@ -30,7 +30,7 @@ def load_or_exit(config: Path | None) -> Settings:
 
 def settings_of(file: ConfigFile) -> Settings:
     """The same for a file that was found already. Its user is asked, where there is a terminal, whether it counts."""
-    from trunkline.cli.trust_question import until_trusted
+    from trunkline.cli.trust import until_trusted
 
     return settings_or_exit(until_trusted(lambda: load_file(file), lambda loaded: loaded.untrusted))
 

@@ -177,7 +177,7 @@ class _Change(NamedTuple):
 
 
 def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
-    from trunkline.cli.edit_trust import must_count, replace_trusted, trust_new
+    from trunkline.cli.trust import must_count, replace_trusted, trust_new
     from trunkline.config.edit.locked_file import create_file, open_locked
     from trunkline.config.edit.servers import add_server
 
@@ -195,7 +195,7 @@ def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
 
 
 def _remove(file: ConfigFile, name: str) -> _Change:
-    from trunkline.cli.edit_trust import must_count, replace_trusted
+    from trunkline.cli.trust import must_count, replace_trusted
     from trunkline.config.edit.locked_file import open_locked
     from trunkline.config.edit.servers import remove_server
 

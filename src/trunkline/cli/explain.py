@@ -15,6 +15,15 @@ from trunkline.cli.options import CONFIG, JSON, URL
 if TYPE_CHECKING:
     from trunkline.core.errors import Code
     from trunkline.core.explanations import Explanation
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NoReturn
+
+from trunkline.cli.call_arguments import BadArguments, check_name
+from trunkline.cli.terminal import echo_json, plain
+
+if TYPE_CHECKING:
+    from trunkline.cli.client.interface import GatewayClient
+    from trunkline.cli.spinner import Spinner
 
 _WIDEST: Final = 100
 _USAGE: Final = 2
@@ -35,7 +44,7 @@ def explain(code: str | None, tool: str | None, config: Path | None, url: str | 
     if tool is not None:
         if code is not None:
             raise click.UsageError("Give a CODE or `--tool`, not both")
-        from trunkline.cli.explain_tool import explain_tool
+        # REFAC
 
         sys.exit(explain_tool(tool, config, url, as_json=as_json))
     from trunkline.core.errors import CODES
@@ -117,3 +126,42 @@ def _wrapped(text: str, width: int, mark: str = "") -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+# `trunkline explain --tool NAME`: why a tool is missing, or where it is.
+
+
+def explain_tool(name: str, config: Path | None, url: str | None, *, as_json: bool = False) -> NoReturn:
+    """Print what is known, and end the program; with 0 if a call by this name would reach a tool."""
+    from trunkline.cli.client.run import run_with_client
+
+    try:
+        check_name(name)
+    except BadArguments as error:
+        raise click.UsageError(str(error)) from None
+
+    async def question(desk: GatewayClient, waiting: Spinner) -> Mapping[str, Any]:
+        return await desk.why(name)
+
+    def show(told: Mapping[str, Any]) -> int:
+        echo_json(told) if as_json else show_why(name, told)
+        return 0 if told["found"] else 1
+
+    run_with_client(question, show, config, url, only=name, what="asking about the tool")
+
+
+def show_why(name: str, told: Mapping[str, Any]) -> None:
+    if told["found"]:
+        click.echo(f"`{plain(name)}` is `{_word(told, 'address')}`, a tool of server `{_word(told, 'server')}`")
+    else:
+        click.echo(f"`{plain(name)}` cannot be called")
+    for finding in told["findings"]:
+        click.echo(f"- {_word(finding, 'what')}")
+        if finding.get("hint"):
+            click.echo(f"  {click.style('hint', fg='cyan')}: {_word(finding, 'hint')}")
+    if told.get("similar"):
+        click.echo(f"similar tools: {', '.join(plain(str(one)) for one in told['similar'])}")
+
+
+def _word(told: Mapping[str, Any], key: str) -> str:
+    return plain(str(told.get(key, "")))

@@ -2,16 +2,79 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from trunkline.cli.lazy import LazyGroup
+from trunkline.cli.interrupts import INTERRUPTED, raise_again
 from trunkline.cli.options import CONFIG
 from trunkline.cli.terminal import prepare_streams, wants_colour
 from trunkline.version import __version__
+
+# A group of commands whose modules are imported only when one of them is asked for: start-up counts.
+
+COMMANDS: Final[dict[str, str]] = {
+    "add": "trunkline.cli.edit:add",
+    "agent": "trunkline.cli.agent:agent",
+    "budget": "trunkline.cli.budget:budget",
+    "call": "trunkline.cli.call:call",
+    "completion": "trunkline.cli.completion:completion",
+    "connect": "trunkline.cli.connect:connect",
+    "demo": "trunkline.cli.up:demo",
+    "explain": "trunkline.cli.explain:explain",
+    "mcp-serve": "trunkline.cli.stdio:mcp_serve",
+    "protect": "trunkline.cli.protect:protect",
+    "remove": "trunkline.cli.edit:remove",
+    "run": "trunkline.cli.run:run",
+    "servers": "trunkline.cli.servers:servers",
+    "stdio": "trunkline.cli.stdio:stdio",
+    "tools": "trunkline.cli.tools:tools",
+    "trust": "trunkline.cli.trust:trust",
+    "up": "trunkline.cli.up:up",
+    "validate": "trunkline.cli.run:validate",
+}
+"""Where each command is that main.py does not define itself."""
+_TAKES_BACK: Final = frozenset({"add", "connect", "demo", "protect", "remove", "trust"})
+"""Those that have something to take back when they are interrupted."""
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command), f"{COMMANDS[cmd_name]} is not a command"
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = super().resolve_command(ctx, args)
+        if found[0] in _TAKES_BACK:
+            raise_again()
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Ctrl+C ends every command with the same status; those that have something to take back do that first."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            sys.exit(INTERRUPTED)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            click.echo(f"error: {error.strerror}", err=True)
+            os._exit(1)  # an orderly end would try to write the rest once more
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -69,7 +69,7 @@ def _show(found: Found, *, as_json: bool) -> None:
     elif not found:
         click.echo("Nothing was undone at protected places, or all of it was taken back.", err=True)
     else:
-        from trunkline.cli.table import table
+        from trunkline.cli.terminal import table
 
         click.echo(table(_HEADS, [_row(taken) for _, taken in found]))
         advise("what was taken lies where `trunkline protect --json` says; `trunkline protect accept ID` takes it back")

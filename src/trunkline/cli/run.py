@@ -15,9 +15,12 @@ from trunkline.cli.options import CONFIG, SHOW_COMMANDS
 if TYPE_CHECKING:
     from trunkline.agents.runs.checking import CheckedWorkflow
     from trunkline.agents.runs.run_events import RunEnded
-    from trunkline.cli.aside import Aside
-    from trunkline.cli.run_screen import Screen
+    from trunkline.cli.run_output import OutputBuffer, Screen
     from trunkline.config.settings import Settings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trunkline.agents.runs.checking import CheckedWorkflow, PluginStart
 
 _STATUS: Final = {"success": 0, "failure": 1, "interrupted": 130}
 _REFUSED: Final = 2
@@ -64,7 +67,7 @@ def run(
     ended in failure, 2 if the file or the inputs are not good, 130 if it was interrupted.
     """
     given = _pairs(inputs)
-    from trunkline.cli.ask.run import report
+    from trunkline.cli.client.run import report
     from trunkline.core.errors import GatewayError
 
     checked = _checked(workflow, config, folder, as_json=as_json)
@@ -91,8 +94,9 @@ def _pairs(inputs: tuple[str, ...]) -> dict[str, str]:
 def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool) -> CheckedWorkflow:
     """The workflow and all that belongs to it; where anything is wrong with that, the program ends with status 2."""
     from trunkline.cli.configuration import tell_which
-    from trunkline.cli.trust_question import until_trusted
-    from trunkline.cli.validate import check_workflow, read_workflow
+    from trunkline.cli.trust import until_trusted
+
+    # REFAC
     from trunkline.config.problems import summarize
 
     read = until_trusted(lambda: read_workflow(workflow, config, folder), lambda read: read.untrusted)
@@ -117,9 +121,9 @@ def _run(
     as_json: bool,
 ) -> RunEnded:
     """Nothing that happens to stdout or stderr ends the run; that stdout could not be written is told at its end."""
-    from trunkline.cli.aside import streams_aside
+    from trunkline.cli.run_output import buffered_output
 
-    with streams_aside() as aside:
+    with buffered_output() as aside:
         ended = _run_shown(checked, given, settings, folder, log_file, aside, as_json=as_json)
         aside.finish(_LAST_WORDS_S if ended.status == "interrupted" else None)
         lost = aside.errors.get(sys.stdout.fileno())
@@ -134,15 +138,15 @@ def _run_shown(
     settings: Settings,
     folder: Path,
     log_file: Path | None,
-    aside: Aside,
+    aside: OutputBuffer,
     *,
     as_json: bool,
 ) -> RunEnded:
     from trunkline.agents.runs.run_events import Warned
     from trunkline.agents.runs.workflow_run import RunContext, run_workflow, workflow_redactor
     from trunkline.agents.workflow.inputs import bind_inputs
-    from trunkline.cli.ask.waiting import sign_of_life
-    from trunkline.cli.run_screen import JsonScreen, PeopleScreen
+    from trunkline.cli.run_output import JsonScreen, PeopleScreen
+    from trunkline.cli.spinner import spinning
     from trunkline.runtime.own_process import run_event_loop as run_loop
 
     workflow = checked.workflow
@@ -157,7 +161,7 @@ def _run_shown(
     place = RunContext(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
 
     async def main() -> RunEnded:
-        async with sign_of_life(screen.waiting):
+        async with spinning(screen.waiting):
             outcome = await run_workflow(
                 workflow, inputs, settings, checked.plugins.sections, place, screen.hear, redact, checked.problems
             )
@@ -170,7 +174,7 @@ def _run_shown(
     return ended
 
 
-def _leave_now(screen: Screen, ended: RunEnded, aside: Aside) -> NoReturn:
+def _leave_now(screen: Screen, ended: RunEnded, aside: OutputBuffer) -> NoReturn:
     """Something did not end in time. Our end is what ends it: even closing the loop would wait for it."""
     screen.waiting.clear()
     screen.close(ended)
@@ -190,3 +194,58 @@ def _defaults(folder: Path) -> Settings:
     from trunkline.config.settings import STATE_DIR, GatewaySettings, Settings
 
     return Settings(folder / "trunkline.yaml", GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})
+
+
+# `trunkline validate`: every problem of a workflow file, before anything of it is run.
+
+
+@click.command()
+@click.argument("workflow", type=click.Path(path_type=Path))
+@CONFIG
+@click.option("--no-plugins", is_flag=True, help="Start no plugin to learn which operations it has.")
+@click.option("--start-plugins", is_flag=True, help="Start those of files that are not trusted, too.")
+@click.option("--json", "as_json", is_flag=True, help="Problems as a JSON list on stdout.")
+def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugins: bool, as_json: bool) -> None:
+    """Check a workflow file and report every problem in it.
+
+    Plugins that the workflow exposes are started for a moment, to see whether they have the operations it names: those
+    of files that are trusted (`trunkline trust`), and none where anything is wrong already.
+    """
+    if no_plugins and start_plugins:
+        raise click.UsageError("`--no-plugins` and `--start-plugins` exclude each other")
+    from trunkline.config.problems import render_json, summarize
+
+    read = read_workflow(workflow, config, Path(), inspect_only=True)
+    checked = check_workflow(read, "none" if no_plugins else "all" if start_plugins else "trusted")
+    if as_json:
+        click.echo(render_json(checked.problems))
+    elif checked.problems:
+        click.echo(checked.shown(), err=True)
+    if checked.workflow is None:
+        if not as_json:
+            click.echo(f"\n{summarize(checked.problems)}", err=True)
+        sys.exit(_REFUSED)
+    if not as_json:
+        states = len(checked.workflow.states)
+        fine = f"{workflow}: fine, {states} state{'' if states == 1 else 's'}"
+        unchecked = ", ".join(f"`{name}`" for name in checked.unchecked)
+        click.echo(f"{fine}; operations not checked of {unchecked}" if unchecked else fine)
+
+
+def read_workflow(workflow: Path, config: Path | None, folder: Path, *, inspect_only: bool = False) -> CheckedWorkflow:
+    """The workflow with all that belongs to it, as far as files tell."""
+    from trunkline.agents.runs.checking import read_files
+
+    return read_files(workflow, config, cwd=folder, home=Path.home(), environ=os.environ, inspect_only=inspect_only)
+
+
+def check_workflow(read: CheckedWorkflow, start: PluginStart = "trusted") -> CheckedWorkflow:
+    """The same with what the outside says; where a signal comes first, the program ends."""
+    from trunkline.agents.runs.checking import check_started
+    from trunkline.agents.runs.signals import INTERRUPTED, unless_interrupted
+    from trunkline.runtime.own_process import run_event_loop
+
+    checked = run_event_loop(lambda: unless_interrupted(check_started(read, environ=os.environ, start=start)))
+    if checked is None:
+        sys.exit(INTERRUPTED)
+    return checked

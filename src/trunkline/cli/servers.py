@@ -14,8 +14,8 @@ from trunkline.cli.options import CONFIG, JSON, URL
 from trunkline.cli.terminal import advise, echo_json, plain
 
 if TYPE_CHECKING:
-    from trunkline.cli.ask.desk import Desk, Status
-    from trunkline.cli.ask.waiting import Waiting
+    from trunkline.cli.client.interface import GatewayClient, Status
+    from trunkline.cli.spinner import Spinner
 
 _HEADS: Final = ("SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "SPEAKS", "WHY")
 _BESIDE_TOOLS: Final = {"PROMPTS": ("prompts",), "RESOURCES": ("resources", "resourceTemplates")}
@@ -43,20 +43,20 @@ def servers(config: Path | None, url: str | None, as_json: bool) -> None:
     The exit status is 0 if each of them is `ready` or `disabled`, and 1 if one is anything else, also if it is still
     starting. Where no gateway runs, the servers are started for the moment, to see how they do.
     """
-    from trunkline.cli.ask.run import ask
+    from trunkline.cli.client.run import run_with_client
 
-    async def question(desk: Desk, waiting: Waiting) -> list[Status]:
+    async def question(desk: GatewayClient, waiting: Spinner) -> list[Status]:
         return await desk.servers()
 
     def show(found: list[Status]) -> int:
         echo_json({"servers": found}) if as_json else show_servers(found)
         return int(any(status["state"] not in _WELL for status in found))
 
-    ask(question, show, config, url, what="asking for the servers")
+    run_with_client(question, show, config, url, what="asking for the servers")
 
 
 def show_servers(found: Sequence[Status]) -> None:
-    from trunkline.cli.table import table
+    from trunkline.cli.terminal import table
 
     if not found:
         click.echo("no servers: `trunkline add` makes the first", err=True)

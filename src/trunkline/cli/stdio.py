@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from trunkline.cli.configuration import load_or_exit, load_quietly, reloader, tell_which
-from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
-from trunkline.cli.options import CONFIG
+from trunkline.cli.options import CONFIG, TOKEN_VARIABLE, mcp_url
 from trunkline.config.config_file import find_config
 from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
@@ -115,3 +114,28 @@ def _found_settings() -> Settings | None:
     """Those of the file in the usual places, for the token. Whether it is a good one is not our question here."""
     file = find_config(None, Path(), Path.home())
     return None if file is None else load_quietly(file)
+
+
+# `trunkline mcp-serve`: what an agent that we run starts as its MCP server. Hidden, because people use `stdio`.
+
+
+@click.command("mcp-serve", hidden=True, short_help="Serve the agent of a run.")
+@click.option(
+    "-c", "--config", required=True, type=click.Path(path_type=Path), help='`{"socket": PATH}`, or a configuration.'
+)
+def mcp_serve(config: Path) -> None:
+    """Join the router of the run whose socket the file names, or serve the sources that it describes."""
+    from trunkline.runtime.stdio_bridge import run_bridge, socket_path
+
+    socket = socket_path(["--config", str(config)])
+    if socket is not None:
+        run_bridge(socket)
+    from trunkline.cli.configuration import load_or_exit
+    # REFAC
+
+    try:
+        status = serve_alone(load_or_exit(config))
+    except GatewayError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.problem.code.exit)
+    sys.exit(status)

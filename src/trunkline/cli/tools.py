@@ -12,10 +12,9 @@ from trunkline.cli.options import CONFIG, JSON, URL
 from trunkline.cli.terminal import echo_data, json_text, plain
 
 if TYPE_CHECKING:
-    from trunkline.cli.ask.desk import Desk
-    from trunkline.cli.ask.matches import Match, Why
-    from trunkline.cli.ask.waiting import Waiting
-    from trunkline.core.tool import Tool
+    from trunkline.cli.client.interface import GatewayClient, Match, MatchReasons
+    from trunkline.cli.spinner import Spinner
+    from trunkline.core.tool import ToolDefinition
 
 _HEADS: Final = ("TOOL", "TAKES", "WHAT IT DOES")
 _FOUND: Final = 10
@@ -39,30 +38,32 @@ def tools(
     A query is what the tool should do, in your words. What a tool takes stands in brackets where it can do without.
     The exit status is 1 if there is nothing to show.
     """
-    from trunkline.cli.ask.run import ask
+    from trunkline.cli.client.run import run_with_client
 
     words = " ".join(query).strip()
     if explain and not words:
         raise click.UsageError("`--explain` needs a QUERY")
 
-    async def list_all(desk: Desk, waiting: Waiting) -> list[Tool]:
+    async def list_all(desk: GatewayClient, waiting: Spinner) -> list[ToolDefinition]:
         return await desk.tools()
 
-    async def find(desk: Desk, waiting: Waiting) -> tuple[list[Match], int]:
+    async def find(desk: GatewayClient, waiting: Spinner) -> tuple[list[Match], int]:
         return await desk.find(words, limit), len(await desk.tools())
 
     if words:
-        ask(
+        run_with_client(
             find,
             lambda found: show_found(*found, words, explain=explain, as_json=as_json),
             config,
             url,
             what="searching the tools",
         )
-    ask(list_all, lambda found: show_tools(found, as_json=as_json), config, url, what="asking for the tools")
+    run_with_client(
+        list_all, lambda found: show_tools(found, as_json=as_json), config, url, what="asking for the tools"
+    )
 
 
-def show_tools(everything: Sequence[Tool], *, as_json: bool) -> int:
+def show_tools(everything: Sequence[ToolDefinition], *, as_json: bool) -> int:
     if as_json:
         echo_data(json_text(_listing(everything)))
     elif everything:
@@ -93,7 +94,7 @@ def _number(tools: int) -> str:
 # -- as JSON ----------------------------------------------------------------------------------------------------------
 
 
-def _listing(tools: Sequence[Tool]) -> bytes:
+def _listing(tools: Sequence[ToolDefinition]) -> bytes:
     return b'{"tools":[%b]}' % b",".join(tool.definition for tool in tools)
 
 
@@ -108,8 +109,8 @@ def _explained_listing(found: Sequence[Match]) -> bytes:
 # -- for people -------------------------------------------------------------------------------------------------------
 
 
-def _show_table(tools: Sequence[Tool]) -> None:
-    from trunkline.cli.table import table
+def _show_table(tools: Sequence[ToolDefinition]) -> None:
+    from trunkline.cli.terminal import table
 
     click.echo(table(_HEADS, [_row(tool) for tool in tools]))
 
@@ -126,7 +127,7 @@ def _show_reasons(found: Sequence[Match]) -> None:
             click.echo(f"  {plain(line)}")
 
 
-def reasons(why: Why) -> list[str]:
+def reasons(why: MatchReasons) -> list[str]:
     """Which words stand where, each with its part of what the words say for the tool, and how near its meaning is."""
     telling = [found for found in why.words if found.share >= _TELLING]
     words = ", ".join(f"`{found.word}` in its {found.field} ({found.share * 100:.0f} %)" for found in telling)
@@ -137,7 +138,7 @@ def reasons(why: Why) -> list[str]:
     ]
 
 
-def _row(tool: Tool) -> tuple[str, str, str]:
+def _row(tool: ToolDefinition) -> tuple[str, str, str]:
     from trunkline.search.definitions import parse_definition
 
     facts = parse_definition(tool)

@@ -15,6 +15,18 @@ from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, GatewayError, Pr
 
 if TYPE_CHECKING:
     from trunkline.config.trust.store import TrustedFile, TrustStore
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, TypeVar
+
+from trunkline.cli.terminal import plain
+from trunkline.config.config_file import ConfigFile, is_discoverable
+from trunkline.config.edit.locked_file import LockedFile
+from trunkline.config.files import parse_text
+from trunkline.config.problems import Invalid, Report
+from trunkline.config.trust.store import TrustStore
+from trunkline.config.trust.verdict import MOST_READS, SummaryLine, Verdict, read_verdict, verdict_on
+from trunkline.core.errors import NOT_EDITED, NOT_TRUSTED, STATE_NOT_WRITTEN
 
 _REFUSED = 2
 
@@ -36,7 +48,7 @@ def trust(file: Path | None, yes: bool, listing: bool, revoke: bool) -> None:
     """
     if yes + listing + revoke > 1:
         raise click.UsageError("`--yes`, `--list` and `--revoke` exclude each other")
-    from trunkline.cli.trust_question import end_with, unwritten
+    # REFAC
     from trunkline.config.trust.store import TrustStore
 
     store = TrustStore(os.environ)
@@ -74,17 +86,18 @@ def _files(file: Path | None) -> list[Path]:
 def _trust(store: TrustStore, path: Path, *, yes: bool) -> int:
     """The exit status: 0 once it is trusted."""
     from trunkline.cli.terminal import complain, plain
-    from trunkline.cli.trust_question import can_ask, confirmed, show
+
+    # REFAC
     from trunkline.config.trust.verdict import read_verdict
 
     verdict = read_verdict(path, os.environ)
     if verdict.is_trusted:
-        show(verdict)
+        show_verdict(verdict)
         return 0
     if yes:
-        show(verdict)
+        show_verdict(verdict)
     elif not can_ask():
-        show(verdict)
+        show_verdict(verdict)
         complain("Nobody can be asked here", f"`trunkline trust --yes {shlex.quote(str(path))}` trusts it")
         return _REFUSED
     elif not confirmed(verdict):
@@ -129,3 +142,183 @@ def _lines(files: Mapping[str, TrustedFile]) -> Iterator[str]:
         except GatewayError:
             state = ", cannot be read" if path.exists() else ", is not there"
         yield f"{name}  {trusted.since}{state}"
+
+
+# Asking whether a file that was found by looking counts: on a terminal with what it would start, elsewhere refused.
+
+T = TypeVar("T")
+_LONGEST: Final = 4000
+"""Characters of one line of what is shown. A longer one is no command that anybody wrote."""
+_MOST_SETTINGS: Final = 40
+_LINES_AROUND: Final = 6
+"""The name of the file, the headings, and the question."""
+_HEADS: Final = {"start": "It would start", "reach": "It would reach", "weaken": "It weakens", "set": "It also sets"}
+
+
+def until_trusted(read: Callable[[], T], untrusted: Callable[[T], Sequence[Verdict]]) -> T:
+    """What `read` gives once every file of it counts. Its user is asked for each; where nobody can be asked, or the
+    answer is no, the program ends with status 2.
+
+    It is read again after each answer: what counts is the text that was shown, and no other.
+    """
+    answered: set[str] = set()
+    changed: set[str] = set()
+    while True:
+        found = read()
+        asked = untrusted(found)
+        if not asked:
+            return found
+        verdict = asked[0]
+        if verdict.state == "changed" and verdict.digest not in changed and len(changed) < MOST_READS:
+            # `add` may have written the file and the list between our reading the one and the other
+            changed.add(verdict.digest)
+            continue
+        if verdict.digest in answered or not can_ask() or not confirmed(verdict):
+            refuse(verdict)
+        answered.add(verdict.digest)
+        keep_trusted(verdict)
+
+
+def can_ask() -> bool:
+    """Whether a person can see the question and answer it. Python has None for a stream that was closed before."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def confirmed(verdict: Verdict) -> bool:
+    """Show what the file would start, and ask."""
+    show_verdict(verdict)
+    lines = len(verdict.lines())
+    if lines >= shutil.get_terminal_size().lines - _LINES_AROUND:
+        click.echo(f"These are {lines} lines: those at the top matter most.", err=True)
+    try:
+        return click.confirm("Do you trust it?", default=False, err=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            raise abort.__context__ from None  # not an answer: it ends every command in the same way
+        click.echo(err=True)
+        return False
+
+
+def show_verdict(verdict: Verdict) -> None:
+    """What the file would start, reach and weaken, on stderr."""
+    state = {"trusted": "is trusted", "changed": "has changed since it was trusted", "unknown": "is not trusted"}
+    click.echo(f"{click.style(plain(str(verdict.path)), bold=True)} {state[verdict.state]}.", err=True)
+    if verdict.fault:
+        click.echo(click.style(plain(verdict.fault), fg="yellow"), err=True)
+    told = verdict.lines()
+    for effect, head in _HEADS.items():
+        lines = [line for line in told if line.effect == effect]
+        if lines:
+            click.echo(f"{head}:", err=True)
+        most = _MOST_SETTINGS if effect == "set" else len(lines)
+        for line in lines[:most]:
+            click.echo(f"  {_text(line)}", err=True)
+        if len(lines) > most:
+            click.echo(f"  and {len(lines) - most} more settings: read the file", err=True)
+    if not told:
+        click.echo("It starts nothing, and takes the place of your own configuration.", err=True)
+
+
+def _text(line: SummaryLine) -> str:
+    text = plain(f"{line.what}: {line.text}" if line.what else line.text)
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text) - _LONGEST} more characters)"
+    return click.style(shown, fg="yellow") if line.effect == "weaken" else shown
+
+
+def keep_trusted(verdict: Verdict) -> None:
+    """Keep that it is trusted; the program ends where that cannot be written down."""
+    store = TrustStore(os.environ)
+    try:
+        store.trust(verdict.path, verdict.digest)
+    except OSError as error:
+        end_with(unwritten(store, error))
+
+
+def unwritten(store: TrustStore, error: OSError) -> Problem:
+    message = f"The list of trusted files cannot be written: {error.strerror or error}"
+    return Problem(
+        code=STATE_NOT_WRITTEN, message=message, where=str(store.path), hint="name the file with `-c` instead"
+    )
+
+
+def refuse(verdict: Verdict) -> NoReturn:
+    """In one line, or as JSON where that is asked for."""
+    end_with(verdict.problem())
+
+
+def end_with(problem: Problem) -> NoReturn:
+    context = click.get_current_context(silent=True)
+    if context is not None and context.params.get("as_json"):
+        from trunkline.config.problems import render_json
+
+        click.echo(render_json([problem]))
+    else:
+        hint = f" ({problem.hint})" if problem.hint else ""
+        click.echo(plain(f"error: {problem.where}: {problem.code}: {problem.message}{hint}"), err=True)
+    sys.exit(NOT_TRUSTED.exit)
+
+
+# Trust and the commands that edit: what they write is trusted, but nothing that stood there before and was not.
+
+
+def must_count(file: ConfigFile) -> None:
+    """Before a file is edited that was found by looking: its user is asked for what stands in it. Raises GatewayError
+    where it does not count."""
+    if file.origin != "found":
+        return
+    try:
+        verdict = read_verdict(file.path, os.environ)
+    except GatewayError:
+        return  # the edit itself says what is wrong
+    if verdict.is_trusted:
+        return
+    if not can_ask() or not confirmed(verdict):
+        raise GatewayError(verdict.problem())
+    _keep(verdict)
+
+
+def replace_trusted(file: ConfigFile, opened: LockedFile, text: str) -> None:
+    """Give the file its new text, and keep it trusted if it was. Raises GatewayError where a file that was found by
+    looking is not, or the text cannot be written.
+
+    Whoever reads it meanwhile finds the old text or the new one, and both are trusted.
+    """
+    before, after = _verdict(file, opened.text), _verdict(file, text)
+    if file.origin == "found" and (before is None or not before.is_trusted):
+        raise GatewayError(before.problem() if before is not None else _unreadable(file))
+    if before is None or after is None or not before.is_trusted:
+        opened.replace(text)
+        return
+    _keep(after, also=before.digest)
+    opened.replace(text)
+    _keep(after)
+
+
+def trust_new(file: ConfigFile, text: str) -> None:
+    """Trust a file whose text is ours."""
+    verdict = _verdict(file, text)
+    if verdict is not None:
+        _keep(verdict)
+
+
+def _verdict(file: ConfigFile, text: str) -> Verdict | None:
+    """None for a file that never needs to be trusted, or cannot be read."""
+    if file.origin == "own" or not is_discoverable(file.path):
+        return None
+    try:
+        return verdict_on(file.path, parse_text(text, file.path, Report(str(file.path))), os.environ)
+    except Invalid:
+        return None
+
+
+def _unreadable(file: ConfigFile) -> Problem:
+    return Problem(code=NOT_EDITED, message="It is not known what the file says", where=str(file.path))
+
+
+def _keep(verdict: Verdict, *, also: str = "") -> None:
+    """The file is edited, whether this can be written down or not."""
+    store = TrustStore(os.environ)
+    try:
+        store.trust(verdict.path, verdict.digest, also=also)
+    except OSError as error:
+        click.echo(plain(f"warning: {unwritten(store, error)}"), err=True)

@@ -11,7 +11,7 @@ LISTS: Final[tuple[ListName, ...]] = ("tools", "prompts", "resources", "template
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ToolDefinition:
     """One tool as its server defines it.
 
     `definition` is the server's JSON object, byte for byte except for hidden characters, which are made visible before
@@ -53,7 +53,7 @@ class Freshness:
 class Snapshot:
     """Everything a source offers at one moment. Sources publish whole snapshots; the catalog only replaces them."""
 
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[ToolDefinition, ...] = ()
     prompts: tuple[Item, ...] = ()
     resources: tuple[Item, ...] = ()
     templates: tuple[Item, ...] = ()

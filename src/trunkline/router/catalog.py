@@ -18,7 +18,7 @@ import msgspec
 from trunkline.core.call import Caller
 from trunkline.core.errors import Problem
 from trunkline.core.names import without_own_prefix
-from trunkline.core.tool import Item, Snapshot, Tool
+from trunkline.core.tool import Item, Snapshot, ToolDefinition
 from trunkline.protocol.jsonrpc import encode, encode_members, members_of
 from trunkline.protocol.mcp.param_headers import BadAnnotation, HeaderParameter, header_parameters_of
 from trunkline.router.naming import PREFIXED, Names, Naming, give_names
@@ -37,7 +37,7 @@ class ToolEntry:
     if its results may have URIs that clash with those of other servers.
     """
 
-    tool: Tool
+    tool: ToolDefinition
     exposed: str | None
     params_head: bytes
     header_parameters: tuple[HeaderParameter, ...] | None = None
@@ -266,7 +266,7 @@ def shown_definition(entry: ToolEntry) -> bytes:
     return encode_members({**members, "name": encode(name)})
 
 
-def _header_parameters(tool: Tool) -> tuple[HeaderParameter, ...] | None:
+def _header_parameters(tool: ToolDefinition) -> tuple[HeaderParameter, ...] | None:
     try:
         return header_parameters_of(tool.definition) or None
     except BadAnnotation:  # tools of HTTP servers are checked when they are listed; for others it does not matter

@@ -23,7 +23,7 @@ import msgspec
 from trunkline.core.errors import DEFINITION_CHANGED, HIDDEN_CHARACTERS
 from trunkline.core.events import Events
 from trunkline.core.hidden_text import reveal
-from trunkline.core.tool import LISTS, Item, ListName, Snapshot, Tool
+from trunkline.core.tool import LISTS, Item, ListName, Snapshot, ToolDefinition
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 
 _FORMAT: Final = 2
@@ -94,7 +94,7 @@ class DefinitionStore:
         if stored.format != _FORMAT:
             return None
         return Snapshot(
-            tools=tuple(Tool(source, name, bytes(raw)) for name, raw in stored.tools),
+            tools=tuple(ToolDefinition(source, name, bytes(raw)) for name, raw in stored.tools),
             prompts=_items(source, stored.prompts),
             resources=_items(source, stored.resources),
             templates=_items(source, stored.templates),
@@ -341,7 +341,7 @@ def _instructions(snapshot: Snapshot) -> Iterator[tuple[Label, bytes]]:
 
 def _labelled(snapshot: Snapshot, name: ListName) -> Iterator[tuple[Label, bytes]]:
     for item in getattr(snapshot, name):
-        key = item.name if isinstance(item, Tool) else item.key
+        key = item.name if isinstance(item, ToolDefinition) else item.key
         yield f"{_NOUNS[name]} `{reveal(key)}`", item.definition
 
 

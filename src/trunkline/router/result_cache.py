@@ -20,7 +20,7 @@ from msgspec import UNSET, UnsetType
 from trunkline.core.call import Cached, Call, Failure, Json, Result
 from trunkline.core.errors import CANCELLED, DEADLINE
 from trunkline.core.source import SERVING
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode_members, members_of
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.admission import Admission
@@ -108,7 +108,9 @@ class ResultCache:
     def kept_bytes(self) -> int:
         return self._size_bytes
 
-    def answers(self, call: Call, tool: Tool, admission: Admission, rules: CacheRules, members: Members) -> bool:
+    def answers(
+        self, call: Call, tool: ToolDefinition, admission: Admission, rules: CacheRules, members: Members
+    ) -> bool:
         """Finish the call with a cached result. Returns False if there is none; then `call.keeper` sees how it ends."""
         source_cache = self._source_cache_of(admission, rules)
         use = use_of(tool, rules)
@@ -293,7 +295,7 @@ CacheUse = Literal["keep", "read", "write"]
 
 
 @lru_cache(maxsize=4096)
-def use_of(tool: Tool, rules: CacheRules) -> CacheUse:
+def use_of(tool: ToolDefinition, rules: CacheRules) -> CacheUse:
     """What a call of the tool means to the cache: its result is cached, it only reads, or it may change something."""
     if rules.assumes_read_only(tool.name):
         return "keep"

@@ -16,7 +16,7 @@ import msgspec
 from trunkline.core.errors import HIDDEN_CHARACTERS, Problem
 from trunkline.core.hidden_text import may_hide, reveal
 from trunkline.core.source import Health
-from trunkline.core.tool import Item, Snapshot, Tool
+from trunkline.core.tool import Item, Snapshot, ToolDefinition
 
 Redact = Callable[[str], str]
 _NO_INFO = b"{}"
@@ -55,7 +55,7 @@ _MOST_NAMED: Final = 5
 _ESCAPES: Final = (rb"\u", rb"\b", rb"\f")
 """Escapes by which JSON may hold a hidden character in ASCII. Re-encoded JSON has them for control characters only."""
 _LITERAL: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-T = TypeVar("T", Tool, Item)
+T = TypeVar("T", ToolDefinition, Item)
 
 
 def reveal_snapshot(snapshot: Snapshot) -> Snapshot:
@@ -84,7 +84,7 @@ def _definitions(items: tuple[T, ...], noun: str, found: list[str]) -> tuple[T, 
         definition = reveal_json(item.definition)
         if definition is not item.definition and definition != item.definition:
             changed[number] = replace(item, definition=definition)
-            name = item.name if isinstance(item, Tool) else item.key
+            name = item.name if isinstance(item, ToolDefinition) else item.key
             found.append(f"{noun} `{reveal(name)}`")
     return tuple(changed.get(number, item) for number, item in enumerate(items)) if changed else items
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Raw
 
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.protocol.jsonrpc import BadMessage, single_line
 
 SHORT: Final = 160
@@ -92,7 +92,7 @@ class ParsedDefinition:
     read_only: bool = False
 
 
-def parse_definition(tool: Tool) -> ParsedDefinition:
+def parse_definition(tool: ToolDefinition) -> ParsedDefinition:
     try:
         definition = _DEFINITION.decode(tool.definition)
         schema = single_line(definition.input_schema)
@@ -127,7 +127,7 @@ def _tags_in(meta: Raw, *, deeper: bool) -> Iterator[str]:
 def _texts(raw: Raw) -> list[str]:
     if raw == b"[]":
         return []
-    texts = [_read(value, _TEXT, "") for value in _read(raw, _LIST, [])[:MAX_TAGS]]
+    texts = [_read(value, _TEXT, "") for value in _read(raw, _LIST, ())[:MAX_TAGS]]
     return [text for text in texts if 0 < len(text) <= _LONGEST_TAG]
 
 
@@ -159,10 +159,10 @@ class SchemaWords:
             self.texts.append(text)
         if depth > 0:
             if parameter.properties:
-                self._read_members(_read(parameter.properties, _MEMBERS, {}), self.inner_names, depth - 1)
+                self._read_members(_read(parameter.properties, _MEMBERS, dict[str, Raw]()), self.inner_names, depth - 1)
             if parameter.items:
                 self._read_parameter(parameter.items, depth - 1)
-            for choice in _read(parameter.any_of, _LIST, [])[:_MAX_CHOICES] if parameter.any_of else ():
+            for choice in _read(parameter.any_of, _LIST, ())[:_MAX_CHOICES] if parameter.any_of else ():
                 self._read_parameter(choice, depth - 1)
 
 

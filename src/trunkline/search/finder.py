@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.config.settings import SearchSettings
 from trunkline.core.names import RESERVED_SOURCE, without_own_prefix
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.runtime.safe_calls import call_safely
 
@@ -63,7 +63,7 @@ class ToolPatterns:
         alternatives = "|".join(map(translate, patterns))
         self._match = re.compile(alternatives).match if alternatives else None
 
-    def fit(self, tool: Tool, exposed: str | None) -> bool:
+    def fit(self, tool: ToolDefinition, exposed: str | None) -> bool:
         """Whether any matches the tool's address, or the name that clients see."""
         if self._match is None:
             return False
@@ -234,9 +234,9 @@ class Finder:
             indexed = self._begin(catalog, [] if indexed is None else indexed.waiting)
         self._kept[catalog] = indexed
         *others, _ = self._kept  # the one searched longest ago goes first, unless somebody waits for it
-        idle = [catalog for catalog in others if not self._kept[catalog].waiting]
-        for catalog in idle[: max(0, len(self._kept) - KEPT)]:
-            del self._kept[catalog]
+        idle = [other for other in others if not self._kept[other].waiting]
+        for other in idle[: max(0, len(self._kept) - KEPT)]:
+            del self._kept[other]
         return indexed
 
     def _begin(self, catalog: Catalog, waiting: list[Callable[[_Indexed], None]]) -> _Indexed:
@@ -354,7 +354,7 @@ def _tagging(tags: Mapping[str, Sequence[str]]) -> TagsOf | None:
         return None
     patterns = [(tag, ToolPatterns(theirs)) for tag, theirs in tags.items()]
 
-    def tags_of(tool: Tool, exposed: str | None) -> tuple[str, ...]:
+    def tags_of(tool: ToolDefinition, exposed: str | None) -> tuple[str, ...]:
         return tuple([tag for tag, each in patterns if each.fit(tool, exposed)])
 
     return tags_of

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from trunkline.config.call_arguments import Arguments, BadArgument
 from trunkline.config.problems import hint_for
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.protocol.jsonrpc import encode
 
 _Schema = dict[str, Any]
@@ -38,7 +38,7 @@ def _list_of(item: _Schema) -> _Schema:
     return {"type": "array", "items": item}
 
 
-def _definition(name: str, title: str, description: str, takes: _Schema, gives: _Schema) -> Tool:
+def _definition(name: str, title: str, description: str, takes: _Schema, gives: _Schema) -> ToolDefinition:
     definition: _Schema = {
         "name": name,
         "description": description,
@@ -46,13 +46,13 @@ def _definition(name: str, title: str, description: str, takes: _Schema, gives: 
         "outputSchema": gives,
         "annotations": {"title": title, "readOnlyHint": True, "openWorldHint": False},
     }
-    return Tool(RESERVED_SOURCE, name, encode(definition))
+    return ToolDefinition(RESERVED_SOURCE, name, encode(definition))
 
 
-def _searching(name: str, description: str, takes: _Schema, **hints: bool) -> Tool:
+def _searching(name: str, description: str, takes: _Schema, **hints: bool) -> ToolDefinition:
     """Without an output schema: a list with these tools has to be short."""
     definition: _Schema = {"name": name, "description": description, "inputSchema": takes, "annotations": hints}
-    return Tool(RESERVED_SOURCE, name, encode(definition))
+    return ToolDefinition(RESERVED_SOURCE, name, encode(definition))
 
 
 _BESIDE_TOOLS: Final = {"prompts": _NUMBER, "resources": _NUMBER, "resourceTemplates": _NUMBER}

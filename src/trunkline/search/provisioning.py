@@ -1,7 +1,7 @@
-"""Which tools a session has been given: what its list shows within a budget of tokens, and what it may execute.
+"""The tools provisioned to each session: what its list shows within a budget of tokens, and what it may execute.
 
-Tools that a search found make room for those of the next one; those that were asked for by name stay until they are
-taken back. What left the list for want of room may still be executed: it was found, and its model may remember it.
+Tools that a search found make room for those of the next one; those requested by name stay until they are removed. What
+left the list for want of room may still be executed: it was found, and the model may remember it.
 """
 
 from __future__ import annotations
@@ -23,66 +23,76 @@ _SESSION: Final = "session"
 
 
 class ProvisionedTools:
-    """What one session holds, by the address of each tool: those `asked` for and those `found`, with their tokens.
+    """The tools of one session by their addresses: those `requested` and those `found`, with their tokens.
 
-    `granted` may be executed; `told_of` are the servers whose instructions it has seen. `version` goes up with every
-    change of what is listed. `chose_budget` is whether the budget is its own choice."""
+    Those `granted` may be executed; `described_servers` are those whose instructions the session was sent. `version`
+    goes up with every change of what is listed. `chose_budget` says that the session set the budget itself."""
 
-    __slots__ = ("__weakref__", "asked", "budget", "chose_budget", "found", "granted", "told_of", "version")
+    __slots__ = (
+        "__weakref__",
+        "budget",
+        "chose_budget",
+        "described_servers",
+        "found",
+        "granted",
+        "requested",
+        "version",
+    )
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.chose_budget = False
-        self.asked: dict[str, int] = {}
+        self.requested: dict[str, int] = {}
         self.found: dict[str, int] = {}
         self.granted: dict[str, None] = {}
-        self.told_of: set[str] = set()
+        self.described_servers: set[str] = set()
         self.version = 0
 
     @property
     def tokens(self) -> int:
-        return sum(self.asked.values()) + sum(self.found.values())
+        return sum(self.requested.values()) + sum(self.found.values())
 
     @property
     def room(self) -> int:
-        """What is left for tools, once those that were only found make way."""
-        return self.budget - sum(self.asked.values())
+        """The tokens left for tools, once those that were only found make way."""
+        return self.budget - sum(self.requested.values())
 
     def listed(self) -> Iterable[str]:
-        yield from self.asked
+        yield from self.requested
         yield from self.found
 
-    def ask_for(self, address: str, tokens: int) -> bool:
-        """Whether it fits. It stays until it is taken back."""
-        if address not in self.asked:
+    def add_requested(self, address: str, tokens: int) -> bool:
+        """Add a tool until it is removed, if it fits; whether it does."""
+        if address not in self.requested:
             if tokens > self.room:
                 return False
             self.found.pop(address, None)
-            self.asked[address] = tokens
+            self.requested[address] = tokens
             self._make_room()
             self.version += 1
         self._grant(address)
         return True
 
-    def find(self, address: str, tokens: int) -> None:
-        """It was found; whoever calls this has seen to it that it fits beside what was found with it."""
-        if address not in self.asked:
+    def add_found(self, address: str, tokens: int) -> None:
+        """Add a tool that was found; the caller has checked that it fits beside the others found with it."""
+        if address not in self.requested:
             is_new = self.found.pop(address, None) is None
             self.found[address] = tokens
             self.version += is_new
             self._make_room()
         self._grant(address)
 
-    def is_gone(self, address: str) -> None:
-        """Its server offers it no more. It comes back to the list with its server, unless its room is needed."""
-        tokens = self.asked.pop(address, None)
+    def demote(self, address: str) -> None:
+        """Keep a tool that its server no longer offers as if it was only found: it is listed again once the server
+        offers it again, unless its room was needed."""
+        tokens = self.requested.pop(address, None)
         if tokens is not None:
             self.found = {address: tokens, **self.found}
 
-    def take_back(self, address: str) -> bool:
+    def remove(self, address: str) -> bool:
         held = address in self.granted
         self.granted.pop(address, None)
-        if self.asked.pop(address, None) is not None or self.found.pop(address, None) is not None:
+        if self.requested.pop(address, None) is not None or self.found.pop(address, None) is not None:
             self.version += 1
         return held
 
@@ -104,7 +114,7 @@ class ProvisionedTools:
 
 
 class Provisioning:
-    """What every session holds. Callers without a session are known by their principal, or by a handle of theirs."""
+    """The provisioned tools of every session. Callers without one are known by their principal, or by a handle."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -112,7 +122,7 @@ class Provisioning:
         self._held: OrderedDict[Key, ProvisionedTools] = OrderedDict()
 
     def seen_by(self, caller: Caller, handle: str | None = None) -> ProvisionedTools | None:
-        """None where nothing was ever given."""
+        """None where nothing was ever provisioned."""
         return self._held.get(_key(caller, handle))
 
     def of(self, caller: Caller, handle: str | None = None) -> ProvisionedTools:
@@ -120,12 +130,15 @@ class Provisioning:
         held = self._held.get(key)
         if held is None:
             held = self._held[key] = ProvisionedTools(self.budget)
-            self._make_room(key)
+            if key[0] == _HANDLE:  # callers make handles up, and nobody says when one is done with: the oldest goes
+                theirs = [other for other in self._held if other[:2] == key[:2]]
+                for oldest in theirs[:-MAX_HANDLES_PER_PRINCIPAL]:
+                    del self._held[oldest]
         self._held.move_to_end(key)
         return held
 
     def set_budget(self, budget: int) -> None:
-        """For everybody who has not chosen another."""
+        """Set the budget of every session that has not chosen another."""
         self.budget = budget
         for held in self._held.values():
             if not held.chose_budget:
@@ -133,17 +146,10 @@ class Provisioning:
 
     def changed(self) -> None:
         for subscriber in self.on_change:
-            call_safely("what a client was given", subscriber)
+            call_safely("provisioned tools", subscriber)
 
     def forget(self, session: str) -> None:
         self._held.pop((_SESSION, session, ""), None)
-
-    def _make_room(self, new: Key) -> None:
-        """Handles are names that callers make up, and nobody says when one is done with: the oldest goes."""
-        if new[0] == _HANDLE:
-            theirs = [key for key in self._held if key[:2] == new[:2]]
-            for key in theirs[:-MAX_HANDLES_PER_PRINCIPAL]:
-                del self._held[key]
 
 
 def _key(caller: Caller, handle: str | None) -> Key:

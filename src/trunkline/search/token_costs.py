@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Raw
 
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.router.catalog import Catalog, ToolEntry, shown_definition
 from trunkline.search.own_tool_definitions import SEARCHING
 
@@ -138,7 +138,7 @@ class TokenCosts:
     """The tokens of tools, counted once for each definition."""
 
     def __init__(self) -> None:
-        self._known: dict[Tool, int] = {}
+        self._known: dict[ToolDefinition, int] = {}
 
     def of(self, entry: ToolEntry) -> int:
         tokens = self._known.get(entry.tool)
@@ -180,7 +180,7 @@ def _dialogue(base: int, found: int, budget: int) -> int:
 
 
 def listed(catalog: Catalog) -> list[ToolEntry]:
-    """The tools of a whole list, those of servers that are down at the moment too: a mode that changed whenever a server
-    comes and goes would help nobody."""
+    """The tools of a whole list, those of servers that are down at the moment too: a mode that changed whenever a
+    server comes and goes would help nobody."""
     entries = [entry for entry in catalog.entries(hidden=True) if entry.exposed is not None]
     return [entry for entry in entries if entry.source != RESERVED_SOURCE or entry.name not in SEARCHING]

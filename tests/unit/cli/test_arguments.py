@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.cli.arguments import (
+from trunkline.cli.call_arguments import (
     BadArguments,
     check_name,
     check_text,

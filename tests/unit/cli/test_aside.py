@@ -9,7 +9,7 @@ from errno import ENOBUFS, EPIPE
 
 import pytest
 
-from trunkline.cli.aside import Aside, streams_aside
+from trunkline.cli.run_output import OutputBuffer, buffered_output
 
 MUCH = b"x" * 300_000
 """More than a pipe holds."""
@@ -31,7 +31,7 @@ def read_all(fd: int, size: int) -> bytes:
 
 def test_everything_leaves_in_order_as_soon_as_it_is_read(pipe: tuple[int, int]) -> None:
     read, write = pipe
-    aside = Aside()
+    aside = OutputBuffer()
     for text in (b"first ", MUCH, b" last"):
         aside.put(write, text)
     assert read_all(read, len(MUCH) + 11) == b"first " + MUCH + b" last"
@@ -42,7 +42,7 @@ def test_everything_leaves_in_order_as_soon_as_it_is_read(pipe: tuple[int, int])
 
 def test_a_reader_that_does_not_read_is_waited_for_only_so_long(pipe: tuple[int, int]) -> None:
     read, write = pipe
-    aside = Aside()
+    aside = OutputBuffer()
     aside.put(write, MUCH)
     aside.put(write, b"more")
     aside.finish(0.01)
@@ -51,7 +51,7 @@ def test_a_reader_that_does_not_read_is_waited_for_only_so_long(pipe: tuple[int,
 
 def test_what_nobody_reads_does_not_fill_the_memory(pipe: tuple[int, int]) -> None:
     read, write = pipe
-    aside = Aside(most_bytes=len(MUCH))
+    aside = OutputBuffer(most_bytes=len(MUCH))
     aside.put(write, MUCH)
     with pytest.raises(OSError) as refused:
         aside.put(write, b"y")
@@ -63,7 +63,7 @@ def test_what_nobody_reads_does_not_fill_the_memory(pipe: tuple[int, int]) -> No
 def test_what_went_wrong_is_known_at_the_end_and_told_to_whoever_goes_on(pipe: tuple[int, int]) -> None:
     read, write = pipe
     os.close(read)
-    aside = Aside()
+    aside = OutputBuffer()
     aside.put(write, b"to nobody")
     with pytest.raises(BrokenPipeError):
         while True:
@@ -74,7 +74,7 @@ def test_what_went_wrong_is_known_at_the_end_and_told_to_whoever_goes_on(pipe: t
 
 def test_stdout_and_stderr_are_streams_as_before(capfd: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout, sys.stderr
-    with capfd.disabled(), streams_aside() as aside:
+    with capfd.disabled(), buffered_output() as aside:
         stdout, stderr = sys.stdout, sys.stderr
         assert (stdout.fileno(), stderr.fileno()) == (1, 2)
         assert stdout.isatty() == os.isatty(1)

@@ -12,8 +12,7 @@ from tests.support.in_process import trunkline_here
 from tests.support.ports import free_port
 from tests.support.trust import trust
 
-from trunkline.cli.connect import screen_lines
-from trunkline.cli.connect_lines import CLIENTS, Endpoint
+from trunkline.cli.connect import CLIENTS, Endpoint, screen_lines
 
 NAMES = list(CLIENTS)
 

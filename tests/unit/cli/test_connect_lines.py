@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.cli.connect_lines import CLIENTS, Endpoint, Step, program_name, program_path, steps
+from trunkline.cli.connect import CLIENTS, Endpoint, Step, program_name, program_path, steps
 
 URL = "http://127.0.0.1:4747/mcp"
 OPEN = Endpoint(URL, needs_token=False, program="/opt/trunk line/bin/trunkline")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.support.screen import screen
 
-from trunkline.cli.explain_tool import show_why
+from trunkline.cli.explain import show_why
 
 
 def test_a_tool_that_is_there_is_told_with_its_address(capsys: pytest.CaptureFixture[str]) -> None:

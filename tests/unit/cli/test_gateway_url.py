@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.cli.gateway_url import mcp_url
+from trunkline.cli.options import mcp_url
 from trunkline.core.errors import BAD_VALUE, GatewayError
 
 

@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 from tests.support.waiting import at_most
 
-from trunkline.cli.lazy import COMMANDS
-from trunkline.cli.main import main
+from trunkline.cli.main import COMMANDS, main
 
 HEAVY = {"asyncio", "uvloop", "ssl", "socket", "msgspec", "yaml", "ruamel.yaml", "http", "email", "logging", "unittest"}
 NEEDED = ("interrupts", "lazy", "main", "options", "terminal")

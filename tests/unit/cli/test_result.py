@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.screen import screen
 
-from trunkline.cli.result import show_outcome
+from trunkline.cli.call_result import show_outcome
 from trunkline.core.call import Failure, NeedsInput, Outcome, RemoteError, Result
 from trunkline.core.errors import SOURCE_LOST, UNKNOWN_TOOL, Problem
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.cli.saved import NotSaved, extension_of, file_stem, save
+from trunkline.cli.call_result import NotSaved, extension_of, file_stem, save
 
 DATA = base64.b64encode(b"\x89PNG").decode()
 

@@ -4,8 +4,7 @@ import click
 import pytest
 from tests.support.screen import screen
 
-from trunkline.cli.table import fitted, table
-from trunkline.cli.terminal import shown_width
+from trunkline.cli.terminal import fitted, shown_width, table
 
 HEADS = ("NAME", "STATE", "WHY")
 ROWS = [("one", "ready", ""), ("a-server-with-a-name", "down", "because " * 40), ("東京", "ready", "東" * 90)]

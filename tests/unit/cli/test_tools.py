@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 from tests.support.screen import screen
 
-from trunkline.cli.ask.matches import Match, Why, Word
+from trunkline.cli.client.interface import Match, MatchedWord, MatchReasons
 from trunkline.cli.terminal import shown_width
 from trunkline.cli.tools import show_found, show_tools
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 
 
-def tool(name: str, description: Any = "", **schema: Any) -> Tool:
+def tool(name: str, description: Any = "", **schema: Any) -> ToolDefinition:
     definition = {"name": name, "description": description, "inputSchema": {"type": "object", **schema}}
-    return Tool("", name, json.dumps(definition).encode())
+    return ToolDefinition("", name, json.dumps(definition).encode())
 
 
 TOOLS = [
     tool("git_log", "Show commits.\nMore words.", properties={"path": {}, "limit": {}}, required=["path"]),
     tool("fs_read", "Read a file"),
-    Tool("", "odd", b'{"name":"odd","description":5,"inputSchema":[1],"n":1.10}'),
+    ToolDefinition("", "odd", b'{"name":"odd","description":5,"inputSchema":[1],"n":1.10}'),
 ]
 
 
@@ -44,12 +44,12 @@ def test_schemas_of_any_shape_are_shown(capsys: pytest.CaptureFixture[str], sche
 
 
 def test_the_title_stands_in_for_a_description(capsys: pytest.CaptureFixture[str]) -> None:
-    show_tools([Tool("", "x", b'{"name":"x","title":"A title"}')], as_json=False)
+    show_tools([ToolDefinition("", "x", b'{"name":"x","title":"A title"}')], as_json=False)
     assert "A title" in capsys.readouterr().out
 
 
 def test_what_was_found_is_shown_best_first(capsys: pytest.CaptureFixture[str]) -> None:
-    found = [Match(TOOLS[1], Why()), Match(TOOLS[0], Why())]
+    found = [Match(TOOLS[1], MatchReasons()), Match(TOOLS[0], MatchReasons())]
     assert show_found(found, 3, "read it", explain=False, as_json=False) == 0
     out, err = capsys.readouterr()
     assert [line.split()[0] for line in out.splitlines()] == ["TOOL", "fs_read", "git_log"]
@@ -57,8 +57,8 @@ def test_what_was_found_is_shown_best_first(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_reasons_name_words_fields_and_nearness(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [Word("read", "name", 0.75), Word("file", "description", 0.25)]
-    found = [Match(TOOLS[1], Why(words, 0.618, 2.1)), Match(TOOLS[0], Why([], None, 0.1))]
+    words = [MatchedWord("read", "name", 0.75), MatchedWord("file", "description", 0.25)]
+    found = [Match(TOOLS[1], MatchReasons(words, 0.618, 2.1)), Match(TOOLS[0], MatchReasons([], None, 0.1))]
     assert show_found(found, 3, "read a file", explain=True, as_json=False) == 0
     assert capsys.readouterr().out.splitlines() == [
         "fs_read  Read a file",
@@ -72,7 +72,7 @@ def test_reasons_name_words_fields_and_nearness(capsys: pytest.CaptureFixture[st
 
 
 def test_reasons_as_json_stand_beside_the_definitions(capsys: pytest.CaptureFixture[str]) -> None:
-    found = [Match(TOOLS[2], Why([Word("odd", "name", 1.0)], 0.5, 2.0))]
+    found = [Match(TOOLS[2], MatchReasons([MatchedWord("odd", "name", 1.0)], 0.5, 2.0))]
     assert show_found(found, 3, "odd", explain=True, as_json=True) == 0
     out = capsys.readouterr().out
     assert '"n": 1.10' in out
@@ -120,6 +120,6 @@ def test_hostile_definitions_are_made_harmless(monkeypatch: pytest.MonkeyPatch) 
         assert all(ch == "\n" or ch.isprintable() for ch in shown.text)
     for as_json in (False, True):
         shown = screen(monkeypatch, "stdout")
-        found = [Match(tool(evil, evil), Why([Word(evil, evil, 1.0)]))]
+        found = [Match(tool(evil, evil), MatchReasons([MatchedWord(evil, evil, 1.0)]))]
         show_found(found, 1, "x", explain=True, as_json=as_json)
         assert all(ch == "\n" or ch.isprintable() for ch in shown.text)

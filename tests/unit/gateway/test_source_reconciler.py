@@ -15,7 +15,7 @@ from trunkline.config.sources import UnreadySource
 from trunkline.core.errors import SOURCE_DISABLED, SOURCE_DOWN
 from trunkline.core.events import LogEvent
 from trunkline.core.source import Health, Sink, SourceKind
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.gateway import source_reconciler
 from trunkline.gateway.source_reconciler import SourceReconciler
 from trunkline.runtime.children import Children
@@ -32,7 +32,7 @@ class Ship(FakeSource):
         self.cleared_up = False
 
     async def run(self, sink: Sink) -> None:
-        sink.publish(Snapshot(tools=(Tool(self.name, "a", b'{"name":"a"}'),)))
+        sink.publish(Snapshot(tools=(ToolDefinition(self.name, "a", b'{"name":"a"}'),)))
         sink.health(Health(state="ready"))
         try:
             await asyncio.Event().wait()

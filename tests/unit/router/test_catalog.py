@@ -8,13 +8,13 @@ import pytest
 from tests.support.fault.tools import FANCY
 
 from trunkline.core.errors import NAME_COLLISION
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.router.catalog import Catalog
 from trunkline.router.options import NameRules
 
 
-def tool(source: str, name: str, definition: bytes | None = None) -> Tool:
-    return Tool(source, name, json.dumps({"name": name}).encode() if definition is None else definition)
+def tool(source: str, name: str, definition: bytes | None = None) -> ToolDefinition:
+    return ToolDefinition(source, name, json.dumps({"name": name}).encode() if definition is None else definition)
 
 
 def offers(source: str, *names: str) -> Snapshot:

@@ -8,7 +8,7 @@ from tests.unit.router.fakes import OK, Desk, FakeSource, offer, problem_of
 from trunkline.core.call import Result
 from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_TOOL
 from trunkline.core.source import Health
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.router.registry import SourceSink
 
@@ -171,7 +171,7 @@ async def test_other_rules_for_the_host_are_so_for_its_guests(tmp_path: Path) ->
 async def test_a_tool_is_found_under_the_name_its_app_registered(tmp_path: Path) -> None:
     inn = Inn(tmp_path)
     paint = inn.guest("My_App")
-    tool = Tool("My_App", "draw", b'{"name":"draw"}', aliases=("My App:draw",))
+    tool = ToolDefinition("My_App", "draw", b'{"name":"draw"}', aliases=("My App:draw",))
     inn.sinks["My_App"].publish(Snapshot(tools=(tool,)))
     call = inn.call("My App:draw")
     assert paint.held == [call]

@@ -11,7 +11,7 @@ from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.events import LogEvent
 from trunkline.core.source import Health
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.router.definitions import REPORT_INTERVAL_S, DefinitionStore
 from trunkline.router.status import server_statuses, status_json
 
@@ -49,7 +49,7 @@ class Town(Desk):
 def described(**descriptions: str) -> Snapshot:
     return Snapshot(
         tools=tuple(
-            Tool("s", name, json.dumps({"name": name, "description": text}).encode())
+            ToolDefinition("s", name, json.dumps({"name": name, "description": text}).encode())
             for name, text in descriptions.items()
         )
     )
@@ -164,8 +164,8 @@ async def test_one_that_was_away_meanwhile_has_changed_all_the_same(tmp_path: Pa
 
 async def test_the_order_of_members_and_the_spelling_of_texts_mean_nothing(tmp_path: Path) -> None:
     town = town_at(tmp_path)
-    town.sinks["s"].publish(Snapshot(tools=(Tool("s", "a", b'{"name":"a","description":"caf\\u00e9"}'),)))
-    town.sinks["s"].publish(Snapshot(tools=(Tool("s", "a", '{"description":"café", "name":"a"}'.encode()),)))
+    town.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "a", b'{"name":"a","description":"caf\\u00e9"}'),)))
+    town.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "a", '{"description":"café", "name":"a"}'.encode()),)))
     assert town.told == []
 
 

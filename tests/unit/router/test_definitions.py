@@ -9,12 +9,15 @@ import msgspec
 import pytest
 from tests.support.fault.tools import FANCY
 
-from trunkline.core.tool import Item, Snapshot, Tool
+from trunkline.core.tool import Item, Snapshot, ToolDefinition
 from trunkline.router.definitions import DefinitionStore, fingerprint
 from trunkline.sources.sections import McpHttpSection, McpStdioSection
 
 SNAPSHOT = Snapshot(
-    tools=(Tool("s", "fancy", FANCY), Tool("s", 'we"ird é\n', b'{"name":"we\\"ird \\u00e9\\n","x":1.10}')),
+    tools=(
+        ToolDefinition("s", "fancy", FANCY),
+        ToolDefinition("s", 'we"ird é\n', b'{"name":"we\\"ird \\u00e9\\n","x":1.10}'),
+    ),
     prompts=(Item("s", "greet", b'{"name":"greet","x":1.10}'),),
     resources=(Item("s", "test://a b", b'{"uri":"test://a b"}'), Item("s", "\u00e9", b'{"uri":"\\u00e9"}')),
     templates=(Item("s", "test://{x}", b'{"uriTemplate":"test://{x}"}'),),

@@ -11,7 +11,7 @@ from tests.unit.router.fakes import Desk, whole_offer
 
 from trunkline.core.call import Caller
 from trunkline.core.hidden_text import reveal
-from trunkline.core.tool import Item, Snapshot, Tool
+from trunkline.core.tool import Item, Snapshot, ToolDefinition
 from trunkline.router.aggregation import joined_instructions
 from trunkline.router.sanitizing import reveal_json, reveal_snapshot
 from trunkline.router.status import server_statuses
@@ -64,8 +64,8 @@ async def test_models_are_shown_what_a_description_hides_and_calls_still_reach_t
     desk = Desk(tmp_path)
     source = desk.add("s", state=None)
     tools = (
-        Tool("s", "od\u200bd", definition("od\u200bd", description=f"Adds{POISON}")),
-        Tool("s", "b", definition("b")),
+        ToolDefinition("s", "od\u200bd", definition("od\u200bd", description=f"Adds{POISON}")),
+        ToolDefinition("s", "b", definition("b")),
     )
     desk.sinks["s"].publish(Snapshot(tools=tools, instructions=f"Be nice{POISON}"))
     desk.health("s", "ready")
@@ -100,13 +100,13 @@ async def test_a_resource_is_read_by_the_address_that_is_listed(tmp_path: Path) 
 async def test_what_one_clients_own_server_says_is_revealed_too(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.add("s", "a")
-    desk.sinks["s"].publish_for("client", Snapshot(tools=(Tool("s", "a", definition("a", title=POISON)),)))
+    desk.sinks["s"].publish_for("client", Snapshot(tools=(ToolDefinition("s", "a", definition("a", title=POISON)),)))
     assert POISON not in desk.router.views.of(Caller(session="client")).listing.decode()
 
 
 async def test_what_an_older_version_kept_on_disk_is_revealed_as_well(tmp_path: Path) -> None:
     first = Desk(tmp_path)
-    snapshot = Snapshot(tools=(Tool("s", "a", definition("a", title=POISON)),))
+    snapshot = Snapshot(tools=(ToolDefinition("s", "a", definition("a", title=POISON)),))
     assert first.router.registry._definitions.save("s", "s", snapshot)
     desk = Desk(tmp_path)
     desk.add("s", state=None)

@@ -20,7 +20,7 @@ from trunkline.core.errors import (
     UNKNOWN_PROMPT,
     UNKNOWN_RESOURCE,
 )
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 
 GET, READ, COMPLETE = "prompts/get", "resources/read", "completion/complete"
 
@@ -279,8 +279,8 @@ async def test_arguments_that_headers_mirror_travel_with_the_call(tmp_path: Path
     desk.add("a", state=None)
     properties = {"region": {"type": "string", "x-mcp-header": "Region"}}
     definition = {"name": "t", "inputSchema": {"type": "object", "properties": properties}}
-    plain = Tool("a", "plain", b'{"name":"plain"}')
-    desk.sinks["a"].publish(Snapshot(tools=(Tool("a", "t", json.dumps(definition).encode()), plain)))
+    plain = ToolDefinition("a", "plain", b'{"name":"plain"}')
+    desk.sinks["a"].publish(Snapshot(tools=(ToolDefinition("a", "t", json.dumps(definition).encode()), plain)))
     desk.health("a", "ready")
     assert desk.call("a_t", {"arguments": {"region": "eu"}}).headers == [(b"mcp-param-region", b"eu")]
     assert desk.call("a_plain", {"arguments": {"region": "eu"}}).headers is None

@@ -22,7 +22,7 @@ from trunkline.core.errors import (
 )
 from trunkline.core.server_request import ServerRequest
 from trunkline.core.source import Health
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.protocol.mcp.methods import ROOTS_LIST
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.router.result_cache import LARGEST_BYTES
@@ -33,9 +33,9 @@ LEGACY, MODERN = "2025-06-18", "2026-07-28"
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
-def tool(name: str, annotations: Any = None, **more: Any) -> Tool:
+def tool(name: str, annotations: Any = None, **more: Any) -> ToolDefinition:
     definition = {"name": name, **more} if annotations is None else {"name": name, "annotations": annotations, **more}
-    return Tool("s", name, json.dumps(definition).encode())
+    return ToolDefinition("s", name, json.dumps(definition).encode())
 
 
 TOOLS = (tool("read", {"readOnlyHint": True}), tool("look", {"readOnlyHint": True}), tool("write"))
@@ -68,7 +68,7 @@ class Server:
         """Answer nothing by itself from now on; what comes is in `source.held`."""
         self.source.on_submit = self.source.held.append
 
-    def publish(self, *tools: Tool, **more: Any) -> None:
+    def publish(self, *tools: ToolDefinition, **more: Any) -> None:
         self.desk.sinks["s"].publish(Snapshot(tools=tools, protocol_version=self.version, **more))
 
     def call(self, name: str = "s_read", arguments: Any = None, *, caller: Caller = ALICE, **members: Any) -> Call:
@@ -151,7 +151,7 @@ async def test_however_a_definition_is_written_it_is_read_as_servers_mean_it(
     tmp_path: Path, definition: bytes, kept: bool
 ) -> None:
     server = Server(tmp_path)
-    server.publish(Tool("s", "t", definition))
+    server.publish(ToolDefinition("s", "t", definition))
     server.call("s_t")
     assert server.is_kept("s_t") == kept
 

@@ -16,15 +16,15 @@ from tests.unit.router.virtual_clock import run_with_clock
 from trunkline.core.call import Cached, Call, Caller, Failure, Result
 from trunkline.core.errors import SOURCE_LOST, Problem
 from trunkline.core.source import Health
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.router.registry import SourceSink
 
 PLAYS = 100
 TTL_S = 10.0
 CALLERS = [Caller("alice"), Caller("alice", "one"), Caller("alice", "two"), Caller("bob"), Caller("bob", "three")]
-READ = Tool("s", "read", b'{"name":"read","annotations":{"readOnlyHint":true}}')
-WRITE = Tool("s", "write", b'{"name":"write"}')
+READ = ToolDefinition("s", "read", b'{"name":"read","annotations":{"readOnlyHint":true}}')
+WRITE = ToolDefinition("s", "write", b'{"name":"write"}')
 LOST = Failure(Problem(code=SOURCE_LOST, message="lost", executed="unknown"))
 NEVER_RAN = Failure(Problem(code=SOURCE_LOST, message="lost", executed="no"))
 
@@ -39,7 +39,7 @@ class Play:
         self.loop = asyncio.get_running_loop()
         self.running: dict[Call, dict[str, Any] | None] = {}
         self.writes: list[Call] = []
-        self.tools: tuple[Tool, ...] = (READ, WRITE)
+        self.tools: tuple[ToolDefinition, ...] = (READ, WRITE)
         self.restarts = 0
         self.hits = 0
         self.desk.add("s", state=None, cache=CacheRules(tools=("read",), ttl_s=TTL_S))
@@ -126,7 +126,7 @@ class Play:
 
     def change_tools(self) -> None:
         self.version += 1
-        self.tools = (READ, WRITE, Tool("s", f"t{self.version}", b"{}"))
+        self.tools = (READ, WRITE, ToolDefinition("s", f"t{self.version}", b"{}"))
         self.publish()
 
     def replace(self) -> None:

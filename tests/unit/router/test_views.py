@@ -5,7 +5,7 @@ import json
 import pytest
 
 from trunkline.core.call import Caller
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.router.catalog import Catalog, CatalogViews
 from trunkline.router.options import NameRules
 
@@ -13,7 +13,7 @@ ANNA, BEN, NOBODY = Caller(session="anna"), Caller(session="ben"), Caller()
 
 
 def offers(source: str, *names: str) -> Snapshot:
-    return Snapshot(tools=tuple(Tool(source, name, json.dumps({"name": name}).encode()) for name in names))
+    return Snapshot(tools=tuple(ToolDefinition(source, name, json.dumps({"name": name}).encode()) for name in names))
 
 
 def views_of(**tools: list[str]) -> tuple[Catalog, CatalogViews]:

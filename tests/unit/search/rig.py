@@ -12,7 +12,7 @@ from tests.unit.router.fakes import Desk
 
 from trunkline.config.settings import GatewaySettings, SearchSettings
 from trunkline.core.call import Call, Caller, Result
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.search.discovery import Discovery
 from trunkline.search.own_tool_definitions import INFORMING
 from trunkline.search.own_tools import OwnTools
@@ -20,15 +20,15 @@ from trunkline.search.own_tools import OwnTools
 SCHEMAS = {tool.name: json.loads(tool.definition)["outputSchema"] for tool in INFORMING}
 
 
-def tool(source: str, name: str, description: str = "", **more: Any) -> Tool:
-    return Tool(source, name, json.dumps({"name": name, "description": description, **more}).encode())
+def tool(source: str, name: str, description: str = "", **more: Any) -> ToolDefinition:
+    return ToolDefinition(source, name, json.dumps({"name": name, "description": description, **more}).encode())
 
 
 def parameters(*names: str) -> dict[str, Any]:
     return {"type": "object", "properties": {name: {"type": "string"} for name in names}}
 
 
-def offer_of(*tools: Tool) -> Snapshot:
+def offer_of(*tools: ToolDefinition) -> Snapshot:
     return Snapshot(tools=tools)
 
 
@@ -42,7 +42,7 @@ class Registry(Desk):
         self.own = OwnTools(self.router, self.discovery)
         self.own.show(shown)
 
-    def serve(self, source: str, *tools: Tool, **options: Any) -> None:
+    def serve(self, source: str, *tools: ToolDefinition, **options: Any) -> None:
         self.add(source, **options)
         self.sinks[source].publish(offer_of(*tools))
 

@@ -9,7 +9,7 @@ from tests.unit.search.rig import Registry, parameters, tool
 from trunkline.core.source import Health, State
 from trunkline.core.tool import Snapshot
 from trunkline.router.options import NameRules
-from trunkline.search.answers import MAX_PAGE, MAX_SCHEMA_BYTES, PAGE
+from trunkline.search.own_tools import MAX_PAGE, MAX_SCHEMA_BYTES, PAGE
 from trunkline.version import __version__
 
 

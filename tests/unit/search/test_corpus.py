@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from tests.support.waiting import at_most
 
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.search.index.arrays import Flags, Floats, np
 from trunkline.search.index.corpus import Collection, Corpus, Entry, Group
 from trunkline.search.index.lexical import Vocabulary
@@ -22,7 +22,7 @@ THINGS = ("issue", "file", "message", "invoice", "flight", "photo", "contact", "
 
 def entry(server: str, name: str, description: str = "", shown: str | None = None, *tags: str) -> Entry:
     definition = {"name": name, "description": description, "inputSchema": {"properties": {"id": {}}}}
-    return Tool(server, name, json.dumps(definition).encode()), shown, tags
+    return ToolDefinition(server, name, json.dumps(definition).encode()), shown, tags
 
 
 def servers(count: int, tools: int, seed: int = 1) -> list[Group]:
@@ -172,8 +172,12 @@ def test_any_definition_is_indexed() -> None:
         b'{"inputSchema":{"properties":{%b}}}' % b",".join(b'"p%d":{}' % number for number in range(20_000)),
         b'{"description":"\\ud800","title":3,"tags":{},"_meta":[]}',
     )
-    tools = [Tool("s", f"tool{number}", definition) for number, definition in enumerate(definitions)]
-    tools += [Tool("s", "\ud800", b"{}"), Tool("s", "", b"{}"), Tool("s", "n" * 1_000_000, b"{}")]
+    tools = [ToolDefinition("s", f"tool{number}", definition) for number, definition in enumerate(definitions)]
+    tools += [
+        ToolDefinition("s", "\ud800", b"{}"),
+        ToolDefinition("s", "", b"{}"),
+        ToolDefinition("s", "n" * 1_000_000, b"{}"),
+    ]
     collection = built(Corpus(), [Group("s", "x" * 1_000_000, tuple((tool, None, ()) for tool in tools))])
     assert found(collection, "tool3") == [3] or found(collection, "tool3")[0] == 3
 
@@ -364,7 +368,7 @@ def test_the_order_does_not_depend_on_the_hash_seed() -> None:
 def test_tags_of_an_operator_are_asked_for_while_a_tool_is_indexed() -> None:
     asked: list[str] = []
 
-    def tags_of(tool: Tool, shown: str | None) -> tuple[str, ...]:
+    def tags_of(tool: ToolDefinition, shown: str | None) -> tuple[str, ...]:
         asked.append(tool.name)
         return ("nautical",) if tool.name == "go" else ()
 

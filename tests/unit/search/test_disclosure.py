@@ -11,7 +11,7 @@ from tests.unit.search.rig import Registry, offer_of, parameters, tool
 
 from trunkline.config.settings import GatewaySettings, SearchSettings
 from trunkline.core.call import Caller
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.router.options import NameRules
 from trunkline.search.own_tool_definitions import INFORMING, SEARCHERS
 
@@ -20,7 +20,7 @@ INFORMATIVE = [tool.name for tool in INFORMING]
 ME = Caller("local", "s1", "some-client")
 
 
-def many(source: str, count: int, words: int = 60) -> list[Tool]:
+def many(source: str, count: int, words: int = 60) -> list[ToolDefinition]:
     text = " ".join(f"word{number}" for number in range(words))
     return [tool(source, f"t{number}", text, inputSchema=parameters("a", "b")) for number in range(count)]
 
@@ -115,7 +115,7 @@ async def test_pinned_tools_are_always_shown_by_name_address_or_pattern(tmp_path
 async def test_what_a_session_holds_is_shown_to_it_alone_with_the_servers_own_definition(tmp_path: Path) -> None:
     here = registry(tmp_path, "search")
     here.serve("s", *many("s", 5))
-    here.discovery.provisioning.of(ME).find("s.t3", 10)
+    here.discovery.provisioning.of(ME).add_found("s.t3", 10)
     assert names(here) == [*SEARCHING, "s_t3"]
     assert names(here, Caller("local", "s2")) == SEARCHING
     shown = json.loads(here.discovery.listing.listing(ME))[-1]
@@ -127,7 +127,7 @@ async def test_a_list_is_the_same_object_until_it_changes(tmp_path: Path) -> Non
     here.serve("s", *many("s", 5))
     listing = here.discovery.listing.listing
     assert listing(ME) is listing(ME)
-    here.discovery.provisioning.of(ME).find("s.t3", 10)
+    here.discovery.provisioning.of(ME).add_found("s.t3", 10)
     first = listing(ME)
     assert listing(ME) is first
     here.serve("other", tool("other", "x"))
@@ -137,7 +137,7 @@ async def test_a_list_is_the_same_object_until_it_changes(tmp_path: Path) -> Non
 async def test_tools_of_a_server_that_is_away_come_back_with_it(tmp_path: Path) -> None:
     here = registry(tmp_path, "search")
     here.serve("s", *many("s", 5), grace_s=0.0)
-    here.discovery.provisioning.of(ME).find("s.t3", 10)
+    here.discovery.provisioning.of(ME).add_found("s.t3", 10)
     here.health("s", "down")
     here.router.catalog.hide("s", True)
     assert names(here) == SEARCHING
@@ -181,7 +181,7 @@ async def test_a_tool_whose_name_is_anothers_is_in_no_list(tmp_path: Path) -> No
         here.serve(source, tool(source, "x"), rules=NameRules(prefix="same"))
     held = here.discovery.provisioning.of(ME)
     for address in ("a.x", "b.x"):
-        held.find(address, 1)
+        held.add_found(address, 1)
     assert names(here) == [*SEARCHING, "same_x"]
 
 

@@ -173,7 +173,7 @@ async def test_nothing_found_is_an_empty_list_and_what_to_do_next(tmp_path: Path
     here = stocked(tmp_path)
     nothing = await ask(here, "discover_tools", {"query": "zzz"})
     assert nothing["tools"] == []
-    assert nothing["hint"] == "nothing was found; say in other words what the tool should do"
+    assert nothing["hint"] == "nothing was found; describe in other words what the tool should do"
     tagged = await ask(here, "discover_tools", {"query": "page", "tags": ["zzz"]})
     assert tagged["tools"] == []
     assert tagged["hint"] == "nothing was found with these tags; search without `tags`, or in other words"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.search.index.documents import Document, document_of, labels, meaning_text
 
 DEFINITION = {
@@ -12,7 +12,7 @@ DEFINITION = {
     "inputSchema": {"properties": {"city": {"description": "Where"}, "at": {"properties": {"day": {}}}}},
     "tags": ["sky"],
 }
-TOOL = Tool("meteo", "getWeather", json.dumps(DEFINITION).encode())
+TOOL = ToolDefinition("meteo", "getWeather", json.dumps(DEFINITION).encode())
 
 
 def test_a_tool_with_everything_it_is_found_by() -> None:
@@ -31,24 +31,26 @@ def test_a_tool_with_everything_it_is_found_by() -> None:
 
 
 def test_an_unreadable_definition_leaves_the_names() -> None:
-    document = document_of(Tool("s", "t", b"\xff"), None)
+    document = document_of(ToolDefinition("s", "t", b"\xff"), None)
     assert (document.server, document.name, document.description, document.parameters) == ("s", "t", "", ())
 
 
 def test_what_is_long_is_cut() -> None:
     definition = json.dumps({"title": "x" * 10**6, "description": "y " * 10**6}).encode()
-    document = document_of(Tool("s" * 10**6, "t" * 10**6, definition), "u" * 10**6, "v" * 10**6)
+    document = document_of(ToolDefinition("s" * 10**6, "t" * 10**6, definition), "u" * 10**6, "v" * 10**6)
     texts = (document.server, document.name, document.shown, document.title, document.description, document.server_text)
     assert max(map(len, texts)) <= 3000
     assert len(meaning_text(document)) < 2000
 
 
 def test_a_tool_is_labelled_by_its_tags_and_by_keywords_that_it_speaks_of() -> None:
-    document = document_of(Tool("s", "search_files", b'{"description":"Files on the web.","tags":["x"]}'), None)
+    document = document_of(
+        ToolDefinition("s", "search_files", b'{"description":"Files on the web.","tags":["x"]}'), None
+    )
     assert labels(document) == ("x", "search", "web", "file")
 
 
 def test_the_text_that_the_encoder_reads() -> None:
     text = "meteo get weather: The weather of a city. Parameters: city, at"
     assert meaning_text(document_of(TOOL, "shown", "instructions", ("tag",))) == text
-    assert meaning_text(document_of(Tool("s", "ping", b"{}"), None)) == "s ping: "
+    assert meaning_text(document_of(ToolDefinition("s", "ping", b"{}"), None)) == "s ping: "

@@ -26,7 +26,7 @@ def stocked(tmp_path: Path) -> Registry:
 
 def held(here: Registry, *addresses: str, handle: str | None = None) -> None:
     for address in addresses:
-        here.discovery.provisioning.of(Caller(), handle).find(address, 1)
+        here.discovery.provisioning.of(Caller(), handle).add_found(address, 1)
 
 
 def problem(call: Call) -> Problem:

@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.search.definitions import MAX_TAGS, SHORT, ParsedDefinition, parse_definition, shortened
 
 
 def facts(definition: bytes) -> ParsedDefinition:
-    return parse_definition(Tool("s", "t", definition))
+    return parse_definition(ToolDefinition("s", "t", definition))
 
 
 def test_what_a_definition_says() -> None:
     schema = b'{"type":"object","properties":{"a":{},"b":true}}'
     definition = b'{"name":"t","title":"T","description":"d","inputSchema":%b,"annotations":{"title":"U"}}' % schema
-    assert facts(definition) == ParsedDefinition("T", "d", ("a", "b"), schema)
+    assert facts(definition) == ParsedDefinition("T", "d", schema)
 
 
 def test_a_title_may_stand_among_the_annotations() -> None:
@@ -33,7 +33,7 @@ def test_a_title_may_stand_among_the_annotations() -> None:
 )
 def test_what_cannot_be_read_was_not_said(definition: bytes) -> None:
     read = facts(definition)
-    assert (read.title, read.description, read.parameters) == ("", "", ())
+    assert (read.title, read.description, read.tags) == ("", "", ())
 
 
 def test_a_schema_comes_on_one_line() -> None:

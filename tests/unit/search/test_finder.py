@@ -15,7 +15,7 @@ from tests.unit.search.rig import Registry, tool
 
 from trunkline.config.settings import SearchSettings
 from trunkline.core.call import Caller
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.search.finder import KEPT, SearchResult
 from trunkline.search.index.corpus import Collection
 from trunkline.search.index.vectors import VectorStore
@@ -23,7 +23,7 @@ from trunkline.search.index.vectors import VectorStore
 MANY = tuple(tool("vast", f"export_{number}", f"Export the invoice number {number}") for number in range(1500))
 
 
-def version(number: int) -> tuple[Tool, ...]:
+def version(number: int) -> tuple[ToolDefinition, ...]:
     return (tool("restless", f"tide_{number}", "High water at a harbour"),)
 
 

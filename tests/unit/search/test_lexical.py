@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.search.index.arrays import np
 from trunkline.search.index.documents import document_of, server_terms
 from trunkline.search.index.lexical import LexicalIndex, Segment, SegmentBuilder, Vocabulary
@@ -11,7 +11,7 @@ NONE = server_terms("", "")
 
 
 def document(name: str, description: str = ""):
-    return document_of(Tool("", name, b'{"description":"%b"}' % description.encode()), None)
+    return document_of(ToolDefinition("", name, b'{"description":"%b"}' % description.encode()), None)
 
 
 def segment(vocabulary: Vocabulary, *tools: tuple[str, str]) -> Segment:

@@ -13,7 +13,7 @@ from tests.unit.search.rig import Registry, offer_of, tool
 from trunkline.core.call import Caller
 from trunkline.core.errors import DRAINING, INTERNAL, UNKNOWN_TOOL
 from trunkline.router.options import NameRules
-from trunkline.search import answers
+from trunkline.search import own_tools
 
 NAMES = ["list_servers", "server_health", "list_tools", "find_tool", "registry_summary"]
 
@@ -38,7 +38,9 @@ async def test_they_keep_their_names_from_a_server_that_wants_them(tmp_path: Pat
     registry.add("s", "find_tool", "other", rules=NameRules(prefix=prefix))
     assert registry.listed() == [*NAMES, "other"]
     (status,) = (await registry.ask("server_health"))["servers"]
-    assert status["collisions"] == ["`s.find_tool` is not exposed as `find_tool`: the name belongs to `trunkline.find_tool`"]
+    assert status["collisions"] == [
+        "`s.find_tool` is not exposed as `find_tool`: the name belongs to `trunkline.find_tool`"
+    ]
     found = (await registry.ask("find_tool", {"query": "find_tool"}))["tools"]
     assert [item["name"] for item in found] == ["s.find_tool"], "the way to call it is its address"
 
@@ -114,7 +116,7 @@ async def test_a_bug_of_ours_is_one_failed_call(tmp_path: Path, monkeypatch: pyt
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(answers, "list_tools", broken)
+    monkeypatch.setattr(own_tools, "server_tools", broken)
     problem = problem_of(registry.start("list_tools"))
     assert (problem.code, problem.message) == (INTERNAL, "ZeroDivisionError: a bug")
     assert await registry.ask("list_servers") == {"servers": []}

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.search.finder import ToolPatterns
 
-SEND = Tool("mail", "send", b"{}")
+SEND = ToolDefinition("mail", "send", b"{}")
 
 
 def test_a_pattern_fits_the_address_or_the_name_that_clients_see():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.search.definitions import MAX_NAMES, MAX_TEXT, SchemaWords, parameters_of
+from trunkline.search.definitions import MAX_NAMES, MAX_TEXT, SchemaWords
 
 
 def words_of(schema: Any) -> SchemaWords:
@@ -56,4 +56,4 @@ def test_deep_ones_too() -> None:
 )
 def test_what_cannot_be_read_was_not_said(schema: bytes) -> None:
     assert SchemaWords(schema).texts == []
-    assert set(parameters_of(schema)) <= {"a", "b"}
+    assert set(SchemaWords(schema).names) <= {"a", "b"}

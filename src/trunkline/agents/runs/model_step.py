@@ -12,9 +12,9 @@ from trunkline.agents.events import AgentEvent, ModelRetry
 from trunkline.agents.providers.openai.loop import converse
 from trunkline.agents.providers.openai.request import (
     ChatEndpoint,
+    FunctionTool,
     KnownDialects,
     ModelTools,
-    ToolDefinition,
     ToolOutput,
 )
 from trunkline.agents.runs.step import AgentTask, StepResult
@@ -91,7 +91,7 @@ _MOST_CHARACTERS: Final = 50_000
 class _NoTools:
     """For a step without a proxy: the model has nothing to call."""
 
-    def definitions(self) -> Sequence[ToolDefinition]:
+    def definitions(self) -> Sequence[FunctionTool]:
         return ()
 
     async def call(self, name: str, arguments: bytes) -> ToolOutput:
@@ -109,10 +109,10 @@ class RouterTools:
         self._caller = caller
         self._limit_bytes = limit_bytes
 
-    def definitions(self) -> Sequence[ToolDefinition]:
+    def definitions(self) -> Sequence[FunctionTool]:
         tools = (tool_of(entry) for entry in server_tools(self._router.views.of(self._caller)))
         return [
-            ToolDefinition(name=tool.name, description=tool.description, parameters=tool.input_schema) for tool in tools
+            FunctionTool(name=tool.name, description=tool.description, parameters=tool.input_schema) for tool in tools
         ]
 
     async def call(self, name: str, arguments: bytes) -> ToolOutput:

@@ -86,7 +86,7 @@ class _Program(NamedTuple):
 
 
 def local_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[LocalFile, ...]:
-    """The files that the file at `file` names and that are below its folder; for AWF's file, below the folder of `.awf`."""
+    """The files below a configuration file's folder that it names; for AWF's file, below the folder of `.awf`."""
     folder = str(file.absolute().parent)
     below = str(file.absolute().parents[1]) if file.parts[-2:] == PLUGINS.parts else folder
     found: dict[str, str] = {}

@@ -129,7 +129,7 @@ class TrustStore:
 def _parse(data: bytes) -> dict[str, TrustedFile]:
     document: Any = json.loads(data)
     files = {name: TrustedFile(**{key: one[key] for key in _KEYS}) for name, one in document["files"].items()}
-    texts = (text for file in files.values() for text in (file.digest, file.since, file.also))
+    texts: list[object] = [text for file in files.values() for text in (file.digest, file.since, file.also)]
     if document["version"] != 1 or not all(isinstance(text, str) for text in texts):
         raise ValueError
     return files

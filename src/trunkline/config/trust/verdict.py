@@ -1,4 +1,9 @@
-"""The verdict on one file: whether it counts, and what it would start if it did."""
+"""Whether a file is trusted, by its fingerprint, and what it would start, reach and weaken, for the user to see.
+
+The fingerprint covers unknown keys and the text as it is written: a reference stays a reference. What is shown is all
+that the fingerprint covers. Secrets are hidden, but nothing beside them: a file could be written so that what matters
+looks like a part of one. Whoever prints the text has to make it harmless to a terminal.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -23,16 +29,7 @@ from trunkline.config.trust.store import TrustStore, trust_key
 from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import NOT_TRUSTED, GatewayError, Severity
 
-# What a file would start, reach and weaken, as its user is shown it before trusting it: all that is trusted, in lines.
-#
-# Secrets are hidden, but nothing else with them: a file could be written so that what matters looks like a part of one.
-# The text comes from the file, so whoever prints it makes it harmless to a terminal.
-
-# What a user trusts in a file: everything that it says but what is known to be harmless, and the programs and scripts
-# of its own folder.
-#
-# A key that is new is covered by default. Text is taken as it is written: a reference stays a reference, and a value of
-# the environment is nobody's secret here.
+# -- the fingerprint: everything in a file that is not known to be harmless, and the programs in its folder ----------
 
 _FORMAT: Final = 1
 _ANY: Final = "*"
@@ -58,119 +55,107 @@ HARMLESS: Final[frozenset[KeyPath]] = frozenset(
         ("plugins", _ANY, "description"),
     }
 )
-"""Keys that start nothing and weaken nothing: to change them needs no new trust. `*` is any name, or an item."""
+"""Keys that start and weaken nothing, so that changing them needs no new trust. `*` is any name or item."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """`files` are the programs and scripts whose bytes are part of it."""
-
-    digest: str
-    files: tuple[LocalFile, ...]
+def fingerprint(root: Node, files: Sequence[LocalFile]) -> str:
+    """The digest of a file whose tree is `root`, and of the programs and scripts in its folder."""
+    covered = [_FORMAT, _normalized(root, ()), [[file.path, file.state] for file in files]]
+    return hashlib.sha256(json.dumps(covered, ensure_ascii=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def fingerprint(root: Node, file: Path, environ: Mapping[str, str]) -> Fingerprint:
-    """Of the file at `file`, whose text was read as `root`."""
-    files = local_files(root, file, environ)
-    said = [_FORMAT, _plain(root, ()), [[one.path, one.state] for one in files]]
-    data = json.dumps(said, ensure_ascii=True, separators=(",", ":")).encode()
-    return Fingerprint(hashlib.sha256(data).hexdigest(), files)
+def _is_harmless(node: Node, path: KeyPath) -> bool:
+    """Whether a value starts and weakens nothing. A reference might put a secret into a description, so it may not."""
+    return any(map(partial(_matches, path), HARMLESS)) and not _has_reference(node)
 
 
-def _is_harmless(node: Node, way: KeyPath) -> bool:
-    """Whether what stands at this place of a file starts and weakens nothing. A reference may tell a secret to those
-    who are shown a description, so it is not."""
-    return any(_fits(way, harmless) for harmless in HARMLESS) and not _refers(node)
-
-
-def _refers(node: Node) -> bool:
+def _has_reference(node: Node) -> bool:
     if isinstance(node, Scalar):
         return has_reference(node.text)
-    return any(map(_refers, node.items if isinstance(node, Items) else [value for _, value in node.entries]))
+    return any(map(_has_reference, node.items if isinstance(node, Items) else [value for _, value in node.entries]))
 
 
-def _is_left_out(node: Node, way: KeyPath) -> bool:
-    """Harmless by itself, or a group of settings of the gateway in which all are."""
-    if way[0] != "gateway" or not isinstance(node, Table) or not node.entries:
-        return _is_harmless(node, way)
-    return _is_harmless(node, way) or all(_is_left_out(value, (*way, key.text)) for key, value in node.entries)
+def _is_left_out(node: Node, path: KeyPath) -> bool:
+    """Whether a value is harmless, or a group of the gateway's settings which all are."""
+    if path[0] != "gateway" or not isinstance(node, Table) or not node.entries:
+        return _is_harmless(node, path)
+    return _is_harmless(node, path) or all(_is_left_out(value, (*path, key.text)) for key, value in node.entries)
 
 
-def _fits(way: KeyPath, pattern: KeyPath) -> bool:
-    return len(way) == len(pattern) and all(part in (_ANY, name) for name, part in zip(way, pattern, strict=True))
+def _matches(path: KeyPath, pattern: KeyPath) -> bool:
+    return len(path) == len(pattern) and all(part in (_ANY, name) for name, part in zip(path, pattern, strict=True))
 
 
-def fingerprinted_values(node: Node, way: KeyPath = ()) -> Iterator[tuple[KeyPath, Node]]:
-    """Every list, and every value outside of one, that is part of the fingerprint, in the order of the file."""
-    if _is_harmless(node, way) or (not way and _says_nothing(node)):
+def fingerprinted_values(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Node]]:
+    """Every list, and every value outside of lists, that the fingerprint covers, in the order of the file."""
+    is_empty = (isinstance(node, Scalar) and node.kind == "null") or (isinstance(node, Table) and not node.entries)
+    if _is_harmless(node, path) or (not path and is_empty):
         return
     if isinstance(node, Table) and node.entries:
         for key, value in node.entries:
-            yield from fingerprinted_values(value, (*way, key.text))
+            yield from fingerprinted_values(value, (*path, key.text))
     elif isinstance(node, Items) and any(isinstance(item, Table) for item in node.items):
         for number, item in enumerate(node.items, 1):
-            yield from fingerprinted_values(item, (*way, str(number)))
+            yield from fingerprinted_values(item, (*path, str(number)))
     else:
-        yield way, node
+        yield path, node
 
 
-def _says_nothing(node: Node) -> bool:
-    return (isinstance(node, Scalar) and node.kind == "null") or (isinstance(node, Table) and not node.entries)
-
-
-def _plain(node: Node, way: KeyPath) -> Any:
-    """The tree in a form that is the same whenever it says the same. The order of keys says nothing."""
+def _normalized(node: Node, path: KeyPath) -> Any:
+    """The tree in a form that does not depend on the syntax or the order of keys."""
     if isinstance(node, Table):
-        said = ((key.text, value, (*way, key.text)) for key, value in node.entries)
-        return {"keys": sorted([name, _plain(value, at)] for name, value, at in said if not _is_left_out(value, at))}
+        inner = ((key.text, value, (*path, key.text)) for key, value in node.entries)
+        kept = ([name, _normalized(value, at)] for name, value, at in inner if not _is_left_out(value, at))
+        return {"keys": sorted(kept)}
     if isinstance(node, Items):
-        return [_plain(item, (*way, str(number))) for number, item in enumerate(node.items, 1)]
+        return [_normalized(item, (*path, str(number))) for number, item in enumerate(node.items, 1)]
     return {node.kind: node.text}
 
+
+# -- what is shown to the user ---------------------------------------------------------------------------------------
 
 Effect = Literal["start", "reach", "weaken", "set"]
 _HIDDEN: Final = "********"
 _PLAIN: Final = re.compile(r"[\w.~+/=:@ -]*", re.ASCII)
-"""What a secret is made of. A shell obeys none of it."""
+"""The characters of a secret, none of which are special to a shell."""
 _ONE_WORD: Final = re.compile(r"(?:(?:Bearer|Basic|Token|Bot|ApiKey) +)?[^ ]*", re.IGNORECASE)
-"""More would be a command."""
+"""A secret is one word; more would be a command."""
 _PATH: Final = re.compile(r"(?:\.{1,2}|~\w*)/")
 _ADDRESS: Final = re.compile(r"\A([^/?#]*//)([^/?#]*@)?([^/?#]*)(.*)\Z", re.DOTALL)
-"""Scheme, user, host and path of a URL, the slashes and the `@` included."""
+"""Scheme, user, host and path of a URL, with the slashes and the `@`."""
 _PROGRAMS: Final = ("command", "path")
-_VERBS: Final[dict[str, Effect]] = {
+_EFFECTS: Final[dict[str, Effect]] = {
     **dict.fromkeys(("env", "envFile", "cwd", "config"), "start"),
     **dict.fromkeys(("headers", "tokens"), "reach"),
 }
-"""What decides, besides its arguments, what a program does, and what is told to whom is reached."""
+"""The effects of keys: what decides what a program does, and what is sent to a server."""
 _URLS: Final = (("url",), ("httpUrl",), ("serverUrl",), ("endpoint",))
 _SOURCES: Final = ("sources", "mcpServers", "plugins")
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryLine:
+    """One effect of a file: what a source (`what`) would start, reach, weaken or set."""
+
     effect: Effect
     what: str
     text: str
 
 
 def summary_lines(root: Node, files: Sequence[LocalFile]) -> tuple[SummaryLine, ...]:
-    """What matters most comes first. Nothing that is trusted is left out."""
-    lines = [*_programs(root), *(_line(way, node) for way, node in fingerprinted_values(root) if not _is_told(way))]
-    lines += [_file_line(file) for file in files if file.state not in ABSENT]
+    """All that the fingerprint covers, the most important first."""
+    lines = [*_programs(root)]
+    for path, node in fingerprinted_values(root):
+        if len(path) != 3 or path[0] not in _SOURCES or path[2] not in (*_PROGRAMS, "args"):  # those have a line
+            lines.append(_line(path, node))
+    for file in files:
+        if file.state.startswith(LEADS_TO):
+            text = f"{file.path} {file.state} (a link that leads out of the file's folder)"
+            lines.append(SummaryLine("weaken", "", text))
+        elif file.state not in ABSENT:
+            lines.append(SummaryLine("start", "", f"from the file {file.path}"))
     order: tuple[Effect, ...] = ("start", "reach", "weaken", "set")
     return tuple(sorted(lines, key=lambda line: order.index(line.effect)))
-
-
-def _file_line(file: LocalFile) -> SummaryLine:
-    if file.state.startswith(LEADS_TO):
-        return SummaryLine("weaken", "", f"{file.path} {file.state} (a link that leads out of the file's folder)")
-    return SummaryLine("start", "", f"from the file {file.path}")
-
-
-def _is_told(way: KeyPath) -> bool:
-    """Whether it is part of the line of its program."""
-    return len(way) == 3 and way[0] in _SOURCES and way[2] in (*_PROGRAMS, "args")
 
 
 def _programs(root: Node) -> Iterator[SummaryLine]:
@@ -189,23 +174,23 @@ def _programs(root: Node) -> Iterator[SummaryLine]:
                 yield SummaryLine("start", name, " ".join(words))
 
 
-def _line(way: KeyPath, node: Node) -> SummaryLine:
-    in_source = len(way) > 2 and way[0] in _SOURCES
-    what, rest = ("".join(way[1:2]), way[2:]) if in_source else ("", way)
+def _line(path: KeyPath, node: Node) -> SummaryLine:
+    in_source = len(path) > 2 and path[0] in _SOURCES
+    what, rest = ("".join(path[1:2]), path[2:]) if in_source else ("", path)
     if in_source and rest[:1] in _URLS and isinstance(node, Scalar):
         return SummaryLine("reach", what, _url(node.text))
     why = _weakened(rest, node)
-    effect: Effect = _VERBS.get(rest[0], "set") if in_source and rest else "set"
+    effect: Effect = _EFFECTS.get(rest[0], "set") if in_source and rest else "set"
     text = f"{'.'.join(rest)}: {_words(node, secret=any(map(is_secret_name, rest)))}"
     return SummaryLine("weaken" if why else effect, what, f"{text} ({why})" if why else text)
 
 
 def _words(node: Node, *, secret: bool = False, hide: bool = True) -> str:
-    """`secret` says that its name is that of a secret. The name of a program is none, whatever it looks like."""
+    """A value as it is shown. `secret` is for one with the name of a secret, `hide` is off for the name of a program."""
     if isinstance(node, Items):
         return " ".join(_listed(node.items, secret=secret)) or "[]"
     if isinstance(node, Table):
-        return "{}"  # one with keys has a line for each
+        return "{}"  # the keys of others have lines of their own
     text = node.text
     if secret and _is_hidden(text):
         return _HIDDEN
@@ -214,7 +199,7 @@ def _words(node: Node, *, secret: bool = False, hide: bool = True) -> str:
 
 
 def _listed(items: Sequence[Node], *, secret: bool) -> Iterator[str]:
-    """The words of a list. What follows `--token`, say, is a secret."""
+    """The words of a list, where what follows `--token`, for example, is a secret."""
     before = ""
     for item in items:
         text = item.text if isinstance(item, Scalar) else ""
@@ -227,23 +212,29 @@ def _listed(items: Sequence[Node], *, secret: bool) -> Iterator[str]:
 
 
 def _is_hidden(text: str) -> bool:
-    """Whether a value with a secret's name may be one: neither a reference, nor something that can be run."""
+    """Whether a value with the name of a secret is hidden: not a reference, nor anything that can be run."""
     if not (_PLAIN.fullmatch(text) and _ONE_WORD.fullmatch(text)) or ONLY_REFERENCES.match(text):
         return False
     return not _PATH.match(text) and not is_path_for_certain(text)
 
 
 def _hidden(match: re.Match[str]) -> str:
-    """A credential, up to where it is none any more."""
+    """The replacement for a credential, which ends at the first character that secrets do not have."""
     plain = _PLAIN.match(match.group())
     return _HIDDEN + match.group()[plain.end() if plain else 0 :]
 
 
 def _url(url: str) -> str:
-    """Its host is always there to be seen, whatever else the URL has in it."""
+    """A URL without its secrets. Its host is always shown."""
+
+    def without_value(part: str) -> str:
+        name, equals, value = part.partition("=")
+        # which variable is sent is no secret
+        return part if equals and ONLY_REFERENCES.match(value) else f"{name}={_HIDDEN}" if equals else _HIDDEN
+
     address, mark, query = url.partition("?")
-    told = [_told(part) for part in query.split("&")] if query else []
-    return f"{_ADDRESS.sub(_shown_address, address)}{mark}{'&'.join(told)}"
+    parts = map(without_value, query.split("&")) if query else ()
+    return f"{_ADDRESS.sub(_shown_address, address)}{mark}{'&'.join(parts)}"
 
 
 def _shown_address(address: re.Match[str]) -> str:
@@ -256,21 +247,11 @@ def _shown_address(address: re.Match[str]) -> str:
     return f"{scheme}{user}{host}{path}"
 
 
-def _told(part: str) -> str:
-    """A value of a query. Which variable is sent to whom is no secret."""
-    name, equals, value = part.partition("=")
-    return part if equals and ONLY_REFERENCES.match(value) else f"{name}={_HIDDEN}" if equals else _HIDDEN
-
-
-# -- what weakens -----------------------------------------------------------------------------------------------------
+# -- keys that weaken what protects the user -------------------------------------------------------------------------
 
 
 def _text(node: Node) -> str:
     return node.text.lower() if isinstance(node, Scalar) else ""
-
-
-def _texts(node: Node) -> list[str]:
-    return [item.text for item in node.items if isinstance(item, Scalar)] if isinstance(node, Items) else []
 
 
 def _always(node: Node) -> bool:
@@ -286,7 +267,8 @@ def _is_open(node: Node) -> bool:
 
 
 def _allows_commands(node: Node) -> bool:
-    return any(text == "Bash" or "${" in text for text in _texts(node))
+    items = node.items if isinstance(node, Items) else []
+    return any(item.text == "Bash" or "${" in item.text for item in items if isinstance(item, Scalar))
 
 
 def _leads_out(node: Node) -> bool:
@@ -315,19 +297,24 @@ _WEAKENING: Final[tuple[tuple[KeyPath, Callable[[Node], bool], str], ...]] = (
 )
 
 
-def _weakened(key: KeyPath, node: Node) -> str:
-    return next((why for way, weakens, why in _WEAKENING if key[: len(way)] == way and weakens(node)), "")
+def _weakened(path: KeyPath, node: Node) -> str:
+    return next((why for key, weakens, why in _WEAKENING if path[: len(key)] == key and weakens(node)), "")
+
+
+# -- the verdict -----------------------------------------------------------------------------------------------------
 
 
 MOST_READS: Final = 10
-"""How often a file that changes all the time is read anew before it counts as changed."""
+"""How often a file that keeps changing is read again before it counts as changed."""
 State = Literal["trusted", "changed", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`path` is the real one. `changed` is a file that was trusted as it was before. `fault` says why the list of
-    trusted files cannot be used."""
+    """Whether a file, at its real path, is trusted; `changed` files were trusted with other content.
+
+    `fault` says why the list of trusted files cannot be used.
+    """
 
     path: Path
     state: State
@@ -341,7 +328,7 @@ class Verdict:
         return self.state == "trusted"
 
     def lines(self) -> tuple[SummaryLine, ...]:
-        """What it would start, reach and weaken, for its user to see."""
+        """What the file would start, reach and weaken, to be shown to the user."""
         return summary_lines(self.root, self.files)
 
     def problem(self, severity: Severity = "error") -> FileProblem:
@@ -358,25 +345,25 @@ class Verdict:
 
 
 def verdict_on(file: Path, root: Node, environ: Mapping[str, str]) -> Verdict:
-    """Of the file at `file`, whose text was read as `root`: that very text is what is trusted or not. Whichever way the
-    file was named, it is the same one."""
+    """The verdict on the file at `file` with the tree `root`."""
     key = trust_key(file)
-    found = fingerprint(root, Path(key), environ)
+    files = local_files(root, Path(key), environ)
+    digest = fingerprint(root, files)
     store = TrustStore(environ)
     kept = store.read()
     known = kept.files.get(key)
-    state: State = "unknown" if known is None else "trusted" if known.covers(found.digest) else "changed"
+    state: State = "unknown" if known is None else "trusted" if known.covers(digest) else "changed"
     fault = f"the list of trusted files {store.path} cannot be used: {kept.fault}" if kept.fault else ""
-    return Verdict(Path(key), state, found.digest, root, found.files, fault)
+    return Verdict(Path(key), state, digest, root, files, fault)
 
 
 def read_verdict(file: Path, environ: Mapping[str, str]) -> Verdict:
-    """The verdict on a file as it is now. Raises GatewayError where it cannot be read at all."""
+    """The verdict on a file as it is now. Raises GatewayError where it cannot be read."""
     verdict = _read_verdict(file, environ)
     for _ in range(MOST_READS):
         if verdict.state != "changed":
             break
-        # `add` may have written the file and the list between our reading the one and the other
+        # `add` may have written the file and the list while they were read
         before, verdict = verdict, _read_verdict(file, environ)
         if verdict.digest == before.digest:
             break

@@ -1,4 +1,4 @@
-"""The requests of one JSON-RPC batch: each is answered by itself, and the answers leave together."""
+"""JSON-RPC batches: each request is handled by itself, and the responses are sent together."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from trunkline.protocol.jsonrpc import (
 
 
 class BatchTransport(Protocol):
-    """How a door sends what comes of a batch."""
+    """How a frontend sends the responses to a batch."""
 
     @property
     def one_by_one(self) -> bool:
-        """Whether every answer leaves at once as a message of its own."""
+        """Whether every response is sent at once as a message of its own."""
         ...
 
     def send(self, message: bytes, /, *, last: bool) -> None: ...
     def notify(self, message: bytes, /) -> None: ...
     def send_request(self, message: bytes, /) -> bool:
-        """A question that belongs to a request of the batch; False where this wire cannot carry it."""
+        """Send a server's request that belongs to one of the batch; False where this transport cannot carry it."""
         ...
 
-    def finish(self, answers: list[bytes], /) -> None:
-        """All answers that there will be; none where every message was a notification or taken back."""
+    def finish(self, responses: list[bytes], /) -> None:
+        """Send all responses; there are none where every message was a notification or cancelled."""
         ...
 
 
 def read_line(line: bytes, version: str) -> Message | list[bytes]:
-    """The message of a line, or the texts of several where this protocol version has batches. Raises BadMessage."""
+    """Parse a line: one message, or the texts of a batch where the version has batches. Raises BadMessage."""
     try:
         return parse_message(line)
     except BadMessage:
@@ -52,7 +52,7 @@ def read_line(line: bytes, version: str) -> Message | list[bytes]:
 
 
 class LineBatchTransport:
-    """The answers to a batch as one line; what belongs to its requests goes before them."""
+    """Sends the responses to a batch as one line."""
 
     one_by_one = False
 
@@ -73,27 +73,29 @@ class LineBatchTransport:
         self._write(message)
         return True
 
-    def finish(self, answers: list[bytes]) -> None:
+    def finish(self, responses: list[bytes]) -> None:
         if self._on_finish is not None:
             self._on_finish()
-        if answers:
-            self._write(as_array(answers))
+        if responses:
+            self._write(as_array(responses))
 
 
 TOO_MANY_REQUESTS: Final = 429
 
 
 class Batch:
-    """`on_full` is called at most once: when the first of its requests is refused for want of room."""
+    """The messages of one batch. `on_full` is called once, when the first of its requests is refused with status 429."""
 
-    def __init__(self, wire: BatchTransport, on_full: Callable[[], None] | None = None) -> None:
-        self._wire = wire
+    def __init__(self, transport: BatchTransport, on_full: Callable[[], None] | None = None) -> None:
+        self._transport = transport
         self._on_full = on_full
-        self._answers: list[bytes] = []
-        self._waiting = 1  # for the reading of the batch itself
+        self.notify = transport.notify
+        self.send_request = transport.send_request
+        self._responses: list[bytes] = []
+        self._waiting = 1  # for parsing the batch itself
 
     def serve(self, texts: Iterable[bytes], request: Callable[[Message, BatchResponder], None], other: Other) -> None:
-        """Hand every message to whom it concerns; the wire is told the end when all requests are answered."""
+        """Handle every message; the transport finishes once all requests are answered."""
         for text in texts:
             message = self.read(text)
             if message is None:
@@ -106,26 +108,26 @@ class Batch:
         self.ended(None)
 
     def read(self, text: bytes) -> Message | None:
-        """One message of the batch; what is none is answered by saying so."""
+        """Parse one message; a malformed one is answered with an error."""
         message = parse_batch_member(text)
         if isinstance(message, BadMessage):
-            self._answers.append(error_message(message.id_json, encode_error(message.problem)))
+            self._responses.append(error_message(message.id_json, encode_error(message.problem)))
             return None
         return message
 
     def expect(self) -> None:
-        """One more answer will come; whoever begins a batch ends it as if it were one."""
+        """Wait for one more request to end."""
         self._waiting += 1
 
-    def ended(self, answer: bytes | None) -> None:
-        """One is over, with or without an answer."""
+    def ended(self, response: bytes | None) -> None:
+        """One request, or parsing the batch, has ended, with or without a response."""
         self._waiting -= 1
-        if answer is not None:
-            self._answers.append(answer)
-        if self._wire.one_by_one and self._answers:
+        if response is not None:
+            self._responses.append(response)
+        if self._transport.one_by_one and self._responses:
             self.flush()
         elif not self._waiting:
-            self._wire.finish(self._answers)
+            self._transport.finish(self._responses)
 
     def refused(self, problem: Problem) -> None:
         on_full = self._on_full
@@ -134,23 +136,17 @@ class Batch:
             on_full()
 
     def flush(self) -> None:
-        """Answers that waited for the others leave by themselves."""
-        answers, self._answers = self._answers, []
-        for index, answer in enumerate(answers, start=1):
-            self._wire.send(answer, last=not self._waiting and index == len(answers))
-
-    def notify(self, message: bytes) -> None:
-        self._wire.notify(message)
-
-    def send_request(self, message: bytes) -> bool:
-        return self._wire.send_request(message)
+        """Send the responses there are, each by itself."""
+        responses, self._responses = self._responses, []
+        for index, response in enumerate(responses, start=1):
+            self._transport.send(response, last=not self._waiting and index == len(responses))
 
 
 Other = Callable[[Message], None]
 
 
 class BatchResponder:
-    """One request of a batch."""
+    """Responds to one request of a batch."""
 
     __slots__ = ("_batch", "_id_json", "_open")
 
@@ -175,17 +171,17 @@ class BatchResponder:
         return self._open and self._batch.send_request(message)
 
     def cancelled(self, problem: Problem) -> None:
-        """It was taken back; the others are answered as if it had never been there."""
+        """It gets no response; the others get theirs."""
         self._end(None)
 
     def pause_stream(self) -> None:
-        """The others may have their answers meanwhile."""
+        """The stream stays open for the others."""
 
-    def _end(self, answer: bytes | None) -> None:
+    def _end(self, response: bytes | None) -> None:
         was_open, self._open = self._open, False
         if was_open:
-            self._batch.ended(answer)
+            self._batch.ended(response)
 
 
-def as_array(answers: list[bytes]) -> bytes:
-    return b"[%b]" % b",".join(answers)
+def as_array(responses: list[bytes]) -> bytes:
+    return b"[%b]" % b",".join(responses)

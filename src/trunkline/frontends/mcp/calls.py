@@ -1,4 +1,4 @@
-"""One call between its client and the router."""
+"""Calls of clients that one server answers: checked, routed, and answered in the words of the client's era."""
 
 from __future__ import annotations
 
@@ -49,21 +49,20 @@ from trunkline.router.router import Router
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.clients import ClientSession
-    from trunkline.frontends.mcp.requests import RequestContext
     from trunkline.frontends.mcp.suspended_calls import SuspendedCall, SuspendedCalls
-
 
 _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_META)
 """Compared without case: a server that ignores case must not find a second progress token."""
 
 
 class RoutedCall(RequestContext):
-    """A request that one server answers: tied to its call, and to its client where the server asks something meanwhile.
+    """A request that one server answers, and its call.
 
-    `suspended` is set once a modern client had to be asked: then the answer may belong to a later request.
+    `suspended` is set once a server's request was passed to a modern client: the response may then go to a later
+    request. `input_loop` is set while a legacy client is asked for the input that a modern server needs.
     """
 
-    __slots__ = ("_suspended_calls", "_router", "call", "suspended", "input_loop")
+    __slots__ = ("_router", "_suspended_calls", "call", "input_loop", "suspended")
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class RoutedCall(RequestContext):
         session: ClientSession | None,
         suspended_calls: SuspendedCalls,
     ) -> None:
-        # All members here, not by way of the base class: that would cost every call a third of a microsecond.
+        # Not by way of the base class: that would cost every call a third of a microsecond.
         self.message = message
         self.params = params
         self.meta = meta
@@ -106,7 +105,7 @@ class RoutedCall(RequestContext):
         )
 
     def call_tool(self, router: Router) -> None:
-        """`tools/call`, the one method where every microsecond counts."""
+        """Handle `tools/call`, the one method where every microsecond counts."""
         members = self.params
         try:
             name = text_member(members, "name")
@@ -115,7 +114,7 @@ class RoutedCall(RequestContext):
         if name is None:
             refuse(self.responder, NO_NAME)
             return
-        if "requestState" in members and self.session is None and self._suspended_calls.takes(self, router):
+        if "requestState" in members and self.session is None and self._suspended_calls.resume(self, router):
             return
         refusal = self.calls.refusal(self.key) or invalid_arguments(members)
         if refusal is None:
@@ -125,13 +124,13 @@ class RoutedCall(RequestContext):
             refuse(self.responder, refusal)
 
     def request(self, router: Router) -> None:
-        """Any other method that one server answers."""
+        """Handle any other method that one server answers."""
         members = self.params
         wrong = invalid_params(self.message.method, members)
         if wrong is not None:
             refuse(self.responder, wrong)
             return
-        if "requestState" in members and self.session is None and self._suspended_calls.takes(self, router):
+        if "requestState" in members and self.session is None and self._suspended_calls.resume(self, router):
             return
         refusal = self.calls.refusal(self.key)
         if refusal is None:
@@ -141,22 +140,22 @@ class RoutedCall(RequestContext):
             refuse(self.responder, refusal)
 
     def send_again(self, members: Members) -> None:
-        """The same request, with what its client answered."""
+        """Send the same request with the input that its client gave."""
         self._send(members, text_or_none(members, "name") or "")
 
     def _send(self, members: Members, tool: str) -> None:
         meta, caller = self.meta, self.caller
-        passed_on: dict[str, Json] | None = None
+        forwarded_meta: dict[str, Json] | None = None
         progress = False
         if meta is not None:
             progress = "progressToken" in meta
-            passed_on = {
+            forwarded_meta = {
                 key: single_line(value)
                 for key, value in meta.items()
                 if key not in HOP_META and key.casefold() not in _HOP_OWNED
             } or None
-        notify = self._noticed if progress or self.session is not None or caller.log_level else None
-        send_request = None if caller.capabilities == NO_CAPABILITIES else self._asked_something
+        on_notification = self._notified if progress or self.session is not None or caller.log_level else None
+        on_server_request = None if caller.capabilities == NO_CAPABILITIES else self._server_requested
         method = self.message.method or ""
         if method == TOOLS_CALL:
             call = self._router.call_tool(
@@ -164,10 +163,10 @@ class RoutedCall(RequestContext):
                 tool,
                 members,
                 self._reply,
-                meta=passed_on,
-                on_notification=notify,
+                meta=forwarded_meta,
+                on_notification=on_notification,
                 progress=progress,
-                on_server_request=send_request,
+                on_server_request=on_server_request,
             )
         else:
             call = self._router.request(
@@ -175,25 +174,25 @@ class RoutedCall(RequestContext):
                 method,
                 members,
                 self._reply,
-                meta=passed_on,
-                on_notification=notify,
+                meta=forwarded_meta,
+                on_notification=on_notification,
                 progress=progress,
-                on_server_request=send_request,
+                on_server_request=on_server_request,
             )
         self.call = call
         if call.outcome is None:
             self.calls.add(self.key, call)
 
-    # -- what comes back ------------------------------------------------------------------------------------------
+    # -- from the server --------------------------------------------------------------------------------------------
 
-    def _asked_something(self, server_request: ServerRequest) -> None:
+    def _server_requested(self, server_request: ServerRequest) -> None:
         session = self.session
         if session is None:
-            self._suspended_calls.send_request(self, server_request)
+            self._suspended_calls.add_request(self, server_request)
         else:
             session.server_requests.send_request(server_request, self.responder.send_request)
 
-    def _noticed(self, method: str, params: Json) -> None:
+    def _notified(self, method: str, params: Json) -> None:
         waiting = self if self.suspended is None else self.suspended.waiting
         if waiting is not None:
             forward_notification(waiting, method, params)
@@ -208,41 +207,38 @@ class RoutedCall(RequestContext):
         else:
             self.input_loop = None
             self.calls.remove(self.key)
-            self.deliver(call)
+            self.respond(call)
 
     def respond(self, call: Call) -> None:
-        """To the client, in the words of its era."""
+        """Send the outcome to the client, translated to its era."""
         try:
             if self.session is None:
                 respond_modern(self, call, self._suspended_calls)
             else:
                 respond_legacy(self, self.session, call, self._router)
-        except (BadMessage, RecursionError):  # its lane could just read it, and we are some calls deeper
-            refuse(self.responder, _too_deep(call))
-        except Exception:  # a bug of ours: the client gets its answer, and the router tells the operator
+        except (BadMessage, RecursionError):  # its connection could just parse it, and this is some frames deeper
+            problem = Problem(
+                code=SOURCE_PROTOCOL,
+                message=f"Server {call.source}: the answer is nested too deeply",
+                source=call.source,
+                tool=call.tool,
+                phase="sent",
+                executed="unknown",
+            )
+            refuse(self.responder, problem)
+        except Exception:  # a bug of ours: the client gets a response, and the router tells the operator
             refuse(self.responder, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
             raise
 
 
-def _too_deep(call: Call) -> Problem:
-    return Problem(
-        code=SOURCE_PROTOCOL,
-        message=f"Server {call.source}: the answer is nested too deeply",
-        source=call.source,
-        tool=call.tool,
-        phase="sent",
-        executed="unknown",
-    )
-
-
-# What a call came to, as clients of either era may see it: results, errors and codes of the other one.
+# -- outcomes in the words of the client's era ------------------------------------------------------------------------
 
 _READ_HINTS: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
 _WITH_CONTENT: Final = frozenset({TOOLS_CALL, PROMPTS_GET})
 _OLD: Final = frozenset(LEGACY[:2])
-"""Versions whose clients cannot read everything that servers of today answer."""
-_SPECIAL: Final = b"-32"
-"""Every code that may have to be changed begins like this."""
+"""Versions whose clients cannot read every result of today's servers."""
+_TRANSLATED: Final = b"-32"
+"""What every code that may have to be translated begins with."""
 
 
 def respond_modern(context: RequestContext, call: Call, suspended_calls: SuspendedCalls) -> None:
@@ -250,14 +246,14 @@ def respond_modern(context: RequestContext, call: Call, suspended_calls: Suspend
     if isinstance(outcome, Result):
         raw = completed_result(outcome.raw)
         if call.method == RESOURCES_READ:
-            raw = _with_hints(raw)
+            raw = _with_cache_hints(raw)
         elif call.method == TASKS_GET and _has(raw, "inputRequests"):
             raw = labelled_result(call.source, raw, in_text=suspended_calls.rules.names_servers())
         context.responder.result(Result(raw, outcome.message))
     elif isinstance(outcome, NeedsInput):
         raw = labelled_result(call.source, outcome.raw, in_text=suspended_calls.rules.names_servers())
         context.responder.result(Result(raw))
-    elif isinstance(outcome, RemoteError) and _SPECIAL in bytes(outcome.raw):
+    elif isinstance(outcome, RemoteError) and _TRANSLATED in bytes(outcome.raw):
         _modern_error(context, call, outcome.raw, suspended_calls)
     else:
         respond(context.responder, call)
@@ -265,16 +261,16 @@ def respond_modern(context: RequestContext, call: Call, suspended_calls: Suspend
 
 def _modern_error(context: RequestContext, call: Call, error: Json, suspended_calls: SuspendedCalls) -> None:
     if error_code(error) == URL_ELICITATION_REQUIRED:
-        asking = suspended_calls.urls_to_visit(context, call.source, error)
-        if asking is not None:
-            context.responder.result(own_result(asking))
+        input_required = suspended_calls.urls_to_visit(context, call.source, error)
+        if input_required is not None:
+            context.responder.result(own_result(input_required))
             return
     uri = text_member(context.params, "uri") if call.method == RESOURCES_READ else None
     context.responder.error(error_for_modern(error, uri), None)
 
 
-def _with_hints(raw: bytes) -> bytes:
-    """A resource that was read may be kept for no time and for nobody else, unless its server says otherwise."""
+def _with_cache_hints(raw: bytes) -> bytes:
+    """Say that a resource may not be cached for any time or for anybody else, unless its server says otherwise."""
     missing = [b'"%b":%b,' % (name.encode(), value) for name, value in _READ_HINTS.items() if not _has(raw, name)]
     return b"{%b%b" % (b"".join(missing), raw[1:]) if missing else raw
 
@@ -293,7 +289,7 @@ def respond_legacy(context: RequestContext, session: ClientSession, call: Call, 
             if raw is not outcome.raw:
                 outcome = Result(raw)
         context.responder.result(outcome)
-    elif isinstance(outcome, RemoteError) and _SPECIAL in bytes(outcome.raw):
+    elif isinstance(outcome, RemoteError) and _TRANSLATED in bytes(outcome.raw):
         reading = call.method == RESOURCES_READ and _is_modern(router, call.source)
         context.responder.error(error_for_legacy(outcome.raw, reading=reading), None)
     elif isinstance(outcome, Failure) and outcome.problem.code is not CANCELLED and call.method != COMPLETION_COMPLETE:
@@ -303,7 +299,7 @@ def respond_legacy(context: RequestContext, session: ClientSession, call: Call, 
 
 
 def legacy_error(problem: Problem) -> bytes:
-    """A problem of ours with a code that clients from before 2026-07-28 know."""
+    """A problem of the gateway's with a code that clients of versions before 2026-07-28 know."""
     known = problem.code.jsonrpc
     code = RESOURCE_NOT_FOUND if problem.code is UNKNOWN_RESOURCE else legacy_code(known)
     if code == known:
@@ -316,7 +312,7 @@ def _is_modern(router: Router, source: str) -> bool:
     return snapshot is not None and snapshot.protocol_version in MODERN
 
 
-# The shapes of what clients ask servers through us: wrong ones are refused here, with the same words for all.
+# -- parameters -------------------------------------------------------------------------------------------------------
 
 _OPEN_BRACE: Final = 0x7B
 _TEXTS: Final = {
@@ -331,6 +327,7 @@ _OBJECTS: Final = {COMPLETION_COMPLETE: ("ref", "argument"), TASKS_UPDATE: ("inp
 
 
 def invalid_params(method: str | None, params: Members) -> Problem | None:
+    """The problem with the parameters of a request; None where they have the right types."""
     name = _TEXTS.get(method or "")
     if name is not None and text_or_none(params, name) is None:
         return _must_be(name, "a string")
@@ -341,7 +338,7 @@ def invalid_params(method: str | None, params: Members) -> Problem | None:
 
 
 def invalid_arguments(params: Members) -> Problem | None:
-    """Arguments are an object. Some clients write null for none; whether that will do is for the server to say."""
+    """The problem with `arguments`: an object, or null, which some clients write for none and the server judges."""
     arguments = params.get("arguments")
     if arguments is None or memoryview(arguments)[0] == _OPEN_BRACE or bytes(arguments) == b"null":
         return None

@@ -1,9 +1,8 @@
-"""A legacy client after (or before) its handshake: an HTTP session, or the one client of a stdio door."""
+"""Clients: legacy sessions, clients without a session, and the calls that each has in flight."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import lru_cache
 from typing import Final, Protocol
 
 from trunkline.core.call import Call, Caller, Json
@@ -17,18 +16,23 @@ from trunkline.protocol.mcp.capabilities import declared
 from trunkline.protocol.mcp.modern import CLIENT_CAPABILITIES, CLIENT_INFO
 from trunkline.runtime.safe_calls import call_safely
 
-# What one client has in flight: bounded, and taken back by the client's own ids.
+_MAX_CALLERS: Final = 512
+_MAX_CACHED_BYTES: Final = 1024
+_CLIENT_NAME_LIMIT: Final = 64
 
 
 class Cancellable(Protocol):
-    """Something under way for a client that it can take back."""
+    """Something in flight that its client can cancel."""
 
     def cancel(self, why: str, /) -> bool: ...
 
 
 class InFlightCalls:
-    """What one client has in flight, by its own request ids. A session has one; all clients without a session, of
-    whom nobody can tell one from another, share a wider one. `key` is the limit's in the configuration."""
+    """What one client has in flight, by its own request ids, up to a limit.
+
+    A session has one; all clients of a principal without a session share a wider one, as nothing tells them apart.
+    `key` is the limit's in the configuration.
+    """
 
     def __init__(self, limit: int, key: str = "limits.in_flight_per_client") -> None:
         self.limit = limit
@@ -53,7 +57,7 @@ class InFlightCalls:
         self._calls.pop(key, None)
 
     def tools(self) -> tuple[str, ...]:
-        """The tools that are being called, by their servers' names for them."""
+        """The names of the tools being called, as their servers know them."""
         return tuple(call.tool for call in self._calls.values() if isinstance(call, Call) and call.tool)
 
     def cancel(self, key: Hashable, why: str) -> bool:
@@ -62,12 +66,15 @@ class InFlightCalls:
 
     def cancel_all(self, why: str) -> None:
         for call in list(self._calls.values()):
-            call_safely("a call that is taken back", call.cancel, why)
+            call_safely("a cancelled call", call.cancel, why)
 
 
 class ClientSession:
-    """`session_id_if_interactive` names the session of a client that has none of its own and can be asked something: then it
-    needs servers of its own."""
+    """A client of the legacy era, before and after its handshake: an HTTP session, or the one client of a pipe.
+
+    A client that declares capabilities of its own needs its own upstream sessions: one without a session id gets
+    `session_id_if_interactive` then.
+    """
 
     def __init__(self, caller: Caller, max_calls: int, *, session_id_if_interactive: str = "") -> None:
         self.caller = caller
@@ -75,14 +82,14 @@ class ClientSession:
         self.calls = InFlightCalls(max_calls)
         self.server_requests = PendingServerRequests(self)
         self.initialized = False
-        """Whether its `initialize` is answered: before that a client is told nothing."""
+        """Whether its `initialize` is answered: before that it is sent nothing else."""
         self.last_sent: dict[bytes, bytes] = {}
-        """The lists as this client saw or was told of them last, by name."""
+        """The lists as this client saw them or was notified of them last, by name."""
         self.session_id_if_interactive = session_id_if_interactive
         self.push: Callable[[bytes], None] | None = None
         """Sends a message to this client outside any request; None while there is no way to."""
 
-    # -- as a client of the router: what its own servers ask and tell outside any call ----------------------------
+    # -- messages of its own servers outside any call: the router's view of a client ------------------------------
 
     def send_request(self, server_request: ServerRequest) -> None:
         self.server_requests.send_request(server_request)
@@ -91,15 +98,11 @@ class ClientSession:
         self.server_requests.notify(method, params)
 
 
-# Clients without a session: known by their principal alone, and by what each request says of its sender.
-
-_NO_INFO: Final = b"{}"
-_MOST_CALLERS: Final = 512
-_LARGEST_BYTES: Final = 1024
-
-
 class StatelessClients:
-    """Clients repeat themselves with every request: callers are remembered, and looked up by what was said."""
+    """Clients without a session, known by their principal and what each request says of its sender.
+
+    Callers are cached: clients repeat the same members in every request.
+    """
 
     def __init__(self, max_calls: int) -> None:
         self._max_calls = max_calls
@@ -113,51 +116,32 @@ class StatelessClients:
         return calls
 
     def caller(self, principal: str, meta: Members, version: str) -> Caller:
-        """Who asks, by the members of `_meta` that every request carries. Raises BadMessage or Refused."""
+        """The caller described by the `_meta` of a request. Raises BadMessage or RequestRefused."""
         capabilities = bytes(meta[CLIENT_CAPABILITIES])
-        info = bytes(meta.get(CLIENT_INFO, _NO_INFO))
-        said = (principal, capabilities, info, requested_log_level(meta), version)
-        caller = self._callers.get(said)
+        info = bytes(meta.get(CLIENT_INFO, b"{}"))
+        described = (principal, capabilities, info, requested_log_level(meta), version)
+        caller = self._callers.get(described)
         if caller is None:
-            caller = self._new_caller(*said)
-            if len(capabilities) + len(info) <= _LARGEST_BYTES:
-                if len(self._callers) >= _MOST_CALLERS:
+            caller = Caller(
+                principal,
+                client=client_name(info),
+                capabilities=declared(capabilities),
+                log_level=described[3],
+                version=version,
+            )
+            if len(capabilities) + len(info) <= _MAX_CACHED_BYTES:
+                if len(self._callers) >= _MAX_CALLERS:
                     self._callers.clear()
-                self._callers[said] = caller
+                self._callers[described] = caller
         return caller
-
-    def _new_caller(self, principal: str, capabilities: bytes, info: bytes, log_level: str, version: str) -> Caller:
-        return Caller(
-            principal,
-            client=client_name(info),
-            capabilities=declared(capabilities),
-            log_level=log_level,
-            version=version,
-        )
 
     def cancel_all(self, why: str) -> None:
         for calls in self._calls.values():
             calls.cancel_all(why)
 
 
-_CLIENT_NAME_LIMIT: Final = 64
-
-
-_REMEMBERED_BYTES: Final = 1024
-
-
 def client_name(info: bytes) -> str:
-    """What a client calls itself: shown in logs, and trusted for nothing."""
-    return _known_name(info) if len(info) <= _REMEMBERED_BYTES else _read_name(info)
-
-
-@lru_cache(maxsize=256)
-def _known_name(info: bytes) -> str:
-    """Stateless clients say it with every request."""
-    return _read_name(info)
-
-
-def _read_name(info: bytes) -> str:
+    """The name in a client's `clientInfo`: shown in logs, and trusted for nothing."""
     try:
         name = text_or_none(members_of(info, "`clientInfo`"), "name")
     except BadMessage:

@@ -1,4 +1,4 @@
-"""Who we are: the answers to `initialize` and `server/discover`."""
+"""Handles `initialize` and `server/discover`: how the gateway describes itself."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ CAPABILITIES: Final[dict[str, object]] = {
     "logging": {},
 }
 SERVER_INFO_MEMBER: Final = b'"%b":%b' % (SERVER_INFO.encode(), encode(INFO))
-"""The member of a modern result's `_meta` that says who we are."""
-_HEARD_S: Final = 0.2
-"""How long a greeting waits for servers that nobody has heard of yet, for the sake of their instructions."""
+"""The member of a modern result's `_meta` that describes the gateway."""
+_INSTRUCTIONS_WAIT_S: Final = 0.2
+"""How long a response waits for servers that have not connected yet, for the sake of their instructions."""
 
 
 class Initializer:
@@ -40,30 +40,33 @@ class Initializer:
         self._listing = listing
 
     def initialize(self, session: ClientSession, context: RequestContext) -> bool:
-        """Whether the handshake succeeded: the client is then known by what it said of itself."""
+        """Handle `initialize`, and keep what the client says of itself; returns whether the handshake succeeded."""
         version = text_or_none(context.params, "protocolVersion")
         if version is None:
             refuse(context.responder, Problem(code=INVALID_PARAMS, message="`params.protocolVersion` must be a string"))
             return False
-        capabilities = _declared(context, negotiate(version))
-        if capabilities is None:
+        negotiated = negotiate(version)
+        try:
+            capabilities = declared_by_legacy(bytes(context.params.get("capabilities", b"{}")), negotiated)
+        except BadMessage:
+            refuse(context.responder, Problem(code=INVALID_PARAMS, message="`params.capabilities` must be an object"))
             return False
         caller = session.caller
         session_id = caller.session
         if session_id is None and session.session_id_if_interactive and askable(capabilities) != b"{}":
             session_id = session.session_id_if_interactive
-        session.version = negotiate(version)
+        session.version = negotiated
         session.caller = replace(
             caller,
             session=session_id,
             client=client_name(bytes(context.params.get("clientInfo", b"{}"))),
             capabilities=capabilities,
-            version=session.version,
+            version=negotiated,
         )
-        self._when_heard(lambda: respond_later(context.responder, self._greet, session, context))
+        self._when_listed(lambda: respond_later(context.responder, self._respond_initialize, session, context))
         return True
 
-    def _greet(self, session: ClientSession, context: RequestContext) -> None:
+    def _respond_initialize(self, session: ClientSession, context: RequestContext) -> None:
         registry, caller = self._router.registry, session.caller
         instructions = self._instructions(caller)
         tasks = joined_tasks(registry, caller) if session.version == WITH_LEGACY_TASKS else {}
@@ -73,29 +76,29 @@ class Initializer:
         session.initialized = True
 
     def discover(self, context: RequestContext) -> None:
-        self._when_heard(lambda: respond_later(context.responder, self._describe, context))
+        self._when_listed(lambda: respond_later(context.responder, self._respond_discover, context))
 
-    def _describe(self, context: RequestContext) -> None:
+    def _respond_discover(self, context: RequestContext) -> None:
         registry = self._router.registry
-        said: dict[str, object] = {"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES}
+        description: dict[str, object] = {"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES}
         extensions = joined_extensions(registry, context.caller)
         if extensions:
-            said["capabilities"] = {**CAPABILITIES, "extensions": extensions}
+            description["capabilities"] = {**CAPABILITIES, "extensions": extensions}
         instructions = self._instructions(context.caller)
         if instructions:
-            said["instructions"] = instructions
+            description["instructions"] = instructions
         hints = b'"ttlMs":0,"cacheScope":"private","_meta":{%b}' % SERVER_INFO_MEMBER
-        context.responder.result(own_result(b'{"resultType":"complete",%b,%b}' % (encode(said)[1:-1], hints)))
+        context.responder.result(own_result(b'{"resultType":"complete",%b,%b}' % (encode(description)[1:-1], hints)))
 
     def _instructions(self, caller: Caller) -> str:
-        """What the servers say; who searches hears that of a server once it has found something there."""
+        """The servers' instructions; a client that searches gets those of a server with the first tool it finds."""
         registry = self._router.registry
         if self._listing.searches(caller):
             return searching_instructions(registry, caller)
         return joined_instructions(registry, caller)
 
-    def _when_heard(self, then: Callable[[], None]) -> None:
-        """Once every server was heard of, or nearly at once."""
+    def _when_listed(self, then: Callable[[], None]) -> None:
+        """Run this once every server has listed its tools, or after a short wait."""
         timer: asyncio.TimerHandle | None = None
         waiting = True
 
@@ -109,13 +112,4 @@ class Initializer:
 
         self._router.when_listed(go)
         if waiting:
-            timer = asyncio.get_running_loop().call_later(_HEARD_S, go)
-
-
-def _declared(context: RequestContext, version: str) -> bytes | None:
-    """What the client can do, in our spelling; None where it was refused for that."""
-    try:
-        return declared_by_legacy(bytes(context.params.get("capabilities", b"{}")), version)
-    except BadMessage:
-        refuse(context.responder, Problem(code=INVALID_PARAMS, message="`params.capabilities` must be an object"))
-        return None
+            timer = asyncio.get_running_loop().call_later(_INSTRUCTIONS_WAIT_S, go)

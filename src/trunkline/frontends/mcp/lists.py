@@ -129,7 +129,7 @@ class ListHandler:
         return ready
 
     def _rest(self, context: RequestContext, kind: ListType, *, public: bool | None = None) -> bytes:
-        if not context.modern:
+        if context.session is not None:
             return self._notes.legacy()
         if self._shown.varies(context.caller, kind):
             return self._notes.modern(kind.name, public=False, lasts=False)
@@ -157,7 +157,7 @@ class ListHandler:
 
 
 def _result(context: RequestContext, kind: ListType, items: bytes, rest: bytes) -> bytes:
-    if context.modern:
+    if context.session is None:
         return b'{"resultType":"complete","%b":%b%b}' % (kind.member, items, rest)
     shown = downgraded_tools(items, context.caller.version) if kind is TOOLS else items
     return b'{"%b":%b%b}' % (kind.member, shown, rest)

@@ -1,4 +1,4 @@
-"""Log messages of servers: which of them a client wants."""
+"""Notifications of servers: which progress and log messages a client gets, and how."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from trunkline.router.router import Router
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.requests import RequestContext
 
-
 _ONE_OF: Final = ", ".join(LEVELS)
 
 
@@ -36,7 +35,7 @@ def is_log_message(method: str) -> bool:
 
 
 def wants_log_message(caller: Caller, params: Json) -> bool:
-    """A legacy client that never said a level gets what its servers send; a modern one gets nothing then."""
+    """Whether a client wants this log message. Without a level a legacy client wants all, a modern one none."""
     if not caller.log_level:
         return caller.version not in MODERN
     try:
@@ -59,7 +58,7 @@ def requested_log_level(meta: Members) -> str:
 
 
 def set_level(router: Router, context: RequestContext) -> None:
-    """`logging/setLevel` holds for this client from now on, and its servers hear of it."""
+    """Handle `logging/setLevel`: keep the level for this client, and pass it on to its servers."""
     session = context.session
     level = _level_in(context.params, "level")
     if session is None or level is None:
@@ -78,34 +77,26 @@ def _level_in(members: Members, name: str) -> str | None:
     return level if level in RANKS else None
 
 
-# Notifications of servers that belong to a request: which of them its client gets, and under which token.
-
-
 def forward_notification(context: RequestContext, method: str, params: Json) -> None:
-    """Give it to the client, if it is for the client. One that cannot be read for sure is dropped."""
+    """Send a notification that belongs to a request to its client, if it is meant for it. Drop a malformed one."""
     try:
         if method == STREAM_CLOSED:
             context.responder.pause_stream()
         elif method == PROGRESS:
-            _progress(context, params)
+            token = None if context.meta is None else context.meta.get("progressToken")
+            if token is not None:  # under the token that the client chose
+                members = {**members_of(bytes(params), "params"), "progressToken": token}
+                context.responder.notify(encode_notification(PROGRESS, single_line(encode_members(members))))
         elif _is_for(context, method, params):
             context.responder.notify(encode_notification(method, single_line(params)))
     except (BadMessage, RecursionError):
         return
 
 
-def _progress(context: RequestContext, params: Json) -> None:
-    """Under the token that its client chose."""
-    token = None if context.meta is None else context.meta.get("progressToken")
-    if token is not None:
-        members = {**members_of(bytes(params), "params"), "progressToken": token}
-        context.responder.notify(encode_notification(PROGRESS, single_line(encode_members(members))))
-
-
 def _is_for(context: RequestContext, method: str, params: Json) -> bool:
     session = context.session
     if method == NOTIFICATIONS_MESSAGE:
-        # A legacy client may have changed its mind since it asked.
+        # a legacy client may have set another level since the call began
         return wants_log_message(context.caller if session is None else session.caller, params)
-    # Modern clients get nothing on a request's stream but its progress and its log.
+    # a modern client gets nothing but progress and log messages on a request's stream
     return session is not None and method != NOTIFICATIONS_CANCELLED

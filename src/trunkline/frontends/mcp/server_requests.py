@@ -1,4 +1,4 @@
-"""Questions of servers to a legacy client: sent under ids of ours, answered once, forgotten when it is gone."""
+"""Requests of servers to a legacy client: sampling, elicitation and roots, and the loop that a modern server needs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from trunkline.frontends.mcp.calls import RoutedCall
     from trunkline.frontends.mcp.clients import ClientSession
 
-
 MAX_OPEN: Final = 64
 _OPEN_BRACE: Final = 0x7B
 _ELICITS_SINCE: Final = "2025-06-18"
@@ -60,14 +59,14 @@ Send = Callable[[bytes], bool]
 
 @dataclass(frozen=True, slots=True)
 class ServerRequestRules:
-    """How long a client may think, and whether it must be told which of several servers asks."""
+    """How long a client may take to answer, and whether it must be told which of several servers asks."""
 
-    server_request_timeout_s: float
+    timeout_s: float
     names_servers: Callable[[], bool]
 
 
 class _PendingRequest:
-    """A question that the client has and has not answered. `token` is the server's own for progress, as JSON."""
+    """A request that the client has not answered. `token` is the server's own for progress, as JSON."""
 
     __slots__ = ("send", "server_request", "timer", "token")
 
@@ -79,6 +78,8 @@ class _PendingRequest:
 
 
 class PendingServerRequests:
+    """The requests of servers to one legacy client, sent under ids of the gateway's."""
+
     def __init__(self, session: ClientSession) -> None:
         self._session: ClientSession | None = session
         self._rules: ServerRequestRules | None = None
@@ -89,73 +90,56 @@ class PendingServerRequests:
         return len(self._open)
 
     def begin(self, rules: ServerRequestRules) -> None:
-        """The client has said what it can be asked."""
+        """Send requests from now on: the client has declared its capabilities."""
         self._rules = rules
 
     # -- from servers ---------------------------------------------------------------------------------------------
 
     def send_request(self, server_request: ServerRequest, send: Send | None = None) -> None:
-        """Put a question to the client: with `send` where that can carry it, else outside any request."""
+        """Send a request to the client: with `send` where that can carry it, else outside any request."""
         if server_request.ended:
             return
-        refused = self._refusal(server_request)
+        session, rules = self._session, self._rules
+        if rules is None or session is None or session.push is None:
+            server_request.refuse(NO_CLIENT_ERROR)
+            return
+        if len(self._open) >= MAX_OPEN:
+            refused = _error(-32603, f"The client has {MAX_OPEN} requests open already")
+        else:
+            refused = request_refusal(session.caller, server_request.method, server_request.params)
         if refused is not None:
             server_request.refuse(refused)
             return
         number = self._last_id = self._last_id + 1
         try:
-            message, token = self._message(number, server_request)
+            message, token = _message(number, server_request, in_text=rules.names_servers())
         except (BadMessage, RecursionError) as error:
-            server_request.refuse(_error(-32602, f"The question cannot be passed on: {error}"))
+            server_request.refuse(_error(-32602, f"The request cannot be passed on: {error}"))
             return
-        self._expect(number, server_request, send, token)
-        self._send(send, message)
-
-    def _refusal(self, server_request: ServerRequest) -> bytes | None:
-        session = self._session
-        if self._rules is None or session is None or session.push is None:
-            return NO_CLIENT_ERROR
-        if len(self._open) >= MAX_OPEN:
-            return _error(-32603, f"The client has {MAX_OPEN} questions open already")
-        return request_refusal(session.caller, server_request.method, server_request.params)
-
-    def _message(self, number: int, server_request: ServerRequest) -> tuple[bytes, Json | None]:
-        """The request as the client gets it, and the server's token for progress on it."""
-        in_text = self._rules is not None and self._rules.names_servers()
-        params = labelled(server_request.source, server_request.method, server_request.params, in_text=in_text)
-        meta = members_of(bytes(params["_meta"]), "`_meta`")
-        token = meta.get("progressToken")
-        if token is not None:
-            params["_meta"] = encode_members({**meta, "progressToken": b"%d" % number})
-        head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (number, encode(server_request.method))
-        return b"%b%b}" % (head, encode_members(params)), None if token is None else bytes(token)
-
-    def _expect(self, number: int, server_request: ServerRequest, send: Send | None, token: Json | None) -> None:
-        assert self._rules is not None
-        server_request_timeout_s = self._rules.server_request_timeout_s
-        timer = Deadline(server_request_timeout_s, partial(self._expired, number, server_request_timeout_s))
+        timer = Deadline(rules.timeout_s, partial(self._expired, number, rules.timeout_s))
         self._open[number] = _PendingRequest(server_request, send, timer, token)
-        server_request.on_withdrawn = lambda: self._take_back(number, "the server took its question back")
+        server_request.on_withdrawn = lambda: self._cancel(number, "the server withdrew its request")
+        self._send(send, message)
 
     def _send(self, send: Send | None, message: bytes) -> None:
         push = None if self._session is None else self._session.push
         if not (send is not None and send(message)) and push is not None:
             push(message)
 
-    def _expired(self, number: int, server_request_timeout_s: float) -> None:
+    def _expired(self, number: int, timeout_s: float) -> None:
         waiting = self._open[number]
-        self._take_back(number, "there was no answer in time")
-        waiting.server_request.refuse(_error(-32603, f"The client gave no answer within {question_s:g} seconds"))
+        self._cancel(number, "there was no answer in time")
+        waiting.server_request.refuse(_error(-32603, f"The client gave no answer within {timeout_s:g} seconds"))
 
-    def _take_back(self, number: int, reason: str) -> None:
-        """The client need not answer any more."""
+    def _cancel(self, number: int, reason: str) -> None:
+        """Tell the client that its answer is not needed any more."""
         waiting = self._take(number)
         if waiting is not None:
             params = b'{"requestId":%d,"reason":%b}' % (number, encode(reason))
             self._send(waiting.send, encode_notification(NOTIFICATIONS_CANCELLED, params))
 
     def notify(self, method: str, params: Json) -> None:
-        """What one of this client's own servers says outside any call."""
+        """Pass on a notification that one of this client's own servers sent outside any call."""
         if self._session is None:
             return
         caller = self._session.caller
@@ -170,8 +154,8 @@ class PendingServerRequests:
 
     # -- from the client ------------------------------------------------------------------------------------------
 
-    def answered(self, message: Message) -> None:
-        """Its answer to a question of before; one that nobody asked, or that comes late, is nobody's."""
+    def handle_response(self, message: Message) -> None:
+        """Pass a response of the client to the server that waits for it; drop one that nobody waits for (any more)."""
         waiting = None if message.id is None else self._take(message.id)
         if waiting is None:
             return
@@ -187,12 +171,12 @@ class PendingServerRequests:
         else:
             waiting.server_request.answer(text)
 
-    def progressed(self, message: Message) -> None:
-        """The client is at work on a question whose server wants to hear of that."""
+    def handle_progress(self, message: Message) -> None:
+        """Pass on the client's progress on a request whose server asked for it."""
         try:
             params = {} if message.params is None else members_of(message.params, "`params`")
-            number = _token_in(params)
-            waiting = None if number is None else self._open.get(number)
+            number = params.get("progressToken")
+            waiting = None if number is None else self._open.get(read_id(number))
             if waiting is not None and waiting.token is not None:
                 waiting.server_request.progressed(
                     single_line(encode_members({**params, "progressToken": waiting.token}))
@@ -201,7 +185,7 @@ class PendingServerRequests:
             return
 
     def close(self) -> None:
-        """The client is gone."""
+        """Refuse what is open: the client is gone."""
         waiting, self._open = self._open, {}
         for one in waiting.values():
             one.timer.cancel()
@@ -215,33 +199,33 @@ class PendingServerRequests:
         return waiting
 
 
+def _message(number: int, server_request: ServerRequest, *, in_text: bool) -> tuple[bytes, Json | None]:
+    """The request as the client gets it, and the server's token for progress on it."""
+    params = labelled(server_request.source, server_request.method, server_request.params, in_text=in_text)
+    meta = members_of(bytes(params["_meta"]), "`_meta`")
+    token = meta.get("progressToken")
+    if token is not None:
+        params["_meta"] = encode_members({**meta, "progressToken": b"%d" % number})
+    head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (number, encode(server_request.method))
+    return b"%b%b}" % (head, encode_members(params)), None if token is None else bytes(token)
+
+
 def request_refusal(caller: Caller, method: str, params: Json) -> bytes | None:
-    """The JSON-RPC error for what this client cannot be asked; None when it can."""
+    """The JSON-RPC error for a request that this client does not support; None where it does."""
     if method == ELICITATION_CREATE and caller.version < _ELICITS_SINCE:
         return _error(-32601, f"The client speaks {caller.version or 'no version'}, which has no elicitation")
     refused = refusal(caller.capabilities, method, bytes(params))
-    if refused is None and method == ELICITATION_CREATE and caller.version < _VISITS_URLS_SINCE and _is_url(params):
-        return _error(-32602, "The client takes no elicitations of mode `url`")
+    if refused is None and method == ELICITATION_CREATE and caller.version < _VISITS_URLS_SINCE:
+        if text_member(members_of(bytes(params), "`params`"), "mode") == "url":
+            return _error(-32602, "The client does not support elicitation mode `url`")
     return refused
-
-
-def _is_url(params: Json) -> bool:
-    return text_member(members_of(bytes(params), "`params`"), "mode") == "url"
-
-
-def _token_in(params: Members) -> MessageId | None:
-    token = params.get("progressToken")
-    return None if token is None else read_id(token)
 
 
 def _error(code: int, message: str) -> bytes:
     return encode({"code": code, "message": message})
 
 
-# A legacy client and a modern server: what the server wants to know is asked, and the call is made again with it.
-#
-# Each round is a call of its own. The client sees one request with questions in between, as it knows it from servers of
-# its own era.
+# -- a legacy client of a modern server -------------------------------------------------------------------------------
 
 MAX_ROUNDS: Final = 10
 _FIRST_PAUSE_S: Final = 0.05
@@ -250,18 +234,23 @@ _CANCEL: Final = b'{"action":"cancel"}'
 
 
 class InputLoop:
+    """Gets the input that a modern server requires from a legacy client, and sends the request again with it.
+
+    Each round is a call of its own. The client sees one request with server requests in between, as in its own era.
+    """
+
     def __init__(self, routed: RoutedCall) -> None:
         self._routed = routed
         self._source = ""
         self._count = 0
         self._state: bytes | None = None
-        self._questions: list[ServerRequest] = []
+        self._requests: list[ServerRequest] = []
         self._answers: dict[str, Json] = {}
         self._pause: asyncio.TimerHandle | None = None
         self._over = False
 
     def continue_with(self, source: str, raw: Json) -> None:
-        """The server cannot go on without this."""
+        """Handle the result `input_required` of one round."""
         self._source = source
         self._count += 1
         if self._count > MAX_ROUNDS:
@@ -279,22 +268,20 @@ class InputLoop:
         self._answers = {}
         self._routed.calls.add(self._routed.key, self)
         if required.asked:
-            self._ask(required.asked)
+            self._request_input(required.asked)
         else:
             pause_s = min(_FIRST_PAUSE_S * 2 ** (self._count - 1), _LONGEST_PAUSE_S)
             self._pause = asyncio.get_running_loop().call_later(pause_s, self._again)
 
-    # -- the client's part ----------------------------------------------------------------------------------------
-
-    def _ask(self, asked: dict[str, InputRequest]) -> None:
-        """Everything at once; a question may be refused before the next one is put."""
+    def _request_input(self, requests: dict[str, InputRequest]) -> None:
+        """Send all requests at once; one may be refused before the next is sent."""
         session, responder = self._routed.session, self._routed.responder
         assert session is not None
-        self._questions = [
+        self._requests = [
             ServerRequest(self._source, one.method, _with_id(one), partial(self._answered, key, one.method))
-            for key, one in asked.items()
+            for key, one in requests.items()
         ]
-        for server_request in list(self._questions):
+        for server_request in list(self._requests):
             session.server_requests.send_request(server_request, responder.send_request)
 
     def _answered(self, key: str, method: str, ending: ResponseKind, raw: Json) -> None:
@@ -304,24 +291,22 @@ class InputLoop:
             self._fail(NOT_ANSWERED, f"`{method}` was not answered: {error_text(raw)}")
             return
         self._answers[key] = raw if ending == "result" else _CANCEL
-        if len(self._answers) == len(self._questions):
+        if len(self._answers) == len(self._requests):
             self._again()
 
     def _again(self) -> None:
-        """The same request with what the client answered, and the server's state as it wrote it."""
+        """Send the request with the client's input and the server's state as it wrote it."""
         self._pause = None
         members: Members = {name: value for name, value in self._routed.params.items() if name not in RETRY_MEMBERS}
-        if self._questions:
+        if self._requests:
             members["inputResponses"] = msgspec.Raw(encode_members(self._answers))
         if self._state is not None:
             members["requestState"] = msgspec.Raw(self._state)
-        self._questions = []
+        self._requests = []
         self._routed.send_again(members)
 
-    # -- the end --------------------------------------------------------------------------------------------------
-
     def cancel(self, why: str) -> bool:
-        """The client takes the request back while it is being asked."""
+        """The client cancels the request during a round."""
         if self._over:
             return False
         self._end()
@@ -338,8 +323,8 @@ class InputLoop:
         self._routed.calls.remove(self._routed.key)
         if self._pause is not None:
             self._pause.cancel()
-        server_requests, self._questions = self._questions, []
-        for server_request in server_requests:
+        requests, self._requests = self._requests, []
+        for server_request in requests:
             server_request.withdraw()
 
     def _problem(self, code: Code, message: str) -> Problem:
@@ -347,11 +332,11 @@ class InputLoop:
         return Problem(code=code, message=message, source=self._source, tool=tool, phase="sent", executed="unknown")
 
 
-def _with_id(asking: InputRequest) -> bytes:
-    """A URL to visit has an id in the legacy era, and none in the modern one."""
-    if asking.method != ELICITATION_CREATE:
-        return asking.params
-    params = members_of(asking.params, "`params`")
+def _with_id(request: InputRequest) -> bytes:
+    """Its parameters, with the `elicitationId` that mode `url` has in the legacy era only."""
+    if request.method != ELICITATION_CREATE:
+        return request.params
+    params = members_of(request.params, "`params`")
     if bytes(params.get("mode", b"")) != b'"url"' or "elicitationId" in params:
-        return asking.params
+        return request.params
     return encode_members({**params, "elicitationId": encode(secrets.token_urlsafe(12))})

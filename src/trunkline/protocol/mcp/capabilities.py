@@ -1,4 +1,4 @@
-"""What clients can do, in one spelling: equal capabilities are equal bytes, so that servers can be shared by them."""
+"""Capabilities of clients and servers. Those of clients are normalised, so that equal ones can share a server."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ _LARGEST_BYTES: Final = 16 * 1024
 
 
 def declared(capabilities: bytes) -> bytes:
-    """What servers are told of a client: everything that we pass on, in a fixed order. Raises BadMessage."""
-    return _known(capabilities) if len(capabilities) <= _LARGEST_BYTES else b"{}"
+    """The capabilities of a client that are passed on to servers, in a fixed order. Raises BadMessage."""
+    return _known(capabilities) if len(capabilities) <= _LARGEST_BYTES else NO_CAPABILITIES
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=512)  # stateless clients send them with every request
 def _known(capabilities: bytes) -> bytes:
-    """Stateless clients say it with every request."""
     members = members_of(capabilities, "`capabilities`")
     known = {name: msgspec.json.format(bytes(members[name]), indent=-1) for name in _DECLARED if name in members}
     return encode_members({name: value for name, value in known.items() if value.startswith(b"{")})
 
 
 def declared_by_legacy(capabilities: bytes, version: str) -> bytes:
-    """The same of a client from before 2026-07-28, which cannot mean the tasks of that version. Raises BadMessage."""
+    """The same for a client from before 2026-07-28, which cannot support tasks of that version. Raises BadMessage."""
     members = members_of(declared(capabilities), "`capabilities`")
     if version in _BEFORE_ELICITATION:
         members.pop("elicitation", None)
@@ -46,7 +45,7 @@ def declared_by_legacy(capabilities: bytes, version: str) -> bytes:
 
 @lru_cache(maxsize=512)
 def askable(capabilities: bytes) -> bytes:
-    """The part of it that lets a server ask the client something."""
+    """The capabilities that allow servers to send requests to the client."""
     members = members_of(capabilities, "`capabilities`")
     return encode_members({name: value for name, value in members.items() if name in _ASKABLE})
 

@@ -1,4 +1,4 @@
-"""2026-07-28: every request describes itself, in `_meta` and, over HTTP, in headers that must agree with it."""
+"""The protocol of 2026-07-28, where every request describes itself: in `_meta`, and over HTTP in matching headers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SERVER_INFO: Final = PREFIX + "serverInfo"
 SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
 
 HOP_META: Final = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
-"""Members of a request's `_meta` that belong to one hop: rebuilt, never passed on."""
+"""Members of a request's `_meta` that apply to one hop only: they are rebuilt, never passed on."""
 
 NAME_PARAMETERS: Final = {
     TOOLS_CALL: "name",
@@ -49,14 +49,16 @@ NAME_PARAMETERS: Final = {
     TASKS_UPDATE: "taskId",
     TASKS_CANCEL: "taskId",
 }
-"""Which parameter the `Mcp-Name` header mirrors, by method."""
+"""The parameter that the `Mcp-Name` header repeats, by method."""
 
+ROUTING_HEADERS: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+_VERSION_MEMBER: Final = PROTOCOL_VERSION.encode()
 _SENTINEL_START: Final = b"=?base64?"
 _SENTINEL_END: Final = b"?="
 
 
 class RequestRefused(Exception):
-    """A modern request that fails a check of the protocol; `extra` goes into the error's data."""
+    """A modern request that violates the protocol; `extra` is added to the error's data."""
 
     def __init__(self, problem: Problem, extra: Mapping[str, object] | None = None) -> None:
         super().__init__(problem.message)
@@ -80,7 +82,7 @@ def encode_request_meta(client_name: str, client_version: str, capabilities: byt
 
 
 def check_meta(meta: Members) -> str:
-    """The version of a modern request, after the members that every request must carry."""
+    """Check the required members of a modern request's `_meta`; returns its version."""
     for name in (PROTOCOL_VERSION, CLIENT_CAPABILITIES):
         if name not in meta:
             raise RequestRefused(Problem(code=INVALID_PARAMS, message=f"`_meta` lacks `{name}`"))
@@ -102,13 +104,10 @@ def check_version(version: str) -> None:
         raise RequestRefused(problem, {"supported": list(SUPPORTED), "requested": version})
 
 
-ROUTING_HEADERS: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
-
-
 def check_headers(
     headers: Mapping[bytes, bytes], repeated: Collection[bytes], version: str, method: str, name: str | None
 ) -> None:
-    """The routing headers equal the body: an intermediary that looked at them saw what we act on."""
+    """Check that the routing headers match the body: what an intermediary saw must be what we act on."""
     for header in ROUTING_HEADERS:
         if header in repeated:
             raise _mismatch(header, "comes more than once")
@@ -134,7 +133,7 @@ def _mismatch(header: bytes, what: str) -> RequestRefused:
 
 
 def decode_header(value: bytes) -> str | None:
-    """The text of a mirrored header; None when it claims to be base64 and is not."""
+    """The text of a header that repeats a parameter; None if it is marked as base64 but is not."""
     value = value.strip(b" \t")
     if not (value.startswith(_SENTINEL_START) and value.endswith(_SENTINEL_END)):
         return value.decode("latin-1")
@@ -145,32 +144,29 @@ def decode_header(value: bytes) -> str | None:
 
 
 def encode_header(text: str) -> bytes:
-    """The value of a mirrored header: plain where it is printable ASCII, else base64 between sentinels."""
+    """The value of a header that repeats a parameter: plain if it is printable ASCII, else marked base64."""
     plain = text.encode()
-    if plain and plain.isascii() and text.isprintable() and text == text.strip() and not _looks_encoded(plain):
+    looks_encoded = plain.startswith(_SENTINEL_START) and plain.endswith(_SENTINEL_END)
+    if plain and plain.isascii() and text.isprintable() and text == text.strip() and not looks_encoded:
         return plain
     return _SENTINEL_START + base64.b64encode(plain) + _SENTINEL_END
 
 
-def _looks_encoded(value: bytes) -> bool:
-    return value.startswith(_SENTINEL_START) and value.endswith(_SENTINEL_END)
-
-
 def completed_result(result: Json) -> bytes:
-    """A legacy server's result as a modern one: it says that it is complete.
+    """A legacy server's result as a modern one, with `resultType` `complete`.
 
-    What may be asked of a client was looked at before; a result that still says it asks comes from a server that may
-    not, or is spelled so that nobody sees.
+    Valid `input_required` results were handled before. One that still claims to be one comes from a server that may not
+    send any, or hides it by escapes.
     """
     text = bytes(result).lstrip()
     if (b'"resultType"' in text or b"\\u" in text) and has_member(text, "resultType"):
-        return _asking_nothing(text)
+        return _without_input_required(text)
     rest = text[1:].lstrip()
     comma = b"" if rest.startswith(b"}") else b","
     return b'{"resultType":"complete"%b%b' % (comma, rest)
 
 
-def _asking_nothing(result: bytes) -> bytes:
+def _without_input_required(result: bytes) -> bytes:
     members = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
     try:
         asks = msgspec.json.decode(members["resultType"], type=str) == "input_required"
@@ -179,12 +175,9 @@ def _asking_nothing(result: bytes) -> bytes:
     return encode_members({**members, "resultType": b'"complete"'}) if asks else result
 
 
-_VERSION: Final = PROTOCOL_VERSION.encode()
-
-
 def is_modern(message: Message) -> bool:
-    """Whether a message describes itself, where no header says so (stdio, or a header that was left out)."""
-    if message.params is None or _VERSION not in bytes(message.params):
+    """Whether a message is of the modern era, without looking at headers: on stdio, or if they are missing."""
+    if message.params is None or _VERSION_MEMBER not in bytes(message.params):
         return False
     try:
         meta = members_of(message.params, "`params`").get("_meta")

@@ -1,4 +1,4 @@
-"""Arguments of a tool that travel in `Mcp-Param-*` headers too: which ones, as what, and whether the two agree."""
+"""Arguments of a tool that `Mcp-Param-*` headers repeat: which ones, how they are written, and whether they match."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _Path = tuple[str, ...]
 
 
 class BadAnnotation(ValueError):
-    """An `x-mcp-header` that the protocol does not allow: the tool may not be offered to anyone."""
+    """An `x-mcp-header` that the protocol forbids: the tool must not be offered."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderParameter:
-    """One argument that a header repeats: where it is, and the header's name in lower case."""
+    """An argument that a header repeats: its path, and the header's name in lower case."""
 
     path: _Path
     header: bytes
@@ -47,11 +47,11 @@ class _Definition(msgspec.Struct):
     inputSchema: object = None
 
 
-# -- what is mirrored ---------------------------------------------------------------------------------------------
+# -- header parameters --------------------------------------------------------------------------------------------
 
 
 def header_parameters_of(definition: bytes) -> tuple[HeaderParameter, ...]:
-    """The arguments of a tool that headers mirror. Raises `BadAnnotation`; nearly all tools have none, at no cost."""
+    """The header parameters of a tool; nearly all tools have none, which is cheap to see. Raises `BadAnnotation`."""
     if _ANNOTATION_BYTES not in definition and b"\\u" not in definition:
         return ()
     try:
@@ -61,29 +61,29 @@ def header_parameters_of(definition: bytes) -> tuple[HeaderParameter, ...]:
     header_parameters: dict[bytes, HeaderParameter] = {}
     for path, position in _positions(schema):
         if _ANNOTATION in position:
-            parameter = _mirror(path, position)
+            parameter = _header_parameter(path, position)
             if parameter.header in header_parameters:
                 raise BadAnnotation(f"two arguments want the header `{parameter.header.decode()}`")
             header_parameters[parameter.header] = parameter
     return tuple(header_parameters.values())
 
 
-def _mirror(path: _Path | None, schema: _Schema) -> HeaderParameter:
+def _header_parameter(path: _Path | None, schema: _Schema) -> HeaderParameter:
     token = schema[_ANNOTATION]
     if not path:
-        raise BadAnnotation(f"`{_ANNOTATION}` stands where no single argument is meant")
+        raise BadAnnotation(f"`{_ANNOTATION}` does not belong to a single argument")
     where = ".".join(path)
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        raise BadAnnotation(f"`{_ANNOTATION}` of `{where}` is no name of a header")
+        raise BadAnnotation(f"`{_ANNOTATION}` of `{where}` is not a valid header name")
     if schema.get("type") not in _TYPES:
-        raise BadAnnotation(f"`{_ANNOTATION}` is for strings, integers and booleans, and `{where}` is none of them")
+        raise BadAnnotation(f"`{_ANNOTATION}` is for strings, integers and booleans, but `{where}` is none of these")
     return HeaderParameter(path, PREFIX + token.lower().encode())
 
 
 def _positions(root: object) -> Iterator[tuple[_Path | None, _Schema]]:
-    """Every schema within a schema, with the argument it describes; None where it describes no one argument.
+    """Every schema within a schema, with the path of the argument that it describes; None if it is not a single one.
 
-    What is data (`default`, `enum`) is not looked into, and no reference is followed.
+    Data (`default`, `enum`) is skipped, and no reference is followed.
     """
     waiting: list[tuple[_Path | None, object]] = [((), root)]
     for _ in range(_MOST_SCHEMAS):
@@ -93,17 +93,12 @@ def _positions(root: object) -> Iterator[tuple[_Path | None, _Schema]]:
         if isinstance(node, dict):
             schema = cast(_Schema, node)
             yield path, schema
-            waiting += _arguments_in(path, schema)
+            properties = schema.get("properties")
+            if isinstance(properties, dict):
+                named = cast(_Schema, properties).items()
+                waiting += [(None if path is None else (*path, name), inner) for name, inner in named]
             waiting += [(None, inner) for inner in _schemas_in(schema)]
     raise BadAnnotation("its schema is too large to look for annotations")
-
-
-def _arguments_in(path: _Path | None, schema: _Schema) -> list[tuple[_Path | None, object]]:
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return []
-    named = cast(_Schema, properties).items()
-    return [(None if path is None else (*path, name), inner) for name, inner in named]
 
 
 def _schemas_in(schema: _Schema) -> Iterator[object]:
@@ -120,7 +115,7 @@ def _schemas_in(schema: _Schema) -> Iterator[object]:
 
 
 def param_headers(header_parameters: Collection[HeaderParameter], arguments: Json) -> list[tuple[bytes, bytes]]:
-    """The headers of a call: one for every mirrored argument that has a value."""
+    """The headers of a call: one for every header parameter that has a value."""
     headers: list[tuple[bytes, bytes]] = []
     for parameter in header_parameters:
         text = _text_at(arguments, parameter.path)
@@ -135,7 +130,7 @@ def check_param_headers(
     arguments: Json,
     repeated: Collection[bytes] = (),
 ) -> str | None:
-    """What is wrong with the headers of a call (names in lower case), None when they agree with its arguments."""
+    """What is wrong with the headers of a call (names in lower case); None if they match its arguments."""
     for parameter in header_parameters:
         what = _disagreement(headers, parameter, arguments, repeated)
         if what is not None:
@@ -168,7 +163,7 @@ def _same(value: str, expected: str) -> bool:
 
 
 def _text_at(arguments: Json, path: _Path) -> str | None:
-    """An argument as a header spells it; None where there is none, or nothing that a header could spell."""
+    """An argument as a header writes it; None if it is absent, or of a type that headers cannot have."""
     raw = bytes(arguments)
     try:
         for name in path:
@@ -194,7 +189,7 @@ def _spelled(raw: bytes) -> str | None:
 
 
 def _plain_number(text: str) -> str:
-    """Whole numbers are written as digits alone, however the body spells them."""
+    """A number as a header writes it: whole numbers as digits only, however the body writes them."""
     if text.lstrip("-").isdigit():
         return text
     try:

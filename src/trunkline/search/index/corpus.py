@@ -12,16 +12,16 @@ from time import perf_counter
 from typing import Final, Protocol
 from zlib import crc32
 
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.search.index.arrays import Flags, Floats, np
 from trunkline.search.index.documents import document_of, server_terms
 from trunkline.search.index.lexical import LexicalIndex, Segment, SegmentBuilder, Vocabulary
 from trunkline.search.index.ranking import Fused, Hit, MatchExplanation, Ranker, Scored
 from trunkline.search.index.words import MAX_QUERY
 
-Entry = tuple[Tool, str | None, tuple[str, ...]]
+Entry = tuple[ToolDefinition, str | None, tuple[str, ...]]
 """A tool, the name that clients see, and tags beside those of its definition."""
-TagsOf = Callable[[Tool, str | None], tuple[str, ...]]
+TagsOf = Callable[[ToolDefinition, str | None], tuple[str, ...]]
 """More tags for a tool and the name that clients see: asked for while it is indexed, as that may take its time."""
 _MAX_TAGS: Final = 32
 FOUND: Final = 100

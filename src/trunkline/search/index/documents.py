@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.search.definitions import SchemaWords, parse_definition
 from trunkline.search.index.words import name_terms, split_name, text_terms
 
@@ -36,7 +36,7 @@ class Document:
     tags: tuple[str, ...] = ()
 
 
-def document_of(tool: Tool, shown: str | None, server_text: str = "", tags: tuple[str, ...] = ()) -> Document:
+def document_of(tool: ToolDefinition, shown: str | None, server_text: str = "", tags: tuple[str, ...] = ()) -> Document:
     """`shown` is the name that clients see, `tags` are the operator's own, beside those of the definition."""
     facts = parse_definition(tool)
     schema = SchemaWords(facts.input_schema)

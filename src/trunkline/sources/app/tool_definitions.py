@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from trunkline.core.errors import TOOL_NOT_USABLE
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.protocol.app_messages import folded_members
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line
 
@@ -77,7 +77,7 @@ _NULL: Final = b"null"
 class AppTools:
     """`wire_names` has each tool's registered name, as JSON, by its own."""
 
-    tools: tuple[Tool, ...]
+    tools: tuple[ToolDefinition, ...]
     wire_names: dict[str, bytes]
     warnings: tuple[str, ...]
 
@@ -105,7 +105,7 @@ class _Unusable(Exception):
 
 def read_tools(server: str, app_name: str, definitions: Sequence[Raw]) -> AppTools:
     """The tools that can be used; what is wrong with the others is a warning each."""
-    tools: list[Tool] = []
+    tools: list[ToolDefinition] = []
     wire_names: dict[str, bytes] = {}
     warnings: list[str] = []
     for number, raw in enumerate(definitions[:_MOST_TOOLS], 1):
@@ -128,7 +128,7 @@ def _shortened(warnings: list[str]) -> tuple[str, ...]:
     return (*warnings[:_MOST_WARNINGS], *([f"{more} more warnings like these"] if more > 0 else []))
 
 
-def _read_tool(server: str, app_name: str, raw: Raw, number: int) -> tuple[Tool, str]:
+def _read_tool(server: str, app_name: str, raw: Raw, number: int) -> tuple[ToolDefinition, str]:
     try:
         members = folded_members(raw, f"tool {number}")
     except BadMessage as error:
@@ -140,7 +140,7 @@ def _read_tool(server: str, app_name: str, raw: Raw, number: int) -> tuple[Tool,
     if not name:
         raise _Unusable(f"of `{registered}` nothing is left without the app's name")
     aliases = () if name == registered else (registered,)
-    return Tool(server, name, _definition(name, members), aliases), registered
+    return ToolDefinition(server, name, _definition(name, members), aliases), registered
 
 
 def _without_app_name(registered: str, app_name: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from trunkline.core.call import Outcome, RemoteError
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError
-from trunkline.core.tool import Freshness, ListName, Tool
+from trunkline.core.tool import Freshness, ListName, ToolDefinition
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, single_line, text_member
 from trunkline.protocol.mcp.methods import PROMPTS_LIST, RESOURCES_LIST, RESOURCES_TEMPLATES_LIST, TOOLS_LIST
 from trunkline.protocol.mcp.param_headers import BadAnnotation, header_parameters_of
@@ -194,7 +194,7 @@ def _freshness(members: Members) -> Freshness:
     return Freshness(ttl_ms, public, time.monotonic())
 
 
-async def fetch_tools(session: UpstreamSession, source: str) -> list[Tool]:
+async def fetch_tools(session: UpstreamSession, source: str) -> list[ToolDefinition]:
     """The tools of a server alone."""
     listed = await fetch_list(session, KINDS["tools"])
-    return [Tool(source, name, definition) for name, definition in listed.items]
+    return [ToolDefinition(source, name, definition) for name, definition in listed.items]

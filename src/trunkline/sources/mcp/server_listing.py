@@ -16,7 +16,7 @@ import msgspec
 
 from trunkline.core.call import Call, Json
 from trunkline.core.errors import GatewayError
-from trunkline.core.tool import LISTS, Item, ListName, Snapshot, Tool
+from trunkline.core.tool import LISTS, Item, ListName, Snapshot, ToolDefinition
 from trunkline.protocol.mcp.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,
@@ -217,7 +217,9 @@ class ServerListing:
         hello, source = self._session.server, self._source
         lists: _Lists = {name: self._known[name] for name in LISTS if name in self._declared and name in self._known}
         return Snapshot(
-            tools=tuple(Tool(source, name, definition) for name, definition in lists.get("tools", FetchedList()).items),
+            tools=tuple(
+                ToolDefinition(source, name, definition) for name, definition in lists.get("tools", FetchedList()).items
+            ),
             prompts=self._items(lists, "prompts"),
             resources=self._items(lists, "resources"),
             templates=self._items(lists, "templates"),

@@ -106,6 +106,7 @@ class _Subscription:
         self._asking: Request | None = None
 
     def begin(self, session: UpstreamSession) -> None:
+        self._session = session
         self._listen = ListenRequest(session, self._held, self._refused, _not_about_lists, tasks=True)
         self._listen.want(frozenset(self._left))
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from trunkline.core.errors import TOOL_NOT_USABLE
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.protocol.jsonrpc import REDUCED_STACK, BadMessage, check_text, encode, encode_members, single_line
 from trunkline.runtime.child_io import safe_text
 from trunkline.sdk.plugin_v1 import Operation, OperationInput, OperationOutput, OperationResult
@@ -32,9 +32,9 @@ class NotUsable(Exception):
     """Why an operation cannot be offered as a tool."""
 
 
-def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[ToolDefinition, ...], tuple[str, ...]]:
     """The tools, and a line for each operation that is none."""
-    tools: dict[str, Tool] = {}
+    tools: dict[str, ToolDefinition] = {}
     faults: list[str] = []
     cut = ""
     size_bytes = 0
@@ -47,7 +47,7 @@ def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[Tool, 
                 raise NotUsable("it has no name")
             if name in tools:
                 raise NotUsable("another operation before it has this name")
-            tool = tools[name] = Tool(source, name, definition_of(operation))
+            tool = tools[name] = ToolDefinition(source, name, definition_of(operation))
             size_bytes += len(tool.definition)
         except NotUsable as error:
             faults.append(safe_text(f"{TOOL_NOT_USABLE}: the operation `{name[:100]}` is not offered: {error}", str))

@@ -26,7 +26,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.source import Health, Sink, ToolsOnlySource
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.jsonrpc import encode, members_of
 from trunkline.protocol.mcp.methods import TOOLS_CALL
@@ -357,7 +357,7 @@ class ServiceSource(ToolsOnlySource):
     def _publish(self, listed: dict[str, bytes], warnings: tuple[str, ...]) -> None:
         """What the configuration declares goes before what the service says of the same tool."""
         definitions = {**listed, **self._declared.definitions}
-        tools = tuple(Tool(self.name, name, definition) for name, definition in definitions.items())
+        tools = tuple(ToolDefinition(self.name, name, definition) for name, definition in definitions.items())
         snapshot = Snapshot(tools=tools, warnings=(*self._declared.warnings, *warnings))
         if self._sink is not None and snapshot != self._published:
             self._published = snapshot

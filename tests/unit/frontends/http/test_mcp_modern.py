@@ -12,7 +12,7 @@ from tests.unit.frontends.rig import answered, code, echo, house
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import RemoteError, Result
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.protocol.mcp.versions import LEGACY
 
 
@@ -180,7 +180,7 @@ async def test_headers_that_repeat_arguments_are_compared_with_them(tmp_path: Pa
         },
     }
     async with house(tmp_path) as here, here.modern() as client:
-        here.desk.sinks["s"].publish(Snapshot(tools=(Tool("s", "m", encode(definition)),)))
+        here.desk.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "m", encode(definition)),)))
         here.source.on_submit = echo
         message = client.message("tools/call", {"name": "s_m", "arguments": {"region": "Hello", "n": 1}})
         good = modern_headers("tools/call", message["params"])

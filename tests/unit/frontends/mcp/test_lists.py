@@ -13,7 +13,7 @@ from tests.support.waiting import until
 from tests.unit.frontends.rig import House, house
 from tests.unit.router.fakes import item, offer, whole_offer
 
-from trunkline.core.tool import Freshness, Snapshot, Tool
+from trunkline.core.tool import Freshness, Snapshot, ToolDefinition
 
 LISTS = {
     "tools/list": ("tools", "name"),
@@ -218,7 +218,7 @@ async def test_a_client_whose_server_offers_it_something_else_sees_that(tmp_path
 async def test_legacy_clients_get_no_output_schema_that_is_no_object(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as legacy, here.modern() as modern:
         definition = b'{"name":"t","outputSchema":{"type":"array"},"x":1.10}'
-        here.desk.sinks["s"].publish(Snapshot(tools=(Tool("s", "t", definition),)))
+        here.desk.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "t", definition),)))
         assert await legacy.tools() == [{"name": "s_t", "x": 1.1}]
         assert await modern.tools() == [{"name": "s_t", "outputSchema": {"type": "array"}, "x": 1.1}]
         assert b'"x":1.10' in (await legacy.request("tools/list")).raw

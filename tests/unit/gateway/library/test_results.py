@@ -11,7 +11,7 @@ import pytest
 from trunkline import CallError, ConfigurationError, ServerError, TrunklineError
 from trunkline.core.call import Call, Caller, Failure, NeedsInput, RemoteError, Result
 from trunkline.core.errors import SOURCE_DOWN, Problem
-from trunkline.core.tool import Tool as Defined
+from trunkline.core.tool import ToolDefinition as Defined
 from trunkline.gateway.library.results import Progress, read_progress, result_of, tool_of
 from trunkline.router.catalog import ToolEntry
 

@@ -77,7 +77,7 @@ async def test_every_legacy_version_is_spoken(version: str) -> None:
 async def test_a_server_whose_era_is_known_is_not_probed(era: Any) -> None:
     lane = server(discover=MODERN, initialize_session=LEGACY)
     session = await initialize_session(lane, era, b"{}", PATIENCE_S)
-    assert session.era == era
+    assert session.modern == (era == "modern")
     assert lane.methods()[0] == {"legacy": "initialize", "modern": "server/discover"}[era]
 
 
@@ -119,7 +119,7 @@ async def test_a_slow_modern_server_is_still_recognised() -> None:
 async def test_an_answer_that_is_not_modern_leads_to_initialize(discover: dict[str, Any]) -> None:
     assert (
         await initialize_session(server(discover=discover, initialize_session=LEGACY), None, b"{}", PATIENCE_S)
-    ).era == "legacy"
+    ).modern is False
 
 
 async def test_a_server_that_refuses_our_version_and_names_it_is_asked_once_more() -> None:
@@ -130,7 +130,7 @@ async def test_a_server_that_refuses_our_version_and_names_it_is_asked_once_more
         lane.say({"id": message["id"], **({"result": MODERN} if again else {"error": refusal})})
 
     lane = MemoryLane(respond)
-    assert (await initialize_session(lane, None, b"{}", PATIENCE_S)).era == "modern"
+    assert (await initialize_session(lane, None, b"{}", PATIENCE_S)).modern
     assert lane.methods() == ["server/discover", "server/discover"]
 
 

@@ -183,7 +183,7 @@ async def test_what_is_watched_moves_once_when_the_server_no_longer_speaks_the_o
         second = await Watcher(source, "r:/b", session="two", capabilities=ASKABLE).holds()
         await until(lambda: set(server.listens[-1]) == {"r:/a", "r:/b"}, "both are watched for all")
         await until(lambda: server.asked("resources/unsubscribe", 1) == [{"uri": "r:/a"}], "the old one is let go")
-        assert server.lanes[1].holds == 0
+        assert server.lanes[1].subscription_count == 0
         lose(server, 1)
         server.update(0, "r:/a")
         await until(lambda: bool(first.heard), "it is told")

@@ -226,11 +226,11 @@ async def test_what_was_lost_with_its_lane_is_made_anew() -> None:
     async with ready_source(server) as source:
         own, shared = await Watcher(source).holds(), await Watcher(source, session=None).holds()
         lose(server, 1)
-        await until(lambda: len(server.lanes) == 3 and server.lanes[2].holds == 1, "its lane is opened again")
+        await until(lambda: len(server.lanes) == 3 and server.lanes[2].subscription_count == 1, "its lane is opened again")
         server.update(2, "r:/a")
         await until(lambda: len(own.heard) == 1, "and told of")
         lose(server, 0)
-        await until(lambda: len(server.lanes) == 4 and server.lanes[3].holds == 1, "so is the shared one")
+        await until(lambda: len(server.lanes) == 4 and server.lanes[3].subscription_count == 1, "so is the shared one")
         server.update(3, "r:/a")
         await until(lambda: len(shared.heard) == 1, "and told of")
         assert len(own.settled) == len(shared.settled) == 1
@@ -413,6 +413,6 @@ async def test_a_server_may_come_back_in_the_other_era() -> None:
         await until(lambda: len(watcher.heard) == 1, "it hears")
         server.era = "legacy"
         lose(server, 1)
-        await until(lambda: len(server.lanes) == 3 and server.lanes[2].holds == 1, "it is subscribed to")
+        await until(lambda: len(server.lanes) == 3 and server.lanes[2].subscription_count == 1, "it is subscribed to")
         server.update(2, "r:/a", n=2)
         await until(lambda: len(watcher.heard) == 2, "it hears")

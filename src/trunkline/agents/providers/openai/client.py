@@ -15,11 +15,11 @@ from trunkline.agents.events import AgentEvent, ModelRetry, OptionDropped, Token
 from trunkline.agents.providers.openai.request import (
     ChatEndpoint,
     ChatLimits,
+    FunctionTool,
     KnownDialects,
     Message,
     ModelTurn,
     RequestDialect,
-    ToolDefinition,
     body_of,
     head_of,
     request_bytes,
@@ -77,7 +77,7 @@ class ChatClient:
         await self._pool.close()
         await asyncio.sleep(0)  # connections close in the loop's next iteration
 
-    async def turn(self, number: int, messages: Sequence[Message], definitions: Sequence[ToolDefinition]) -> ModelTurn:
+    async def turn(self, number: int, messages: Sequence[Message], definitions: Sequence[FunctionTool]) -> ModelTurn:
         """The next turn of the model. Raises GatewayError when there is none after all retries."""
         retries = Retries(self._limits)
         while True:

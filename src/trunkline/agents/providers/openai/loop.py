@@ -17,12 +17,12 @@ from trunkline.agents.providers.openai.request import (
     ChatEndpoint,
     ChatLimits,
     ConversationResult,
+    FunctionTool,
     KnownDialects,
     Message,
     ModelToolCall,
     ModelTools,
     ModelTurn,
-    ToolDefinition,
     arguments_of,
     assistant_message,
     tool_message,
@@ -106,7 +106,7 @@ class _Conversation:
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    async def _results(self, calls: Sequence[ModelToolCall], definitions: Sequence[ToolDefinition]) -> list[Message]:
+    async def _results(self, calls: Sequence[ModelToolCall], definitions: Sequence[FunctionTool]) -> list[Message]:
         """The results in the order of the calls, which run concurrently."""
         limit, known = asyncio.Semaphore(CALLS_AT_ONCE), [definition.name for definition in definitions]
 

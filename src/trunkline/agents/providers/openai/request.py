@@ -92,7 +92,7 @@ class ConversationResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDefinition:
+class FunctionTool:
     """A tool as the model sees it. `parameters` is the JSON Schema of an object."""
 
     name: str
@@ -111,7 +111,7 @@ class ToolOutput:
 class ModelTools(Protocol):
     """The tools of a model whose agent we are."""
 
-    def definitions(self) -> Sequence[ToolDefinition]:
+    def definitions(self) -> Sequence[FunctionTool]:
         """The tools that exist now; called before each turn, so that changes are noticed."""
         ...
 
@@ -233,7 +233,7 @@ def request_bytes(target: HttpTarget, head: Sequence[tuple[bytes, bytes]], body:
 def body_of(
     endpoint: ChatEndpoint,
     messages: Sequence[Message],
-    definitions: Sequence[ToolDefinition],
+    definitions: Sequence[FunctionTool],
     dialect: RequestDialect = _USUAL,
 ) -> bytes:
     if dialect.omitted:
@@ -255,7 +255,7 @@ def _without(message: Message, names: Set[str]) -> Message:
     }
 
 
-def _tool(definition: ToolDefinition) -> dict[str, Any]:
+def _tool(definition: FunctionTool) -> dict[str, Any]:
     parameters: dict[str, Any] = {"type": "object", "properties": {}, **definition.parameters}
     function: dict[str, Any] = {
         "name": definition.name,

@@ -7,11 +7,11 @@ import pytest
 
 from trunkline.agents.providers.openai.request import (
     ChatEndpoint,
+    FunctionTool,
     Message,
     ModelToolCall,
     ModelTurn,
     RequestDialect,
-    ToolDefinition,
     arguments_of,
     assistant_message,
     body_of,
@@ -100,8 +100,8 @@ def test_the_body_has_what_was_asked_for_and_nothing_else() -> None:
 def test_tools_are_offered_with_their_schemas_as_they_are() -> None:
     schema = {"$schema": "x", "type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     definitions = [
-        ToolDefinition(name="Read", description="reads", parameters=schema),
-        ToolDefinition(name="Now", description="", parameters={}),
+        FunctionTool(name="Read", description="reads", parameters=schema),
+        FunctionTool(name="Now", description="", parameters={}),
     ]
     body = json.loads(body_of(endpoint(max_tokens=9, temperature=0.0), [], definitions))
     assert body["tools"] == [

@@ -8,7 +8,7 @@ import pytest
 from tests.support.screen import screen
 from tests.support.waiting import until
 
-from trunkline.cli.ask.waiting import Waiting, sign_of_life
+from trunkline.cli.spinner import Spinner, spinning
 from trunkline.cli.terminal import shown_width
 
 
@@ -18,7 +18,7 @@ def frames(written: str) -> list[str]:
 
 def test_the_newest_word_is_shown_and_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = screen(monkeypatch, "stderr")
-    waiting = Waiting("asking")
+    waiting = Spinner("asking")
     waiting.draw()
     waiting.say("waiting for git\x1b[2J")
     waiting.say("")
@@ -33,7 +33,7 @@ def test_the_newest_word_is_shown_and_wiped(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_line_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = screen(monkeypatch, "stderr", columns=30)
-    Waiting("waiting for " + "東京, " * 50).draw()
+    Spinner("waiting for " + "東京, " * 50).draw()
     assert shown_width(shown.text.lstrip("\r")) < 30
 
 
@@ -41,7 +41,7 @@ def test_after_a_while_the_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     shown = screen(monkeypatch, "stderr")
     began = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: began)
-    waiting = Waiting("asking")
+    waiting = Spinner("asking")
     monkeypatch.setattr(time, "monotonic", lambda: began + 65)
     waiting.draw()
     assert shown.text.endswith("asking (65s)")
@@ -50,28 +50,28 @@ def test_after_a_while_the_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 def test_it_has_no_colour_where_nobody_wants_one(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = screen(monkeypatch, "stderr")
     monkeypatch.setenv("NO_COLOR", "1")
-    Waiting("asking").draw()
+    Spinner("asking").draw()
     assert "\x1b[2m" not in shown.getvalue()
     assert "asking" in shown.getvalue()
 
 
 def test_nobody_who_watches_sees_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    waiting = Waiting("asking")
+    waiting = Spinner("asking")
     waiting.draw()
     waiting.clear()
     assert capsys.readouterr() == ("", "")
     shown = screen(monkeypatch, "stderr")
     monkeypatch.setenv("TERM", "dumb")
-    Waiting("asking").draw()
+    Spinner("asking").draw()
     assert shown.getvalue() == ""
 
 
 async def test_a_quick_answer_shows_nothing_and_a_slow_one_is_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = screen(monkeypatch, "stderr")
-    async with sign_of_life(Waiting("asking")):
+    async with spinning(Spinner("asking")):
         await asyncio.sleep(0)
     assert shown.getvalue() == ""
-    async with sign_of_life(Waiting("asking")):
+    async with spinning(Spinner("asking")):
         await until(lambda: len(frames(shown.getvalue())) > 2, "it spins")
     assert shown.getvalue().endswith("\r\x1b[2K")
 
@@ -79,7 +79,7 @@ async def test_a_quick_answer_shows_nothing_and_a_slow_one_is_wiped(monkeypatch:
 async def test_it_is_wiped_when_what_was_asked_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = screen(monkeypatch, "stderr")
     with pytest.raises(ValueError, match="x"):
-        async with sign_of_life(Waiting("asking")):
+        async with spinning(Spinner("asking")):
             await until(lambda: frames(shown.getvalue()), "it spins")
             raise ValueError("x")
     assert shown.getvalue().endswith("\r\x1b[2K")

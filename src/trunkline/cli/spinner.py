@@ -23,7 +23,7 @@ _TELL_TIME_AFTER_S: Final = 3.0
 _WIPE: Final = "\r\x1b[2K"
 
 
-class Waiting:
+class Spinner:
     """Silent where nobody watches."""
 
     def __init__(self, message: str) -> None:
@@ -63,7 +63,7 @@ class Waiting:
 
 
 @asynccontextmanager
-async def sign_of_life(waiting: Waiting) -> AsyncGenerator[None, None]:
+async def spinning(waiting: Spinner) -> AsyncGenerator[None, None]:
     """It shows after a moment, and leaves nothing on the screen."""
     spinner = asyncio.get_running_loop().create_task(_spin(waiting))
     try:
@@ -75,7 +75,7 @@ async def sign_of_life(waiting: Waiting) -> AsyncGenerator[None, None]:
         waiting.clear()
 
 
-async def _spin(waiting: Waiting) -> None:
+async def _spin(waiting: Spinner) -> None:
     await asyncio.sleep(_AFTER_S)
     while True:
         waiting.draw()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.trust import trust
 
-from trunkline.cli.ask.whom import Here, There, whom_to_ask
+from trunkline.cli.client.target import LocalTarget, RemoteTarget, find_target
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, GatewayError
 from trunkline.runtime.gateway_records import RunningGateway, announce_running
 from trunkline.runtime.state_files import gateway_key, gateways_folder
@@ -59,7 +59,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 def refused(config: Path | None = None, url: str | None = None) -> GatewayError:
     with pytest.raises(GatewayError) as error:
-        whom_to_ask(config, url)
+        find_target(config, url)
     return error.value
 
 
@@ -69,26 +69,26 @@ def refused(config: Path | None = None, url: str | None = None) -> GatewayError:
 def test_without_a_gateway_the_servers_of_the_file_are_started(place: Place) -> None:
     path = place.file("mcpServers: {a: {command: cat}}")
     for config in (path, Path("trunkline.yaml"), None):
-        whom = whom_to_ask(config, None)
-        assert isinstance(whom, Here)
+        whom = find_target(config, None)
+        assert isinstance(whom, LocalTarget)
         assert list(whom.settings.sources) == ["a"]
 
 
 def test_a_gateway_that_runs_for_the_file_is_asked(place: Place) -> None:
     place.gateway(place.file(), token="made")
     for config in (place.home / "trunkline.yaml", Path("trunkline.yaml"), None):
-        assert whom_to_ask(config, None) == There(URL, "", "", "made")
+        assert find_target(config, None) == RemoteTarget(URL, "", "", "made")
 
 
 def test_its_state_may_be_anywhere(place: Place) -> None:
     place.gateway(place.file("gateway: {state_dir: mine}"), state_dir=place.home / "mine", token="made")
-    assert whom_to_ask(None, None) == There(URL, "", "", "made")
+    assert find_target(None, None) == RemoteTarget(URL, "", "", "made")
 
 
 def test_a_gateway_for_another_file_is_not_asked(place: Place) -> None:
     place.file()
     place.gateway(place.file(name="other.yaml"))
-    assert isinstance(whom_to_ask(None, None), Here)
+    assert isinstance(find_target(None, None), LocalTarget)
 
 
 def test_the_tokens_of_the_file_come_first_and_those_of_the_environment_last(
@@ -98,24 +98,24 @@ def test_the_tokens_of_the_file_come_first_and_those_of_the_environment_last(
     monkeypatch.setenv("TRUNKLINE_OPERATOR_TOKEN", "env-op")
     plain = place.file(name="plain.yaml")
     place.gateway(plain)
-    assert whom_to_ask(plain, None) == There(URL, "", "env", "env-op")
+    assert find_target(plain, None) == RemoteTarget(URL, "", "env", "env-op")
     made = place.file(name="made.yaml")
     place.gateway(made, token="made")
-    assert whom_to_ask(made, None) == There(URL, "", "env", "made")
+    assert find_target(made, None) == RemoteTarget(URL, "", "env", "made")
     given = place.file("gateway: {token: '${A}', operator_token: '${B}'}", name="given.yaml")
     monkeypatch.setenv("A", "file")
     monkeypatch.setenv("B", "file-op")
     place.gateway(given, token="made")
-    assert whom_to_ask(given, None) == There(URL, "", "file", "file-op")
+    assert find_target(given, None) == RemoteTarget(URL, "", "file", "file-op")
 
 
 def test_a_socket_is_used_while_it_is_there(place: Place) -> None:
     path = place.file()
     place.gateway(path, socket=str(place.home / "s"))
-    assert whom_to_ask(None, None) == There(URL)
+    assert find_target(None, None) == RemoteTarget(URL)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(place.home / "s"))
-        assert whom_to_ask(None, None) == There(URL, str(place.home / "s"))
+        assert find_target(None, None) == RemoteTarget(URL, str(place.home / "s"))
 
 
 @pytest.mark.parametrize("text", ["gateway: {listn: 1}", "gateway: {", "\0"])
@@ -125,7 +125,7 @@ def test_a_file_that_was_broken_meanwhile_does_not_keep_its_gateway_from_answeri
     path = place.file()
     place.gateway(path, token="made")
     path.write_text(text)
-    assert whom_to_ask(None, None) == There(URL, "", "", "made")
+    assert find_target(None, None) == RemoteTarget(URL, "", "", "made")
     out, err = capsys.readouterr()
     assert out == ""
     known = "is not trusted as it is now" if text.startswith("gateway: {listn") else "has errors"
@@ -137,7 +137,7 @@ def test_a_file_that_was_removed_meanwhile_neither(place: Place) -> None:
     path = place.file()
     place.gateway(path)
     path.unlink()
-    assert whom_to_ask(path, None) == There(URL)
+    assert find_target(path, None) == RemoteTarget(URL)
 
 
 def test_a_broken_file_without_a_gateway_ends_the_program_as_everywhere(
@@ -145,7 +145,7 @@ def test_a_broken_file_without_a_gateway_ends_the_program_as_everywhere(
 ) -> None:
     place.file("gateway: {listn: 1}")
     with pytest.raises(SystemExit) as end:
-        whom_to_ask(None, None)
+        find_target(None, None)
     assert end.value.code == 2
     assert "trunkline.yaml:1:11" in capsys.readouterr().err
 
@@ -154,7 +154,7 @@ def test_warnings_about_the_file_are_the_business_of_the_gateway_that_runs(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place.gateway(place.file("mcpServers: {a: {command: cat, autoApprove: [x]}}"))
-    whom_to_ask(None, None)
+    find_target(None, None)
     assert capsys.readouterr() == ("", "")
 
 
@@ -165,7 +165,7 @@ def test_without_a_file_the_only_gateway_that_runs_is_asked(place: Place, capsys
     elsewhere = place.home / "elsewhere"
     elsewhere.mkdir()
     place.gateway(elsewhere / "trunkline.yaml", token="made")
-    assert whom_to_ask(None, None) == There(URL, "", "", "made")
+    assert find_target(None, None) == RemoteTarget(URL, "", "", "made")
     assert capsys.readouterr().err == f"asking the gateway at {URL}\n"
 
 
@@ -189,9 +189,9 @@ def test_without_a_file_and_without_a_gateway_the_ways_are_shown(place: Place) -
 
 
 def test_a_url_needs_no_file_and_no_path(place: Place) -> None:
-    assert whom_to_ask(None, "http://example.com") == There("http://example.com/mcp")
-    assert whom_to_ask(None, "127.0.0.1:9") == There("http://127.0.0.1:9/mcp")
-    assert whom_to_ask(None, "https://example.com/gw/mcp") == There("https://example.com/gw/mcp")
+    assert find_target(None, "http://example.com") == RemoteTarget("http://example.com/mcp")
+    assert find_target(None, "127.0.0.1:9") == RemoteTarget("http://127.0.0.1:9/mcp")
+    assert find_target(None, "https://example.com/gw/mcp") == RemoteTarget("https://example.com/gw/mcp")
 
 
 @pytest.mark.parametrize("url", ["", "foo", "ftp://x", "http://", "http://[::1", "http://h:99999", "http://a b", "h:0"])
@@ -203,25 +203,25 @@ def test_a_gateway_elsewhere_gets_the_tokens_of_the_environment(place: Place, mo
     monkeypatch.setenv("TRUNKLINE_TOKEN", "env")
     monkeypatch.setenv("TRUNKLINE_OPERATOR_TOKEN", "env-op")
     place.gateway(place.file("gateway: {token: '${HOME}'}"), token="made")
-    assert whom_to_ask(None, "http://example.com/mcp") == There("http://example.com/mcp", "", "env", "env-op")
+    assert find_target(None, "http://example.com/mcp") == RemoteTarget("http://example.com/mcp", "", "env", "env-op")
 
 
 def test_a_gateway_that_runs_here_is_known_by_its_url(place: Place) -> None:
     place.gateway(place.home / "somewhere" / "trunkline.yaml", token="made")
     for url in (URL, "http://127.0.0.1:4791", "127.0.0.1:4791", "http://localhost:4791/mcp"):
-        assert whom_to_ask(None, url) == There(URL, "", "", "made"), url
+        assert find_target(None, url) == RemoteTarget(URL, "", "", "made"), url
 
 
 @pytest.mark.law
 def test_its_token_is_shown_to_nobody_else(place: Place) -> None:
     place.gateway(place.home / "somewhere" / "trunkline.yaml", token="made")
     for url in ("http://127.0.0.1:4792/mcp", "https://localhost:4791/mcp", "http://localhost:4791/x"):
-        assert whom_to_ask(None, url) == There(url)
+        assert find_target(None, url) == RemoteTarget(url)
 
 
 def test_a_file_that_is_named_with_the_url_gives_its_tokens(place: Place) -> None:
     path = place.file("gateway: {token: file-token, operator_token: file-operator}", name="other.yaml")
-    assert whom_to_ask(path, "https://example.com/mcp") == There(
+    assert find_target(path, "https://example.com/mcp") == RemoteTarget(
         "https://example.com/mcp", "", "file-token", "file-operator"
     )
 
@@ -229,13 +229,13 @@ def test_a_file_that_is_named_with_the_url_gives_its_tokens(place: Place) -> Non
 @pytest.mark.law
 def test_a_file_that_nobody_named_gives_them_to_its_own_address_only(place: Place) -> None:
     place.file("gateway: {token: secret, operator_token: op, listen: '127.0.0.1:4791'}")
-    assert whom_to_ask(None, URL) == There(URL, "", "secret", "op")
+    assert find_target(None, URL) == RemoteTarget(URL, "", "secret", "op")
     for url in ("http://localhost:4791/mcp", "http://[::1]:4791/mcp", "http://127.0.0.1:4792/mcp"):
-        assert whom_to_ask(None, url) == There(url), "who knows who listens there"
+        assert find_target(None, url) == RemoteTarget(url), "who knows who listens there"
     for url in ("http://example.com:4791/mcp", "https://127.0.0.1:4791/mcp"):
-        assert whom_to_ask(None, url) == There(url)
+        assert find_target(None, url) == RemoteTarget(url)
 
 
 def test_a_broken_file_in_the_way_of_a_url_does_not_matter(place: Place) -> None:
     place.file("gateway: {")
-    assert whom_to_ask(None, URL) == There(URL)
+    assert find_target(None, URL) == RemoteTarget(URL)

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from trunkline.cli.ask.readings import input_schema, problem_in_error, problem_in_page, progress_line
+from trunkline.cli.client.interface import input_schema, progress_line
+from trunkline.cli.client.remote import problem_in_error, problem_in_page
 from trunkline.core.errors import HOST_REFUSED, UNAUTHORIZED
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_progress_that_cannot_be_read_is_none(params: bytes) -> None:
 
 def test_a_schema_is_read_as_far_as_it_is_one() -> None:
     def schema(definition: bytes) -> Any:
-        return input_schema(Tool("", "x", definition))
+        return input_schema(ToolDefinition("", "x", definition))
 
     assert schema(b'{"name":"x","inputSchema":{"type":"object","n":1}}') == {"type": "object", "n": 1}
     for odd in (b"{}", b'{"inputSchema":[1]}', b'{"inputSchema":{"a":1e999}}', b"not json"):

@@ -5,10 +5,11 @@ import json
 import msgspec
 import pytest
 
-from trunkline.cli.ask.matches import Why, Word, matches_in
-from trunkline.core.tool import Tool
+from trunkline.cli.client.interface import MatchedWord, MatchReasons
+from trunkline.cli.client.remote import matches_in
+from trunkline.core.tool import ToolDefinition
 
-LISTED = Tool("", "s_add", b'{"name":"s_add","n":1.10}')
+LISTED = ToolDefinition("", "s_add", b'{"name":"s_add","n":1.10}')
 
 
 def test_tools_of_the_list_keep_their_definitions_and_the_order_is_that_of_the_answer() -> None:
@@ -21,13 +22,13 @@ def test_tools_of_the_list_keep_their_definitions_and_the_order_is_that_of_the_a
     }
     twin, add = matches_in(json.dumps(told).encode(), {"s_add": LISTED})
     assert add.tool is LISTED
-    assert add.why == Why([Word("add", "name", 1.0)], 0.4)
+    assert add.why == MatchReasons([MatchedWord("add", "name", 1.0)], 0.4)
     assert json.loads(twin.tool.definition) == {
         "name": "s.twin",
         "description": "Another",
         "inputSchema": {"type": "object"},
     }
-    assert twin.why == Why()
+    assert twin.why == MatchReasons()
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"tools":[{}]}', b'{"tools":5}', b"[" * 9000])

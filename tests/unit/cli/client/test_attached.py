@@ -13,10 +13,10 @@ from tests.support.ports import free_port
 from tests.support.servers import HttpFaults
 from tests.support.waiting import until
 
-from trunkline.cli.ask import attached
-from trunkline.cli.ask.attached import AttachedDesk, attached_desk
-from trunkline.cli.ask.matches import Match
-from trunkline.cli.ask.whom import There
+from trunkline.cli.client import remote
+from trunkline.cli.client.interface import Match
+from trunkline.cli.client.remote import RemoteClient, remote_client
+from trunkline.cli.client.target import RemoteTarget
 from trunkline.core.call import Failure, Outcome, RemoteError, Result
 from trunkline.core.errors import BAD_VALUE, GATEWAY_UNREACHABLE, HOST_REFUSED, UNAUTHORIZED, GatewayError, Problem
 
@@ -32,14 +32,14 @@ def greeting(result: Any = HELLO, id: int = 1) -> tuple[int, bytes]:  # noqa: A0
     return 200, json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
 
 
-async def call(desk: AttachedDesk, name: str, **arguments: Any) -> Outcome:
+async def call(desk: RemoteClient, name: str, **arguments: Any) -> Outcome:
     return await desk.call(name, json.dumps(arguments).encode(), nothing)
 
 
-async def problem_with(there: There, ask: Any = None) -> Problem:
+async def problem_with(there: RemoteTarget, ask: Any = None) -> Problem:
     with pytest.raises(GatewayError) as error:
-        async with attached_desk(there) as desk:
-            await (ask or AttachedDesk.tools)(desk)
+        async with remote_client(there) as desk:
+            await (ask or RemoteClient.tools)(desk)
     return error.value.problem
 
 
@@ -49,7 +49,7 @@ async def problem_with(there: There, ask: Any = None) -> Problem:
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_tools_are_listed_and_called(tmp_path: Path, era: str) -> None:
     with HttpFaults(tmp_path, era=era) as server:
-        async with attached_desk(There(server.url)) as desk:
+        async with remote_client(RemoteTarget(server.url)) as desk:
             assert "echo" in [tool.name for tool in await desk.tools()]
             outcome = await call(desk, "echo", a=1)
             assert isinstance(outcome, Result)
@@ -59,7 +59,7 @@ async def test_tools_are_listed_and_called(tmp_path: Path, era: str) -> None:
 
 async def test_a_schema_is_found_by_other_spellings_where_nobody_can_be_asked(tmp_path: Path) -> None:
     with HttpFaults(tmp_path, era="modern", tools=[ADD]) as server:
-        async with attached_desk(There(server.url)) as desk:
+        async with remote_client(RemoteTarget(server.url)) as desk:
             for name in ("s_add", "s.add", "s:add", "add", "trunkline.s.add"):
                 assert await desk.schema(name) == ADD["inputSchema"], name
             assert await desk.schema("no_such_thing") == {}
@@ -68,7 +68,7 @@ async def test_a_schema_is_found_by_other_spellings_where_nobody_can_be_asked(tm
 async def test_progress_is_passed_on_in_words(tmp_path: Path) -> None:
     news: list[str] = []
     with HttpFaults(tmp_path, era="modern", answers="sse") as server:
-        async with attached_desk(There(server.url)) as desk:
+        async with remote_client(RemoteTarget(server.url)) as desk:
             await desk.call("progress", b'{"steps":2}', news.append)
     assert news == ["1 of 10 step 1", "2 of 10 step 2"]
 
@@ -76,7 +76,7 @@ async def test_progress_is_passed_on_in_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("era", "event"), [("modern", "closed"), ("legacy", "cancelled")])
 async def test_a_call_that_is_taken_back_is_cancelled_there(tmp_path: Path, era: str, event: str) -> None:
     with HttpFaults(tmp_path, era=era) as server:
-        async with attached_desk(There(server.url)) as desk:
+        async with remote_client(RemoteTarget(server.url)) as desk:
             task = asyncio.get_running_loop().create_task(call(desk, "hang"))
             await until(lambda: server.calls("hang"), "the call is there")
             task.cancel()
@@ -90,18 +90,18 @@ async def test_a_call_that_is_taken_back_is_cancelled_there(tmp_path: Path, era:
 
 async def test_a_gateway_that_is_not_there_is_told_at_once() -> None:
     url = f"http://127.0.0.1:{free_port()}/mcp"
-    problem = await problem_with(There(url))
+    problem = await problem_with(RemoteTarget(url))
     assert problem.code is GATEWAY_UNREACHABLE
     assert url in problem.message
     assert "trunkline up" in problem.hint
-    missing = await problem_with(There(url, socket="/nowhere/at/all.sock"))
+    missing = await problem_with(RemoteTarget(url, socket="/nowhere/at/all.sock"))
     assert missing.code is GATEWAY_UNREACHABLE
 
 
 async def test_a_gateway_that_wants_another_token_is_told_with_what_to_do(tmp_path: Path) -> None:
     with HttpFaults(tmp_path, faults=["unauthorized"]) as server:
         for token, said in (("", "asks for a token"), ("wrong", "does not accept the token")):
-            problem = await problem_with(There(server.url, token=token))
+            problem = await problem_with(RemoteTarget(server.url, token=token))
             assert problem.code is UNAUTHORIZED
             assert said in problem.message
             assert "TRUNKLINE_TOKEN" in problem.hint
@@ -110,7 +110,7 @@ async def test_a_gateway_that_wants_another_token_is_told_with_what_to_do(tmp_pa
 @pytest.mark.parametrize("fault", ["html_502", "redirect"])
 async def test_what_is_no_gateway_is_told(tmp_path: Path, fault: str) -> None:
     with HttpFaults(tmp_path, faults=[fault], redirect_to="http://127.0.0.1:1/") as server:
-        problem = await problem_with(There(server.url))
+        problem = await problem_with(RemoteTarget(server.url))
     assert problem.code is GATEWAY_UNREACHABLE
     assert server.url in problem.message
 
@@ -120,14 +120,14 @@ async def test_what_is_no_gateway_is_told(tmp_path: Path, fault: str) -> None:
 )
 async def test_any_other_page_is_no_gateway(page: tuple[int, bytes]) -> None:
     async with canned({"/mcp": page}) as server:
-        assert (await problem_with(There(f"{server.url}/mcp"))).code is GATEWAY_UNREACHABLE
+        assert (await problem_with(RemoteTarget(f"{server.url}/mcp"))).code is GATEWAY_UNREACHABLE
 
 
 async def test_a_refusal_of_the_gateway_keeps_its_code_and_hint() -> None:
     error = {"code": 421, "message": "Host `x` is not allowed", "data": {"code": "TL402", "hint": "allow it"}}
     page = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     async with canned({"/mcp": (421, page)}) as server:
-        problem = await problem_with(There(f"{server.url}/mcp"))
+        problem = await problem_with(RemoteTarget(f"{server.url}/mcp"))
     assert (problem.code, problem.message, problem.hint) == (HOST_REFUSED, "Host `x` is not allowed", "allow it")
 
 
@@ -136,25 +136,25 @@ async def test_what_only_belongs_to_a_handshake_is_no_refusal() -> None:
         error = {"code": 1, "message": "no", "data": {"code": code}}
         page = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
         async with canned({"/mcp": (400, page)}) as server:
-            assert (await problem_with(There(f"{server.url}/mcp"))).code is GATEWAY_UNREACHABLE, code
+            assert (await problem_with(RemoteTarget(f"{server.url}/mcp"))).code is GATEWAY_UNREACHABLE, code
 
 
 async def test_one_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(remote, "_ANSWER_S", 0.3)
     async with canned({}) as server:
-        problem = await problem_with(There(f"{server.url}/mcp"))
+        problem = await problem_with(RemoteTarget(f"{server.url}/mcp"))
     assert problem.code is GATEWAY_UNREACHABLE
     assert "within 0.3 seconds" in problem.message
 
 
 @pytest.mark.parametrize("token", ["two words", "é", "line\nfeed"])
 async def test_a_token_that_cannot_be_sent_is_refused(token: str) -> None:
-    assert (await problem_with(There("http://127.0.0.1:1/mcp", token=token))).code is BAD_VALUE
-    assert (await problem_with(There("http://127.0.0.1:1/mcp", operator_token=token))).code is BAD_VALUE
+    assert (await problem_with(RemoteTarget("http://127.0.0.1:1/mcp", token=token))).code is BAD_VALUE
+    assert (await problem_with(RemoteTarget("http://127.0.0.1:1/mcp", operator_token=token))).code is BAD_VALUE
 
 
 async def test_an_address_that_cannot_be_written_is_refused() -> None:
-    assert (await problem_with(There("http://127.0.0.1:1/\u0100"))).code is BAD_VALUE
+    assert (await problem_with(RemoteTarget("http://127.0.0.1:1/\u0100"))).code is BAD_VALUE
 
 
 # Lost on the way ------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ async def test_an_address_that_cannot_be_written_is_refused() -> None:
 
 async def test_a_gateway_lost_during_a_call_is_told_with_what_may_have_happened(tmp_path: Path) -> None:
     with HttpFaults(tmp_path, era="modern") as server:
-        async with attached_desk(There(server.url)) as desk:
+        async with remote_client(RemoteTarget(server.url)) as desk:
             task = asyncio.get_running_loop().create_task(call(desk, "hang"))
             await until(lambda: server.calls("hang"), "the call is there")
             server.stop()
@@ -173,10 +173,10 @@ async def test_a_gateway_lost_during_a_call_is_told_with_what_may_have_happened(
 
 
 async def test_a_gateway_that_falls_silent_during_a_call_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with canned({"/mcp": greeting()}) as server, attached_desk(There(f"{server.url}/mcp")) as desk:
+    async with canned({"/mcp": greeting()}) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as desk:
         del server.pages["/mcp"]
-        monkeypatch.setattr(attached, "_LOOK_EVERY_S", 0.2)
-        monkeypatch.setattr(attached, "_ANSWER_S", 0.5)
+        monkeypatch.setattr(remote, "_LOOK_EVERY_S", 0.2)
+        monkeypatch.setattr(remote, "_ANSWER_S", 0.5)
         with pytest.raises(GatewayError) as error:
             await call(desk, "anything")
     assert error.value.problem.code is GATEWAY_UNREACHABLE
@@ -184,9 +184,9 @@ async def test_a_gateway_that_falls_silent_during_a_call_is_given_up(monkeypatch
 
 
 async def test_a_slow_tool_is_waited_for_while_the_gateway_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "_LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(remote, "_LOOK_EVERY_S", 0.05)
     pages = {"/mcp": greeting(), "/healthz": (200, b"ok")}
-    async with canned(pages) as server, attached_desk(There(f"{server.url}/mcp")) as desk:
+    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as desk:
         del server.pages["/mcp"]
         task = asyncio.get_running_loop().create_task(call(desk, "slow"))
         await until(lambda: sum(asked.path == "/healthz" for asked in server.asked) > 3, "it is looked after")
@@ -198,12 +198,12 @@ async def test_a_slow_tool_is_waited_for_while_the_gateway_is_there(monkeypatch:
 async def test_a_list_of_tools_that_never_comes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trunkline.sources.mcp.list_fetch.LIST_TIMEOUT_S", 0.3)
 
-    async def tools(desk: AttachedDesk) -> None:
+    async def tools(desk: RemoteClient) -> None:
         server.pages.clear()
         await desk.tools()
 
     async with canned({"/mcp": greeting()}) as server:
-        assert (await problem_with(There(f"{server.url}/mcp"), tools)).code is GATEWAY_UNREACHABLE
+        assert (await problem_with(RemoteTarget(f"{server.url}/mcp"), tools)).code is GATEWAY_UNREACHABLE
 
 
 # The operator's routes ------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ WHY = b'{"name":"s.add","found":true,"exposed":"s_add","findings":[{"what":"here
 
 async def test_an_operator_asks_the_operators_routes() -> None:
     pages = {"/mcp": greeting(), "/api/mcp/servers": (200, STATUSES), "/api/tools/s.add%2F%20x/why": (200, WHY)}
-    async with canned(pages) as server, attached_desk(There(f"{server.url}/mcp", "", "client", "op")) as desk:
+    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp", "", "client", "op")) as desk:
         assert await desk.servers() == json.loads(STATUSES)["servers"]
         assert await desk.why("s.add/ x") == json.loads(WHY)
     tokens = {asked.path: asked.headers.get("authorization") for asked in server.asked}
@@ -225,7 +225,10 @@ async def test_an_operator_asks_the_operators_routes() -> None:
 
 async def test_routes_lie_beside_the_door_wherever_that_is() -> None:
     pages = {"/gw/mcp": greeting(), "/gw/api/mcp/servers": (200, STATUSES)}
-    async with canned(pages) as server, attached_desk(There(f"{server.url}/gw/mcp", operator_token="op")) as desk:
+    async with (
+        canned(pages) as server,
+        remote_client(RemoteTarget(f"{server.url}/gw/mcp", operator_token="op")) as desk,
+    ):
         assert len(await desk.servers()) == 1
 
 
@@ -235,7 +238,7 @@ async def test_an_operators_schema_is_found_by_asking() -> None:
 
     async with (
         canned({"/mcp": greeting(), "/api/tools/old.name/why": (200, WHY.replace(b"s_add", b"renamed"))}) as server,
-        attached_desk(There(f"{server.url}/mcp", operator_token="op")) as desk,
+        remote_client(RemoteTarget(f"{server.url}/mcp", operator_token="op")) as desk,
     ):
         server.pages["/mcp"] = greeting(listed, id=2)
         assert await desk.schema("old.name") == {"type": "object", "n": 1}
@@ -256,29 +259,29 @@ async def test_an_operators_schema_is_found_by_asking() -> None:
 async def test_what_an_operators_route_may_answer_else_is_told(page: tuple[int, bytes], code: str) -> None:
     pages = {"/mcp": greeting(), "/api/mcp/servers": page, "/api/tools/x/why": page}
     async with canned(pages) as server:
-        there = There(f"{server.url}/mcp", operator_token="op")
-        assert (await problem_with(there, AttachedDesk.servers)).code.id == code
+        there = RemoteTarget(f"{server.url}/mcp", operator_token="op")
+        assert (await problem_with(there, RemoteClient.servers)).code.id == code
         assert (await problem_with(there, lambda desk: desk.why("x"))).code.id == code
 
 
 async def test_an_operators_route_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(remote, "_ANSWER_S", 0.3)
     async with canned({"/mcp": greeting()}) as server:
-        there = There(f"{server.url}/mcp", operator_token="op")
-        assert (await problem_with(there, AttachedDesk.servers)).code is GATEWAY_UNREACHABLE
+        there = RemoteTarget(f"{server.url}/mcp", operator_token="op")
+        assert (await problem_with(there, RemoteClient.servers)).code is GATEWAY_UNREACHABLE
 
 
 async def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(remote, "_LIMIT_BYTES", 1000)
     async with canned({"/mcp": greeting(), "/api/mcp/servers": (200, b" " * 2000)}) as server:
-        there = There(f"{server.url}/mcp", operator_token="op")
-        assert (await problem_with(there, AttachedDesk.servers)).code is GATEWAY_UNREACHABLE
+        there = RemoteTarget(f"{server.url}/mcp", operator_token="op")
+        assert (await problem_with(there, RemoteClient.servers)).code is GATEWAY_UNREACHABLE
 
 
 async def test_who_is_no_operator_is_told_what_any_client_is() -> None:
     answer = {"content": [], "structuredContent": json.loads(STATUSES), "resultType": "complete"}
     async with canned({"/mcp": greeting()}) as server:
-        async with attached_desk(There(f"{server.url}/mcp")) as desk:
+        async with remote_client(RemoteTarget(f"{server.url}/mcp")) as desk:
             server.pages["/mcp"] = greeting(answer, id=2)
             assert [status["name"] for status in await desk.servers()] == ["a"]
         assert json.loads(server.asked[-1].body)["params"]["name"] == "trunkline.server_health"
@@ -290,11 +293,11 @@ async def test_who_is_no_operator_is_told_what_any_client_is() -> None:
 async def test_another_answer_than_the_gateways_own_is_not_taken_for_it(answer: dict[str, Any]) -> None:
     async with canned({"/mcp": greeting()}) as server:
 
-        async def servers(desk: AttachedDesk) -> None:
+        async def servers(desk: RemoteClient) -> None:
             server.pages["/mcp"] = greeting(answer, id=2)
             await desk.servers()
 
-        problem = await problem_with(There(f"{server.url}/mcp"), servers)
+        problem = await problem_with(RemoteTarget(f"{server.url}/mcp"), servers)
     assert problem.code is UNAUTHORIZED
     assert "TRUNKLINE_OPERATOR_TOKEN" in problem.hint
     assert "meta_tools" in problem.hint
@@ -302,7 +305,7 @@ async def test_another_answer_than_the_gateways_own_is_not_taken_for_it(answer: 
 
 async def test_why_is_for_operators() -> None:
     async with canned({"/mcp": greeting()}) as server:
-        problem = await problem_with(There(f"{server.url}/mcp"), lambda desk: desk.why("x"))
+        problem = await problem_with(RemoteTarget(f"{server.url}/mcp"), lambda desk: desk.why("x"))
     assert problem.code is UNAUTHORIZED
     assert "TRUNKLINE_OPERATOR_TOKEN" in problem.hint
 
@@ -310,7 +313,7 @@ async def test_why_is_for_operators() -> None:
 async def test_a_gateway_that_shuts_down_says_so_when_it_is_asked_for_its_servers() -> None:
     data = {"code": "TL205", "executed": "no", "hint": ""}
     error = {"jsonrpc": "2.0", "id": 2, "error": {"code": 503, "message": "The gateway is shutting down", "data": data}}
-    async with canned({"/mcp": greeting()}) as server, attached_desk(There(f"{server.url}/mcp")) as desk:
+    async with canned({"/mcp": greeting()}) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as desk:
         server.pages["/mcp"] = (200, json.dumps(error).encode())
         with pytest.raises(GatewayError) as caught:
             await desk.servers()
@@ -338,7 +341,7 @@ BUDGET = {
 async def found_at(page: tuple[int, bytes], **keys: str) -> tuple[list[Match], Asked]:
     """What a gateway finds that greets, lists its tools and answers a search with this page."""
     pages = {"/mcp": greeting(), "/api/tools/discover?query=a+%26+b&limit=3&provision=0&explain=1": page}
-    async with canned(pages) as server, attached_desk(There(f"{server.url}/mcp", **keys)) as desk:
+    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp", **keys)) as desk:
         server.pages["/mcp"] = greeting(LISTED, id=2)
         return await desk.find("a & b", 3), server.asked[-1]
 
@@ -373,7 +376,7 @@ async def test_a_gateway_that_does_not_search_is_told(page: tuple[int, bytes], c
 
 async def test_the_budget_is_what_the_gateway_says() -> None:
     pages = {"/mcp": greeting(), "/api/tools/budget?tools=1": (200, json.dumps(BUDGET).encode())}
-    async with canned(pages) as server, attached_desk(There(f"{server.url}/mcp")) as desk:
+    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as desk:
         assert await desk.budget() == BUDGET
         server.pages["/api/tools/budget?tools=1"] = (200, b'{"servers":[]}')
         with pytest.raises(GatewayError) as error:

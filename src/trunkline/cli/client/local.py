@@ -11,16 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from trunkline.cli.ask.desk import Budget, Progress, Status
-from trunkline.cli.ask.matches import Match, Why
-from trunkline.cli.ask.readings import input_schema, progress_line
+from trunkline.cli.client.interface import Budget, Match, MatchReasons, Progress, Status, input_schema, progress_line
 from trunkline.cli.terminal import complain, plain
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Caller, Outcome
 from trunkline.core.errors import DEFINITION_CHANGED
 from trunkline.core.events import Events, LogEvent
 from trunkline.core.names import split_address, without_own_prefix
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.protocol.jsonrpc import members_of, text_member
 from trunkline.router.catalog import PREFIXED, ToolEntry, shown_definition
@@ -38,7 +36,7 @@ _MEANING_S: Final = 20.0
 _WELL: Final = ("ready", "degraded")
 
 
-class EmbeddedDesk:
+class LocalClient:
     """`settings` are those of the whole file; the gateway may have begun with a part of its servers."""
 
     def __init__(self, gateway: GatewayRuntime, settings: Settings, progress: Progress) -> None:
@@ -53,10 +51,12 @@ class EmbeddedDesk:
         self.told_changes = True
         return [status_json(status) for status in server_statuses(self._gateway.router)]
 
-    async def tools(self) -> list[Tool]:
+    async def tools(self) -> list[ToolDefinition]:
         await self._settled()
         definitions = msgspec.json.decode(self._gateway.router.catalog.listing, type=list[msgspec.Raw])
-        return [Tool("", text_member(members_of(raw, "tool"), "name") or "", bytes(raw)) for raw in definitions]
+        return [
+            ToolDefinition("", text_member(members_of(raw, "tool"), "name") or "", bytes(raw)) for raw in definitions
+        ]
 
     async def find(self, query: str, limit: int) -> list[Match]:
         await self._settled()
@@ -68,7 +68,8 @@ class EmbeddedDesk:
         found = await answered
         ranked = list(zip(found.entries, found.hits, strict=True))[:limit]
         return [
-            Match(_as_shown(entry), msgspec.convert(match_reasons(found.explain(hit)), Why)) for entry, hit in ranked
+            Match(_as_shown(entry), msgspec.convert(match_reasons(found.explain(hit)), MatchReasons))
+            for entry, hit in ranked
         ]
 
     async def budget(self) -> Budget:
@@ -151,7 +152,7 @@ class EmbeddedDesk:
 
 
 @asynccontextmanager
-async def embedded_desk(settings: Settings, progress: Progress, only: str) -> AsyncGenerator[EmbeddedDesk, None]:
+async def local_client(settings: Settings, progress: Progress, only: str) -> AsyncGenerator[LocalClient, None]:
     needed = narrowed(settings, only)
     progress(f"starting {_number(len(needed.sources))} of {plain(str(settings.path))} for the moment")
     events = Events()
@@ -159,7 +160,7 @@ async def embedded_desk(settings: Settings, progress: Progress, only: str) -> As
     events.noted.append(lambda note: changes.append(note) if _is_change(note) else None)
     gateway = GatewayRuntime(needed, events, redact=Redactor(settings.secrets(), settings.names()))
     gateway.start()
-    desk = EmbeddedDesk(gateway, settings, progress)
+    desk = LocalClient(gateway, settings, progress)
     try:
         yield desk
     finally:
@@ -178,8 +179,8 @@ def _tell(changes: Sequence[LogEvent]) -> None:
         complain(f"{DEFINITION_CHANGED}: {note.message}", str(dict(note.fields)["hint"]), kind="warning")
 
 
-def _as_shown(entry: ToolEntry) -> Tool:
-    return Tool("", entry.public_name, shown_definition(entry))
+def _as_shown(entry: ToolEntry) -> ToolDefinition:
+    return ToolDefinition("", entry.public_name, shown_definition(entry))
 
 
 def narrowed(settings: Settings, tool: str) -> Settings:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec import Raw
 
-from trunkline.cli.ask.desk import Budget, Progress, Status
-from trunkline.cli.ask.matches import Match, matches_in
-from trunkline.cli.ask.readings import input_schema, problem_in_error, problem_in_page, progress_line
-from trunkline.cli.ask.spelling import spelled_alike
-from trunkline.cli.ask.whom import OPERATOR_VARIABLE, There
-from trunkline.cli.gateway_url import TOKEN_VARIABLE
+from trunkline.cli.client.interface import (
+    Budget,
+    Match,
+    MatchReasons,
+    Progress,
+    Status,
+    input_schema,
+    progress_line,
+)
+from trunkline.cli.client.target import OPERATOR_VARIABLE, RemoteTarget
+from trunkline.cli.options import TOKEN_VARIABLE
 from trunkline.core.call import Failure, Json, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import (
     ANSWER_TOO_LARGE,
+    CODES,
     GATEWAY_UNREACHABLE,
     NOT_FOUND,
     SOURCE_AUTH_REQUIRED,
@@ -31,16 +39,17 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
-from trunkline.core.tool import Tool
+from trunkline.core.names import without_own_prefix
+from trunkline.core.tool import ToolDefinition
 from trunkline.frontends.relay.gateway import check_target
 from trunkline.protocol.http1 import request_head
-from trunkline.protocol.jsonrpc import encode
+from trunkline.protocol.jsonrpc import encode, encode_members
 from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.runtime.http_client import HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
 from trunkline.sources.mcp.http_session import HttpUpstreamSession
 from trunkline.sources.mcp.initialize import initialize_session
-from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.sources.mcp.list_fetch import fetch_tools
+from trunkline.sources.mcp.session import UpstreamSession
 
 _CONNECT_S: Final = 5.0
 _ANSWER_S: Final = 15.0
@@ -53,13 +62,13 @@ _PART_OF_A_HANDSHAKE: Final = (UNSUPPORTED_VERSION, UNKNOWN_METHOD)
 _OLDER: Final = "is it older than this command? Start it again to have both alike"
 
 
-class AttachedDesk:
-    def __init__(self, there: There, session: UpstreamSession, pool: HttpPool) -> None:
+class RemoteClient:
+    def __init__(self, there: RemoteTarget, session: UpstreamSession, pool: HttpPool) -> None:
         self._there = there
         self._session = session
         self._pool = pool
 
-    async def tools(self) -> list[Tool]:
+    async def tools(self) -> list[ToolDefinition]:
         try:
             return await fetch_tools(self._session, _NAME)
         except TimeoutError:
@@ -270,7 +279,7 @@ class _OwnAnswer(msgspec.Struct, rename="camel"):
     structured_content: msgspec.Raw
 
 
-class GatewayLane(HttpUpstreamSession):
+class GatewaySession(HttpUpstreamSession):
     """`refusal` is the gateway's own problem, with its code and hint, where it did not let us in at all."""
 
     refusal: Problem | None = None
@@ -285,27 +294,27 @@ class GatewayLane(HttpUpstreamSession):
 
 
 @asynccontextmanager
-async def attached_desk(there: There) -> AsyncGenerator[AttachedDesk, None]:
+async def remote_client(there: RemoteTarget) -> AsyncGenerator[RemoteClient, None]:
     target = HttpTarget(there.url, socket=there.socket)
     for token in (there.token, there.operator_token):
         check_target(target, token)
     pool = HttpPool(target, connect_timeout_s=_CONNECT_S, limit_bytes=_LIMIT_BYTES)
     headers = {"Authorization": f"Bearer {there.token}"} if there.token else {}
-    lane = GatewayLane(_NAME, lambda _: None, pool, headers, _LIMIT_BYTES)
+    lane = GatewaySession(_NAME, lambda _: None, pool, headers, _LIMIT_BYTES)
     try:
-        yield AttachedDesk(there, await _greet(lane, there), pool)
+        yield RemoteClient(there, await _greet(lane, there), pool)
     finally:
         await lane.close()
 
 
-async def _greet(lane: GatewayLane, there: There) -> UpstreamSession:
+async def _greet(lane: GatewaySession, there: RemoteTarget) -> UpstreamSession:
     try:
         return await initialize_session(lane, None, b"{}", _ANSWER_S)
     except GatewayError as error:
         raise GatewayError(lane.refusal or _about_gateway(there, error.problem)) from None
 
 
-def _about_gateway(there: There, problem: Problem) -> Problem:
+def _about_gateway(there: RemoteTarget, problem: Problem) -> Problem:
     """A problem of the wire, told as one of the gateway at its other end."""
     if problem.code is SOURCE_AUTH_REQUIRED:
         message = f"{there.url} {'does not accept the token' if there.token else 'asks for a token'}"
@@ -326,6 +335,86 @@ def _refusal(outcome: Outcome) -> Problem | None:
     return None if problem is None or problem.code is UNKNOWN_TOOL else problem
 
 
-def _unreachable(there: There, reason: str) -> GatewayError:
+def _unreachable(there: RemoteTarget, reason: str) -> GatewayError:
     hint = "is it running? `trunkline up` starts one"
     return GatewayError(Problem(code=GATEWAY_UNREACHABLE, message=f"{there.url}: {reason}", hint=hint))
+
+
+# Which of the names that clients see is meant by another spelling, where nobody can be asked.
+
+_NOT_EXPOSABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def spelled_alike(name: str, exposed: Sequence[str]) -> str:
+    """The exposed name behind `source.tool`, `source:tool`, `source__tool` or a bare name that only one has; else
+    nothing."""
+    joined = _NOT_EXPOSABLE.sub("_", without_own_prefix(name))
+    for candidate in (joined, joined.replace("__", "_", 1)):
+        if candidate in exposed:
+            return candidate
+    ending = [one for one in exposed if one.endswith(f"_{joined}")]
+    return ending[0] if len(ending) == 1 else ""
+
+
+class _Found(msgspec.Struct, rename="camel"):
+    tool_id: str = msgspec.field(name="tool_id")
+    description: str = ""
+    input_schema: Raw = Raw(b"{}")
+    why: MatchReasons = msgspec.field(default_factory=MatchReasons)
+
+
+class _Answer(msgspec.Struct):
+    tools: list[_Found]
+
+
+def matches_in(body: bytes, known: Mapping[str, ToolDefinition]) -> list[Match]:
+    """What `/api/tools/discover` answered. `known` are the tools of the list: definitions there are whole.
+
+    Raises msgspec.MsgspecError or RecursionError where it answered something else."""
+    answer = msgspec.json.decode(body, type=_Answer)
+    return [Match(known.get(each.tool_id) or _as_told(each), each.why) for each in answer.tools]
+
+
+def _as_told(found: _Found) -> ToolDefinition:
+    """A tool that is in no list, such as one whose name another has."""
+    members = {"name": encode(found.tool_id), "description": encode(found.description)}
+    return ToolDefinition("", found.tool_id, encode_members({**members, "inputSchema": found.input_schema}))
+
+
+class _Data(msgspec.Struct):
+    code: str
+    hint: str = ""
+
+
+class _JsonRpcError(msgspec.Struct):
+    data: _Data
+    message: str = ""
+
+
+class _RestError(msgspec.Struct):
+    code: str
+    detail: str = ""
+    hint: str = ""
+
+
+def problem_in_error(raw: Json) -> Problem | None:
+    """The problem behind a JSON-RPC error of a gateway; None for an error of anybody else."""
+    try:
+        error = msgspec.json.decode(raw, type=_JsonRpcError)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return _problem(error.data.code, error.message, error.data.hint)
+
+
+def problem_in_page(body: bytes) -> Problem | None:
+    """The same for the answer of an HTTP route."""
+    try:
+        error = msgspec.json.decode(body, type=_RestError)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return _problem(error.code, error.detail, error.hint)
+
+
+def _problem(code: str, message: str, hint: str) -> Problem | None:
+    known = CODES.get(code)
+    return None if known is None else Problem(code=known, message=message, hint=hint)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.cli.ask.spelling import spelled_alike
+from trunkline.cli.client.remote import spelled_alike
 
 EXPOSED = ["git_log", "git_get__x", "fs_read_file", "a_search", "b_search", "find_tool"]
 

@@ -18,7 +18,7 @@ from trunkline.cli.configuration import (
     settings_of,
     settings_or_exit,
 )
-from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
+from trunkline.cli.options import TOKEN_VARIABLE, mcp_url
 from trunkline.cli.terminal import complain
 from trunkline.config.config_file import ConfigFile, find_config
 from trunkline.config.settings import STATE_DIR, Settings
@@ -33,7 +33,7 @@ _HTTP_PORT: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class RemoteTarget:
     """A gateway that runs. The tokens are what this user may know; empty ones are not sent."""
 
     url: str
@@ -43,13 +43,13 @@ class There:
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class LocalTarget:
     """No gateway runs: the servers of this file are started for the moment."""
 
     settings: Settings
 
 
-def whom_to_ask(config: Path | None, url: str | None) -> There | Here:
+def find_target(config: Path | None, url: str | None) -> RemoteTarget | LocalTarget:
     """Raises GatewayError where there is nobody to ask; a bad file ends the program as everywhere."""
     if url is not None:
         return _named(mcp_url(url), config)
@@ -59,7 +59,7 @@ def whom_to_ask(config: Path | None, url: str | None) -> There | Here:
     loaded = load_file(file)
     found = _running_for(file.path, loaded.settings)
     if found is None:
-        return Here(settings_of(file) if loaded.untrusted else settings_or_exit(loaded))
+        return LocalTarget(settings_of(file) if loaded.untrusted else settings_or_exit(loaded))
     if loaded.settings is None:
         wrong = "is not trusted as it is now" if loaded.untrusted else "has errors"
         message = f"`{file.path}` {wrong}, so the gateway is asked that runs with what stood there before"
@@ -70,7 +70,7 @@ def whom_to_ask(config: Path | None, url: str | None) -> There | Here:
 # -- by its URL -------------------------------------------------------------------------------------------------------
 
 
-def _named(url: str, config: Path | None) -> There:
+def _named(url: str, config: Path | None) -> RemoteTarget:
     """Tokens go to nobody but the gateway they belong to: one that left its record here, one that is named together
     with its file, or one at the address that the file in use gives it."""
     for state_dir in _state_dirs(config):
@@ -82,7 +82,7 @@ def _named(url: str, config: Path | None) -> There:
     if settings is not None and (config is not None or _is_own_address(url, settings)):
         token = settings.gateway.token or token
         operator_token = settings.gateway.operator_token or operator_token
-    return There(url, "", token, operator_token)
+    return RemoteTarget(url, "", token, operator_token)
 
 
 def _is_own_address(url: str, settings: Settings) -> bool:
@@ -115,14 +115,14 @@ def _found_settings() -> Settings | None:
 # -- by its record ----------------------------------------------------------------------------------------------------
 
 
-def _running_for(path: Path, settings: Settings | None) -> There | None:
+def _running_for(path: Path, settings: Settings | None) -> RemoteTarget | None:
     """The gateway of this file. Where the file cannot be read any more, `state_dir` is taken to be the usual one."""
     state_dir = _default_state_dir() if settings is None else settings.gateway.state_dir
     record = find_running(gateways_folder(state_dir) / gateway_key(path.absolute()))
     return None if record is None else _of_record(record, state_dir, settings)
 
 
-def _only_one_that_runs() -> There:
+def _only_one_that_runs() -> RemoteTarget:
     running = all_running(_default_state_dir())
     if len(running) == 1:
         record = running[0]
@@ -137,13 +137,13 @@ def _only_one_that_runs() -> There:
     raise GatewayError(Problem(code=CONFIG_UNREADABLE, message=message, hint=hint))
 
 
-def _of_record(record: RunningGateway, state_dir: Path, settings: Settings | None) -> There:
+def _of_record(record: RunningGateway, state_dir: Path, settings: Settings | None) -> RemoteTarget:
     """What the file says comes before what the gateway made up by itself, and that before the environment, which may
     be about another gateway."""
     gateway = None if settings is None else settings.gateway
     folder = gateways_folder(state_dir) / gateway_key(Path(record.config))
     socket = record.socket if record.socket and Path(record.socket).is_socket() else ""
-    return There(
+    return RemoteTarget(
         record.url,
         socket,
         token=(gateway.token if gateway else "") or _from_environment(TOKEN_VARIABLE),

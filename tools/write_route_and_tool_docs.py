@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tools.docs_regions import DOCS, main
 
-from trunkline.core.tool import Tool
+from trunkline.core.tool import ToolDefinition
 from trunkline.frontends.http.routes import ROUTES
 from trunkline.search.own_tool_definitions import TOOLS
 
@@ -33,7 +33,7 @@ def own_tools() -> str:
     return "\n".join([*lines, *map(_row, TOOLS)])
 
 
-def _row(tool: Tool) -> str:
+def _row(tool: ToolDefinition) -> str:
     definition = json.loads(tool.definition)
     takes = _members(definition["inputSchema"], optional="`[{}]`")
     gives = _members(definition["outputSchema"], optional="`[{}]`") if "outputSchema" in definition else "text"

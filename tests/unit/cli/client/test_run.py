@@ -9,9 +9,9 @@ import click
 import pytest
 from tests.support.ports import free_port
 
-from trunkline.cli.ask.desk import Desk
-from trunkline.cli.ask.run import ask, report
-from trunkline.cli.ask.waiting import Waiting
+from trunkline.cli.client.interface import GatewayClient
+from trunkline.cli.client.run import report, run_with_client
+from trunkline.cli.spinner import Spinner
 from trunkline.core.errors import BAD_VALUE, DEADLINE, SOURCE_DOWN, GatewayError, Problem
 
 
@@ -28,13 +28,13 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-async def tools(desk: Desk, waiting: Waiting) -> list[str]:
+async def tools(desk: GatewayClient, waiting: Spinner) -> list[str]:
     return [tool.name for tool in await desk.tools()]
 
 
 def status_of(*arguments: Any) -> int | str | None:
     with pytest.raises(SystemExit) as end:
-        ask(*arguments)
+        run_with_client(*arguments)
     return end.value.code
 
 
@@ -59,11 +59,11 @@ def test_nobody_to_ask_is_told_and_ends_the_program(capsys: pytest.CaptureFixtur
 
 
 def test_wrong_use_that_only_the_schema_shows_is_still_wrong_use(config: Path) -> None:
-    async def question(desk: Desk, waiting: Waiting) -> None:
+    async def question(desk: GatewayClient, waiting: Spinner) -> None:
         raise click.UsageError("`count` must be a whole number")
 
     with pytest.raises(click.UsageError):
-        ask(question, lambda _: 0, config, None)
+        run_with_client(question, lambda _: 0, config, None)
 
 
 @pytest.mark.parametrize(
