@@ -1,8 +1,8 @@
-"""The lines between the gateway and an app that dialled in: what an app may say, and what it is told.
+"""The messages between the gateway and a connected app, one JSON object per line.
 
-Responses are most of what comes, so they have a quick way; a message that is spelled otherwise (other programs write
-`CorrelationId`) is read name by name. What a line holds is checked to be one JSON text in UTF-8 before any of it is
-passed on, and nothing that an app writes can end the line that it is put into.
+Most lines are responses, which are parsed on a fast path; a message with other spellings (some programs write
+`CorrelationId`) is read member by member. Each line is checked to be one JSON text in UTF-8 before any of it is passed
+on, and nothing that an app writes can end the line that it is put into.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TLS_HANDSHAKE: Final = b"\x16\x03"
 
 
 class BadLine(Exception):
-    """A line that is no message. `correlation_id` is that of the call whose answer it was, where that can be read."""
+    """A line that is not a valid message. `correlation_id` is that of the call it responds to, if it can be read."""
 
     def __init__(self, reason: str, correlation_id: int | None = None) -> None:
         super().__init__(reason)
@@ -52,7 +52,7 @@ class BadLine(Exception):
 
 
 class BadRegistration(Exception):
-    """A `register` that cannot be taken, and whether its sender wants to be told."""
+    """A `register` that is not valid, and whether its sender wants an acknowledgement."""
 
     def __init__(self, reason: str, *, acknowledge: bool) -> None:
         super().__init__(reason)
@@ -77,13 +77,15 @@ class AppResult(msgspec.Struct):
 
 
 class AppResponse(msgspec.Struct, rename="camel"):
+    """The response to a call."""
+
     type: Literal["toolResponse"]
     correlation_id: int
     result: AppResult
 
 
 class AppProgress(msgspec.Struct):
-    """How a call gets on: the members of MCP's `notifications/progress`, each as JSON where there is one."""
+    """The progress of a call: the members of MCP's `notifications/progress`, each as JSON if present."""
 
     correlation_id: int
     progress: bytes | None
@@ -91,7 +93,7 @@ class AppProgress(msgspec.Struct):
     message: bytes | None
 
     def as_mcp(self, step: int) -> bytes:
-        """The parameters of the notification, without a token; `step` where the app does not count."""
+        """The parameters of the notification, without a token; `step` if the app does not count."""
         parts = [b'"progress":%b' % (self.progress or b"%d" % step)]
         if self.total is not None:
             parts.append(b'"total":%b' % self.total)
@@ -101,7 +103,7 @@ class AppProgress(msgspec.Struct):
 
 
 class Registration(msgspec.Struct):
-    """An app says who it is and what it offers; `tools` are as it wrote them."""
+    """An app's name and its tools, which are raw JSON."""
 
     app_name: str
     tools: list[Raw]
@@ -111,7 +113,7 @@ class Registration(msgspec.Struct):
 
 
 class UnknownMessage(msgspec.Struct):
-    """A message of another type: of a later version, maybe."""
+    """A message of another type, perhaps of a later version."""
 
 
 AppMessage = AppResponse | AppProgress | Registration | UnknownMessage
@@ -128,7 +130,7 @@ _decode_id: Final = cast(Callable[[Any], int], msgspec.json.Decoder(int, strict=
 
 
 def parse_line(line: bytes) -> AppMessage:
-    """The message in one line; raises BadLine or BadRegistration. What is no message at all must cost next to nothing."""
+    """The message in one line; raises BadLine or BadRegistration. Rejecting a line that is no message is cheap."""
     if line[:1] != b"{":
         line = line.removeprefix(_BYTE_ORDER_MARK).lstrip(_SPACE)
         if line[:1] != b"{":
@@ -145,7 +147,7 @@ def parse_line(line: bytes) -> AppMessage:
 
 
 def _parse_slowly(line: bytes) -> AppMessage:
-    """Not a response as we write it: another message, another spelling, or broken."""
+    """Parse a line that is not a response in the usual spelling: another message, another spelling, or broken."""
     text = replace_lone_surrogates(line)
     try:
         check_text(text)
@@ -170,7 +172,7 @@ def folded_members(raw: Raw, what: str) -> Members:
 
 
 def _folded(members: Members) -> Members:
-    """Two names that differ in case only would be two messages in one: which of them counts is nobody's to guess."""
+    """Raises BadMessage for two names that differ in case only: it would be ambiguous which of them counts."""
     folded = {name.casefold(): value for name, value in members.items()}
     if len(folded) < len(members):
         raise BadMessage(INVALID_REQUEST, "a member comes twice")
@@ -183,15 +185,13 @@ def _read_response(members: Members) -> AppResponse:
     try:
         if raw is None:
             raise BadLine("the answer has no `result`")
-        return AppResponse("toolResponse", correlation_id, _read_result(folded_members(raw, "`result`")))
+        result = folded_members(raw, "`result`")
+        fault = _present(result, "error")
+        success = _flag(result, "success", default=fault is None)
+        app_result = AppResult(success, result.get("data", Raw(_NULL)), None if fault is None else _as_text(fault))
     except (BadMessage, BadLine) as error:
         raise BadLine(str(error), correlation_id) from None
-
-
-def _read_result(members: Members) -> AppResult:
-    error = _present(members, "error")
-    success = _flag(members, "success", default=error is None)
-    return AppResult(success, members.get("data", Raw(_NULL)), None if error is None else _as_text(error))
+    return AppResponse("toolResponse", correlation_id, app_result)
 
 
 def _read_progress(members: Members) -> AppProgress:
@@ -247,13 +247,13 @@ def _secret(members: Members, name: str) -> str:
 
 
 def _present(members: Members, name: str) -> Raw | None:
-    """A member that is there and not null."""
+    """A member that is present and not null."""
     raw = members.get(name)
     return None if raw is None or bytes(raw) == _NULL else raw
 
 
 def _text(members: Members, name: str) -> str:
-    """A text, empty where there is none or something else."""
+    """A string; empty if it is missing or of another type."""
     raw = members.get(name)
     try:
         return "" if raw is None else _decode_text(raw)
@@ -283,7 +283,7 @@ def _number(members: Members, name: str) -> bytes | None:
 
 
 def _correlation_id(members: Members) -> int:
-    """A number, which may be written as a text."""
+    """The `correlationId`, a number that may be written as a string."""
     try:
         return _decode_id(members.get("correlationid", _NULL))
     except msgspec.MsgspecError:
@@ -291,21 +291,21 @@ def _correlation_id(members: Members) -> int:
 
 
 def _as_text(raw: Raw) -> str:
-    """A text as it is, anything else as its JSON."""
+    """The value of a string, or the JSON of anything else."""
     text = bytes(raw)
     return _decode_text(raw) if text[:1] == b'"' else text.decode()
 
 
 def readable_id(head: bytes) -> int | None:
-    """The id at the very start of a broken response; nothing that merely looks like one further in."""
+    """The id at the very start of a broken response, but nothing further in that merely looks like one."""
     match = _READABLE_ID.match(head[:_HEAD_BYTES].removeprefix(_BYTE_ORDER_MARK))
     return int(match[1]) if match else None
 
 
 def is_browser(line: bytes) -> bool:
-    """Whether a browser is speaking: any web page can make one send lines of its choice to a port of this machine.
+    """Whether a browser is connected: any web page can make one send lines of its choice to a local port.
 
-    With HTTPS as well: what a server once gave a browser to begin the next connection with is part of its first bytes.
+    This includes HTTPS: the first bytes of a connection contain a session ticket, which a server may have chosen.
     """
     return _HTTP.match(line) is not None or line.startswith(_TLS_HANDSHAKE)
 
@@ -314,7 +314,7 @@ def is_browser(line: bytes) -> bool:
 
 
 def invocation(correlation_id: int, tool_json: bytes, parameters: Json) -> bytes:
-    """A call. `tool_json` is the registered name as JSON, `parameters` one line of JSON."""
+    """The line that invokes a tool. `tool_json` is the registered name as JSON, `parameters` one line of JSON."""
     return b'{"type":"toolInvocation","correlationId":%d,"tool":%b,"parameters":%b}' % (
         correlation_id,
         tool_json,

@@ -1,6 +1,6 @@
-"""What is said between us and a service: a tool to execute, what came of it, and the list of its tools.
+"""The messages between the gateway and a service: executions of tools and their results, and the list of tools.
 
-The arguments are spliced into the request, and the output out of the answer, as they were written.
+Arguments and outputs are passed on as raw JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.protocol.jsonrpc import (
     REDUCED_STACK,
     BadMessage,
-    Members,
     check_text,
     encode,
     encode_members,
@@ -36,11 +35,11 @@ _SCHEMAS: Final = ("inputSchema", "outputSchema", "annotations")
 
 
 class BadServiceResponse(Exception):
-    """A service answered something else than it was asked for."""
+    """A response of a service that is not valid."""
 
 
 class ExecuteResponse(NamedTuple):
-    """What a tool gave, as JSON; `metadata` is an object."""
+    """The output of a tool as JSON; `metadata` is an object."""
 
     output: bytes
     metadata: bytes | None
@@ -56,7 +55,7 @@ def execute_body(service_id: str, session_id: str, tool: str, args: Json | Raw) 
 
 
 def parse_execute_response(body: bytes) -> ExecuteResponse:
-    """The answer to an execution, or BadServiceResponse."""
+    """The response to an execution; raises BadServiceResponse."""
     try:
         check_text(body)
         members = members_of_message(body)
@@ -70,11 +69,11 @@ def parse_execute_response(body: bytes) -> ExecuteResponse:
     return ExecuteResponse(bytes(members["output"]), None if metadata == _NULL else metadata)
 
 
-# -- its tools --------------------------------------------------------------------------------------------------------
+# -- the list of tools ------------------------------------------------------------------------------------------------
 
 
 class ToolListing(NamedTuple):
-    """Definitions as MCP has them, by name, and what is wrong with those that are left out."""
+    """The MCP definitions of a service's tools by name, and why others were left out."""
 
     definitions: dict[str, bytes]
     warnings: tuple[str, ...]
@@ -121,23 +120,18 @@ def _usable(raw: Raw, number: int) -> tuple[str, bytes]:
         message = f"the name of tool {number} is not 1 to {_LONGEST_NAME} printable characters"
         raise BadMessage(TOOL_NOT_USABLE, message)
     text_member(members, "description")
-    schemas = {member: _object(members, member, name) for member in _SCHEMAS if _is_given(members, member)}
+    schemas: dict[str, bytes] = {}
+    for member in _SCHEMAS:
+        if bytes(members.get(member, _NULL)) != _NULL:
+            members_of(members[member], f"the `{member}` of `{name}`")
+            schemas[member] = single_line(members[member])
     schemas["inputSchema"] = _for_an_object(schemas.get("inputSchema", b"{}"), name)
     rest = {member: single_line(value) for member, value in members.items() if member not in _SCHEMAS}
     return name, encode_members({**rest, **schemas})
 
 
-def _is_given(members: Members, member: str) -> bool:
-    return bytes(members.get(member, _NULL)) != _NULL
-
-
-def _object(members: Members, member: str, name: str) -> bytes:
-    members_of(members[member], f"the `{member}` of `{name}`")
-    return single_line(members[member])
-
-
 def _for_an_object(schema: bytes, name: str) -> bytes:
-    """Clients refuse a whole list because of one tool whose schema is not for an object."""
+    """The schema with `type` `object`, which it must have: clients refuse a whole list because of one that has not."""
     inner = members_of(schema, "`inputSchema`")
     if "type" not in inner:
         return encode_members({"type": _OBJECT_TYPE, **inner})

@@ -1,7 +1,4 @@
-"""Server-sent events, both ways: a parser after the WHATWG rules, and an encoder that cannot be talked into two events.
-
-Data is bytes on both sides; what it means is none of this module's business.
-"""
+"""Server-sent events: a parser that follows the WHATWG rules, and an encoder whose data cannot inject another event."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import msgspec
 from trunkline.protocol.framing import ByteBuffer
 
 COMMENT: Final = b":\n\n"
-"""Keeps a quiet stream open: every parser drops it."""
+"""A comment that keeps a quiet stream open: every parser ignores it."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 _DATA: Final = b"data: "
@@ -29,7 +26,7 @@ class SseEvent(msgspec.Struct, gc=False):
 
 
 class SseTooLarge(Exception):
-    """An event passed the cap; `events` came whole before it. The parser is of no more use."""
+    """An event exceeds the limit; `events` are the whole ones before it. The parser cannot go on."""
 
     def __init__(self, events: list[SseEvent], limit_bytes: int) -> None:
         super().__init__(f"an event is larger than {limit_bytes} bytes")
@@ -37,10 +34,10 @@ class SseTooLarge(Exception):
 
 
 class SseParser:
-    """Bytes in, whole events out. Lines may end in LF, CR or CRLF; an event that no blank line ends never comes out.
+    """Bytes in, whole events out. Lines may end in LF, CR or CRLF; an event is complete with a blank line.
 
-    The cap counts every line since the last blank one, so it does not depend on how the bytes were cut into chunks.
-    `last_event_id` and `retry_ms` also follow events without data, which are not delivered.
+    The limit applies to all lines since the last blank one, regardless of how the bytes were cut into chunks.
+    `last_event_id` and `retry_ms` are also updated by events without data, which are not returned.
     """
 
     __slots__ = (
@@ -73,7 +70,7 @@ class SseParser:
         return self._pending.size + self._event_bytes
 
     def feed(self, data: bytes) -> list[SseEvent]:
-        """The events that this chunk completes. Raises `SseTooLarge`, which carries the events that came before."""
+        """The events that this chunk completes. Raises `SseTooLarge`, which carries the events before it."""
         if self._after_cr and data:
             self._after_cr = False
             data = data.removeprefix(b"\n")
@@ -121,7 +118,7 @@ class SseParser:
         pending = self._pending
         fits = self._event_bytes + pending.size + len(lines[0]) <= self._limit_bytes
         if fits and not self._at_start and pending.drop_prefix(_DATA):
-            # The usual large payload: cut the field's name off before the join, not with another copy after it.
+            # The usual large payload: removing the field's name before the join saves a copy.
             value = pending.take(lines.pop(0))
             self._event_bytes += len(_DATA) + len(value)
             self._add_data(value)
@@ -164,10 +161,12 @@ class SseParser:
 
 
 def encode_event(data: bytes | memoryview, *, event: bytes = b"message", id: bytes | None = None) -> bytes:  # noqa: A002
-    """One event as bytes. Data with CR or LF is refused: a peer's line break would begin a field of its own."""
+    """One event as bytes. Raises ValueError for data with CR or LF: a peer's line break would begin another field."""
     prefix = _prefix(event, id)
     frame = b"".join((prefix, data, b"\n\n"))
-    _refuse_line_breaks(frame, len(prefix), len(frame) - 2)
+    start, end = len(prefix), len(frame) - 2
+    if frame.find(b"\n", start, end) >= 0 or frame.find(b"\r", start, end) >= 0:
+        raise ValueError("event data must not contain CR or LF: compact it first")
     return frame
 
 
@@ -179,8 +178,3 @@ def _prefix(event: bytes, event_id: bytes | None) -> bytes:
             raise ValueError("an event's name and id must not contain CR, LF or NUL")
     id_line = b"" if event_id is None else b"\nid: " + event_id
     return b"event: " + event + id_line + b"\ndata: "
-
-
-def _refuse_line_breaks(text: bytes, start: int, end: int) -> None:
-    if text.find(b"\n", start, end) >= 0 or text.find(b"\r", start, end) >= 0:
-        raise ValueError("event data must not contain CR or LF: compact it first")

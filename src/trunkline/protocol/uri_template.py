@@ -1,8 +1,8 @@
-"""Whether a URI can be an expansion of a URI template (RFC 6570), in time linear in both.
+"""Decides whether a URI can be an expansion of a URI template (RFC 6570), in time linear in both.
 
-Templates come from servers and URIs from clients, so nothing here backtracks: the set of places that a match may have
-reached is one integer with a bit for each place, and every part of a template moves all of them at once. Levels 1 to 3
-are told apart as far as routing needs; explode and prefix modifiers and the order of queries are taken leniently.
+Templates come from servers and URIs from clients, so nothing here backtracks: the set of positions that a match may
+have reached is one integer with a bit for each, and every part of a template moves all of them at once. Levels 1 to 3
+are distinguished as far as routing needs; explode and prefix modifiers and the order of queries are treated leniently.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import quote
 
 MOST_CHARACTERS: Final = 4096
-"""Longer URIs match no template, and longer templates no URI."""
+"""Longer URIs match no template, and longer templates match no URI."""
 
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _VARIABLES: Final = re.compile(r"[A-Za-z0-9_.%]+(?:\*|:[0-9]{1,4})?(?:,[A-Za-z0-9_.%]+(?:\*|:[0-9]{1,4})?)*")
@@ -26,13 +26,13 @@ _PATH: Final = "?#"
 _QUERY: Final = "#"
 _ANYTHING: Final = ""
 _LED: Final = {"#": _ANYTHING, ".": _SEGMENT, ";": _SEGMENT, "?": _QUERY, "&": _QUERY}
-"""Expressions that begin with a character of their own: what may not follow it."""
+"""Operators that write their own character first, and the characters that may not follow it."""
 
 _Step = Callable[["CandidateUri", int], int]
 
 
 class CandidateUri:
-    """A URI that templates are tried on. Bit `i` of a set of places stands for the place before character `i`."""
+    """A URI to match with templates. Bit `i` of a set of positions stands for the position before character `i`."""
 
     def __init__(self, uri: str) -> None:
         self.text = _as_expanded(uri) if len(uri) <= MOST_CHARACTERS else ""
@@ -45,14 +45,14 @@ class CandidateUri:
         return self.text[::-1]
 
     def having(self, character: str) -> int:
-        """The places where this character comes next."""
+        """The positions where this character comes next."""
         places = self._positions.get(character)
         if places is None:
             places = self._positions[character] = self._places(lambda other: other == character)
         return places
 
     def free_of(self, excluded: str) -> int:
-        """The places where none of these characters comes next."""
+        """The positions where none of these characters comes next."""
         places = self._runs.get(excluded)
         if places is None:
             places = self._runs[excluded] = self._places(lambda other: other not in excluded)
@@ -115,7 +115,7 @@ def _literal(text: str) -> _Step:
     literal = _as_expanded(text)
 
     def step(subject: CandidateUri, places: int) -> int:
-        if not places & (places - 1):  # one place only, as at the start of every template
+        if not places & (places - 1):  # a single position, as at the start of every template
             place = places.bit_length() - 1
             return places << len(literal) if subject.text.startswith(literal, place) else 0
         for character in literal:
@@ -132,7 +132,7 @@ def _run(excluded: str) -> _Step:
 
 
 def _led(character: str, excluded: str) -> _Step:
-    """Nothing, or the character and what follows it."""
+    """Matches nothing, or the character and what follows it."""
 
     def step(subject: CandidateUri, places: int) -> int:
         after = (places & subject.having(character)) << 1
@@ -142,10 +142,10 @@ def _led(character: str, excluded: str) -> _Step:
 
 
 def _star(places: int, free: int) -> int:
-    """All places that are reached by going on over any number of free ones: the carry of an addition runs through."""
+    """All positions reachable over any number of free ones: the carry of an addition runs through them."""
     return (((places & free) + free) ^ free) | places
 
 
 def _as_expanded(text: str) -> str:
-    """As expansion writes literal text: what may not stand in a URI is percent-encoded."""
+    """Literal text as an expansion writes it: characters that URIs may not contain are percent-encoded."""
     return text if text.isascii() and text.isprintable() and " " not in text else quote(text, safe=_AS_WRITTEN)

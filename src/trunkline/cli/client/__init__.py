@@ -1,1 +1,1 @@
-"""Asking a gateway from the command line: which one, by which way, and what it answered."""
+"""How commands reach a gateway: one that runs already, or one that is started for a single command."""

@@ -1,4 +1,4 @@
-"""What commands can ask, whether a gateway runs somewhere or one is made for the moment."""
+"""What a command can ask of a gateway, whether it runs already or is started for this command."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from trunkline.cli.client.target import LocalTarget, RemoteTarget
 from trunkline.core.call import Json, Outcome
 from trunkline.core.tool import ToolDefinition
 from trunkline.protocol.jsonrpc import BadMessage, members_of
-from trunkline.search.definitions import parse_definition
 
-# Tools that a gateway found for some words, and why it thinks they fit.
+Status = Mapping[str, Any]
+"""One server's status, as `router.status.status_json` writes it."""
+Budget = Mapping[str, Any]
+"""What the tools cost in tokens, as `search.listing` writes it."""
+Progress = Callable[[str], None]
+"""Receives one line of text for people for each step of progress."""
 
 
 class MatchedWord(msgspec.Struct):
-    """A word of the query, where it was found, and how much of the tool's words that is."""
+    """A word of the query, the field it was found in, and its share of the score for words."""
 
     word: str
     field: str
@@ -26,8 +30,8 @@ class MatchedWord(msgspec.Struct):
 
 
 class MatchReasons(msgspec.Struct, omit_defaults=True):
-    """`cosine` is how near a tool is in meaning, as far as that is known: 1 is the same. `named` says that the query is
-    its name."""
+    """Why a tool was found. `cosine` is its similarity in meaning, if known (1 is identical); `named` is true where the
+    query is its name."""
 
     words: list[MatchedWord] = []
     cosine: float | None = None
@@ -36,82 +40,74 @@ class MatchReasons(msgspec.Struct, omit_defaults=True):
 
 
 class Match(msgspec.Struct):
+    """A tool that was found, under the name that clients see."""
+
     tool: ToolDefinition
-    """Under the name that clients see."""
     why: MatchReasons
-
-
-Status = Mapping[str, Any]
-"""How one server is, as `router.status.status_json` writes it."""
-Budget = Mapping[str, Any]
-"""What showing the tools costs, as `discovery.budget` writes it."""
-Progress = Callable[[str], None]
-"""Gets a line for people whenever there is news."""
 
 
 class GatewayClient(Protocol):
     async def servers(self) -> list[Status]: ...
     async def tools(self) -> list[ToolDefinition]:
-        """Every tool as clients see it, under the name they see."""
+        """Every tool, under the name that clients see."""
         ...
 
     async def find(self, query: str, limit: int) -> list[Match]:
-        """The tools that some words are about, the best first."""
+        """The tools that match a query, best first."""
         ...
 
     async def budget(self) -> Budget: ...
     async def schema(self, name: str) -> Mapping[str, Any]:
-        """What a tool takes, asked by any of its names; empty where that is not known."""
+        """The input schema of a tool, looked up by any of its names; empty if it is not known."""
         ...
 
     async def call(self, name: str, arguments: bytes, progress: Progress) -> Outcome:
         """Call a tool. Cancelling this cancels the call."""
         ...
 
-    async def held_up_by(self, name: str) -> str:
-        """What a call of this tool is waiting for, in words; nothing where that is not known."""
+    async def delay_reason(self, name: str) -> str:
+        """What a call of this tool is waiting for, in words; empty if it is not known."""
         ...
 
     async def why(self, name: str) -> Mapping[str, Any]:
-        """What is known about a tool that is there, or should be."""
+        """Where a tool comes from, or why it is missing."""
         ...
 
 
 @asynccontextmanager
 async def open_client(
-    whom: RemoteTarget | LocalTarget, progress: Progress, *, only: str = ""
+    target: RemoteTarget | LocalTarget, progress: Progress, *, tool: str = ""
 ) -> AsyncGenerator[GatewayClient, None]:
-    """`only` names a tool: no more servers than it may need are started."""
-    if isinstance(whom, RemoteTarget):
+    """Connect to a running gateway, or start one. With `tool`, only the servers that may have that tool are started."""
+    if isinstance(target, RemoteTarget):
         from trunkline.cli.client.remote import remote_client
 
-        async with remote_client(whom) as desk:
-            yield desk
+        async with remote_client(target) as client:
+            yield client
     else:
         from trunkline.cli.client.local import local_client
 
-        async with local_client(whom.settings, progress, only) as desk:
-            yield desk
-
-
-# What comes back from a gateway, read: progress in words, a tool's schema, problems with their code.
+        async with local_client(target.settings, progress, tool) as client:
+            yield client
 
 
 def progress_line(params: Json) -> str:
-    """A `notifications/progress` in words."""
+    """The params of a `notifications/progress` as a line of text."""
     try:
         members = members_of(bytes(params), "params")
-        told = {key: msgspec.json.decode(value) for key, value in members.items() if key != "progressToken"}
+        values = {key: msgspec.json.decode(value) for key, value in members.items() if key != "progressToken"}
     except (BadMessage, msgspec.MsgspecError, RecursionError):
         return ""
-    message, done, total = told.get("message"), told.get("progress"), told.get("total")
+    message, done, total = values.get("message"), values.get("progress"), values.get("total")
     amount = f"{done:g}" if isinstance(done, int | float) else ""
     amount += f" of {total:g}" if amount and isinstance(total, int | float) else ""
     return " ".join(part for part in (amount, message if isinstance(message, str) else "") if part)
 
 
 def input_schema(tool: ToolDefinition) -> Mapping[str, Any]:
-    """Its `inputSchema`; empty where there is none that can be read."""
+    """A tool's `inputSchema`; empty if it has none that can be read."""
+    from trunkline.search.definitions import parse_definition
+
     try:
         schema: Any = msgspec.json.decode(parse_definition(tool).input_schema)
     except (msgspec.MsgspecError, RecursionError):

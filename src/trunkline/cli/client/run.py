@@ -1,4 +1,4 @@
-"""Running one question to its end: Ctrl+C, and errors as every command shows them."""
+"""Runs a command against a gateway: waiting, Ctrl+C, and errors, which every command shows alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 
 from trunkline.cli.client.interface import GatewayClient, open_client
-from trunkline.cli.client.target import LocalTarget, RemoteTarget, find_target
+from trunkline.cli.client.target import find_target
+from trunkline.cli.interrupts import INTERRUPTED
 from trunkline.cli.spinner import Spinner, spinning
 from trunkline.cli.terminal import complain
 from trunkline.core.call import Outcome
@@ -22,53 +23,52 @@ from trunkline.core.errors import GatewayError
 from trunkline.runtime.own_process import run_event_loop, unignored_signals
 
 T = TypeVar("T")
-INTERRUPTED: Final = 130
+_CHECK_DELAY_S: Final = 1.5
 
-Question = Callable[[GatewayClient, Spinner], Awaitable[T]]
+Request = Callable[[GatewayClient, Spinner], Awaitable[T]]
 Show = Callable[[T], int]
-"""Prints an answer; what it returns is the exit status."""
+"""Prints a result and returns the exit status."""
 
 
 def run_with_client(
-    question: Question[T],
+    request: Request[T],
     show: Show[T],
     config: Path | None,
     url: str | None,
     *,
-    only: str = "",
-    what: str = "asking",
-    taken_back: str = "",
+    tool: str = "",
+    message: str = "asking the gateway",
+    if_cancelled: str = "",
 ) -> NoReturn:
-    """Ask, show the answer, and end the program; whatever goes wrong ends it with a message and its exit status.
+    """Send a request, show the result, and exit; errors are shown and give the exit status.
 
-    `only` names the tool that it is about, `what` what is waited for at first, `taken_back` what Ctrl+C has done.
+    `tool` names the tool it is about, `message` is what the spinner shows first, `if_cancelled` what Ctrl+C did.
     """
-    waiting = Spinner(what)
+    spinner = Spinner(message)
+    has_result = False
+
+    async def answer() -> int:
+        nonlocal has_result
+        async with AsyncExitStack() as stack:
+            async with spinning(spinner):
+                client = await stack.enter_async_context(open_client(target, spinner.say, tool=tool))
+                result = await request(client, spinner)
+            has_result = True
+            return show(result)  # before servers that were started for it are ended, which may take a while
+
     try:
-        whom = find_target(config, url)
-        status = run_event_loop(lambda: _until_interrupted(_answer(question, show, whom, waiting, only), waiting))
+        target = find_target(config, url)
+        status = run_event_loop(lambda: _cancelled_by_signals(answer(), spinner))
     except GatewayError as error:
         status = report(error)
     except asyncio.CancelledError:
-        click.echo(f"interrupted{f': {taken_back}' if taken_back and not waiting.answered else ''}", err=True)
+        click.echo(f"interrupted{f': {if_cancelled}' if if_cancelled and not has_result else ''}", err=True)
         status = INTERRUPTED
     sys.exit(status)
 
 
-async def _answer(
-    question: Question[T], show: Show[T], whom: RemoteTarget | LocalTarget, waiting: Spinner, only: str
-) -> int:
-    """The answer is shown before servers that were started for it are ended: that may take a while."""
-    async with AsyncExitStack() as stack:
-        async with spinning(waiting):
-            desk = await stack.enter_async_context(open_client(whom, waiting.say, only=only))
-            answer = await question(desk, waiting)
-        waiting.answered = True
-        return show(answer)
-
-
-async def _until_interrupted(work: Coroutine[Any, Any, T], waiting: Spinner) -> T:
-    """Ctrl+C takes back what was asked, here and at the gateway; once more ends the program at once."""
+async def _cancelled_by_signals(work: Coroutine[Any, Any, T], spinner: Spinner) -> T:
+    """Ctrl+C cancels the request, here and at the gateway; a second one ends the program at once."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
     presses = 0
@@ -77,9 +77,9 @@ async def _until_interrupted(work: Coroutine[Any, Any, T], waiting: Spinner) -> 
         nonlocal presses
         presses += 1
         if presses > 1:
-            waiting.clear()
+            spinner.clear()
             os._exit(INTERRUPTED)
-        waiting.say("interrupted: ending what was begun")
+        spinner.say("interrupted: cleaning up")
         task.cancel()
 
     for number in unignored_signals(signal.SIGINT, signal.SIGTERM):
@@ -87,8 +87,22 @@ async def _until_interrupted(work: Coroutine[Any, Any, T], waiting: Spinner) -> 
     return await task
 
 
+async def show_delays(call: Awaitable[Outcome], client: GatewayClient, name: str, spinner: Spinner) -> Outcome:
+    """Wait for a call. While it takes long, the spinner says what it waits for, such as a server that is starting."""
+    calling = asyncio.ensure_future(call)
+    try:
+        while not calling.done():
+            await asyncio.wait([calling], timeout=_CHECK_DELAY_S)
+            if not calling.done():
+                spinner.say(await client.delay_reason(name))
+        return calling.result()
+    finally:
+        calling.cancel()
+        await asyncio.wait([calling])
+
+
 def report(error: GatewayError) -> int:
-    """Show a problem as every command does; the exit status it owns."""
+    """Print an error as every command does. Returns its exit status."""
     problem = error.problem
     where = f"{problem.where}: " if problem.where else ""
     complain(f"{where}{problem.code}: {problem.message}", problem.hint)
@@ -97,22 +111,3 @@ def report(error: GatewayError) -> int:
     if problem.executed == "unknown":
         click.echo("the tool may have run", err=True)
     return problem.code.exit or 1
-
-
-# Waiting for a call and saying what for: a server may take long to start, and nobody likes to guess.
-
-_TELL_EVERY_S: Final = 1.5
-
-
-async def show_delays(call: Awaitable[Outcome], desk: GatewayClient, name: str, waiting: Spinner) -> Outcome:
-    """The call's outcome. Whoever waits longer learns what for, as a server that has not started yet."""
-    calling = asyncio.ensure_future(call)
-    try:
-        while not calling.done():
-            await asyncio.wait([calling], timeout=_TELL_EVERY_S)
-            if not calling.done():
-                waiting.say(await desk.held_up_by(name))
-        return calling.result()
-    finally:
-        calling.cancel()
-        await asyncio.wait([calling])

@@ -1,4 +1,4 @@
-"""Which gateway a command asks: the one of `--url`, one that runs for the same file, or one made for the moment."""
+"""Which gateway a command talks to: that of `--url`, the one that runs for the same file, or one started for it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 
 from trunkline.cli.configuration import (
     first_steps,
+    found_settings,
     load_file,
     load_or_exit,
     load_quietly,
@@ -34,7 +35,7 @@ _HTTP_PORT: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class RemoteTarget:
-    """A gateway that runs. The tokens are what this user may know; empty ones are not sent."""
+    """A running gateway, with the tokens this user may know; empty ones are not sent."""
 
     url: str
     socket: str = ""
@@ -44,40 +45,46 @@ class RemoteTarget:
 
 @dataclass(frozen=True, slots=True)
 class LocalTarget:
-    """No gateway runs: the servers of this file are started for the moment."""
+    """A gateway to start for one command, with these settings."""
 
     settings: Settings
 
 
 def find_target(config: Path | None, url: str | None) -> RemoteTarget | LocalTarget:
-    """Raises GatewayError where there is nobody to ask; a bad file ends the program as everywhere."""
+    """Raises GatewayError where there is no gateway to use; a bad file ends the program, as for every command."""
     if url is not None:
         return _named(mcp_url(url), config)
     file = find_config(config, Path(), Path.home())
     if file is None:
-        return _only_one_that_runs()
+        return _only_running()
     loaded = load_file(file)
-    found = _running_for(file.path, loaded.settings)
-    if found is None:
+    settings = loaded.settings
+    # the usual `state_dir` where the file cannot be read any more
+    state_dir = _default_state_dir() if settings is None else settings.gateway.state_dir
+    record = find_running(gateways_folder(state_dir) / gateway_key(file.path.absolute()))
+    if record is None:
         return LocalTarget(settings_of(file) if loaded.untrusted else settings_or_exit(loaded))
-    if loaded.settings is None:
-        wrong = "is not trusted as it is now" if loaded.untrusted else "has errors"
-        message = f"`{file.path}` {wrong}, so the gateway is asked that runs with what stood there before"
-        complain(message, "`trunkline check` tells more", kind="warning")
-    return found
+    if settings is None:
+        wrong = "has changed and is not trusted" if loaded.untrusted else "has errors"
+        message = f"`{file.path}` {wrong}; asking the running gateway, which still uses the previous version"
+        complain(message, "run `trunkline check` for details", kind="warning")
+    return _of_record(record, state_dir, settings)
 
 
 # -- by its URL -------------------------------------------------------------------------------------------------------
 
 
 def _named(url: str, config: Path | None) -> RemoteTarget:
-    """Tokens go to nobody but the gateway they belong to: one that left its record here, one that is named together
-    with its file, or one at the address that the file in use gives it."""
+    """The gateway at this URL.
+
+    Tokens are sent only to the gateway they belong to: one that left its record here, one that is named together with
+    its file, or one at the address that the file in use gives it.
+    """
     for state_dir in _state_dirs(config):
         for record in all_running(state_dir):
             if _is_at(record, url):
                 return _of_record(record, state_dir, load_quietly(ConfigFile.named(Path(record.config))))
-    settings = load_or_exit(config) if config is not None else _found_settings()
+    settings = load_or_exit(config) if config is not None else found_settings()
     token, operator_token = _from_environment(TOKEN_VARIABLE), _from_environment(OPERATOR_VARIABLE)
     if settings is not None and (config is not None or _is_own_address(url, settings)):
         token = settings.gateway.token or token
@@ -87,8 +94,7 @@ def _named(url: str, config: Path | None) -> RemoteTarget:
 
 def _is_own_address(url: str, settings: Settings) -> bool:
     parts = urlsplit(url)
-    port = parts.port or _HTTP_PORT
-    return parts.scheme == "http" and settings.gateway.listen.is_at(parts.hostname or "", port)
+    return parts.scheme == "http" and settings.gateway.listen.is_at(parts.hostname or "", parts.port or _HTTP_PORT)
 
 
 def _state_dirs(config: Path | None) -> list[Path]:
@@ -99,7 +105,7 @@ def _state_dirs(config: Path | None) -> list[Path]:
 
 
 def _is_at(record: RunningGateway, url: str) -> bool:
-    """`localhost` is as good as the address that the gateway wrote down, which is the one that is then dialled."""
+    """Whether a gateway has this URL. `localhost` matches its loopback address, which is the one then connected to."""
     if record.url == url:
         return True
     asked, known = urlsplit(url), urlsplit(record.url)
@@ -107,39 +113,27 @@ def _is_at(record: RunningGateway, url: str) -> bool:
     return by_name and (asked.scheme, asked.port, asked.path) == (known.scheme, known.port, known.path)
 
 
-def _found_settings() -> Settings | None:
-    file = find_config(None, Path(), Path.home())
-    return load_quietly(file) if file is not None else None
-
-
 # -- by its record ----------------------------------------------------------------------------------------------------
 
 
-def _running_for(path: Path, settings: Settings | None) -> RemoteTarget | None:
-    """The gateway of this file. Where the file cannot be read any more, `state_dir` is taken to be the usual one."""
-    state_dir = _default_state_dir() if settings is None else settings.gateway.state_dir
-    record = find_running(gateways_folder(state_dir) / gateway_key(path.absolute()))
-    return None if record is None else _of_record(record, state_dir, settings)
-
-
-def _only_one_that_runs() -> RemoteTarget:
+def _only_running() -> RemoteTarget:
     running = all_running(_default_state_dir())
     if len(running) == 1:
         record = running[0]
         click.echo(f"asking the gateway at {record.url}", err=True)
         return _of_record(record, _default_state_dir(), load_quietly(ConfigFile.named(Path(record.config))))
     if not running:
-        message = "No configuration file found, and no gateway runs"
+        message = "No configuration file found, and no gateway is running"
         hint = f"{first_steps(Path())}, or name a gateway with `--url`"
     else:
-        message = "No configuration file found, and several gateways run"
-        hint = f"name one with `--url`: {', '.join(record.url for record in running)}"
+        message = "No configuration file found, and several gateways are running"
+        hint = f"choose one with `--url`: {', '.join(record.url for record in running)}"
     raise GatewayError(Problem(code=CONFIG_UNREADABLE, message=message, hint=hint))
 
 
 def _of_record(record: RunningGateway, state_dir: Path, settings: Settings | None) -> RemoteTarget:
-    """What the file says comes before what the gateway made up by itself, and that before the environment, which may
-    be about another gateway."""
+    """The tokens of the file come first, then the one that the gateway generated, then those of the environment, which
+    may belong to another gateway."""
     gateway = None if settings is None else settings.gateway
     folder = gateways_folder(state_dir) / gateway_key(Path(record.config))
     socket = record.socket if record.socket and Path(record.socket).is_socket() else ""
