@@ -87,7 +87,7 @@ generated: $(VENV)/.dev  ## Write the docs that come from code: error codes, key
 	$(BIN)/python tools/write_error_docs.py
 	$(BIN)/python -m tools.write_command_docs
 	$(BIN)/python -m tools.write_config_docs
-	$(BIN)/python -m tools.write_door_docs
+	$(BIN)/python -m tools.write_route_and_tool_docs
 	$(BIN)/python -m tools.write_place_docs
 	$(BIN)/python -m tools.write_protocol_docs
 	$(BIN)/python tools/write_openapi.py

@@ -1,4 +1,4 @@
-"""Writes the table of routes into docs/doors/http.md and the gateway's own tools into docs/meta-tools.md.
+"""Writes the table of routes into docs/frontends/http.md and the gateway's own tools into docs/meta-tools.md.
 
 With `--check`, says whether they are current.
 """
@@ -47,8 +47,8 @@ def _members(schema: dict[str, dict[str, object]], *, optional: str) -> str:
 
 
 def pages() -> dict[Path, dict[str, str]]:
-    return {DOCS / "doors" / "http.md": {"routes": routes()}, DOCS / "meta-tools.md": {"tools": own_tools()}}
+    return {DOCS / "frontends" / "http.md": {"routes": routes()}, DOCS / "meta-tools.md": {"tools": own_tools()}}
 
 
 if __name__ == "__main__":
-    sys.exit(main("tools.write_door_docs", pages(), sys.argv[1:]))
+    sys.exit(main("tools.write_route_and_tool_docs", pages(), sys.argv[1:]))
