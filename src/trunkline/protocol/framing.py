@@ -105,8 +105,10 @@ class LineFramer:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that this chunk completes. Raises `LineTooLong`, which carries the lines before it."""
-        if self._skipping:
-            data = self._skip(data)
+        if self._skipping:  # up to the end of an oversized line
+            _, newline, data = (self._rest + data).partition(b"\n")
+            self._rest = b""
+            self._skipping = not newline
         pending = self._pending
         first = data.find(b"\n")
         if first < 0:
@@ -152,10 +154,3 @@ class LineFramer:
         head = (pending.head(_HEAD_BYTES) + line[:_HEAD_BYTES])[:_HEAD_BYTES]
         pending.clear()
         return LineTooLong(self._finished(before), head, self._limit_bytes)
-
-    def _skip(self, data: bytes) -> bytes:
-        """What follows the oversized line, once its end has arrived."""
-        _, newline, following = (self._rest + data).partition(b"\n")
-        self._rest = b""
-        self._skipping = not newline
-        return following

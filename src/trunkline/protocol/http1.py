@@ -15,17 +15,24 @@ import httptools
 import msgspec
 
 from trunkline.protocol.framing import ByteBuffer
-from trunkline.protocol.http1_message import HEAD_END, HeaderBlock, HttpLimits, HttpProblem, KnownHeads, content_length
+from trunkline.protocol.http1_message import (
+    CLOSED,
+    HEAD_END,
+    IDLE,
+    IN_BODY,
+    IN_HEAD,
+    HeaderBlock,
+    HttpLimits,
+    HttpProblem,
+    KnownHeads,
+    content_length,
+)
 
 _HOST: Final = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]*(:[0-9]*)?|\[[0-9A-Za-z:.%]+\](:[0-9]*)?")
 _HEADER_BYTES: Final = 200
 """The memory that a header takes besides its bytes: two objects and a place in a dictionary."""
 _FIRST_LINE_BYTES: Final = 14  # two spaces, `HTTP/1.1`, CRLF, and the CRLF that ends the head
 
-_IDLE: Final = 0
-_IN_HEAD: Final = 1
-_IN_BODY: Final = 2
-_CLOSED: Final = 3
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -109,7 +116,6 @@ class RequestParser(HeaderBlock):
         "_on_head",
         "_on_request",
         "_resuming",
-        "_state",
         "_url",
         "held_bytes",
     )
@@ -129,7 +135,6 @@ class RequestParser(HeaderBlock):
         """How much of an incomplete request is kept here."""
         self._known = KnownHeads[_Head]()
         self._done: list[HttpRequest] = []
-        self._state = _IDLE
         self._url = b""
         self._head: _Head | None = None
         self._body = ByteBuffer()
@@ -139,18 +144,13 @@ class RequestParser(HeaderBlock):
         self._resuming = False
         self._llhttp: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
 
-    @property
-    def mid_message(self) -> bool:
-        """Whether a request has begun but not ended."""
-        return self._state in (_IN_HEAD, _IN_BODY)
-
     def takes_whole(self, data: bytes) -> bool:
         """Whether all of this is quick to read: part of a body whose length is known, or a repeated head. Anything else
         may be many requests, or chunks of one byte each."""
-        if self._state == _IN_BODY and self._head is not None:
+        if self._state == IN_BODY and self._head is not None:
             length = self._head[3].get(b"content-length")
             return length is not None and content_length(length) - self._body.size >= len(data)
-        known = self._known.get(data[: data.find(HEAD_END) + 4]) if self._state == _IDLE else None
+        known = self._known.get(data[: data.find(HEAD_END) + 4]) if self._state == IDLE else None
         return known is not None and known[0] == len(data)
 
     @property
@@ -164,7 +164,7 @@ class RequestParser(HeaderBlock):
 
     def close(self) -> None:
         """Report nothing more, and drop the callbacks and llhttp, which both refer back to this object."""
-        self._state = _CLOSED
+        self._state = CLOSED
         self._known.clear()
         self._done.clear()
         self._body.clear()
@@ -176,14 +176,14 @@ class RequestParser(HeaderBlock):
     def feed(self, data: bytes) -> None:
         """Take received data. Raises `HttpProblem` after reporting the requests before it."""
         try:
-            if self._state == _IDLE:
+            if self._state == IDLE:
                 head_end = data.find(HEAD_END) + 4
                 known = self._known.get(data[:head_end])
                 if known is not None and known[0] == len(data):
                     self._on_request(HttpRequest(*known[1], data[head_end:]))
                 else:
                     self._parse(data, head_end)
-            elif self._state != _CLOSED:
+            elif self._state != CLOSED:
                 self._parse(data, 0)
         except BaseException:
             self.close()
@@ -198,19 +198,19 @@ class RequestParser(HeaderBlock):
         if problem is None and self._quiet_bytes > self._quiet_limit_bytes:
             problem = self._headers_too_large()
         done = self._done
-        if len(done) == 1 and head_end and self._state == _IDLE and self._head is not None:
+        if len(done) == 1 and head_end and self._state == IDLE and self._head is not None:
             self._known.remember(data, head_end, len(done[0].body), self._head)
         done.reverse()
         while done:
             self._on_request(done.pop())
         if problem is not None and self._llhttp is not None:
             raise problem
-        if self._state == _IN_BODY:
+        if self._state == IN_BODY:
             self._body_awaited()
-        if self._state == _IN_HEAD:  # llhttp does not say where in this chunk it began
+        if self._state == IN_HEAD:  # llhttp does not say where in this chunk it began
             self.held_bytes = self._quiet_bytes or min(size, self._limits.header_bytes)
             self.held_bytes += _HEADER_BYTES * len(self._headers)
-        elif self._state == _IN_BODY:
+        elif self._state == IN_BODY:
             self.held_bytes = self._body.size + self._head_bytes
         else:
             self.held_bytes = 0
@@ -238,7 +238,7 @@ class RequestParser(HeaderBlock):
             except httptools.HttpParserCallbackError as error:
                 return error.__context__ or _refusal_of(error)
             except httptools.HttpParserError as error:
-                return None if self._state == _CLOSED else _refusal_of(error)
+                return None if self._state == CLOSED else _refusal_of(error)
             else:
                 break
         return None
@@ -246,7 +246,7 @@ class RequestParser(HeaderBlock):
     # Called by llhttp. An exception stops it at once and is returned by `_execute`.
 
     def on_message_begin(self) -> None:
-        self._state = _IN_HEAD
+        self._state = IN_HEAD
         self._head_told = False
         self._url = b""
         self._headers = {}
@@ -260,12 +260,15 @@ class RequestParser(HeaderBlock):
         assert llhttp is not None
         method = llhttp.get_method()
         headers, repeated = self._take_headers(len(method) + len(self._url) + _FIRST_LINE_BYTES)
-        self._state = _IN_BODY
+        self._state = IN_BODY
         if self._resuming:
             self._resuming = False
             return
         path, query = _split_target(self._url)
-        http10 = _is_http10(llhttp.get_http_version())
+        version = llhttp.get_http_version()
+        http10 = version == "1.0"
+        if not http10 and version != "1.1":
+            raise HttpProblem(505, f"HTTP version {version} is not supported")
         if b"host" in headers:
             _check_host(headers[b"host"], b"host" in repeated)
         elif not http10:
@@ -285,7 +288,7 @@ class RequestParser(HeaderBlock):
         if self._resuming or head is None:
             return
         self._quiet_bytes = 0
-        self._state = _IDLE if head[-1] else _CLOSED
+        self._state = IDLE if head[-1] else CLOSED
         self._done.append(HttpRequest(*head, self._body.take()))
 
     def _framing_without_upgrade(self) -> bytes:
@@ -325,14 +328,6 @@ def head_size(path: bytes, query: bytes, headers: Mapping[bytes, bytes]) -> int:
 
 def _ignore(_: HttpRequest) -> None:
     """Replaces the callback of a closed parser."""
-
-
-def _is_http10(version: str) -> bool:
-    if version == "1.1":
-        return False
-    if version == "1.0":
-        return True
-    raise HttpProblem(505, f"HTTP version {version} is not supported")
 
 
 @lru_cache(maxsize=32)

@@ -11,6 +11,10 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
+IDLE: Final = 0
+IN_HEAD: Final = 1
+IN_BODY: Final = 2
+CLOSED: Final = 3
 HEAD_END: Final = b"\r\n\r\n"
 _HEADER_OVERHEAD_BYTES: Final = 3  # a colon, CR and LF; the optional space is not counted
 _KNOWN_HEADS: Final = 8
@@ -69,12 +73,13 @@ class KnownHeads(dict[bytes, tuple[int, _Head]], Generic[_Head]):
 class HeaderBlock:
     """Collects the headers of the current message, and limits how much of it llhttp and httptools may hold."""
 
-    __slots__ = ("_fed_bytes", "_headers", "_limits", "_quiet_bytes", "_quiet_limit_bytes", "_repeated")
+    __slots__ = ("_fed_bytes", "_headers", "_limits", "_quiet_bytes", "_quiet_limit_bytes", "_repeated", "_state")
 
     _too_large_status: ClassVar[int] = 431
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
+        self._state = IDLE
         self._headers: dict[bytes, bytes] = {}
         self._repeated: tuple[bytes, ...] = ()
         # Bytes fed since the connection was last idle: at least the size of the current message.
@@ -83,6 +88,11 @@ class HeaderBlock:
         # httptools keeps a header or trailer until it ends: this stops one that never does.
         self._quiet_bytes = 0
         self._quiet_limit_bytes = limits.header_bytes + 2 * limits.header_count
+
+    @property
+    def mid_message(self) -> bool:
+        """Whether a message has begun but not ended."""
+        return self._state in (IN_HEAD, IN_BODY)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by llhttp for each header, and for each trailer."""

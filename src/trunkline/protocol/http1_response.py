@@ -8,18 +8,24 @@ from typing import ClassVar, Final, Protocol
 
 import httptools
 
-from trunkline.protocol.http1_message import HEAD_END, HeaderBlock, HttpLimits, HttpProblem, KnownHeads, content_length
+from trunkline.protocol.http1_message import (
+    CLOSED,
+    HEAD_END,
+    IDLE,
+    IN_BODY,
+    IN_HEAD,
+    HeaderBlock,
+    HttpLimits,
+    HttpProblem,
+    KnownHeads,
+    content_length,
+)
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _ZLIB: Final = zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
 PIECE_BYTES: Final = 65536
 _FIRST_LINE_BYTES: Final = 17  # `HTTP/1.1 200`, a space, CRLF, and the CRLF that ends the head
-
-_IDLE: Final = 0
-_IN_HEAD: Final = 1
-_IN_BODY: Final = 2
-_CLOSED: Final = 3
 
 
 class CodingError(Exception):
@@ -101,7 +107,6 @@ class ResponseParser(HeaderBlock):
         "_on_end",
         "_on_head",
         "_pieces",
-        "_state",
         "_status",
         "keep_alive",
     )
@@ -119,7 +124,6 @@ class ResponseParser(HeaderBlock):
         self._on_head = on_head
         self._on_body = on_body
         self._on_end = on_end
-        self._state = _IDLE
         self._status = 0
         self._head: Mapping[bytes, bytes] = {}
         self._head_ready = False
@@ -132,11 +136,6 @@ class ResponseParser(HeaderBlock):
         self.keep_alive = True
         """Whether the connection can carry another request; settled when `on_end` is called."""
         self._llhttp: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
-
-    @property
-    def mid_message(self) -> bool:
-        """Whether a response has begun but not ended."""
-        return self._state in (_IN_HEAD, _IN_BODY)
 
     def lift_limit(self) -> None:
         """Treat the response whose head was just reported as a stream, whose total size is unlimited."""
@@ -152,14 +151,18 @@ class ResponseParser(HeaderBlock):
     def feed(self, data: bytes) -> None:
         """Take received data. Raises `HttpProblem`; exceptions of the callbacks pass through."""
         try:
-            if self._state == _IDLE:
+            if self._state == IDLE:
                 head_end = data.find(HEAD_END) + 4
                 known = self._known.get(data[:head_end])
                 if known is not None and known[0] == len(data):
-                    self._report_known(*known[1], data[head_end:])
+                    self.keep_alive = True
+                    self._on_head(*known[1])
+                    if head_end < len(data):
+                        self._on_body(data[head_end:])
+                    self._on_end()
                 else:
                     self._parse(data, head_end)
-            elif self._state != _CLOSED:
+            elif self._state != CLOSED:
                 self._parse(data, 0)
         except BaseException:
             self.close()
@@ -184,10 +187,10 @@ class ResponseParser(HeaderBlock):
         state, headers = self._state, self._head
         framed = b"content-length" in headers or b"transfer-encoding" in headers
         try:
-            if state == _IN_HEAD or (state == _IN_BODY and framed):
+            if state == IN_HEAD or (state == IN_BODY and framed):
                 raise HttpProblem(502, "connection closed in the middle of a response")
             self.keep_alive = False
-            if state == _IN_BODY:
+            if state == IN_BODY:
                 self._ended = True
                 self._report()
         finally:
@@ -211,23 +214,16 @@ class ResponseParser(HeaderBlock):
 
     def _stop(self) -> None:
         """Read nothing more; what was read is still reported."""
-        self._state = _CLOSED
+        self._state = CLOSED
         self.keep_alive = False
         self._known.clear()
         self._llhttp = None
-
-    def _report_known(self, status: int, headers: Mapping[bytes, bytes], body: bytes) -> None:
-        self.keep_alive = True
-        self._on_head(status, headers)
-        if body:
-            self._on_body(body)
-        self._on_end()
 
     def _report(self) -> None:
         if self._head_ready:
             self._head_ready = False
             self._on_head(self._status, self._head)
-            if self._pieces or self._state == _IN_BODY:
+            if self._pieces or self._state == IN_BODY:
                 length = self._head.get(b"content-length")
                 if length is not None and content_length(length) > self._limits.body_bytes and not self._lifted:
                     raise self._body_too_large()
@@ -272,7 +268,7 @@ class ResponseParser(HeaderBlock):
     def on_message_begin(self) -> None:
         if self._ended:
             raise HttpProblem(502, "data after the end of the response")
-        self._state = _IN_HEAD
+        self._state = IN_HEAD
         self._decoded_bytes = 0
         self._inflater = None
         self._lifted = False
@@ -288,7 +284,7 @@ class ResponseParser(HeaderBlock):
         if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             raise HttpProblem(502, "Transfer-Encoding is not `chunked`")
         self._head = headers
-        self._state = _IN_BODY
+        self._state = IN_BODY
         self._head_ready = status >= 200
 
     def on_body(self, data: bytes) -> None:
@@ -298,7 +294,7 @@ class ResponseParser(HeaderBlock):
     def on_message_complete(self) -> None:
         assert self._llhttp is not None
         self._quiet_bytes = 0
-        self._state = _IDLE
+        self._state = IDLE
         if self._status >= 200:
             self._ended = True
             self.keep_alive = self._llhttp.should_keep_alive()

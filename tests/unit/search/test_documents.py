@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from trunkline.core.tool import ToolDefinition
-from trunkline.search.index.documents import Document, document_of, labels, meaning_text
+from trunkline.search.index.documents import Document, document_of, encoder_text, filter_tags
 
 DEFINITION = {
     "name": "getWeather",
@@ -40,17 +40,17 @@ def test_what_is_long_is_cut() -> None:
     document = document_of(ToolDefinition("s" * 10**6, "t" * 10**6, definition), "u" * 10**6, "v" * 10**6)
     texts = (document.server, document.name, document.shown, document.title, document.description, document.server_text)
     assert max(map(len, texts)) <= 3000
-    assert len(meaning_text(document)) < 2000
+    assert len(encoder_text(document)) < 2000
 
 
 def test_a_tool_is_labelled_by_its_tags_and_by_keywords_that_it_speaks_of() -> None:
     document = document_of(
         ToolDefinition("s", "search_files", b'{"description":"Files on the web.","tags":["x"]}'), None
     )
-    assert labels(document) == ("x", "search", "web", "file")
+    assert filter_tags(document) == ("x", "search", "web", "file")
 
 
 def test_the_text_that_the_encoder_reads() -> None:
     text = "meteo get weather: The weather of a city. Parameters: city, at"
-    assert meaning_text(document_of(TOOL, "shown", "instructions", ("tag",))) == text
-    assert meaning_text(document_of(ToolDefinition("s", "ping", b"{}"), None)) == "s ping: "
+    assert encoder_text(document_of(TOOL, "shown", "instructions", ("tag",))) == text
+    assert encoder_text(document_of(ToolDefinition("s", "ping", b"{}"), None)) == "s ping: "

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from trunkline.search.index.documents import Document, saturated, server_terms, strengths, strengths_by_field
+from trunkline.search.index.documents import Document, saturated, server_terms, term_weights, term_weights_by_field
 
 
 def document(**fields: object) -> Document:
@@ -22,7 +22,7 @@ def document(**fields: object) -> Document:
 
 def strength(term: str, **fields: object) -> float:
     made = document(**fields)
-    return strengths(made, server_terms(made.server, made.server_text)).get(term, 0.0)
+    return term_weights(made, server_terms(made.server, made.server_text)).get(term, 0.0)
 
 
 def test_the_place_of_a_word_decides_what_it_says() -> None:
@@ -53,8 +53,8 @@ def test_a_shown_name_adds_only_what_name_and_server_do_not_say() -> None:
 def test_fields_add_up() -> None:
     made = document(name="get_rain", description="Rain of a day", parameters=("rain",))
     server = server_terms("", "")
-    parts = [found.get("rain", 0.0) for _, found in strengths_by_field(made, server)]
-    assert sum(parts) == pytest.approx(strengths(made, server)["rain"])
+    parts = [found.get("rain", 0.0) for _, found in term_weights_by_field(made, server)]
+    assert sum(parts) == pytest.approx(term_weights(made, server)["rain"])
     assert sum(part > 0 for part in parts) == 3
 
 

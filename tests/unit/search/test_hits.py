@@ -3,16 +3,16 @@ from __future__ import annotations
 import random
 
 from trunkline.search.index.arrays import np
-from trunkline.search.index.ranking import Hit, Scored, best
+from trunkline.search.index.ranking import Hit, Scored, top_positions
 
 
 def floats(*values: float):
     return np.array(values, dtype=np.float32)
 
 
-def scored(lexical, cosine=None, unsaid: float = 0.0) -> Scored:
+def scored(lexical, cosine=None, unmatched_weight: float = 0.0) -> Scored:
     known = np.full(len(lexical), cosine is not None)
-    return Scored(scores=lexical, lexical=lexical, cosine=cosine, known=known, unsaid=unsaid)
+    return Scored(scores=lexical, lexical=lexical, cosine=cosine, known=known, unmatched_weight=unmatched_weight)
 
 
 def positions(hits: list[Hit]) -> list[int]:
@@ -57,9 +57,9 @@ def test_one_of_two_tools_can_be_the_near_one() -> None:
 
 def test_a_word_in_passing_says_nothing_of_a_tool_that_means_something_else() -> None:
     lexical, cosine = floats(0.5, 0.5, 8), floats(0.05, 0.12, 0.05)
-    assert positions(scored(lexical, cosine, unsaid=20).hits([], None, 10)) == [2, 1]
-    assert positions(scored(lexical, cosine, unsaid=0).hits([], None, 10)) == [2, 0, 1]
-    assert positions(scored(lexical, unsaid=20).hits([], None, 10)) == [2, 0, 1]
+    assert positions(scored(lexical, cosine, unmatched_weight=20).hits([], None, 10)) == [2, 1]
+    assert positions(scored(lexical, cosine, unmatched_weight=0).hits([], None, 10)) == [2, 0, 1]
+    assert positions(scored(lexical, unmatched_weight=20).hits([], None, 10)) == [2, 0, 1]
 
 
 def test_several_that_are_equally_near_are_all_found_though_none_stands_out() -> None:
@@ -74,7 +74,7 @@ def test_the_best_are_those_of_a_whole_sort() -> None:
         among = np.array(sorted(draw.sample(range(40), 30)), dtype=np.int32)
         expected = sorted(among.tolist(), key=lambda position: (-scores[position], position))
         for limit in (0, 1, 5, 29, 30, 31):
-            assert best(among, scores, limit) == expected[:limit]
+            assert top_positions(among, scores, limit) == expected[:limit]
 
 
 def test_no_more_are_given_than_asked_for_also_when_many_have_the_name() -> None:

@@ -24,7 +24,7 @@ def segment(vocabulary: Vocabulary, *tools: tuple[str, str]) -> Segment:
 def index_of(*segments: tuple[tuple[str, str], ...]) -> LexicalIndex:
     vocabulary = Vocabulary()
     index = LexicalIndex([segment(vocabulary, *tools) for tools in segments], vocabulary)
-    for _ in index.put_together():
+    for _ in index.build():
         pass
     return index
 
@@ -81,7 +81,7 @@ def test_it_does_not_matter_how_tools_are_cut_into_segments() -> None:
 def test_an_index_does_not_see_terms_that_came_later() -> None:
     vocabulary = Vocabulary()
     index = LexicalIndex([segment(vocabulary, *TOOLS)], vocabulary)
-    for _ in index.put_together():
+    for _ in index.build():
         pass
     segment(vocabulary, ("zebra", "Stripes"))
     assert not index.scores("zebra stripes").any()
@@ -112,9 +112,9 @@ def test_words_of_former_tools_do_not_stand_in_for_those_there_are() -> None:
     vocabulary = Vocabulary()
     segment(vocabulary, *((f"rept{letter}", "") for letter in "abcdefghijklmnopqrstuvw"))
     index = LexicalIndex([segment(vocabulary, ("reptxylophone", ""), ("other", ""))], vocabulary)
-    for _ in index.put_together():
+    for _ in index.build():
         pass
-    assert [telling.term for telling in index.telling("rept")] == ["reptxylophon"]
+    assert [matched.term for matched in index.matched_terms("rept")] == ["reptxylophon"]
 
 
 def test_other_forms_of_a_word_are_found_in_languages_whose_endings_nobody_takes_off() -> None:
@@ -127,6 +127,6 @@ def test_other_forms_of_a_word_are_found_in_languages_whose_endings_nobody_takes
 
 def test_only_words_that_no_tool_has_are_unsaid() -> None:
     index = index_of(TOOLS)
-    assert index.unsaid("creating issues") == index.unsaid("make a screen shot of my repo") == 0
-    assert index.unsaid("weather at christmas") == index.unsaid("christmas") > 0
-    assert index.unsaid("christmas carols") == 2 * index.unsaid("christmas")
+    assert index.unmatched_weight("creating issues") == index.unmatched_weight("make a screen shot of my repo") == 0
+    assert index.unmatched_weight("weather at christmas") == index.unmatched_weight("christmas") > 0
+    assert index.unmatched_weight("christmas carols") == 2 * index.unmatched_weight("christmas")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.search.index.vector_file import NOTHING, VectorFile, text_key
+from trunkline.search.index.vector_file import ZERO_RECORD, VectorFile, text_key
 
 MODEL = "some-model"
 
@@ -17,7 +17,7 @@ def key(number: int) -> bytes:
 
 
 def record(number: int) -> bytes:
-    return number.to_bytes(4, "big") + NOTHING[4:]
+    return number.to_bytes(4, "big") + ZERO_RECORD[4:]
 
 
 def some(*numbers: int) -> dict[bytes, bytes]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from trunkline.search.index.arrays import np
-from trunkline.search.index.vector_file import KEY_BYTES, NOTHING, records_of, text_key, vectors_of
+from trunkline.search.index.vector_file import KEY_BYTES, ZERO_RECORD, records_of, text_key, vectors_of
 
 
 def unit_rows(count: int) -> np.ndarray:
@@ -25,7 +25,7 @@ def test_a_record_is_kept_as_it_is_when_it_goes_round_again():
 def test_zeros_stay_zeros():
     (record,) = records_of(np.zeros((1, 384), np.float32))
     assert not vectors_of([record]).any()
-    assert not vectors_of([NOTHING]).any()
+    assert not vectors_of([ZERO_RECORD]).any()
 
 
 def test_no_records_are_no_vectors():

@@ -5,7 +5,7 @@ from trunkline.search.index.lexical import Vocabulary
 
 def test_a_term_keeps_its_number() -> None:
     words = Vocabulary()
-    most = words.most_after_a_tool()
+    most = words.limit_after_next_tool()
     assert [words.number(term, most) for term in ("a", "b", "a")] == [0, 1, 0]
     assert (words.find("b"), words.find("c"), len(words)) == (1, None, 2)
 
@@ -13,7 +13,7 @@ def test_a_term_keeps_its_number() -> None:
 def test_when_room_is_scarce_each_tool_may_still_bring_a_few() -> None:
     words = Vocabulary(max_terms=100)
     for tool in range(6):
-        most = words.most_after_a_tool()
+        most = words.limit_after_next_tool()
         for term in range(1000):
             words.number(f"{tool}-{term}", min(most, 25) if tool == 0 else most)
     assert all(words.find(f"{tool}-0") is not None for tool in range(6))
@@ -23,7 +23,7 @@ def test_when_room_is_scarce_each_tool_may_still_bring_a_few() -> None:
 
 def test_no_more_than_there_is_room_for() -> None:
     words = Vocabulary(max_terms=10)
-    numbers = [words.number(str(term), words.most_after_a_tool()) for term in range(20)]
+    numbers = [words.number(str(term), words.limit_after_next_tool()) for term in range(20)]
     assert numbers == [*range(10), *[None] * 10]
     assert words.full
 

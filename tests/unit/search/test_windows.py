@@ -3,25 +3,25 @@ from __future__ import annotations
 from itertools import pairwise
 
 from trunkline.search.index.arrays import Floats, np
-from trunkline.search.index.query_encoder import query_vectors, query_windows
+from trunkline.search.index.query_encoder import query_pieces, query_vectors
 
 
 def test_a_short_request_stays_as_it_is() -> None:
-    assert query_windows("  Weather\nin Rome ") == ["  Weather\nin Rome "]
-    assert query_windows("") == [""]
-    assert len(query_windows("word " * 40)) == 1
+    assert query_pieces("  Weather\nin Rome ") == ["  Weather\nin Rome "]
+    assert query_pieces("") == [""]
+    assert len(query_pieces("word " * 40)) == 1
 
 
 def test_a_long_request_comes_in_overlapping_pieces_that_hold_every_word() -> None:
     words = [f"w{number}" for number in range(100)]
-    pieces = [piece.split() for piece in query_windows(" ".join(words))]
+    pieces = [piece.split() for piece in query_pieces(" ".join(words))]
     assert {word for piece in pieces for word in piece} == set(words)
     assert all(set(first) & set(second) for first, second in pairwise(pieces))
 
 
 def test_a_huge_request_comes_in_a_few_pieces() -> None:
-    assert len(query_windows("a " * 500_000)) <= 4
-    assert len(query_windows("a" * 1_000_000)[0]) <= 2000
+    assert len(query_pieces("a " * 500_000)) <= 4
+    assert len(query_pieces("a" * 1_000_000)[0]) <= 2000
 
 
 def test_a_short_request_has_one_vector_and_a_long_one_a_row_for_each_piece() -> None:

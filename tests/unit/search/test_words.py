@@ -7,9 +7,9 @@ from trunkline.search.index.words import (
     halves,
     joined_words,
     name_terms,
+    normalized_name,
     query_words,
     split_name,
-    squashed,
     text_terms,
 )
 
@@ -83,4 +83,4 @@ def test_a_name_as_one_would_say_it() -> None:
 
 def test_spellings_of_a_name_are_squashed_to_the_same() -> None:
     spellings = ("create_issue", "createIssue", "Create issue", "create-issue", "CREATE.ISSUE")
-    assert {squashed(name) for name in spellings} == {"createissue"}
+    assert {normalized_name(name) for name in spellings} == {"createissue"}

@@ -1,4 +1,4 @@
-"""Asking without a gateway that runs: the servers of the file are started, asked, and ended."""
+"""The client for when no gateway runs: it starts the servers of the file, and ends them with the command."""
 
 from __future__ import annotations
 
@@ -29,26 +29,27 @@ from trunkline.search.finder import SearchResult
 from trunkline.telemetry.redaction import Redactor
 
 _CALLER: Final = Caller(client="trunkline-cli")
-_LOOK_EVERY_S: Final = 0.05
-_TELL_AFTER_S: Final = 1.0
-_MEANING_S: Final = 20.0
-"""How long it may take to learn what thousands of tools mean; the next time that is known."""
+_POLL_S: Final = 0.05
+_REPORT_AFTER_S: Final = 1.0
+_EMBEDDING_S: Final = 20.0
+"""How long embedding thousands of tools may take; embeddings are cached for the next time."""
 _WELL: Final = ("ready", "degraded")
 
 
 class LocalClient:
-    """`settings` are those of the whole file; the gateway may have begun with a part of its servers."""
+    """The GatewayClient of a gateway started for one command. `settings` are those of the whole file, of whose servers
+    the gateway may have started only some."""
 
     def __init__(self, gateway: GatewayRuntime, settings: Settings, progress: Progress) -> None:
         self._gateway = gateway
         self._settings = settings
         self._progress = progress
-        self.told_changes = False
-        """Whether the answer itself says which definitions have changed."""
+        self.shows_changes = False
+        """Whether the result itself says which definitions have changed."""
 
     async def servers(self) -> list[Status]:
         await self._settled()
-        self.told_changes = True
+        self.shows_changes = True
         return [status_json(status) for status in server_statuses(self._gateway.router)]
 
     async def tools(self) -> list[ToolDefinition]:
@@ -60,15 +61,18 @@ class LocalClient:
 
     async def find(self, query: str, limit: int) -> list[Match]:
         await self._settled()
-        self._progress("learning what the tools mean")
+        self._progress("embedding the tools")
         discovery = self._gateway.discovery
-        await discovery.finder.settle(self._gateway.router.views.of(_CALLER), _MEANING_S)
+        await discovery.finder.settle(self._gateway.router.views.of(_CALLER), _EMBEDDING_S)
         answered: asyncio.Future[SearchResult] = asyncio.get_running_loop().create_future()
         discovery.find(_CALLER, query, [], answered.set_result)
         found = await answered
         ranked = list(zip(found.entries, found.hits, strict=True))[:limit]
         return [
-            Match(_as_shown(entry), msgspec.convert(match_reasons(found.explain(hit)), MatchReasons))
+            Match(
+                ToolDefinition("", entry.public_name, shown_definition(entry)),
+                msgspec.convert(match_reasons(found.explain(hit)), MatchReasons),
+            )
             for entry, hit in ranked
         ]
 
@@ -77,16 +81,16 @@ class LocalClient:
         return self._gateway.discovery.listing.budget(self._gateway.router.catalog)
 
     async def schema(self, name: str) -> Mapping[str, Any]:
-        entry = await self._found(name)
+        entry = await self._entry(name)
         return {} if entry is None else input_schema(entry.tool)
 
     async def why(self, name: str) -> Mapping[str, Any]:
         await self._settled()
-        await self._found(name)
+        await self._entry(name)
         return diagnose_tool(self._gateway.router, name)
 
     async def call(self, name: str, arguments: bytes, progress: Progress) -> Outcome:
-        await self._found(name)
+        await self._entry(name)
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def reply(call: Call) -> None:
@@ -108,23 +112,23 @@ class LocalClient:
             call.cancel("interrupted")
             raise
 
-    async def held_up_by(self, name: str) -> str:
+    async def delay_reason(self, name: str) -> str:
         entry = self._gateway.router.catalog.find(name)
         starting = entry is not None and entry.tool.source in self._starting()
         return f"waiting for {entry.tool.source} to start" if entry is not None and starting else ""
 
     # -- waiting for servers --------------------------------------------------------------------------------------
 
-    async def _found(self, name: str) -> ToolEntry | None:
-        """The tool, as soon as it is known. The servers that were left out are started if they alone can have it."""
+    async def _entry(self, name: str) -> ToolEntry | None:
+        """The tool, as soon as it is known. Servers that were left out are started if only they can have it."""
         catalog = self._gateway.router.catalog
         if catalog.find(name) is None:
             await self._settled()
-        if catalog.find(name) is None and self._begin_with_the_rest(name):
+        if catalog.find(name) is None and self._start_the_rest(name):
             await self._settled()
         return catalog.find(name)
 
-    def _begin_with_the_rest(self, name: str) -> bool:
+    def _start_the_rest(self, name: str) -> bool:
         admissions = self._gateway.router.registry.servers()
         left_out = self._settings.sources.keys() - admissions.keys()
         may_be_elsewhere = split_address(without_own_prefix(name)) is None
@@ -138,13 +142,13 @@ class LocalClient:
         return True
 
     async def _settled(self) -> None:
-        """Until every server is up or has failed; each has its own deadline for that (`start_timeout`)."""
+        """Wait until every server is up or has failed; each has a deadline for that (`start_timeout`)."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while waiting := self._starting():
-            if loop.time() - began > _TELL_AFTER_S:
+            if loop.time() - began > _REPORT_AFTER_S:
                 self._progress(f"waiting for {', '.join(waiting)}")
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_S)
 
     def _starting(self) -> list[str]:
         admissions = self._gateway.router.registry.servers()
@@ -152,56 +156,40 @@ class LocalClient:
 
 
 @asynccontextmanager
-async def local_client(settings: Settings, progress: Progress, only: str) -> AsyncGenerator[LocalClient, None]:
-    needed = narrowed(settings, only)
-    progress(f"starting {_number(len(needed.sources))} of {plain(str(settings.path))} for the moment")
+async def local_client(settings: Settings, progress: Progress, tool: str) -> AsyncGenerator[LocalClient, None]:
+    """Start a gateway with the servers that may have `tool` (all of them if it is empty), and close it at the end."""
+    needed = narrowed(settings, tool)
+    servers = "1 server" if len(needed.sources) == 1 else f"{len(needed.sources)} servers"
+    progress(f"starting {servers} of {plain(str(settings.path))} for this command")
     events = Events()
     changes: list[LogEvent] = []
-    events.noted.append(lambda note: changes.append(note) if _is_change(note) else None)
+    events.noted.append(
+        lambda event: changes.append(event) if ("code", DEFINITION_CHANGED.id) in event.fields else None
+    )
     gateway = GatewayRuntime(needed, events, redact=Redactor(settings.secrets(), settings.names()))
     gateway.start()
-    desk = LocalClient(gateway, settings, progress)
+    client = LocalClient(gateway, settings, progress)
     try:
-        yield desk
+        yield client
     finally:
         await gateway.close()
-        if not desk.told_changes:
-            _tell(changes)
-
-
-def _is_change(note: LogEvent) -> bool:
-    return ("code", DEFINITION_CHANGED.id) in note.fields
-
-
-def _tell(changes: Sequence[LogEvent]) -> None:
-    """From now on the new definitions are the known ones: nobody else would tell."""
-    for note in changes:
-        complain(f"{DEFINITION_CHANGED}: {note.message}", str(dict(note.fields)["hint"]), kind="warning")
-
-
-def _as_shown(entry: ToolEntry) -> ToolDefinition:
-    return ToolDefinition("", entry.public_name, shown_definition(entry))
+        for change in () if client.shows_changes else changes:  # the new definitions count as known from now on
+            complain(f"{DEFINITION_CHANGED}: {change.message}", str(dict(change.fields)["hint"]), kind="warning")
 
 
 def narrowed(settings: Settings, tool: str) -> Settings:
-    """Only the servers that may have a tool of this name, where the name tells."""
+    """Keep only the servers that may have a tool of this name, as far as the name tells."""
     bare = without_own_prefix(tool)
     prefixed = settings.gateway.naming == PREFIXED
     named = {name for name in settings.sources if bare.startswith((f"{name}.", f"{name}:"))}
     if not named and prefixed:
-        named = {name for name, section in settings.sources.items() if bare.startswith(_heads(name, section.prefix))}
+        for name, section in settings.sources.items():
+            if bare.startswith((f"{name}_", f"{section.prefix or name}_")):
+                named.add(name)
     if not named:
         return settings
-    # a source without a prefix may hold any name, and the earlier one in the file has it
-    holders = {name for name, section in settings.sources.items() if prefixed and not section.prefix}
-    chosen = named if split_address(bare) else named | holders
+    # a source without a prefix may have a tool of any name, and the earlier one in the file wins
+    unprefixed = {name for name, section in settings.sources.items() if prefixed and not section.prefix}
+    chosen = named if split_address(bare) else named | unprefixed
     fitting = {name: section for name, section in settings.sources.items() if name in chosen}
     return replace(settings, sources=MappingProxyType(fitting))
-
-
-def _heads(name: str, prefix: str) -> tuple[str, ...]:
-    return (f"{name}_", f"{prefix}_") if prefix else (f"{name}_",)
-
-
-def _number(servers: int) -> str:
-    return "1 server" if servers == 1 else f"{servers} servers"

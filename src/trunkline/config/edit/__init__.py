@@ -1,1 +1,1 @@
-"""Changing a configuration file for `add` and `remove`: one entry is written or taken out, every other byte stays."""
+"""Edits configuration files for `add` and `remove`: one entry is written or removed, every other byte stays."""

@@ -1,7 +1,7 @@
-"""The configuration file on disk while it is edited: nobody ever sees half of it, and nobody's change is lost.
+"""Replaces a configuration file on disk atomically, without losing a change that another program makes.
 
-Our own edits wait for each other by a lock on the file itself. Other programs know nothing of the lock; whatever they
-wrote meanwhile is noticed before the file is replaced.
+Edits by Trunkline wait for each other with a lock on the file. A change by another program, which does not know the
+lock, is noticed before the file is replaced.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ANYBODY_MAY_WRITE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class LockedFile:
-    """A file that is being edited: its text, and the way to replace it."""
+    """A file that is locked for an edit: its text, and a method to replace it."""
 
     def __init__(self, path: Path, shown: Path, data: bytes) -> None:
         self._path = path
@@ -49,18 +49,19 @@ class LockedFile:
         self.text = text.removeprefix(_BOM)
 
     def replace(self, text: str) -> None:
-        """Put new text in the place of the old: all of it or, with a GatewayError, none."""
+        """Replace the text completely or, with a GatewayError, not at all."""
         try:
             self._replace((self._bom + text).encode())
         except OSError as error:
-            raise _not_written(self._shown, error) from None
+            raise _write_error(self._shown, error) from None
 
     def _replace(self, data: bytes) -> None:
         status = self._path.stat()
         if not status.st_mode & _ANYBODY_MAY_WRITE or not os.access(self._path, os.W_OK):
             raise _error(self._shown, NOT_EDITED, "The file is read-only", f"allow writing: `chmod u+w {self._shown}`")
         with _scratch_file(self._path, data, stat.S_IMODE(status.st_mode)) as scratch:
-            if (status.st_uid, status.st_gid) != _owner(scratch):
+            created = scratch.stat()
+            if (status.st_uid, status.st_gid) != (created.st_uid, created.st_gid):
                 with contextlib.suppress(OSError):  # only root may give files away
                     os.chown(scratch, status.st_uid, status.st_gid)
             if self._path.read_bytes() != self._data:
@@ -72,22 +73,26 @@ class LockedFile:
 
 @contextlib.contextmanager
 def open_locked(path: Path) -> Generator[LockedFile]:
-    """The file, locked against other edits of ours. A link is followed: the file it leads to is edited."""
+    """Lock a file and read it. A link is followed: the file it leads to is edited."""
     try:
         real = Path(os.path.realpath(path, strict=True))
         descriptor = _open_locked(real)
     except OSError as error:
-        raise _not_read(path, error) from None
+        raise _error(path, CONFIG_UNREADABLE, f"The file cannot be read: {error.strerror or error}") from None
     if descriptor is None:
         raise _error(path, NOT_EDITED, "Another `trunkline` is editing the file", "try again in a moment")
     try:
-        yield LockedFile(real, path, _read(descriptor, path))
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise _error(path, CONFIG_TOO_LARGE, f"The file is larger than {MAX_BYTES:,} bytes")
+        yield LockedFile(real, path, data)
     finally:
         os.close(descriptor)
 
 
 def create_file(path: Path, text: str, *, private: bool) -> None:
-    """Write a file that is not there yet; one that appears meanwhile is left alone. A `private` one is its owner's."""
+    """Write a new file, which is an error where one exists. A `private` one is only readable by its owner."""
     real = os.path.realpath(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -100,11 +105,11 @@ def create_file(path: Path, text: str, *, private: bool) -> None:
     except FileExistsError:
         raise _error(path, NOT_EDITED, "Another program created the file at the same moment", "try again") from None
     except OSError as error:
-        raise _not_written(path, error) from None
+        raise _write_error(path, error) from None
 
 
 def _open_locked(path: Path) -> int | None:
-    """The file with its lock, or None when somebody else keeps it. Raises OSError."""
+    """The descriptor of the locked file, or None where another edit holds the lock. Raises OSError."""
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while True:
         # without O_NONBLOCK, opening a named pipe would wait for somebody to write into it
@@ -117,7 +122,7 @@ def _open_locked(path: Path) -> int | None:
         except BaseException:
             os.close(descriptor)
             raise
-        # locked by another edit, or replaced by one while we waited for the lock
+        # locked by another edit, or replaced while this one waited
         os.close(descriptor)
         if time.monotonic() > deadline:
             return None
@@ -129,22 +134,14 @@ def _lock(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks: other changes are still noticed before the file is replaced
+    except OSError:  # a file system without locks; changes by others are still noticed before the file is replaced
         return True
     return True
 
 
-def _read(descriptor: int, shown: Path) -> bytes:
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise _error(shown, CONFIG_TOO_LARGE, f"The file is larger than {MAX_BYTES:,} bytes")
-    return data
-
-
 @contextlib.contextmanager
 def _scratch_file(path: Path, data: bytes, mode: int) -> Generator[Path]:
-    """A file beside `path` that holds the data and is safely on disk; it is gone afterwards, if it was not moved."""
+    """A temporary file beside `path` with the data, synced to disk. It is removed unless it was moved."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     scratch = Path(name)
     try:
@@ -158,11 +155,6 @@ def _scratch_file(path: Path, data: bytes, mode: int) -> Generator[Path]:
         scratch.unlink(missing_ok=True)
 
 
-def _owner(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_uid, status.st_gid
-
-
 def _sync_folder(folder: Path) -> None:
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -172,11 +164,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _not_read(path: Path, error: OSError) -> GatewayError:
-    return _error(path, CONFIG_UNREADABLE, f"The file cannot be read: {error.strerror or error}")
-
-
-def _not_written(path: Path, error: OSError) -> GatewayError:
+def _write_error(path: Path, error: OSError) -> GatewayError:
     hint = ""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         hint = f"you need permission to write to `{path.absolute().parent}`"

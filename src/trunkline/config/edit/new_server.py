@@ -1,6 +1,6 @@
-"""A server to add, and how each program's file describes one: where its servers stand, and by which keys.
+"""A server to add, and how each client's file describes one: where its servers are, and by which keys.
 
-References to the environment are given in our own form, `${NAME}`, and written as the file's program writes them.
+References to the environment are given as `${NAME}` and written as the client writes them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ EntryBody = dict[str, EntryValue]
 _TYPES: Final = {"": "http", "sse": "sse", "streamable": "streamable-http"}
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 OF_EDITORS: Final = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator"})
-"""What editors put in by themselves; as variables of the environment nobody has them."""
+"""References that editors resolve by themselves; these are not environment variables."""
 _BEARER: Final = re.compile(r"Bearer \$\{([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewServer:
-    """A server with a `command`, which is the program and its arguments, or with a `url`.
-
-    `transport` is `sse`, `streamable` or nothing.
-    """
+    """A server with a `command` (the program and its arguments) or a `url`. `transport` is `sse`, `streamable` or ""."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -38,7 +35,7 @@ class NewServer:
 
     @property
     def holds_secrets(self) -> bool:
-        """Whether what may well be secret stands in it."""
+        """Whether it has values that may be secret."""
         return bool(self.env or self.headers)
 
     def texts(self) -> list[str]:
@@ -48,7 +45,7 @@ class NewServer:
 
 
 def as_source(server: NewServer) -> EntryBody:
-    """The entry of our own `sources`."""
+    """The entry under `sources`."""
     return _without_empty(
         {
             "kind": "mcp_http" if server.url else "mcp_stdio",
@@ -62,7 +59,7 @@ def as_source(server: NewServer) -> EntryBody:
 
 
 def as_client(server: NewServer) -> EntryBody:
-    """The entry of `mcpServers`."""
+    """The entry under `mcpServers`."""
     return _without_empty(
         {
             "type": _TYPES[server.transport] if server.transport else None,
@@ -75,7 +72,7 @@ def as_client(server: NewServer) -> EntryBody:
 
 
 def as_client_with_type(server: NewServer) -> EntryBody:
-    """The entry of `mcpServers`, for clients that take a server without a `type` for a command."""
+    """The entry under `mcpServers` for clients that take a server without a `type` for a command."""
     return {**({"type": _TYPES[server.transport]} if server.url else {}), **as_client(server)}
 
 
@@ -87,7 +84,7 @@ def as_gemini(server: NewServer) -> EntryBody:
 
 
 def as_vscode(server: NewServer) -> EntryBody:
-    """VS Code wants a `type` in each."""
+    """VS Code requires a `type`."""
     server = _with_references(server, r"${env:\1}", kept=OF_EDITORS)
     return {"type": _TYPES[server.transport] if server.url else "stdio", **as_client(server)}
 
@@ -115,7 +112,7 @@ def as_codex(server: NewServer) -> EntryBody:
     named = {name: match[1] for name, value in headers.items() if (match := _REFERENCE.fullmatch(value))}
     headers = {name: value for name, value in headers.items() if name not in named}
     if any(map(_REFERENCE.search, (*server.command, server.url, server.cwd, *env.values(), *headers.values()))):
-        raise CannotEdit("a file of Codex cannot refer to the environment in this place")
+        raise CannotEdit("Codex does not support references to the environment here")
     return _without_empty(
         {
             **_command_keys(replace(server, env=env)),
@@ -164,7 +161,7 @@ class ServerGroup(NamedTuple):
 
 
 OWN_GROUPS: Final = (ServerGroup(("mcpServers",), as_client), ServerGroup(("sources",), as_source))
-"""Of our own files; a new server goes to the first."""
+"""The groups of Trunkline's own files; a new server goes to the first."""
 
 GROUPS_BY_DIALECT: Final = {
     "mcp_servers": (ServerGroup(("mcpServers",), as_client_with_type),),
@@ -173,4 +170,4 @@ GROUPS_BY_DIALECT: Final = {
     "opencode": (ServerGroup(("mcp",), as_opencode), ServerGroup(("mcp", "servers"), as_opencode)),
     "codex": (ServerGroup(("mcp_servers",), as_codex),),
 }
-"""By the names of `dialects`; a file has its servers in the last of these groups that is there, else in the first."""
+"""The groups of clients' files by dialect. A file's servers are in the last of these that it has, else in the first."""

@@ -1,7 +1,7 @@
-"""Places in the text of a file: its lines, where its groups of keys stand, and splices that replace text at a place.
+"""Offsets in the text of a file: its lines, an outline of its groups of keys, and edits that replace text.
 
-The loader's tree says what a file means; an outline has the places of its keys and values, with aliases and brackets as
-they are written. The text has been read without a syntax error before, so nothing is checked here.
+The loader's tree says what a file means; an outline has the offsets of its keys and values, with aliases and brackets
+as they are written. The text is known to be valid, so nothing is checked here.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from json import loads
 from typing import Any, Final, Literal, NamedTuple
 
 Form = Literal["block", "flow", "other"]
-"""A group written by indentation, a group in braces, or anything that is no group."""
+"""A group by indentation, a group in braces, or anything else."""
 
 
 class Outline:
-    """Where a value stands, from its first character to behind its last one. Only groups have members."""
+    """The range of a value. Only groups have members."""
 
     __slots__ = ("end", "form", "members", "start")
 
@@ -30,7 +30,7 @@ class Outline:
         return next((member for member in self.members if member.key == key), None)
 
     def follow(self, path: Iterable[str]) -> OutlineKey | None:
-        """What a path of keys leads to."""
+        """The key that a path of keys leads to."""
         group, member = self, None
         for key in path:
             member = group.get(key)
@@ -41,7 +41,7 @@ class Outline:
 
 
 class OutlineKey(NamedTuple):
-    """A key of a group; `start` is where the key begins, and `key_end` where it ends."""
+    """A key of a group, from `start` to `key_end`, and its value."""
 
     key: str
     start: int
@@ -54,9 +54,9 @@ class OutlineKey(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """A list or group that begins (`[`, `{`) or ends (`]`), or a key or value (``).
+    """The beginning (`[`, `{`) or end (`]`) of a list or group, or a scalar (``).
 
-    The end of what is written by indentation has no place: it ends with the last value in it.
+    A group by indentation ends with the last value in it, so its end has no offset.
     """
 
     kind: Literal["[", "{", "]", ""]
@@ -67,12 +67,12 @@ class _Token(NamedTuple):
 
 
 def outline_yaml(text: str) -> Outline:
-    """The outline of a YAML document; without any content it is an empty value at the end."""
+    """The outline of a YAML document; an empty value at the end where it has no content."""
     return _outline(_yaml_tokens(text), text)
 
 
 def outline_json(text: str) -> Outline:
-    """The outline of a JSON document, with comments and final commas where a program allows them."""
+    """The outline of a JSON document, which may have comments and trailing commas."""
     return _outline(_json_tokens(text), text)
 
 
@@ -113,7 +113,7 @@ def _yaml_tokens(text: str) -> Iterator[_Token]:
         elif isinstance(event, yaml.CollectionEndEvent):
             yield _Token("]", start, end if in_brackets.pop() else 0)
         elif isinstance(event, yaml.NodeEvent):
-            # a block text takes the blank lines after it along
+            # a block scalar includes the blank lines after it
             yield _Token("", start, start + len(text[start:end].rstrip()), str(getattr(event, "value", "")))
 
 
@@ -133,11 +133,11 @@ def _json_tokens(text: str) -> Iterator[_Token]:
             yield _Token("", start, end, loads(written) if written.startswith('"') else "")
 
 
-# Lines and splices ---------------------------------------------------------------------------------------------------
+# -- lines and edits -------------------------------------------------------------------------------------------------
 
 
 class TextEdit(NamedTuple):
-    """The text from `start` to `end` is replaced by `new`."""
+    """Replaces the text from `start` to `end` by `new`."""
 
     start: int
     end: int
@@ -145,7 +145,7 @@ class TextEdit(NamedTuple):
 
 
 def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
-    """The text after all splices. Their offsets are those of the text before, and they do not overlap."""
+    """The text after all edits, whose offsets are those before any of them. They must not overlap."""
     parts: list[str] = []
     done = 0
     for edit in sorted(edits, key=lambda edit: edit.start):  # two at one place stay in their order
@@ -154,27 +154,24 @@ def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
     return "".join([*parts, text[done:]])
 
 
-_INDENT: Final = re.compile(r"[ \t]*")
-
-
 def newline_of(text: str) -> str:
-    """The line break the text uses."""
+    """The line break that the text uses."""
     first = text.find("\n")
     return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
 
 
 def line_start(text: str, offset: int) -> int:
-    """Where the line of this offset begins."""
+    """The start of the line at this offset."""
     return text.rfind("\n", 0, offset) + 1
 
 
 def line_end(text: str, offset: int) -> int:
-    """Behind the line break of this offset's line, or the end of the text."""
+    """The end of the line at this offset, including its line break."""
     return text.find("\n", offset) + 1 or len(text)
 
 
 def lines_from(text: str, offset: int) -> Iterable[tuple[int, str]]:
-    """End and text of each line from the one that begins at `offset`."""
+    """The end and text of each line from `offset`."""
     while offset < len(text):
         end = line_end(text, offset)
         yield end, text[offset:end]
@@ -182,7 +179,7 @@ def lines_from(text: str, offset: int) -> Iterable[tuple[int, str]]:
 
 
 def behind_blank_lines(text: str, offset: int) -> int:
-    """Where the blank lines that begin at `offset` end."""
+    """The end of the blank lines at `offset`."""
     for end, line in lines_from(text, offset):
         if line.strip():
             break
@@ -191,9 +188,9 @@ def behind_blank_lines(text: str, offset: int) -> int:
 
 
 def indent_of(text: str, offset: int) -> str:
-    """What the line of this offset begins with."""
-    indent = _INDENT.match(text, line_start(text, offset))
-    return "" if indent is None else indent.group()
+    """The indentation of the line at this offset."""
+    line = text[line_start(text, offset) : line_end(text, offset)]
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def begins_its_line(text: str, offset: int) -> bool:
@@ -201,7 +198,7 @@ def begins_its_line(text: str, offset: int) -> bool:
 
 
 def blank_lines_above(text: str, start: int) -> int:
-    """Where the blank lines right above the line at `start` begin."""
+    """The start of the blank lines right above the line at `start`."""
     while start and not text[(above := line_start(text, start - 1)) : start].strip():
         start = above
     return start

@@ -54,7 +54,7 @@ _TEXTS: Final = ("command", "args", "env", "url", "headers")
 
 @dataclass(frozen=True, slots=True)
 class ConfigText:
-    """The text of a configuration file, and what it is read with."""
+    """The text of a configuration file, with what it is read with."""
 
     path: Path
     text: str
@@ -70,12 +70,12 @@ class ConfigText:
             raise GatewayError(report.in_file_order()[0]) from None
 
     def dialect(self) -> str | None:
-        """Whose file this is; None for one of our own."""
+        """The client whose file this is; None for Trunkline's own."""
         root = self.tree()
         return dialect_of(self.path, root if isinstance(root, Table) else Table(root.span))
 
     def keys(self, path: tuple[str, ...]) -> list[str]:
-        """The keys of the group that a path leads to."""
+        """The keys of the group at a path."""
         group = _node_at(self.tree(), path)
         return [key.text for key, _ in group.entries] if isinstance(group, Table) else []
 
@@ -89,7 +89,7 @@ class ConfigText:
 def check_only_change(
     before: ConfigText, after: ConfigText, entry: tuple[str, ...], body: Mapping[str, EntryValue] | None
 ) -> None:
-    """Raises CannotEdit where anything but this entry differs, or the entry does not say what `body` says."""
+    """Raise CannotEdit where anything but this entry differs, or the entry is not `body`."""
     new = after.tree()
     if _meaning(before.tree(), entry) != _meaning(new, entry):
         raise CannotEdit("the change would touch more than this entry")
@@ -106,27 +106,23 @@ def _node_at(node: Node, path: tuple[str, ...]) -> Node | None:
 
 
 def _meaning(node: Node, without: tuple[str, ...]) -> Any:
-    """What a tree says, less one entry, in a form that compares.
+    """A tree without one entry, in a form that can be compared.
 
-    On the way to that entry an empty group, an empty value and no key at all are the same: None.
+    On the path to that entry an empty group, an empty value and a missing key are the same: None.
     """
     if isinstance(node, Table):
-        said = [
-            (key.text, _meaning(value, _rest(without, key.text)))
-            for key, value in node.entries
-            if without != (key.text,)
-        ]
-        members = [(key, meaning) for key, meaning in said if meaning is not None]
+        members: list[tuple[str, Any]] = []
+        for key, value in node.entries:
+            rest = without[1:] if without[:1] == (key.text,) else ()
+            meaning = None if without == (key.text,) else _meaning(value, rest)
+            if meaning is not None:
+                members.append((key.text, meaning))
         return ("group", members) if members or not without else None
     if isinstance(node, Items):
         return ("list", [_meaning(item, ()) for item in node.items])
     if node.kind == "null" and without:
         return None
     return (node.kind, node.text, getattr(node, "value", None))
-
-
-def _rest(way: tuple[str, ...], key: str) -> tuple[str, ...]:
-    return way[1:] if way and way[0] == key else ()
 
 
 def _plain(node: Node) -> Any:
@@ -138,8 +134,7 @@ def _plain(node: Node) -> Any:
 
 
 def check_reads_as_meant(file: ConfigText, path: tuple[str, ...], body: EntryBody, server: NewServer) -> None:
-    """Raises CannotEdit where the program whose file this is would take something else from the entry than we would
-    from the same words: programs differ in what they take for a reference, and some have no defaults.
+    """Raise CannotEdit where the client would read the entry differently: clients differ in their references.
 
     Every variable that may be meant has a value here, as it may be set where the entry is used.
     """
@@ -151,11 +146,11 @@ def check_reads_as_meant(file: ConfigText, path: tuple[str, ...], body: EntryBod
     )
     read = _texts_of(ConfigText(file.path, _alone(file.path, path, server.name, body), environ, file.kinds))
     if meant is not None and read is not None and meant != read:
-        raise CannotEdit("the program whose file this is reads `$` or braces in it differently")
+        raise CannotEdit("the client whose file this is reads `$` or braces in it differently")
 
 
 def _alone(path: Path, way: tuple[str, ...], name: str, body: EntryBody) -> str:
-    """A file with this entry and nothing else."""
+    """The text of a file with only this entry."""
     if path.suffix.lower() == ".toml":
         return "\n".join(table_lines(way[0], name, body))
     value: EntryBody = {name: body}
@@ -165,7 +160,7 @@ def _alone(path: Path, way: tuple[str, ...], name: str, body: EntryBody) -> str:
 
 
 def _texts_of(file: ConfigText) -> dict[str, Any] | None:
-    """What is given to the one server of a file; None where it cannot be read."""
+    """What the one server of a file is given; None where it cannot be read."""
     settings = file.load().settings
     section = None if settings is None else next(iter(settings.sources.values()), None)
     if section is None or isinstance(section, UnreadySource):
@@ -176,30 +171,30 @@ def _texts_of(file: ConfigText) -> dict[str, Any] | None:
 
 
 def problems_of_entry(loaded: LoadedConfig, text: str, start: int, end: int) -> list[FileProblem]:
-    """The problems whose place is between two places of the text."""
+    """The problems positioned between two offsets of the text."""
     first, last = span_at(text, start)[:2], span_at(text, end)[:2]
     return [problem for problem in loaded.problems if problem.span is not None and first <= problem.span[:2] <= last]
 
 
 def check_no_new_errors(before: LoadedConfig, after: LoadedConfig, of_entry: Iterable[FileProblem]) -> None:
-    """Raises GatewayError where the file has errors now that it did not have."""
+    """Raise GatewayError or CannotEdit where the file has errors that it did not have before."""
     own = list(of_entry)
     for problem in own:
         if problem.severity == "error":
             raise GatewayError(Problem(code=problem.code, message=problem.message, hint=problem.hint))
     elsewhere = [problem for problem in after.problems if problem not in own]
-    more = _errors(elsewhere) - _errors(before.problems)
+    errors, known = (
+        Counter(problem.code.id for problem in problems if problem.severity == "error")
+        for problems in (elsewhere, before.problems)
+    )
+    more = errors - known
     for problem in elsewhere:
         if problem.severity == "error" and problem.code.id in more:
             raise CannotEdit(f"the file would no longer load: {problem.message}")
 
 
-def _errors(problems: Iterable[FileProblem]) -> Counter[str]:
-    return Counter(problem.code.id for problem in problems if problem.severity == "error")
-
-
 def check_other_servers(before: LoadedConfig, after: LoadedConfig, changed: set[str]) -> None:
-    """Raises CannotEdit where a server that was not to be touched comes, goes or changes."""
+    """Raise CannotEdit where a server other than those to be changed comes, goes or changes."""
     if before.settings is None or after.settings is None:
         return
     old, new = before.settings.sources, after.settings.sources

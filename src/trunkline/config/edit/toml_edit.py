@@ -1,6 +1,6 @@
-"""Adds, replaces and removes a table in the text of a TOML document; every other byte stays as it is.
+"""Edits a table in the text of a TOML document; every other byte stays as it is.
 
-A server is a table under a header of its own, `[mcp_servers.NAME]`. Comments above a header are about its table.
+A server is a table with a header of its own, `[mcp_servers.NAME]`. Comments above a header belong to its table.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TomlText:
-    """A TOML text that has been read without an error, and the splices that change one table of it.
-
-    Paths are of one key, the group that the table is in.
-    """
+    """A valid TOML text, and the edits that change one table. Paths have one key, the group of the table."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -49,22 +46,22 @@ class TomlText:
         return [TextEdit(len(text), len(text), lead + apart + new)]
 
     def replace(self, path: tuple[str, ...], member: OutlineKey, value: Mapping[str, EntryValue]) -> list[TextEdit]:
-        """Write a table anew where its first header stands."""
+        """Replace a table at its first header."""
         first, *others = self.remove(path, member)
         old = self._text[first.start : first.end]
         new = self._newline.join(table_lines(path[0], member.key, value))
         return [first._replace(new=new + (old[len(old.rstrip()) :] or self._newline)), *others]
 
     def remove(self, path: tuple[str, ...], member: OutlineKey) -> list[TextEdit]:
-        """Take a table out, and the tables inside it."""
+        """Remove a table and the tables inside it."""
         return [TextEdit(start, end, "") for start, end, keys in self._tables if keys[:2] == (*path, member.key)]
 
     def entry(self, path: tuple[str, ...], key: str, value: Mapping[str, EntryValue]) -> list[str]:
-        """The lines of a table, for a person to copy."""
+        """The lines of a table, for a user to copy."""
         return table_lines(path[0], key, value)
 
     def _outline(self) -> Outline:
-        """Every group at the top with the tables in it that have a header of their own, each once."""
+        """The groups at the top level, with the tables in them that have headers."""
         root = Outline(0, len(self._text))
         for start, end, path in self._tables:
             within = root
@@ -77,7 +74,7 @@ class TomlText:
         return root
 
     def _content_end(self, start: int, limit: int) -> int:
-        """Behind the last line that is no comment and the blank lines after it: later comments are the next table's."""
+        """The end of a table: later comments belong to the next one."""
         text = self._text[:limit]
         last = line_end(text, start)
         for end, line in lines_from(text, last):

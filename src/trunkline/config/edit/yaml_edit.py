@@ -1,7 +1,7 @@
-"""Adds, replaces and removes a key in the text of a YAML or JSON document; every other byte stays as it is.
+"""Edits a key in the text of a YAML or JSON document; every other byte stays as it is.
 
-A group that is written by indentation is edited by lines, one in braces between its commas. The comments that are
-indented below an entry belong to it; a comment above one stays where it is: it may be about what comes after.
+A group by indentation is edited by lines, one in braces between its commas. Comments indented below an entry belong to
+it; a comment above an entry stays, as it may be about what comes next.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trunkline.config.edit.outline import (
 from trunkline.config.tree import plain_scalar_kind
 
 EntryValue = str | bool | list[str] | dict[str, "EntryValue"]
-"""What an entry is made of."""
+"""The values in an entry."""
 
 _USUAL_UNIT: Final = "  "
 _EMPTY: Final = re.compile(r"(?:\{[ \t]*\}|null|~)?\Z")
@@ -37,11 +37,11 @@ _END_OF_LINE: Final = re.compile(r"[ \t]*(?:(?://|#)[^\n]*|/\*[^\n]*?\*/[ \t]*)?
 
 
 class CannotEdit(Exception):
-    """The text is of a form that cannot be edited safely; the message says which."""
+    """The text cannot be edited safely; the message says why."""
 
 
 class YamlText:
-    """A YAML or JSON text that has been read without an error, and the splices that change one key of it."""
+    """A valid YAML or JSON text, and the edits that change one key."""
 
     def __init__(self, text: str, *, json: bool) -> None:
         self._text = text
@@ -50,7 +50,7 @@ class YamlText:
         self.root = outline_json(text) if json else outline_yaml(text)
 
     def add(self, path: tuple[str, ...], key: str, value: EntryValue) -> list[TextEdit]:
-        """Add a key at the end of the group at `path`, in the style of the file; the group is made if it is missing."""
+        """Add a key at the end of the group at `path`, in the style of the file; a missing group is created."""
         parent = self.root.follow(path)
         if parent is None:
             return self._add_to_root(path[0], {key: value})
@@ -64,7 +64,7 @@ class YamlText:
         raise CannotEdit(f"`{'.'.join(path)}` is not a group of keys that is written out here")
 
     def replace(self, path: tuple[str, ...], member: OutlineKey, value: EntryValue) -> list[TextEdit]:
-        """Write a key of the group at `path` anew where it stands."""
+        """Replace a key of the group at `path`."""
         group = self._group(path)
         if group.form == "flow":
             return self._replace_in_braces(group, member, value)
@@ -74,12 +74,12 @@ class YamlText:
         return [TextEdit(start, end, new if self._text[start:end].endswith("\n") else new.rstrip("\r\n"))]
 
     def remove(self, path: tuple[str, ...], member: OutlineKey) -> list[TextEdit]:
-        """Take a key out of the group at `path`, with the comma or the blank lines between it and its neighbours."""
+        """Remove a key of the group at `path`, with the comma or the blank lines beside it."""
         group = self._group(path)
         return self._remove_in_braces(group, member) if group.form == "flow" else self._remove_lines(group, member)
 
     def entry(self, path: tuple[str, ...], key: str, value: EntryValue) -> list[str]:
-        """The lines of a key of the group at `path`, for a person to copy."""
+        """The lines of a key of the group at `path`, for a user to copy."""
         return BraceStyle(json=True).member(key, value).split("\n") if self._json else block_lines(key, value)
 
     def _group(self, path: tuple[str, ...]) -> Outline:
@@ -103,7 +103,7 @@ class YamlText:
     # -- groups by indentation ----------------------------------------------------------------------------------------
 
     def _add_lines(self, parent: OutlineKey | None, key: str, value: EntryValue) -> list[TextEdit]:
-        """Add a key at the end of the group under `parent`, which may be empty, or of the whole file."""
+        """Add a key at the end of the group under `parent`, or of the whole file."""
         text, newline = self._text, self._newline
         group = self.root if parent is None else parent.value
         cleared: list[TextEdit] = []
@@ -117,7 +117,8 @@ class YamlText:
                 cleared = [TextEdit(len(text[: group.start].rstrip(" \t")), group.end, "")]
         at = self._behind_comments(content_end, len(indent))
         lead = "" if text[:at].endswith("\n") else newline
-        apart = newline if self._stands_apart(group) else ""
+        starts = [line_start(text, member.start) for member in group.members[1:]]
+        apart = newline if any(blank_lines_above(text, start) < start for start in starts) else ""
         like = group.members[-1].value if group.members and parent is not None else None
         new = lead + apart + newline.join([*self._entry_lines(like, key, value, indent), ""])
         return [*cleared, TextEdit(at, at, new.removesuffix(newline) if lead else new)]
@@ -131,18 +132,18 @@ class YamlText:
         elif member is group.members[0] or above < start:
             end = behind_blank_lines(text, end)
         if end == len(text) and not text.endswith("\n"):
-            # a file whose last line has no line break keeps it so
+            # a file without a final line break keeps it so
             start = len(text[:start].removesuffix("\n").removesuffix("\r"))
         return [TextEdit(start, end, "")]
 
     def _entry_lines(self, like: Outline | None, key: str, value: EntryValue, indent: str) -> list[str]:
-        """The key by indentation, or in braces on one line if the value it is to be `like` is in braces."""
+        """The lines of a key: by indentation, or in braces on one line where the value `like` it is in braces."""
         if like is not None and like.form == "flow":
             return [indent + BraceStyle(json=False, unit=None).member(key, value)]
         return block_lines(key, value, indent, self._indent_unit())
 
     def _indent_unit(self) -> str:
-        """One step of indentation: as the file does it the first time."""
+        """One step of indentation, from the first in the file."""
         for member in self.root.members:
             if member.value.form == "block":
                 outer, inner = indent_of(self._text, member.start), indent_of(self._text, member.value.start)
@@ -150,14 +151,14 @@ class YamlText:
         return _USUAL_UNIT
 
     def _lines_of(self, member: OutlineKey) -> tuple[int, int]:
-        """From the start of the key's line to behind the last line that belongs to it."""
+        """The range of the lines that belong to a key."""
         if not begins_its_line(self._text, member.start):
             raise CannotEdit(f"`{member.key}` is not on a line of its own")
         start = line_start(self._text, member.start)
         return start, self._behind_comments(member.end, member.start - start + 1)
 
     def _behind_comments(self, content_end: int, column: int) -> int:
-        """Behind the content's last line and the comments after it that are indented at least to `column`."""
+        """The end of the content's last line, and of the comments after it that are indented at least to `column`."""
         last = line_end(self._text, content_end)
         for end, line in lines_from(self._text, last):
             bare = line.lstrip(" \t")
@@ -166,11 +167,6 @@ class YamlText:
             elif bare.strip():
                 break
         return last
-
-    def _stands_apart(self, group: Outline) -> bool:
-        """Whether blank lines stand between the members."""
-        starts = [line_start(self._text, member.start) for member in group.members[1:]]
-        return any(blank_lines_above(self._text, start) < start for start in starts)
 
     # -- groups in braces ---------------------------------------------------------------------------------------------
 
@@ -192,7 +188,7 @@ class YamlText:
         return [TextEdit(last.end, last.end, ","), TextEdit(at, at, new)]
 
     def _fill(self, group: Outline, key: str, value: EntryValue) -> list[TextEdit]:
-        """The first key of an empty group: on lines of its own, unless the whole file is one line."""
+        """Add the first key of an empty group, on lines of its own unless the whole file is one line."""
         text, root = self._text, self.root
         inside = text.index("{", group.start) + 1
         style = self._spacing(like_json=self._json or self._has_needless_quotes(root))
@@ -225,7 +221,7 @@ class YamlText:
         return [TextEdit(member.start, behind, "")]
 
     def _remove_last(self, group: Outline, before: OutlineKey, member: OutlineKey) -> list[TextEdit]:
-        """The comma before it goes too, unless the group ends with one anyway."""
+        """Remove the last key, with the comma before it unless the group has a trailing comma."""
         text = self._text
         behind = self._behind_comma(member, group.end - 1)
         comma_behind = self._behind_comma(before, member.start)
@@ -233,7 +229,7 @@ class YamlText:
         comma = [] if ends_with_comma else [TextEdit(comma_behind - 1, comma_behind, "")]
         end = self._rest_of_line(behind)
         if begins_its_line(text, member.start) and end > behind:
-            # from line break to line break: a file that mixes them keeps the one that was there before
+            # from line break to line break: a file that mixes kinds of them keeps the first
             above = len(text[: line_start(text, member.start)].rstrip("\r\n"))
             return [*comma, TextEdit(above, len(text[:end].rstrip("\r\n")), "")]
         if _COMMENT.search(text, before.end, member.start):  # it is about the one before, which stays
@@ -241,17 +237,17 @@ class YamlText:
         return [TextEdit(comma_behind, behind, "")] if ends_with_comma else [TextEdit(before.end, member.end, "")]
 
     def _behind_comma(self, member: OutlineKey, limit: int) -> int:
-        """Behind the comma after this key, or behind the key where there is none; a comma in a comment is none."""
+        """The end of the comma after this key, or of the key where there is none; commas in comments do not count."""
         after = _COMMENT.sub(lambda match: " " * len(match.group()), self._text[member.end : limit])
         return member.end + after.find(",") + 1
 
     def _rest_of_line(self, offset: int) -> int:
-        """Behind a comment and the line break, where nothing else is left on the line."""
+        """The end of the line, where only a comment is left on it."""
         rest = _END_OF_LINE.match(self._text, offset)
         return offset if rest is None else rest.end()
 
     def _style(self, group: Outline) -> BraceStyle:
-        """How the last key of a group is written."""
+        """The style of the last key of a group."""
         root, last = self.root, group.members[-1]
         like_json = self._json or self._has_needless_quotes(root if root.form == "flow" else group)
         spread = last.value.form != "flow" or "\n" in self._text[last.value.start : last.value.end] or group is root
@@ -259,7 +255,7 @@ class YamlText:
         return style if spread and begins_its_line(self._text, last.start) else style._replace(unit=None)
 
     def _spacing(self, *, like_json: bool) -> BraceStyle:
-        """With the file's indentation; no blanks after `:` and `,` where the file has none, which YAML needs."""
+        """The file's indentation, and whether it has blanks after `:` and `,`."""
         text, root = self._text, self.root
         style = BraceStyle(like_json, newline=self._newline)
         first = root.members[0] if root.members else None
@@ -273,11 +269,11 @@ class YamlText:
         return style
 
     def _has_needless_quotes(self, group: Outline) -> bool:
-        """Whether YAML is written like JSON here."""
+        """Whether this is YAML written like JSON."""
         return any(self._text.startswith('"', key.start) and yaml_scalar(key.key) == key.key for key in group.members)
 
 
-# An entry as text ----------------------------------------------------------------------------------------------------
+# -- writing entries -------------------------------------------------------------------------------------------------
 
 _PLAIN: Final = re.compile(r"(?:--?)?(?:~/)?[A-Za-z_./][A-Za-z0-9_./@+=-]*\Z")
 _PLAIN_WITH_COLON: Final = re.compile(r"[A-Za-z_./][A-Za-z0-9_./@+=-]*(?::[A-Za-z0-9_./@+=-]+)+\Z")
@@ -290,7 +286,7 @@ def quoted(text: str) -> str:
 
 
 def yaml_scalar(value: str | bool, *, in_braces: bool = False) -> str:
-    """In quotes, unless every reader of YAML takes the same text from it without them."""
+    """A scalar, in quotes unless all YAML parsers read it alike without them."""
     if isinstance(value, bool):
         return dumps(value)
     plain = _PLAIN.match(value) or (not in_braces and _PLAIN_WITH_COLON.match(value))
@@ -298,7 +294,7 @@ def yaml_scalar(value: str | bool, *, in_braces: bool = False) -> str:
 
 
 def block_lines(key: str, value: EntryValue, indent: str = "", unit: str = _USUAL_UNIT) -> list[str]:
-    """A key with its value in YAML without braces; lists stay on their line."""
+    """A key with its value in YAML without braces; lists are on one line."""
     if isinstance(value, dict):
         inner = (block_lines(name, item, indent + unit, unit) for name, item in value.items())
         return [f"{indent}{yaml_scalar(key)}:", *(line for lines in inner for line in lines)]
@@ -307,7 +303,7 @@ def block_lines(key: str, value: EntryValue, indent: str = "", unit: str = _USUA
 
 
 class BraceStyle(NamedTuple):
-    """How groups in braces are written: `unit` is one step of indentation, or None for all in one line."""
+    """The style of groups in braces: `unit` is one step of indentation, or None for a single line."""
 
     json: bool
     unit: str | None = _USUAL_UNIT

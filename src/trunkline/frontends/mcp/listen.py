@@ -1,4 +1,4 @@
-"""One open `subscriptions/listen` of a modern client: what it wants to hear of, and what it is told."""
+"""`subscriptions/listen` of modern clients: what each wants to be notified of, and its stream of notifications."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from trunkline.router.router import Router
 
 MAX_WATCHED: Final = 1000
 MAX_CHARACTERS: Final = 8192
-"""Of one URI or id: all of them are kept for as long as the client listens."""
+"""Of one URI or id: all are kept while the stream is open."""
 _SETTLE_S: Final = 3.0
-"""How long servers may take to say whether they will tell of a resource."""
+"""How long servers may take to accept the subscriptions."""
 _MAX_HELD: Final = 1000
 _MAX_HELD_BYTES: Final = 1024 * 1024
 _LISTS: Final = {
@@ -41,7 +41,7 @@ _LISTS: Final = {
 
 
 class WatchHandle(Protocol):
-    """A resource being watched, until it is closed: by us, or because its server is there no more."""
+    """A watched resource. It is closed by its owner, or when its server is removed."""
 
     @property
     def closed(self) -> bool: ...
@@ -49,24 +49,26 @@ class WatchHandle(Protocol):
 
 
 class TaskWatchHandle(WatchHandle, Protocol):
+    """Watched tasks."""
+
     def keep(self, task_ids: Iterable[str], /) -> None:
-        """Only these were promised."""
+        """Watch only these tasks from now on."""
         ...
 
 
 Watch = Callable[[str, Callable[[Json], None], Callable[[Outcome], None]], WatchHandle]
-"""Watches the resource of a URI: tells of its updates, and once whether that works."""
+"""Watches the resource of a URI; the callbacks get its updates, and once the outcome of the subscription."""
 OnTaskUpdate = Callable[[str, str, Json], None]
 WatchTasks = Callable[
     [Sequence[str], OnTaskUpdate, Callable[[frozenset[str], frozenset[str]], None]],
     TaskWatchHandle,
 ]
-"""Watches tasks: tells of the server, the id and the task itself; and once for every id whether that works."""
+"""Watches tasks; the callbacks get the server, the id and the task, and the ids that were answered and accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenFilter:
-    """What a client wants to hear of: lists by the member that asks for them, resources by URI, tasks by id."""
+    """What a client subscribes to: lists by the member that asks for them, resources by URI, tasks by id."""
 
     lists: tuple[str, ...]
     uris: tuple[str, ...]
@@ -78,20 +80,19 @@ class ListenFilter:
 
 
 def read_filter(members: Members, capabilities: bytes) -> ListenFilter:
-    """Raises BadMessage or Refused. News of tasks may be asked for by clients that know them."""
+    """Parse the filter; only clients with the tasks extension may name tasks. Raises BadMessage or RequestRefused."""
     task_ids = _distinct(members, "taskIds")
     if task_ids and TASKS not in extensions(capabilities):
         problem = Problem(code=CAPABILITY_MISSING, message=f"`taskIds` needs the extension `{TASKS}`")
         raise RequestRefused(problem, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
-    lists = tuple(name for name in _LISTS if _flag(members, name))
-    return ListenFilter(lists, _distinct(members, "resourceSubscriptions"), task_ids)
-
-
-def _flag(members: Members, name: str) -> bool:
-    value = bytes(members.get(name, b"false"))
-    if value not in (b"true", b"false", b"null"):
-        raise BadMessage(INVALID_PARAMS, f"`{name}` must be a boolean")
-    return value == b"true"
+    lists: list[str] = []
+    for name in _LISTS:
+        value = bytes(members.get(name, b"false"))
+        if value not in (b"true", b"false", b"null"):
+            raise BadMessage(INVALID_PARAMS, f"`{name}` must be a boolean")
+        if value == b"true":
+            lists.append(name)
+    return ListenFilter(tuple(lists), _distinct(members, "resourceSubscriptions"), task_ids)
 
 
 def _distinct(members: Members, name: str) -> tuple[str, ...]:
@@ -108,8 +109,11 @@ def _distinct(members: Members, name: str) -> tuple[str, ...]:
 
 
 class ListenStream:
-    """The first message says what the client will be told of. Until every server has answered, or some took too long,
-    news are held back."""
+    """One open `subscriptions/listen`.
+
+    The first message acknowledges what the client will be notified of: notifications are held back until every server
+    has answered, or some took too long.
+    """
 
     def __init__(
         self,
@@ -122,7 +126,7 @@ class ListenStream:
         self.responder = responder
         self.caller = caller
         self.last_sent: dict[bytes, bytes] = {}
-        """The lists as this client was told of them last, by name."""
+        """The lists as this client was notified of them last, by name."""
         self.wanted = wanted
         self._id_json = id_json
         self._methods = frozenset(_LISTS[name] for name in wanted.lists)
@@ -136,13 +140,11 @@ class ListenStream:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    # -- beginning ------------------------------------------------------------------------------------------------
-
     def begin(self, watch: Watch, watch_tasks: WatchTasks) -> None:
         for uri in self.wanted.uris:
             self._watches[uri] = watch(uri, self._updated, partial(self._settled, uri))
         if self.wanted.task_ids:
-            self._tasks = watch_tasks(self.wanted.task_ids, self._task_told, self._tasks_settled)
+            self._tasks = watch_tasks(self.wanted.task_ids, self._task_updated, self._tasks_settled)
         if not self._closed:
             self._timer = asyncio.get_running_loop().call_later(_SETTLE_S, self._acknowledge)
             self._acknowledge_if_settled()
@@ -152,9 +154,8 @@ class ListenStream:
         self._acknowledge_if_settled()
 
     def _tasks_settled(self, answered: frozenset[str], honoured: frozenset[str]) -> None:
-        """What comes after the acknowledgement was not promised."""
         self._unsettled_tasks -= answered
-        if self._held is not None:
+        if self._held is not None:  # what is accepted after the acknowledgement was not promised
             self._task_ids |= honoured
         self._acknowledge_if_settled()
 
@@ -164,7 +165,7 @@ class ListenStream:
             self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """Say what is honoured, and let go of what is not."""
+        """Send what is honoured, and stop watching the rest."""
         held, self._held = self._held, None
         if self._closed or held is None:
             return
@@ -184,28 +185,28 @@ class ListenStream:
         for message in held:
             self.responder.notify(message)
 
-    # -- news -----------------------------------------------------------------------------------------------------
+    # -- notifications --------------------------------------------------------------------------------------------
 
     def list_changed(self, method: str) -> None:
         if method in self._methods:
-            self._tell(encode_notification(method, b"{%b}" % self._meta()))
+            self._send(encode_notification(method, b"{%b}" % self._meta()))
 
     def _updated(self, params: Json) -> None:
         try:
-            self._tell(modern_update(params, self._id_json))
+            self._send(modern_update(params, self._id_json))
         except (BadMessage, RecursionError):
             return
 
-    def _task_told(self, source: str, task_id: str, params: Json) -> None:
+    def _task_updated(self, source: str, task_id: str, params: Json) -> None:
         if self._held is None and task_id not in self._task_ids:
             return
         try:
             shown = labelled_result(source, params, in_text=self._names_servers())
-            self._tell(modern_task(shown, self._id_json))
+            self._send(modern_task(shown, self._id_json))
         except (BadMessage, RecursionError):
             return
 
-    def _tell(self, message: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         if self._closed:
             return
         if self._held is None:
@@ -225,7 +226,7 @@ class ListenStream:
             self._tasks.close()
 
     def end(self) -> None:
-        """We close it: its request is answered at last, which tells a client that nothing was lost."""
+        """Close the stream with the result of its request, which tells the client that nothing was lost."""
         self.close()
         self.responder.result(own_result(b'{"resultType":"complete",%b}' % self._meta()))
 
@@ -237,7 +238,7 @@ class ListenStream:
         return b'"_meta":{"%b":%b}' % (SUBSCRIPTION_ID.encode(), self._id_json)
 
 
-# What clients want to hear of: every open `subscriptions/listen` of the modern era.
+# -- all streams ------------------------------------------------------------------------------------------------------
 
 MAX_LISTENS: Final = 4096
 MAX_LISTENS_PER_PRINCIPAL: Final = 1024
@@ -245,6 +246,8 @@ MAX_WATCHED_PER_PRINCIPAL: Final = 10_000
 
 
 class ListenStreams:
+    """Every open `subscriptions/listen`, by the key of its request."""
+
     def __init__(self, router: Router, names_servers: Callable[[], bool]) -> None:
         self._router = router
         self._names_servers = names_servers
@@ -258,7 +261,7 @@ class ListenStreams:
         return key in self._open
 
     def open(self, context: RequestContext) -> None:
-        if len(context.message.id_json) > MAX_CHARACTERS:  # it is said again with all news
+        if len(context.message.id_json) > MAX_CHARACTERS:  # every notification repeats it
             raise BadMessage(INVALID_REQUEST, f"`id` has more than {MAX_CHARACTERS} characters")
         notifications = context.params.get("notifications")
         members = {} if notifications is None else members_of(notifications, "`notifications`")
@@ -289,7 +292,7 @@ class ListenStreams:
         return list(self._open.values())
 
     def close(self, key: Hashable, problem: Problem) -> bool:
-        """The client closed it. False when there is none of that name."""
+        """Close a stream that the client cancelled; False when there is none with this key."""
         listen = self._open.pop(key, None)
         if listen is not None:
             listen.close()

@@ -1,4 +1,4 @@
-"""News for clients: that a list has changed, once for all that changes in a moment, to those that saw it otherwise."""
+"""Notifies clients that a list has changed: those that saw another one, once for all changes of a moment."""
 
 from __future__ import annotations
 
@@ -21,95 +21,98 @@ from trunkline.router.router import Router
 from trunkline.runtime.safe_calls import call_safely
 
 _SETTLE_S: Final = 0.05
-_NEWS: Final[dict[str, tuple[ListType, ...]]] = {
+_NOTIFICATIONS: Final[dict[str, tuple[ListType, ...]]] = {
     NOTIFICATIONS_TOOLS_LIST_CHANGED: (TOOLS,),
     NOTIFICATIONS_PROMPTS_LIST_CHANGED: (PROMPTS,),
     NOTIFICATIONS_RESOURCES_LIST_CHANGED: (RESOURCES, TEMPLATES),
 }
-_ALIKE: Final = (PROMPTS, RESOURCES, TEMPLATES)
-"""The lists that are the same for everybody without a session."""
+_SHARED_LISTS: Final = (PROMPTS, RESOURCES, TEMPLATES)
+"""The lists that are the same for all clients without a session."""
 _ANYBODY: Final = Caller()
 LastSent = dict[bytes, bytes]
 
 
 class ListChangeNotifier:
+    """Sends `list_changed` to sessions and listen streams shortly after the first of several changes."""
+
     def __init__(
-        self, router: Router, shown: VisibleLists, sessions: AbstractSet[ClientSession], listen_streams: ListenStreams
+        self, router: Router, visible: VisibleLists, sessions: AbstractSet[ClientSession], listen_streams: ListenStreams
     ) -> None:
         self._router = router
-        self._shown = shown
+        self._visible = visible
         self._sessions = sessions
         self._listen_streams = listen_streams
-        self._telling: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._changed_twice = False
-        """Whether a list may have been, since the last word about it, something else than before and now."""
+        """Whether a list may have changed and changed back since the last notification."""
         self._before: LastSent = {}
-        """What everybody was told last of the lists that are alike for all."""
+        """The shared lists at the last notification."""
         self._loop = asyncio.get_running_loop()
         router.registry.on_list_changed.append(self.list_changed)
-        listen_streams.on_open = self._begin_listen
+        listen_streams.on_open = self._add_stream
 
-    def begin(self, session: ClientSession) -> None:
-        """A client that has just come need not be told what changed before."""
-        self._note(session.last_sent, session.caller)
+    def add_session(self, session: ClientSession) -> None:
+        """Count the present lists as sent to a new client."""
+        self._mark_sent(session.last_sent, session.caller)
 
-    def _begin_listen(self, listen: ListenStream) -> None:
-        """Where there are news just now, it may have seen a list before or after they came, and must hear of it.
+    def _add_stream(self, listen: ListenStream) -> None:
+        """Count the present lists as sent, but for those that have just changed.
 
-        Also if it is, in the end, what it was before: the server that just came may leave at once, or has left.
+        Such a list the client may have seen before or after the change, so it must be notified, even if the list is in
+        the end what it was before: the server that just came may have left again.
         """
-        self._note(listen.last_sent, listen.caller)
-        if self._telling is not None:
+        self._mark_sent(listen.last_sent, listen.caller)
+        if self._timer is not None:
             for member, listing in listen.last_sent.items():
                 if self._changed_twice or listing != self._before.get(member):
                     listen.last_sent[member] = b""
 
-    def _note(self, last_sent: LastSent, caller: Caller, kinds: Iterable[ListType] = LIST_TYPES) -> None:
+    def _mark_sent(self, last_sent: LastSent, caller: Caller, kinds: Iterable[ListType] = LIST_TYPES) -> None:
         for kind in kinds:
-            last_sent[kind.member] = self._shown.listing(caller, kind)
+            last_sent[kind.member] = self._visible.listing(caller, kind)
 
     def list_changed(self) -> None:
-        """Servers tend to come up together: one notification for all that changes in a moment."""
-        if self._telling is None:
-            self._telling = self._loop.call_later(_SETTLE_S, self._tell)
+        """Send notifications in a moment: servers tend to connect together."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(_SETTLE_S, self._notify)
         else:
             self._changed_twice = True
 
-    def _tell(self) -> None:
-        self._telling = None
+    def _notify(self) -> None:
+        self._timer = None
         self._changed_twice = False
         self._router.report_collisions()
-        changes = _Changes(self._shown)
+        changes = _Changes(self._visible)
         for session in list(self._sessions):
-            call_safely("news for a client", _tell_conversation, session, changes)
+            call_safely("notifying a client", _notify_session, session, changes)
         for listen in self._listen_streams.all():
-            call_safely("news for a client", _tell_listen, listen, changes)
-        self._note(self._before, _ANYBODY, _ALIKE)
+            call_safely("notifying a client", _notify_stream, listen, changes)
+        self._mark_sent(self._before, _ANYBODY, _SHARED_LISTS)
 
     def close(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class _Changes:
-    """Compares lists with what clients saw last. Thousands of clients saw the same one: each pair is compared once.
+    """Compares the lists with what clients saw last: each pair once, as thousands of clients saw the same one.
 
-    Lists are told apart by identity; those that were compared are held, so that no other can come to have the same.
+    Lists are identified by `id()`, so those that were compared are kept alive.
     """
 
-    def __init__(self, shown: VisibleLists) -> None:
-        self._shown = shown
+    def __init__(self, visible: VisibleLists) -> None:
+        self._visible = visible
         self._differ: dict[tuple[int, int], bool] = {}
         self._kept: list[bytes] = []
 
     def since(self, last_sent: LastSent, caller: Caller) -> list[str]:
-        """The notifications that are due; afterwards the client counts as told."""
-        return [method for method, kinds in _NEWS.items() if self._any_changed(last_sent, caller, kinds)]
+        """The notifications that are due; afterwards they count as sent."""
+        return [method for method, kinds in _NOTIFICATIONS.items() if self._any_changed(last_sent, caller, kinds)]
 
     def _any_changed(self, last_sent: LastSent, caller: Caller, kinds: tuple[ListType, ...]) -> bool:
         changed = False
         for kind in kinds:
-            listing = self._shown.listing(caller, kind)
+            listing = self._visible.listing(caller, kind)
             changed |= self._changed(last_sent.get(kind.member, b""), listing)
             last_sent[kind.member] = listing
         return changed
@@ -125,12 +128,12 @@ class _Changes:
         return differ
 
 
-def _tell_conversation(session: ClientSession, changes: _Changes) -> None:
+def _notify_session(session: ClientSession, changes: _Changes) -> None:
     if session.push is not None and session.initialized:
         for method in changes.since(session.last_sent, session.caller):
             session.push(encode_notification(method))
 
 
-def _tell_listen(listen: ListenStream, changes: _Changes) -> None:
+def _notify_stream(listen: ListenStream, changes: _Changes) -> None:
     for method in changes.since(listen.last_sent, listen.caller):
         listen.list_changed(method)

@@ -1,4 +1,4 @@
-"""What every MCP door does with a client's message: which method of which era goes where."""
+"""The MCP server behind every frontend: dispatches each method of each era to its handler."""
 
 from __future__ import annotations
 
@@ -80,19 +80,19 @@ class McpServer:
         self.listen_streams = ListenStreams(router, self.rules.names_servers)
         self.subscriptions = ResourceSubscriptions(router)
         self.suspended_calls = SuspendedCalls(Sealer(), self.rules)
-        shown = VisibleLists(router, discovery.listing)
-        self.notifier = ListChangeNotifier(router, shown, self.sessions, self.listen_streams)
+        visible = VisibleLists(router, discovery.listing)
+        self.notifier = ListChangeNotifier(router, visible, self.sessions, self.listen_streams)
         discovery.provisioning.on_change.append(self.notifier.list_changed)
         self._initializer = Initializer(router, discovery.listing)
-        self._lists = ListHandler(router, shown, Sealer())
+        self._lists = ListHandler(router, visible, Sealer())
         self._stateless = StatelessClients(max_calls)
-        common: dict[str, Handler] = dict.fromkeys(_LISTS, self._lists.give)
+        common: dict[str, Handler] = dict.fromkeys(_LISTS, self._lists.handle)
         common |= dict.fromkeys(_ROUTED, self._route)
         self._legacy: Final[dict[str, Handler]] = {
             **common,
             **dict.fromkeys(_ROUTED_LEGACY, self._route),
             INITIALIZE: self._initialize,
-            PING: _pong,
+            PING: lambda context: context.responder.result(own_result(b"{}")),
             LOGGING_SET_LEVEL: lambda context: set_level(router, context),
             RESOURCES_SUBSCRIBE: self.subscriptions.subscribe,
             RESOURCES_UNSUBSCRIBE: self.subscriptions.unsubscribe,
@@ -106,6 +106,7 @@ class McpServer:
     # -- the legacy era -------------------------------------------------------------------------------------------
 
     def legacy_request(self, session: ClientSession, message: Message, responder: Responder) -> None:
+        """Handle a request of a session."""
         try:
             params = {} if message.params is None else members_of(message.params, "`params`", message.id_json)
             meta = params.get("_meta")
@@ -127,30 +128,30 @@ class McpServer:
         if session is not None and self._initializer.initialize(session, context):
             self.sessions.add(session)
             session.server_requests.begin(self.rules)
-            self.notifier.begin(session)
+            self.notifier.add_session(session)
             if session.caller.session is not None:
                 self.router.clients.add(session.caller.session, session)
 
-    def legacy_response(self, session: ClientSession, message: Message) -> None:
-        """A client's answer to a question of ours."""
-        session.server_requests.answered(message)
-
-    def legacy_notification(self, session: ClientSession, message: Message) -> None:
+    def legacy_other(self, session: ClientSession, message: Message) -> None:
+        """Handle a notification of a session, or its response to a server's request."""
+        if message.method is None:
+            session.server_requests.handle_response(message)
+            return
         request_id = cancelled_id(message)
         if request_id is not None:
             session.calls.cancel(request_id, "the client took it back")
         elif message.method == "notifications/progress":
-            session.server_requests.progressed(message)
+            session.server_requests.handle_progress(message)
         elif message.method == NOTIFICATIONS_ROOTS_LIST_CHANGED:
             self.router.notify(session.caller, message.method, b"{}" if message.params is None else message.params)
 
     def end(self, session: ClientSession, why: str) -> None:
-        """The client is gone, and with it everything that was held for it."""
+        """End a session, and with it everything that was held for it."""
         self.sessions.discard(session)
         session.push = None
         self.subscriptions.forget(session, why)
         session.calls.cancel_all(why)
-        session.server_requests.close()  # after the calls: one that was asking must not go on with a refusal
+        session.server_requests.close()  # after the calls: a refusal must not resume one of them
         if session.caller.session is not None:
             self.router.clients.remove(session.caller.session)
             self.router.registry.forget(session.caller.session)
@@ -166,8 +167,11 @@ class McpServer:
         check: Callable[[str, str, Members], None] | None = None,
         calls: InFlightCalls | None = None,
     ) -> None:
-        """A request that describes itself. `key` names it among those in flight; `check` compares headers; `calls`
-        are those of its connection, where it came by one that it shares with nobody."""
+        """Handle a request that describes itself.
+
+        `key` names it among those in flight; `check` compares HTTP headers; `calls` are those of its connection, where
+        that has one client only.
+        """
         try:
             params = {} if message.params is None else members_of(message.params, "`params`", message.id_json)
             meta = members_of(params["_meta"], "`_meta`", message.id_json) if "_meta" in params else {}
@@ -188,19 +192,19 @@ class McpServer:
             refuse(responder, error.problem)
 
     def cancel_modern(self, principal: str, key: Hashable, why: str, calls: InFlightCalls | None = None) -> None:
-        """The stream was closed, or over stdio a `cancelled` came: end what it stood for."""
+        """End a request whose stream the client closed, or that it cancelled over stdio."""
         if not self.listen_streams.close(key, Problem(code=CALL_CANCELLED, message=why)):
             (self._stateless.calls_of(principal) if calls is None else calls).cancel(key, why)
 
     def calls_of(self, principal: str) -> InFlightCalls:
-        """What a client without a session has in flight; other ways in count there too."""
+        """What the clients of a principal without a session have in flight; REST calls count too."""
         return self._stateless.calls_of(principal)
 
     def end_subscriptions(self) -> None:
-        """For a door that closes: every open one is answered."""
+        """End every `subscriptions/listen` with its result, before a frontend closes."""
         self.listen_streams.end_all()
 
-    # -- both -----------------------------------------------------------------------------------------------------
+    # -- either era -----------------------------------------------------------------------------------------------
 
     def _serve(self, context: RequestContext, table: dict[str, Handler]) -> None:
         method = context.message.method or ""
@@ -216,10 +220,6 @@ class McpServer:
     def close(self) -> None:
         self.notifier.close()
         for session in list(self.sessions):
-            call_safely("a client at the end", self.end, session, "the gateway is shutting down")
+            call_safely("the end of a session", self.end, session, "the gateway is shutting down")
         self._stateless.cancel_all("the gateway is shutting down")
         self.suspended_calls.close()
-
-
-def _pong(context: RequestContext) -> None:
-    context.responder.result(own_result(b"{}"))

@@ -16,7 +16,7 @@ from trunkline.core.tool import ToolDefinition
 from trunkline.search.index.arrays import Flags, Floats, np
 from trunkline.search.index.documents import document_of, server_terms
 from trunkline.search.index.lexical import LexicalIndex, Segment, SegmentBuilder, Vocabulary
-from trunkline.search.index.ranking import Fused, Hit, MatchExplanation, Ranker, Scored
+from trunkline.search.index.ranking import FusedRanker, Hit, MatchExplanation, Ranker, Scored
 from trunkline.search.index.words import MAX_QUERY
 
 Entry = tuple[ToolDefinition, str | None, tuple[str, ...]]
@@ -70,7 +70,7 @@ class Corpus:
     def __init__(
         self, ranker: Ranker | None = None, vectors: Vectors | None = None, *, spare_tools: int = SPARE_TOOLS
     ) -> None:
-        self.ranker: Ranker = ranker or Fused()
+        self.ranker: Ranker = ranker or FusedRanker()
         self.vectors = vectors
         self.vocabulary = Vocabulary()
         self._spare_tools = spare_tools
@@ -170,7 +170,7 @@ class Collection:
             for part in _parts(group):
                 yield from self._segment(self._tagged(part))
         index = LexicalIndex(self.segments, self._vocabulary)
-        yield from index.put_together()
+        yield from index.build()
         self._index = index
         self.ready = True
         self._corpus.settle(len(self), index.live_terms)
@@ -230,7 +230,9 @@ class Collection:
         lexical = self._index.scores(query)
         cosine = self._cosine(vector)
         scores = self._corpus.ranker.scores(lexical, cosine, self._known if cosine is not None else None)
-        scored = Scored(scores, lexical, cosine, self._known, self._index.unsaid(query) if cosine is not None else 0.0)
+        scored = Scored(
+            scores, lexical, cosine, self._known, self._index.unmatched_weight(query) if cosine is not None else 0.0
+        )
         return scored.hits(self._named(query.strip()[:MAX_QUERY], scores), among, limit)
 
     def tagged(self, tags: Sequence[str]) -> list[int]:

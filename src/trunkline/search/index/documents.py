@@ -1,4 +1,9 @@
-"""What a tool is found by: everything that says what it does, each part bounded, whatever a server sends."""
+"""What a tool is found by: the text that says what it does, each part bounded, and the weight of each of its terms.
+
+Weights are BM25F: a field's weight and length count before the terms of all fields add up. The usual lengths are fixed,
+not those of the catalog at hand, so the weights of a tool depend on that tool only, and a change of one server leaves
+all others' as they are.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +29,8 @@ _MEANING_PARAMETER: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Document:
+    """The text of a tool, by field."""
+
     server: str
     name: str
     shown: str
@@ -54,43 +61,38 @@ def document_of(tool: ToolDefinition, shown: str | None, server_text: str = "", 
     )
 
 
-def labels(document: Document) -> tuple[str, ...]:
-    """What a tool is filtered by: its tags, and the keywords that it speaks of."""
-    said = f"{document.name} {document.title} {document.description}".casefold()
-    spoken_of = (keyword for keyword in _KEYWORDS if _speaks_of(said, keyword))
-    return (*document.tags, *spoken_of)
+def filter_tags(document: Document) -> tuple[str, ...]:
+    """The tags by which a search can be narrowed: the tool's own, and keywords that its text has."""
+    text = f"{document.name} {document.title} {document.description}".casefold()
+    found = (keyword for keyword in _KEYWORDS if keyword in text and _keyword_pattern(keyword).search(text))
+    return (*document.tags, *found)
 
 
 @cache
-def _looks_for(keyword: str) -> re.Pattern[str]:
+def _keyword_pattern(keyword: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![^\W_]){keyword}(s|es)?(?![^\W_])")
 
 
-def _speaks_of(text: str, keyword: str) -> bool:
-    return keyword in text and _looks_for(keyword).search(text) is not None
-
-
-def meaning_text(document: Document) -> str:
-    """A tool as the encoder learned to read one."""
+def encoder_text(document: Document) -> str:
+    """A tool in the form that the encoder was trained on."""
     called = f"{document.server} {split_name(document.name)}: {document.description[:_MEANING_DESCRIPTION]}"
     names = [name[:_MEANING_PARAMETER] for name in document.parameters[:_MEANING_PARAMETERS]]
     return f"{called} Parameters: {', '.join(names)}" if names else called
 
 
-# How much each word of a tool says about it: BM25F, where a field's weight and length count before words add up.
-#
-# The usual lengths are fixed, not those of the catalog at hand: so what a word says of a tool depends on that tool only,
-# and a change of one server leaves all others' numbers as they are.
+# -- the weights of terms -------------------------------------------------------------------------------------------
 
 _SATURATION: Final = 1.5
-"""k1: how soon another occurrence of a word adds nothing more."""
+"""BM25's k1: how soon another occurrence of a word adds nothing more."""
 MOST_SATURATED: Final = _SATURATION + 1
 _LENGTH: Final = 0.6
-"""b: how much a word in a long field counts less than one in a short field."""
+"""BM25's b: how much less a word in a long field counts than one in a short field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
+    """A part of a document with its weight and its usual length in terms."""
+
     name: str
     weight: float
     usual_terms: float
@@ -109,7 +111,7 @@ SERVER_TEXT: Final = Field("server description", 0.3, 24)
 
 @dataclass(frozen=True, slots=True)
 class ServerTerms:
-    """What all tools of a server share, taken apart once."""
+    """The terms that all tools of a server share, split once."""
 
     name: list[str]
     text: list[str]
@@ -139,16 +141,16 @@ def _joined(names: Iterable[str]) -> list[str]:
     return name_terms(" ".join(names))
 
 
-def strengths(document: Document, server: ServerTerms) -> dict[str, float]:
-    """Every term of a tool with how much of it there is, fields weighed; still to be saturated."""
+def term_weights(document: Document, server: ServerTerms) -> dict[str, float]:
+    """Every term of a tool with its weight over all fields, not yet saturated."""
     found: dict[str, float] = {}
     for field, terms in terms_by_field(document, server):
         _add(found, field, terms)
     return found
 
 
-def strengths_by_field(document: Document, server: ServerTerms) -> list[tuple[Field, dict[str, float]]]:
-    """The same, not yet added up."""
+def term_weights_by_field(document: Document, server: ServerTerms) -> list[tuple[Field, dict[str, float]]]:
+    """The weights by field, not yet added up."""
     return [(field, _add({}, field, terms)) for field, terms in terms_by_field(document, server)]
 
 
@@ -159,5 +161,5 @@ def _add(found: dict[str, float], field: Field, terms: list[str]) -> dict[str, f
     return found
 
 
-def saturated(strength: float) -> float:
-    return strength * MOST_SATURATED / (strength + _SATURATION)
+def saturated(weight: float) -> float:
+    return weight * MOST_SATURATED / (weight + _SATURATION)

@@ -1,4 +1,8 @@
-"""Segments put together into one index of a catalog, and tools scored by the words of a request."""
+"""The lexical index: tools scored by the words of a request.
+
+A segment holds a few tools of one server as arrays: which terms they have, with which weight. Segments are joined into
+one index of a catalog; a vocabulary numbers the terms of all tools alike for every index, so a segment fits any of them.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +17,28 @@ from trunkline.search.index.documents import (
     MOST_SATURATED,
     Document,
     ServerTerms,
-    labels,
-    meaning_text,
+    encoder_text,
+    filter_tags,
     saturated,
-    strengths,
-    strengths_by_field,
+    term_weights,
+    term_weights_by_field,
 )
 from trunkline.search.index.stemming import stem
-from trunkline.search.index.words import halves, joined_words, query_words, squashed
-
-# The terms of all tools as numbers, the same for every index, so that one server's part fits any of them.
+from trunkline.search.index.words import halves, joined_words, normalized_name, query_words
 
 VOCABULARY_LIMIT: Final = 400_000
 _FREE_SHARE: Final = 0.25
 _NEW_WHEN_SCARCE: Final = 12
 """New terms that a tool may bring when a quarter is taken: its name gets in, whatever fills the rest."""
+MAX_TOOL_TERMS: Final = 512
+"""Terms of one tool that are indexed, beginning with those of its name."""
 _BEGINNING: Final = 3
 _MAX_ALIKE: Final = 1000
 
 
 class Vocabulary:
+    """Numbers the terms of all tools."""
+
     def __init__(self, max_terms: int = VOCABULARY_LIMIT) -> None:
         self._max_terms = max_terms
         self._numbers: dict[str, int] = {}
@@ -45,14 +51,11 @@ class Vocabulary:
     def full(self) -> bool:
         return len(self._numbers) >= self._max_terms
 
-    def most_after_a_tool(self) -> int:
-        """How many terms there may be after the next tool: no server's words leave no room for another's."""
-        free = self._max_terms * _FREE_SHARE
-        return (
-            self._max_terms
-            if len(self._numbers) < free
-            else min(len(self._numbers) + _NEW_WHEN_SCARCE, self._max_terms)
-        )
+    def limit_after_next_tool(self) -> int:
+        """How many terms there may be after the next tool, so that no server's words leave others without room."""
+        if len(self._numbers) < self._max_terms * _FREE_SHARE:
+            return self._max_terms
+        return min(len(self._numbers) + _NEW_WHEN_SCARCE, self._max_terms)
 
     def find(self, term: str) -> int | None:
         return self._numbers.get(term)
@@ -68,7 +71,7 @@ class Vocabulary:
         return self._numbers.setdefault(term, len(self._numbers))
 
     def continued(self, beginning: str) -> list[str]:
-        """Terms that begin like this and go on, the shortest first."""
+        """Longer terms that begin with this text, the shortest first."""
         if len(beginning) < _BEGINNING:
             return []
         bucket = self._by_beginning.get(beginning[:_BEGINNING], ())
@@ -76,12 +79,9 @@ class Vocabulary:
         return sorted(found, key=lambda term: (len(term), term))
 
 
-# A few tools of one server as arrays: which terms they have, and how much each says of which tool.
-
-
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Postings in the order of their terms' numbers: the first `counts[0]` are those of `terms[0]`, and so on."""
+    """Postings of a few tools, ordered by the numbers of their terms: the first `counts[0]` are those of `terms[0]`."""
 
     size: int
     terms: Integers
@@ -89,14 +89,12 @@ class Segment:
     tools: Integers
     impacts: Floats
     texts: tuple[str, ...]
-    """What the encoder reads of each tool."""
-
-
-MAX_TOOL_TERMS: Final = 512
-"""Terms of one tool that are indexed, beginning with those of its name."""
+    """The text of each tool for the encoder."""
 
 
 class SegmentBuilder:
+    """Collects the postings of tools, one tool at a time."""
+
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._numbers: list[int] = []
@@ -105,21 +103,19 @@ class SegmentBuilder:
         self._texts: list[str] = []
 
     def add(self, document: Document, server: ServerTerms, also: Sequence[str] = ()) -> None:
-        found = dict.fromkeys(_names(document, also), 1.0)
-        found |= {tagging_term(tag): 1.0 for tag in labels(document)}
-        found |= islice(strengths(document, server).items(), MAX_TOOL_TERMS)
-        self._add_postings(found)
-        self._texts.append(meaning_text(document))
-
-    def _add_postings(self, found: dict[str, float]) -> None:
+        names = (document.name, document.server + document.name, document.shown, *also)
+        found = {name_key(name): 1.0 for name in names if normalized_name(name)}
+        found |= {tag_key(tag): 1.0 for tag in filter_tags(document)}
+        found |= islice(term_weights(document, server).items(), MAX_TOOL_TERMS)
         tool = len(self._texts)
-        most = self._vocabulary.most_after_a_tool()
-        for term, strength in found.items():
+        most = self._vocabulary.limit_after_next_tool()
+        for term, weight in found.items():
             number = self._vocabulary.number(term, most)
             if number is not None:
                 self._numbers.append(number)
                 self._tools.append(tool)
-                self._impacts.append(saturated(strength))
+                self._impacts.append(saturated(weight))
+        self._texts.append(encoder_text(document))
 
     def finished(self) -> Segment:
         numbers = np.array(self._numbers, dtype=np.int32)
@@ -135,29 +131,24 @@ class SegmentBuilder:
         )
 
 
-def _names(document: Document, also: Sequence[str]) -> list[str]:
-    names = (document.name, document.server + document.name, document.shown, *also)
-    return [naming_term(name) for name in names if squashed(name)]
-
-
-def tagging_term(tag: str) -> str:
-    """A term for bearing a tag; no word of a text is like it."""
+def tag_key(tag: str) -> str:
+    """The term of a tag, which no word of a text can be."""
     return "#" + tag.strip().casefold()
 
 
-def naming_term(name: str) -> str:
-    """A term for being called so, the same for every spelling; no word of a text is like it."""
-    return "=" + squashed(name)
+def name_key(name: str) -> str:
+    """The term of a name in any spelling, which no word of a text can be."""
+    return "=" + normalized_name(name)
 
 
 _SIMILAR: Final = 0.5
-"""What a term counts that only begins like the word asked for: `repo` and `repository`."""
+"""The factor for a term that only begins like a word of the query: `repo` and `repository`."""
 _SHORTEST_BEGINNING: Final = 4
 _LONGEST_ENDING: Final = 2
 _MAX_CONTINUED: Final = 20
 
 
-class Telling(NamedTuple):
+class MatchedTerm(NamedTuple):
     """A term that some tools have, for a word of the query."""
 
     term: str
@@ -168,7 +159,8 @@ class Telling(NamedTuple):
 
 
 class LexicalIndex:
-    """`put_together` does the work in small pieces; the index can be asked when it has come to its end."""
+    """The postings of all tools of a catalog. `build` yields after each small piece of work; the index can be searched once
+    it has come to its end."""
 
     def __init__(self, segments: Sequence[Segment], vocabulary: Vocabulary) -> None:
         self.size = sum(segment.size for segment in segments)
@@ -179,7 +171,7 @@ class LexicalIndex:
         self._tools: Integers = np.zeros(0, dtype=np.int32)
         self._impacts: Floats = np.zeros(0, dtype=np.float32)
 
-    def put_together(self) -> Iterator[None]:
+    def build(self) -> Iterator[None]:
         counts = np.zeros(self._known_terms, dtype=np.int32)
         for segment in self._segments:
             counts[segment.terms] += segment.counts
@@ -189,10 +181,7 @@ class LexicalIndex:
         self._tools = np.empty(int(self._starts[-1]), dtype=np.int32)
         self._impacts = np.empty(int(self._starts[-1]), dtype=np.float32)
         yield
-        yield from self._place()
-
-    def _place(self) -> Iterator[None]:
-        """Each segment's postings of a term go behind those of the segments before it."""
+        # Each segment's postings of a term go behind those of the segments before it.
         free = self._starts[:-1].copy()
         offset = 0
         for segment in self._segments:
@@ -210,14 +199,14 @@ class LexicalIndex:
 
     def scores(self, query: str) -> Floats:
         scores = np.zeros(self.size, dtype=np.float32)
-        for _, start, end, rarity, _ in self.telling(query):
+        for _, start, end, rarity, _ in self.matched_terms(query):
             scores[self._tools[start:end]] += self._impacts[start:end] * np.float32(rarity)
         return scores
 
-    def unsaid(self, query: str) -> float:
-        """What the words of a query that no tool has could have added to a score."""
+    def unmatched_weight(self, query: str) -> float:
+        """The most that those words of a query that no tool has could have added to a score."""
         unknown = set(query_words(query).values())
-        unknown.difference_update(telling.word for telling in self.telling(query))
+        unknown.difference_update(matched.word for matched in self.matched_terms(query))
         for term, words in joined_words(query) if unknown else ():
             if self._has(term):
                 unknown.difference_update(words.split())
@@ -225,18 +214,18 @@ class LexicalIndex:
 
     def named(self, name: str) -> Integers:
         """Tools with this name, address or shown name, however it is spelled."""
-        start, end = self._range(naming_term(name))  # a query without letters gives a term that no tool has
+        start, end = self._range(name_key(name))  # a query without letters gives a term that no tool has
         return self._tools[start:end]
 
     def tagged(self, tag: str) -> Integers:
-        start, end = self._range(tagging_term(tag))
+        start, end = self._range(tag_key(tag))
         return self._tools[start:end]
 
     def explain(self, query: str, document: Document, server: ServerTerms) -> tuple[tuple[str, str, float], ...]:
         """Which word of the query was found in which field of a tool, and what that added to its score."""
-        fields = strengths_by_field(document, server)
+        fields = term_weights_by_field(document, server)
         shares: dict[tuple[str, str], float] = {}
-        for term, _, _, rarity, word in self.telling(query):
+        for term, _, _, rarity, word in self.matched_terms(query):
             total = sum(found.get(term, 0.0) for _, found in fields)
             for field, found in fields:
                 if term in found:
@@ -245,37 +234,31 @@ class LexicalIndex:
         ranked = sorted(shares.items(), key=lambda item: -item[1])
         return tuple((word, field, share) for (word, field), share in ranked)
 
-    def telling(self, query: str) -> list[Telling]:
-        """What tools have of a query's terms. A term that none has stands for those that are like it."""
-        found: dict[str, Telling] = {}
+    def matched_terms(self, query: str) -> list[MatchedTerm]:
+        """The terms of a query that tools have. One that none has stands for similar ones."""
+        found: dict[str, MatchedTerm] = {}
         for term, word in query_words(query).items():
-            exact = self._telling(term, word)
-            for telling in (exact,) if exact.end > exact.start else self._similar(term, word):
-                if telling.term not in found or found[telling.term].rarity < telling.rarity:
-                    found[telling.term] = telling
+            exact = self._matched(term, word)
+            for matched in (exact,) if exact.end > exact.start else self._similar(term, word):
+                if matched.term not in found or found[matched.term].rarity < matched.rarity:
+                    found[matched.term] = matched
         for term, words in joined_words(query):
-            joined = self._telling(term, words)
+            joined = self._matched(term, words)
             if joined.end > joined.start:
                 found.setdefault(term, joined)
         return list(found.values())
 
-    def _similar(self, term: str, word: str) -> list[Telling]:
-        """Terms that begin with this one or that it begins with, and the halves that it may be made of."""
-        similar = dict.fromkeys((*self._made_of(word), *self._continued(term), *filter(self._has, shorter(term))))
-        found = [self._telling(other, word) for other in similar]
-        return [telling._replace(rarity=telling.rarity * _SIMILAR) for telling in found]
-
-    def _continued(self, term: str) -> Iterator[str]:
-        """The shortest terms that go on where this one ends, of those that tools have now."""
-        found = [*self._vocabulary.continued(term), *self._other_forms(term)]
-        return islice(filter(self._has, found), _MAX_CONTINUED)
-
-    def _other_forms(self, term: str) -> Iterator[str]:
-        """Only English words have lost their endings; of others those are taken that differ in the last letters."""
+    def _similar(self, term: str, word: str) -> list[MatchedTerm]:
+        """Longer terms that begin with this one, its own beginnings, and the halves that it may be made of."""
+        longer = self._vocabulary.continued(term)
+        # Only English words have lost their endings; other words match if they differ in the last letters only.
         for beginning in () if term.isascii() else shorter(term)[:_LONGEST_ENDING]:
-            for other in self._vocabulary.continued(beginning):
-                if len(other) <= len(term) + _LONGEST_ENDING:
-                    yield other
+            others = self._vocabulary.continued(beginning)
+            longer += [other for other in others if len(other) <= len(term) + _LONGEST_ENDING]
+        continued = islice(filter(self._has, longer), _MAX_CONTINUED)
+        similar = dict.fromkeys((*self._made_of(word), *continued, *filter(self._has, shorter(term))))
+        found = [self._matched(other, word) for other in similar]
+        return [matched._replace(rarity=matched.rarity * _SIMILAR) for matched in found]
 
     def _made_of(self, word: str) -> tuple[str, ...]:
         for first, second in halves(word):
@@ -287,10 +270,10 @@ class LexicalIndex:
         start, end = self._range(term)
         return end > start
 
-    def _telling(self, term: str, word: str) -> Telling:
+    def _matched(self, term: str, word: str) -> MatchedTerm:
         start, end = self._range(term)
         rarity = log1p((self.size - (end - start) + 0.5) / (end - start + 0.5))
-        return Telling(term, start, end, rarity, word)
+        return MatchedTerm(term, start, end, rarity, word)
 
     def _range(self, term: str) -> tuple[int, int]:
         number = self._vocabulary.find(term)
@@ -300,6 +283,6 @@ class LexicalIndex:
 
 
 def shorter(term: str) -> list[str]:
-    """What a term begins with, the longest first."""
+    """The beginnings of a term, the longest first."""
     shortest = max(_SHORTEST_BEGINNING, (len(term) + 1) // 2)
     return [term[:length] for length in range(len(term) - 1, shortest - 1, -1)]

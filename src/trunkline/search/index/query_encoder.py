@@ -36,7 +36,7 @@ _LAST_LATIN: Final = "\u024f"
 _FIRST_LATIN_WITH_ACCENTS, _LAST_LATIN_WITH_ACCENTS = "\u1e00", "\u1eff"
 
 
-def query_windows(query: str) -> list[str]:
+def query_pieces(query: str) -> list[str]:
     """The query as it is if it is short, else a few pieces of equal length; of a very long one not all."""
     query = query[:MAX_QUERY]
     words = query.split()
@@ -50,7 +50,7 @@ def query_windows(query: str) -> list[str]:
 
 def query_vectors(encode: Callable[[list[str]], Floats], query: str) -> Floats:
     """What a query means: one vector, or a row for each piece of a long one. Zeros if it cannot be read."""
-    vectors = encode([piece for piece in query_windows(query) if is_readable(piece)] or [""])
+    vectors = encode([piece for piece in query_pieces(query) if is_readable(piece)] or [""])
     return vectors[0] if len(vectors) == 1 else vectors
 
 

@@ -23,22 +23,22 @@ class Ranker(Protocol):
         ...
 
 
-class Fused:
+class FusedRanker:
     """How far a tool stands out by its words, and how far by its meaning, each against the whole catalog.
 
     One whose meaning is not known yet is taken at its words.
     """
 
     def scores(self, lexical: Floats, cosine: Floats | None, known: Flags | None) -> Floats:
-        by_words = standing_out(lexical, _CHANCE)
+        by_words = z_scores(lexical, _CHANCE)
         if cosine is None or known is None or not known.any():
             return by_words
-        by_meaning = np.minimum(standing_out(lexical), _ASSUMED)
-        by_meaning[known] = standing_out(cosine[known])
+        by_meaning = np.minimum(z_scores(lexical), _ASSUMED)
+        by_meaning[known] = z_scores(cosine[known])
         return by_words + by_meaning
 
 
-def standing_out(values: Floats, chance: np.float32 = _NONE) -> Floats:
+def z_scores(values: Floats, chance: np.float32 = _NONE) -> Floats:
     """Each value's distance from the mean in standard deviations, to which `chance` is added; none where all are
     alike."""
     if not len(values):
@@ -86,7 +86,7 @@ class Scored:
     cosine: Floats | None
     known: Flags
     """Whose cosine is known."""
-    unsaid: float = 0.0
+    unmatched_weight: float = 0.0
     """What words of the query that no tool has could have given to one."""
 
     def hits(self, named: Sequence[int], among: Sequence[int] | None, limit: int) -> list[Hit]:
@@ -101,12 +101,12 @@ class Scored:
             named = [position for position in named if allowed[position]]
         spoken_for[list(named)] = False
         named = named[: max(limit, 0)]
-        others = best(np.flatnonzero(spoken_for).astype(np.int32), self.scores, limit - len(named))
+        others = top_positions(np.flatnonzero(spoken_for).astype(np.int32), self.scores, limit - len(named))
         return [self._hit(p, named=True) for p in named] + [self._hit(p) for p in others]
 
     def _in_passing(self, cosine: Floats) -> Flags:
         """`work` in what a server says of itself does not make its tools work out how long it is until christmas."""
-        little = self.lexical < np.float32(_IN_PASSING * self.unsaid)
+        little = self.lexical < np.float32(_IN_PASSING * self.unmatched_weight)
         return little & self.known & (cosine < np.float32(_FAR))
 
     def _near(self, cosine: Floats) -> Flags:
@@ -122,7 +122,7 @@ def near_enough(tools: int) -> float:
     return min(max(0.2 + 0.05 * log10(max(tools, 1) / 100), 0.15), 0.3)
 
 
-def best(positions: Integers, scores: Floats, limit: int) -> list[int]:
+def top_positions(positions: Integers, scores: Floats, limit: int) -> list[int]:
     """The best of `positions`, which ascend, in order."""
     values = scores[positions]
     if 0 < limit < len(positions):

@@ -30,7 +30,7 @@ from trunkline.search.index.encoder import DIMENSIONS
 
 KEY_BYTES: Final = 16
 RECORD: Final = np.dtype([("scale", "<f4"), ("steps", "i1", (DIMENSIONS,))])
-NOTHING: Final = bytes(RECORD.itemsize)
+ZERO_RECORD: Final = bytes(RECORD.itemsize)
 """The record of a vector of zeros."""
 
 

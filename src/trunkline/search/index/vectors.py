@@ -18,7 +18,7 @@ from trunkline.search.index.arrays import Flags, Floats, np
 from trunkline.search.index.background_encoder import BackgroundEncoder
 from trunkline.search.index.encoder import DATA, MODEL_ID, EncoderUnavailable, LazyEncoder
 from trunkline.search.index.query_encoder import QueryEncoder, Then, query_vectors
-from trunkline.search.index.vector_file import NOTHING, VectorFile, records_of, text_key, vectors_of
+from trunkline.search.index.vector_file import ZERO_RECORD, VectorFile, records_of, text_key, vectors_of
 from trunkline.search.index.wordpiece import MAX_CHARACTERS
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class VectorStore:
         """A row for each text, and which of them are known; the others are zeros."""
         records = [self._records.get(text[:MAX_CHARACTERS]) for text in texts]
         known = np.fromiter((record is not None for record in records), np.bool_, len(records))
-        return vectors_of([record or NOTHING for record in records]), known
+        return vectors_of([record or ZERO_RECORD for record in records]), known
 
     def want(self, texts: Sequence[str]) -> None:
         """Have vectors for these texts in a while, before any that were wanted earlier. Needs a running loop."""

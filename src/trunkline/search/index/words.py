@@ -1,19 +1,18 @@
-"""Text, identifiers and requests taken apart into the terms that a search compares."""
+"""Splits text, identifiers and requests into the terms that a search compares."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Final
 
 from trunkline.search.index.stemming import stem
 
-# Short forms that are usual in the names of tools and parameters, and the words that requests have for them.
-
-_SHORT_FORMS: Final = """
+# Abbreviations that are usual in the names of tools and parameters, each line after the word that requests have for them.
+_ABBREVIATIONS: Final = """
 account acct
 address addr
 amount amt
@@ -53,14 +52,9 @@ transaction txn
 """
 
 
-def _by_short_form(lines: Sequence[str]) -> dict[str, str]:
-    return {short: words[0] for words in [line.split() for line in lines] for short in words[1:]}
-
-
-SPELLED_OUT: Final[dict[str, str]] = _by_short_form(_SHORT_FORMS.strip().splitlines())
-
-
-# Words that say nothing of what a tool does.
+_SPELLED_OUT: Final = {
+    short: words[0] for words in map(str.split, _ABBREVIATIONS.strip().splitlines()) for short in words[1:]
+}
 
 _FUNCTION: Final = """
 a an and are as at be by for from has have in is it its of on or that the their this to was were which with
@@ -75,14 +69,13 @@ sure tell than thank thanks them then there these they thing things those throug
 using ve very via want wanted wants way we well what when where whether while who whom whose why will wish within
 without would yes yet you your yours
 """
-FUNCTION_WORDS: Final = frozenset(_FUNCTION.split())
-"""Left out of running text on both sides: they are in nearly all of it."""
-REQUEST_WORDS: Final = FUNCTION_WORDS | frozenset(_REQUEST.split())
-"""What people write around that which they look for."""
-
+_FUNCTION_WORDS: Final = frozenset(_FUNCTION.split())
+"""Left out of running text, in tools and in requests: nearly all text has them."""
+_REQUEST_WORDS: Final = _FUNCTION_WORDS | frozenset(_REQUEST.split())
+"""Left out of requests too: what people write around what they look for."""
 
 MAX_QUERY: Final = 2000
-"""Characters of a query that are looked at."""
+"""Characters of a query that are read."""
 MAX_QUERY_TERMS: Final = 96
 _LONGEST_WORD: Final = 64
 _SHORTEST_HALF: Final = 3
@@ -96,25 +89,25 @@ _SCRIPT_WITHOUT_SPACES: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u3040-\u
 
 
 def text_terms(text: str) -> list[str]:
-    """The terms of running text in their order; an identifier gives its parts and itself."""
+    """The terms of running text in order; an identifier yields its parts and itself."""
     terms: list[str] = []
     for word in _IDENTIFIER.findall(_plain(text)):
-        if word not in FUNCTION_WORDS:
+        if word not in _FUNCTION_WORDS:
             terms += _terms_of(word)
     return terms
 
 
 def name_terms(name: str) -> list[str]:
-    """As of running text, but every word counts: a name may consist of them."""
+    """The terms of a name, function words among them: a name may consist of those."""
     return [term for word in _IDENTIFIER.findall(_plain(name)) for term in _terms_of(word)]
 
 
 def query_words(query: str) -> dict[str, str]:
-    """Each term of a request and the word it is of, without the words around it, unless there are no others."""
+    """Each term of a request with the word it comes from, without request words, unless there are no others."""
     words = _IDENTIFIER.findall(_plain(query[:MAX_QUERY]))
-    telling = [word for word in words if word.lower() not in REQUEST_WORDS]
+    informative = [word for word in words if word.lower() not in _REQUEST_WORDS]
     found: dict[str, str] = {}
-    for word in telling or words:
+    for word in informative or words:
         for term in _terms_of(word):
             found.setdefault(term, word)
     return dict(islice(found.items(), MAX_QUERY_TERMS))
@@ -124,7 +117,7 @@ def joined_words(query: str) -> Iterator[tuple[str, str]]:
     """Terms of neighbouring words written as one, as a tool may have it: `screen shot` and `screenshot`."""
     words = [word.lower() for word in _WORD.findall(_plain(query[:MAX_QUERY]))[:MAX_QUERY_TERMS]]
     for first, second in pairwise(words):
-        if first not in REQUEST_WORDS and second not in REQUEST_WORDS:
+        if first not in _REQUEST_WORDS and second not in _REQUEST_WORDS:
             joined = first + _terms_of(second)[0]
             yield joined, f"{first} {second}"
             if joined.endswith("e"):
@@ -132,7 +125,7 @@ def joined_words(query: str) -> Iterator[tuple[str, str]]:
 
 
 def halves(word: str) -> Iterator[tuple[str, str]]:
-    """Two words that one may be made of, in every way: `webpage` is `web` and `page`."""
+    """Every way to split a word in two: `webpage` may be `web` and `page`."""
     if word.isalpha() and len(word) <= _LONGEST_COMPOUND:
         for cut in range(_SHORTEST_HALF, len(word) - _SHORTEST_HALF + 1):
             yield word[:cut].lower(), word[cut:].lower()
@@ -143,13 +136,13 @@ def split_name(name: str) -> str:
     return " ".join(part.lower() for part in _PART.findall(_plain(name)))
 
 
-def squashed(name: str) -> str:
-    """What spellings of the same name have in common: `create_issue`, `createIssue` and `Create issue`."""
+def normalized_name(name: str) -> str:
+    """A name as all its spellings have it: `create_issue`, `createIssue` and `Create issue` are the same."""
     return "".join(_WORD.findall(_plain(name).lower()))
 
 
 def _plain(text: str) -> str:
-    """Compatible forms made one, accents taken off."""
+    """Compatibility forms normalized, accents removed."""
     if text.isascii():
         return text
     apart = unicodedata.normalize("NFKD", text)
@@ -160,15 +153,10 @@ def _plain(text: str) -> str:
 def _terms_of(identifier: str) -> tuple[str, ...]:
     identifier = identifier[:_LONGEST_WORD]
     if not identifier.isascii() and _SCRIPT_WITHOUT_SPACES.search(identifier):
-        return _pairs(identifier)
+        run = identifier.lower()  # where words are not set apart, neighbouring characters do instead
+        return tuple(run[i : i + 2] for i in range(max(len(run) - 1, 1)))
     parts: list[str] = [part.lower() for part in _PART.findall(identifier)]
-    stems = [stem(SPELLED_OUT.get(part, part)) for part in parts]
+    stems = [stem(_SPELLED_OUT.get(part, part)) for part in parts]
     if len(parts) > 1:
         stems.append(stem("".join(parts)))
     return tuple(stems)
-
-
-def _pairs(run: str) -> tuple[str, ...]:
-    """Where words are not set apart, neighbouring characters do instead."""
-    run = run.lower()
-    return tuple(run[i : i + 2] for i in range(max(len(run) - 1, 1)))

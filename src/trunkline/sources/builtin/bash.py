@@ -28,6 +28,9 @@ from trunkline.sources.builtin.tool import (
     text_result,
 )
 
+MOST_OUTPUT_CHARACTERS: Final = 30_000
+MOST_OUTPUT_LINES: Final = 1_800
+_HEAD_SHARE: Final = 0.25  # errors are found at the end more often than at the beginning
 _DEFAULT_MS: Final = 120_000
 _SPARE_S: Final = 1.0  # between the end of a command and the call's own deadline, so that its output arrives
 _PROGRESS_S: Final = 5.0
@@ -35,7 +38,7 @@ _LONGEST_COMMAND: Final = 128 * 1024 - 1  # what Linux takes as one argument of 
 _DOC: Final = """Runs a shell command in the root folder and returns what it wrote (output and errors together, in order).
 
 - Every call is a fresh shell: `cd`, variables and background processes do not last. Whatever still runs when the command ends is ended too.
-- There is no input: commands that ask something read an end of file.
+- There is no input: commands that ask for some read an end of file.
 - A non-zero exit code makes the result an error that begins with `Exit code N`.
 - Very long output is cut in the middle: send it to a file and look at parts of it.
 - Prefer Read, Grep, Glob, Edit and Write for files."""  # noqa: E501
@@ -96,29 +99,36 @@ class BashTool:
 
     async def run(self, arguments: BashArguments, call: RunningToolCall) -> bytes:
         _check(arguments)
-        _timeout(arguments.timeout, call.left_s)  # one that is too long is refused before anything is looked at
+        _timeout(arguments.timeout, call.left_s)  # refuses one that is too long before anything else
         folder = await call.in_thread(self._place.root.open_folder, arguments.working_dir)
         try:
             guarded = await self._guard.begin()
             try:
-                timeout_s = _timeout(arguments.timeout, call.left_s)  # to look at a large tree takes time
+                timeout_s = _timeout(arguments.timeout, call.left_s)  # a snapshot of a large tree takes time
                 command = await self._command(arguments.command, folder, timeout_s, call, guarded)
-                ended = await self._commands.run(command, _telling(call), guarded.launched)
+                ended = await self._commands.run(command, _progress_reporter(call), guarded.launched)
             finally:
                 undone = await guarded.end()
         finally:
             os.close(folder)
-        return _result(ended, timeout_s, undone)
+        if ended.how == "lost":
+            message = "The process that supervises commands died, and the command with it"
+            raise GatewayError(Problem(code=SOURCE_LOST, message=message, phase="sent", executed="unknown"))
+        output = output_text(ended.output)
+        undone = f"\n\n{undone}" if undone else ""
+        if ended.how == "exited" and ended.code == 0:
+            return text_result(f"{output or '(no output)'}{undone}")
+        return error_result(f"{_failure(ended, timeout_s)}\n{output}".rstrip("\n") + undone)
 
     def _hide_scratch(self) -> None:
-        """From the other tools, where it lies below the root: Write could say what the next command may do."""
+        """From the other tools, where it lies below the root: Write could change what the next command may do."""
         if (scratch := self._sandbox.scratch) is not None:
             self._place.root.own.hide(scratch)
 
     async def _command(
-        self, line: str, folder: int, timeout_s: float, call: RunningToolCall, guarded: GuardedCommand
+        self, command: str, folder: int, timeout_s: float, call: RunningToolCall, guarded: GuardedCommand
     ) -> CommandSpec:
-        argv = [self._shell, "-c", "--", line]  # a line may begin with a dash
+        argv = [self._shell, "-c", "--", command]  # it may begin with a dash
         sandbox = await self._sandbox.get()
         self._hide_scratch()
         env = self._env
@@ -147,40 +157,26 @@ def _check(arguments: BashArguments) -> None:
 
 
 def _timeout(asked_ms: int, left_s: float) -> float:
-    """What was asked for, and where the call has to end sooner, so much less that the output still arrives."""
+    """What was asked for, or less where the call has to end sooner, so that the output still arrives."""
     if asked_ms > LONGEST_COMMAND_S * 1000:
         raise ToolFault(f"`timeout` is in milliseconds and at most {LONGEST_COMMAND_S * 1000:,.0f}")
     asked_s = asked_ms / 1000
     return min(asked_s, left_s - _SPARE_S) if left_s > 2 * _SPARE_S else asked_s
 
 
-def _telling(call: RunningToolCall) -> Callable[[HeadTailBuffer], None]:
-    """Tells the caller now and then that the command still runs."""
+def _progress_reporter(call: RunningToolCall) -> Callable[[HeadTailBuffer], None]:
+    """Tells the caller now and then that the command is still running."""
     started_at = monotonic()
-    told_at = started_at
+    reported_at = started_at
 
-    def look(output: HeadTailBuffer) -> None:
-        nonlocal told_at
+    def report(output: HeadTailBuffer) -> None:
+        nonlocal reported_at
         now = monotonic()
-        if now - told_at >= _PROGRESS_S:
-            told_at = now
+        if now - reported_at >= _PROGRESS_S:
+            reported_at = now
             call.progress(f"running for {now - started_at:.0f} s, {output.total_lines:,} lines of output so far")
 
-    return look
-
-
-# -- what is said of it ------------------------------------------------------------------------------------------------
-
-
-def _result(ended: CommandResult, timeout_s: float, undone: str) -> bytes:
-    if ended.how == "lost":
-        message = "The process that looks after commands died, and the command with it"
-        raise GatewayError(Problem(code=SOURCE_LOST, message=message, phase="sent", executed="unknown"))
-    output = output_text(ended.output)
-    told = f"\n\n{undone}" if undone else ""
-    if ended.how == "exited" and ended.code == 0:
-        return text_result(f"{output or '(no output)'}{told}")
-    return error_result(f"{_failure(ended, timeout_s)}\n{output}".rstrip("\n") + told)
+    return report
 
 
 def _failure(ended: CommandResult, timeout_s: float) -> str:
@@ -191,26 +187,16 @@ def _failure(ended: CommandResult, timeout_s: float) -> str:
             f"`timeout` (milliseconds, up to {LONGEST_COMMAND_S * 1000:.0f}) gives it longer. Its output until then:"
         )
     if ended.how == "too_many_processes":
-        return (
-            f"Command was ended, because it had started more than {PROCESS_LIMIT:,} processes. Its output until then:"
-        )
-    if ended.code < 0:
-        return f"Exit code {128 - ended.code} ({_signal_name(-ended.code)})"
-    return f"Exit code {ended.code}"
+        return f"Command was ended, as it had started more than {PROCESS_LIMIT:,} processes. Its output until then:"
+    if ended.code >= 0:
+        return f"Exit code {ended.code}"
+    number = -ended.code
+    known = number in set(signal.Signals)
+    return f"Exit code {128 + number} (ended by {signal.Signals(number).name if known else f'signal {number}'})"
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return f"ended by {signal.Signals(number).name}"
-    except ValueError:
-        return f"ended by signal {number}"
+# -- output ------------------------------------------------------------------------------------------------------------
 
-
-# What a command wrote, as text for an agent: no terminal's codes in it, its beginning and, above all, its end.
-
-MOST_OUTPUT_CHARACTERS: Final = 30_000
-MOST_OUTPUT_LINES: Final = 1_800
-_HEAD_SHARE: Final = 0.25  # what went wrong stands at the end more often than at the beginning
 _SEQUENCES: Final = re.compile(
     r"""
       \x1b\[ [0-?]* [ -/]* [@-~]                     # colours, movements of the cursor
@@ -221,42 +207,35 @@ _SEQUENCES: Final = re.compile(
     re.VERBOSE,
 )
 _CONTROLS: Final = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
-_NO_CHARACTER: Final = "\ufffd"
 
 
 def output_text(output: HeadTailBuffer) -> str:
-    """The output within the limits, with a line that says how much is missing, where something is."""
-    if not output.dropped_bytes:
-        whole = _clean(output.head + output.tail).rstrip("\n")
-        if _fits(whole):
-            return whole
-        first, last = whole, whole
+    """The beginning and, above all, the end of an output as text without terminal codes, and how much is left out."""
+    if output.dropped_bytes:  # where a character may have been cut in two
+        first, last = _clean(output.head).rstrip("\ufffd"), _clean(output.tail).lstrip("\ufffd").rstrip("\n")
     else:
-        # Where bytes were dropped, a character may have been cut in two.
-        first, last = _clean(output.head).rstrip(_NO_CHARACTER), _clean(output.tail).lstrip(_NO_CHARACTER).rstrip("\n")
+        first = last = _clean(output.head + output.tail).rstrip("\n")
+        if units(first) <= MOST_OUTPUT_CHARACTERS and first.count("\n") < MOST_OUTPUT_LINES:
+            return first
     head = _beginning(first, int(MOST_OUTPUT_CHARACTERS * _HEAD_SHARE), int(MOST_OUTPUT_LINES * _HEAD_SHARE))
     tail = _ending(last, int(MOST_OUTPUT_CHARACTERS * (1 - _HEAD_SHARE)), int(MOST_OUTPUT_LINES * (1 - _HEAD_SHARE)))
-    return f"{head}\n\n[… {_missing(output, head, tail)} left out …]\n\n{tail}"
+    left_bytes = output.total_bytes - len(head.encode()) - len(tail.encode())
+    left_lines = output.total_lines + (not output.tail.endswith(b"\n")) - head.count("\n") - tail.count("\n") - 2
+    size = f"{left_bytes:,} bytes" if left_bytes < 10_000 else f"{left_bytes / 1_000:.1f} kB"
+    size = size if left_bytes < 1_000_000 else f"{left_bytes / 1_000_000:,.1f} MB"
+    missing = f"{left_lines:,} lines ({size})" if left_lines > 1 else size
+    return f"{head}\n\n[… {missing} left out …]\n\n{tail}"
 
 
 def _clean(data: bytes) -> str:
     text = _SEQUENCES.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
-    if "\r" in text:
-        text = "\n".join(_last_state(line) for line in text.split("\n"))
+    if "\r" in text:  # of a line that was written over again and again, as progress bars are, only the end was seen
+        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return text.translate(_CONTROLS)
 
 
-def _last_state(line: str) -> str:
-    """Of a line that was written over again and again, as progress bars are, only the end was to be seen."""
-    return line.rstrip("\r").rpartition("\r")[2]
-
-
-def _fits(text: str) -> bool:
-    return units(text) <= MOST_OUTPUT_CHARACTERS and text.count("\n") < MOST_OUTPUT_LINES
-
-
 def _beginning(text: str, most_characters: int, most_lines: int) -> str:
-    """Whole lines, unless the first is too long by itself."""
+    """Whole lines, unless the first one is too long."""
     kept = "\n".join(text[: most_characters + 1].split("\n", most_lines)[:most_lines])
     if units(kept) <= most_characters:
         return kept
@@ -271,16 +250,3 @@ def _ending(text: str, most_characters: int, most_lines: int) -> str:
         return kept
     kept = last_units(kept, most_characters)
     return kept[kept.find("\n") + 1 :] or kept
-
-
-def _missing(output: HeadTailBuffer, head: str, tail: str) -> str:
-    size = _size(output.total_bytes - len(head.encode()) - len(tail.encode()))
-    unended = 0 if output.tail.endswith(b"\n") else 1
-    lines = output.total_lines + unended - (head.count("\n") + 1) - (tail.count("\n") + 1)
-    return f"{lines:,} lines ({size})" if lines > 1 else size
-
-
-def _size(count: int) -> str:
-    if count >= 1_000_000:
-        return f"{count / 1_000_000:,.1f} MB"
-    return f"{count / 1_000:.1f} kB" if count >= 10_000 else f"{count:,} bytes"

@@ -1,13 +1,10 @@
-"""How a text file is written: its encoding, its byte order mark, its line endings. Changing it leaves these alone."""
+"""Tells the format of a file: text, with its encoding and line endings, a picture, or another known kind."""
 
 from __future__ import annotations
 
 import codecs
-import re
 from dataclasses import dataclass
 from typing import Final
-
-# What a file is, told by its first bytes: text, a picture that can be shown, or something to be named and refused.
 
 HEAD_BYTES: Final = 8192
 
@@ -42,9 +39,8 @@ _OTHERS: Final[tuple[tuple[bytes, str], ...]] = (
     (b"MM\x00*", "a TIFF image"),
     (b"\x00\x00\x01\x00", "an icon"),
 )
-_AT_FOUR: Final[tuple[tuple[bytes, str], ...]] = ((b"ftyp", "MP4 or HEIF media"),)
 _MAY_BE_TEXT: Final = (b"BZh", b"MZ", b"ID3", b"OggS")
-"""Beginnings that words can have too: they count only where the rest is no text."""
+"""Text can begin with these too: they count only where the rest is no text."""
 _WITH_NULS: Final = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 """Byte order marks of the encodings in which NUL bytes are part of text."""
 
@@ -66,20 +62,11 @@ def kind_of(head: bytes) -> FileKind:
     if head.startswith(_WITH_NULS):
         return FileKind()
     has_nul = b"\0" in head[:HEAD_BYTES]
-    named = _named(head)
+    named = next((name for magic, name in _OTHERS if head.startswith(magic)), "")
+    named = named or ("MP4 or HEIF media" if head[4:8] == b"ftyp" else "")
     if named and (has_nul or not head.startswith(_MAY_BE_TEXT)):
         return FileKind(binary=named)
     return FileKind(binary="binary data") if has_nul else FileKind()
-
-
-def _named(head: bytes) -> str:
-    for magic, words in _OTHERS:
-        if head.startswith(magic):
-            return words
-    for magic, words in _AT_FOUR:
-        if head[4:].startswith(magic):
-            return words
-    return ""
 
 
 def size_in_words(size_bytes: int) -> str:
@@ -95,8 +82,6 @@ _MARKS: Final[tuple[tuple[bytes, str], ...]] = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_MARK: Final = "\ufeff"
-_LINE_END: Final = re.compile(r"\r?\n")
 
 
 def encoding_of(head: bytes) -> tuple[str, bytes]:
@@ -109,25 +94,27 @@ def encoding_of(head: bytes) -> tuple[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
+    """How a text file is written: its encoding, byte order mark and line endings."""
+
     encoding: str = "utf-8"
     mark: bytes = b""
     newline: str = "\n"
 
     @classmethod
     def of(cls, data: bytes) -> TextFormat:
-        """`data` may be the beginning of a file only. Lines end in CRLF where most of those seen do."""
+        """`data` may be only the beginning of a file. The line ending is CRLF if it is that of most lines."""
         encoding, mark = encoding_of(data)
         text = data[len(mark) :].decode(encoding, "replace")
         crlf, all_ends = text.count("\r\n"), text.count("\n")
         return cls(encoding, mark, "\r\n" if crlf * 2 > all_ends else "\n")
 
     def decode(self, data: bytes) -> str:
-        """Bytes that are no valid text survive the way there and back."""
+        """Invalid bytes survive decoding and encoding."""
         return data[len(self.mark) :].decode(self.encoding, self._errors)
 
     def encode(self, text: str) -> bytes:
-        words = text.removeprefix(_MARK) if self.mark else text  # one mark is enough
-        return self.mark + words.encode(self.encoding, self._errors)
+        text = text.removeprefix("\ufeff") if self.mark else text  # one mark is enough
+        return self.mark + text.encode(self.encoding, self._errors)
 
     @property
     def _errors(self) -> str:
@@ -135,5 +122,5 @@ class TextFormat:
 
 
 def with_newlines(text: str, newline: str) -> str:
-    """The same text with all its lines ending in this way."""
-    return _LINE_END.sub(newline, text)
+    """The same text with other line endings."""
+    return text.replace("\r\n", "\n").replace("\n", newline)

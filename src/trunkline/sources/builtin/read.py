@@ -1,4 +1,4 @@
-"""Read: a file's lines with their numbers, a page at a time; pictures as pictures."""
+"""Read: returns the lines of a file with their numbers, a page at a time, and pictures as pictures."""
 
 from __future__ import annotations
 
@@ -26,9 +26,13 @@ from trunkline.sources.builtin.tool import (
 PICTURE_BYTES: Final = 3_750_000
 """Models take pictures of up to 5 MB once they are written as base64."""
 _COUNTED_BYTES: Final = 64_000_000
-"""Up to this size the lines after those shown are counted, so that an agent knows how much there is; and nobody waits
-for the end of a longer line."""
-_NOTES: Final = 600  # characters kept free for what is said below the lines
+"""Up to this size the lines after those shown are counted, so that an agent knows how many there are; and the end of a
+longer line is not waited for."""
+_NOTES: Final = 600  # characters reserved for the notes below the lines
+_BLOCK_BYTES: Final = 262_144
+_KEPT_BYTES: Final = LONGEST_LINE * 4 + 4
+"""Enough for the characters that are shown, however many bytes each of them takes."""
+_NUMBER_WIDTH: Final = 6
 
 FilePath = Annotated[
     str,
@@ -41,8 +45,8 @@ FilePath = Annotated[
 _DOC: Final = f"""Reads a file and returns its lines with their numbers (the number, a tab, then the line as it is).
 
 - Up to {MOST_LINES:,} lines or {MOST_CHARACTERS:,} characters come at once; when there is more, the last line says with which `offset` to go on. Lines of more than {LONGEST_LINE:,} characters are cut.
-- Give `offset` and `limit` to see one part of a long file; leave them away to read a file from its beginning.
-- PNG, JPEG, GIF and WebP files are returned as pictures. Other binary files are named, not shown.
+- Give `offset` and `limit` to see one part of a long file; omit them to read a file from its beginning.
+- PNG, JPEG, GIF and WebP files are returned as pictures. Other binary files are refused, with their type.
 - It reads files only: list folders with Glob. Several files can be read in parallel."""  # noqa: E501
 
 
@@ -81,7 +85,7 @@ class ReadTool:
             if kind.picture:
                 return _picture(fd, path, size_bytes, kind.picture)
             if kind.binary:
-                raise ToolFault(f"{quoted(path)} is {kind.binary} ({size_in_words(size_bytes)}), which is no text")
+                raise ToolFault(f"{quoted(path)} is {kind.binary} ({size_in_words(size_bytes)}), not a text file")
             if not head:
                 return text_result(f"[{quoted(path)} is empty]")
             return _lines(fd, path, first, limit, call)
@@ -121,14 +125,13 @@ def _lines(fd: int, path: str, first: int, limit: int, call: RunningToolCall) ->
 
 
 def _end(part: LineSlice, endless: bool) -> str:
-    """Where a file ends, or where nobody looks any further."""
     if endless:
-        return f"is not looked at beyond line {part.total:,}, which is longer than {size_in_words(_COUNTED_BYTES)}"
-    return f"has {_count(part.total)}"
+        return f"is not read beyond line {part.total:,}, which is longer than {size_in_words(_COUNTED_BYTES)}"
+    return "has 1 line" if part.total == 1 else f"has {part.total:,} lines"
 
 
 def _notes(part: LineSlice, encoding: str, counted: bool) -> list[str]:
-    """What an agent has to know beside the lines, each in one line of its own."""
+    """What an agent has to know besides the lines; each note is one line."""
     notes: list[str] = []
     last = part.next_line - 1
     these = f"Line {last:,}" if last == part.first else f"Lines {part.first:,}-{last:,}"
@@ -150,28 +153,13 @@ def _notes(part: LineSlice, encoding: str, counted: bool) -> list[str]:
     return notes
 
 
-def _count(lines: int) -> str:
-    return "1 line" if lines == 1 else f"{lines:,} lines"
-
-
-# Some lines out of a file of any size: what comes before is counted, not kept, and a line of megabytes is cut.
-
-_BLOCK_BYTES: Final = 262_144
-_KEPT_BYTES: Final = LONGEST_LINE * 4 + 4
-"""Enough for the characters that are shown, however many bytes each of them takes."""
-_NUMBER_WIDTH: Final = 6
-
-
 def numbered(number: int, line: str) -> str:
     return f"{number:>{_NUMBER_WIDTH}}\t{line}"
 
 
 class LineSlice:
-    """Fed with blocks of UTF-8; `lines` are those from `first` on, as many as `most` and `characters` allow.
-
-    `longer` are the numbers of lines that were cut. `total` is the number of all lines, once all blocks were fed, and
-    `since_end_bytes` how much has come since the last end of a line.
-    """
+    """Takes some lines out of a file of any size, fed with blocks of UTF-8: `lines` from `first` on, as many as `most`
+    and `characters` allow. `longer` are the numbers of lines that were cut, `since_end_bytes` counts from the last newline."""
 
     def __init__(self, first: int, most: int, characters: int) -> None:
         self.first = first
@@ -216,7 +204,7 @@ class LineSlice:
             self._take(block)
 
     def end(self) -> None:
-        """No more blocks: what is left is a line without an end."""
+        """There are no more blocks: what is left is a line without a newline."""
         if self._pending_bytes and not self.full:
             self._add(b"")
 
@@ -236,7 +224,14 @@ class LineSlice:
         if piece.endswith(b"\r") or (not piece and raw.endswith(b"\r") and size_bytes == len(raw)):
             self.crlf = True
             raw = raw.removesuffix(b"\r")
-        line, cut = self._shown(raw, size_bytes)
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError:
+            line = raw.decode(errors="replace")
+            # a character at the very end of what was kept may be cut in two: it is not shown anyway
+            self.mended = self.mended or "\ufffd" in line[:LONGEST_LINE]
+        cut = len(line) > LONGEST_LINE
+        line = f"{line[:LONGEST_LINE]}… [cut: the line has {size_bytes:,} bytes]" if cut else line
         cost = units(line) + _NUMBER_WIDTH + 3
         if cost > self._room and self.lines:
             self.full = True
@@ -247,35 +242,20 @@ class LineSlice:
         self.lines.append(line)
         self.full = len(self.lines) >= self._most
 
-    def _shown(self, raw: bytes, size_bytes: int) -> tuple[str, bool]:
-        try:
-            line = raw.decode()
-        except UnicodeDecodeError:
-            line = raw.decode(errors="replace")
-            # A character at the very end of what was kept may be cut in two: it is not shown anyway.
-            self.mended = self.mended or "\ufffd" in line[:LONGEST_LINE]
-        if len(line) <= LONGEST_LINE:
-            return line, False
-        return f"{line[:LONGEST_LINE]}… [cut: the line has {size_bytes:,} bytes]", True
-
 
 def as_utf8(blocks: Iterable[bytes], encoding: str, mark: bytes) -> Iterator[bytes]:
     """The same text in UTF-8, without its byte order mark."""
+    decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)("replace")
     skip = len(mark)
-    if encoding == "utf-8":
-        for block in blocks:
-            yield block[skip:]
-            skip = 0
-        return
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
     for block in blocks:
-        yield decoder.decode(block[skip:]).encode()
+        yield block[skip:] if decoder is None else decoder.decode(block[skip:]).encode()
         skip = 0
-    yield decoder.decode(b"", final=True).encode()
+    if decoder is not None:
+        yield decoder.decode(b"", final=True).encode()
 
 
 def blocks_of(fd: int, most_bytes: int | None = None) -> Iterator[bytes]:
-    """What is in a file, up to its end or so many bytes: somebody may be writing it faster than it is read."""
+    """The content of a file, up to its end or this many bytes: it may be written faster than it is read."""
     left = most_bytes
     while block := os.read(fd, _BLOCK_BYTES if left is None else min(left, _BLOCK_BYTES)):
         yield block

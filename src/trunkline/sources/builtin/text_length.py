@@ -1,7 +1,4 @@
-"""How long a text is to those who cut long ones: clients count in units of UTF-16, in which an emoji is two.
-
-And names of files as text of one line, which are anything that a file may be called.
-"""
+"""Measures and cuts texts in UTF-16 code units, as clients do, and makes names of files printable."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ def last_units(text: str, most: int) -> str:
 
 
 def printable(name: str) -> str:
-    """A name in one line, whatever its file is called."""
+    """A file name without control characters or line breaks."""
     if name.isprintable():
         return name
     plain = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -158,8 +158,8 @@ class FileReplacement:
         os.rename(temporary, self._name, src_dir_fd=self._folder_fd, dst_dir_fd=self._folder_fd)
 
     def _check_still_allowed(self) -> None:
-        """The folder may have been moved to where nothing may be written. If a command moves it from now on, the file is
-        found there when its protected places are compared."""
+        """The folder may have been moved to where nothing may be written. If a command moves it from now on, the file
+        is found there when its protected places are compared."""
         try:
             self._refuse()
         except ToolFault:
