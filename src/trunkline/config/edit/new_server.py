@@ -22,7 +22,7 @@ _BEARER: Final = re.compile(r"Bearer \$\{([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewServer:
-    """A server with a `command` (the program and its arguments) or a `url`. `transport` is `sse`, `streamable` or ""."""
+    """A server with a `command` (program and arguments) or a `url`. `transport` is `sse`, `streamable` or empty."""
 
     name: str
     command: tuple[str, ...] = ()

@@ -1,7 +1,6 @@
-"""Adds a server to the text of a configuration file, or removes one: every other byte stays as it is.
+"""Adds a server to the text of a configuration file, or removes one; every other byte stays as it is.
 
-The change is made at the place where the entry stands or belongs, and then checked by reading the new text. What cannot
-be changed with certainty is refused, with what to write by hand.
+Each change is checked by reading the new text. One that might do anything else is refused, with what to write by hand.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from trunkline.config.edit.new_server import (
     ServerGroup,
     as_client,
 )
-from trunkline.config.edit.outline import Outline, OutlineKey, TextEdit, apply_edits
+from trunkline.config.edit.outline import OutlineKey, TextEdit, apply_edits
 from trunkline.config.edit.toml_edit import TomlText, table_lines
 from trunkline.config.edit.yaml_edit import CannotEdit, EntryValue, YamlText
 from trunkline.config.files import parse_text
@@ -46,7 +45,7 @@ from trunkline.core.errors import (
 )
 from trunkline.core.names import RESERVED_SOURCE, is_source_name, slug
 
-# The text of a configuration file, and the checks that an edit of it did what was asked and nothing else.
+# -- checks that an edit did what was asked and nothing else ---------------------------------------------------------
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXTS: Final = ("command", "args", "env", "url", "headers")
@@ -203,15 +202,17 @@ def check_other_servers(before: LoadedConfig, after: LoadedConfig, changed: set[
             raise CannotEdit(f"the server `{name}` would change too")
 
 
+# -- adding and removing ---------------------------------------------------------------------------------------------
+
 Action = Literal["added", "replaced", "removed"]
 _JSON: Final = (".json", ".jsonc")
 
 
 class EditResult(NamedTuple):
-    """`text` is the new text of the file; `line` is where the entry stands, or stood.
+    """The new text of the file, and the line that the entry is or was on.
 
-    `problems` are those of the new entry, to be shown with `shown`, the text with its secrets hidden. `settings` is
-    what a gateway would take from the file; None where it would refuse it.
+    `problems` are those of the new entry, to be shown with `shown`, the text with its secrets hidden. `settings` are
+    those of the new text; None where it has errors.
     """
 
     action: Action
@@ -224,7 +225,7 @@ class EditResult(NamedTuple):
 
 
 class _Servers:
-    """The servers of a file, and where they stand in its text."""
+    """The servers of a file, with an editor for its text."""
 
     def __init__(self, file: ConfigText) -> None:
         file.tree()  # an outline is only made of text without syntax errors
@@ -232,49 +233,48 @@ class _Servers:
         self._file = file
         self.editor = TomlText(file.text) if suffix == ".toml" else YamlText(file.text, json=suffix in _JSON)
         self.dialect = file.dialect()
-        self.groups = _groups_in(self.editor.root, self.dialect)
+        self.groups = self._groups()
 
     def names(self) -> list[str]:
-        """As they are written, those included that stand behind an alias."""
+        """The servers' names as they are written, including those behind an alias."""
         return [name for group in self.groups for name in self._file.keys(group.path)]
 
     def find(self, name: str) -> tuple[ServerGroup, OutlineKey] | None:
-        """The server of this name: as it is written, else as the name it goes by."""
+        """The server with this name, either as it is written or as the name of its source."""
         parents = ((group, self.editor.root.follow(group.path)) for group in self.groups)
         found = [(group, key) for group, parent in parents if parent is not None for key in parent.value.members]
         exact = (one for one in found if one[1].key == name)
         renamed = (one for one in found if _source_name(one[1].key) == name)
         return next(exact, None) or next(renamed, None)
 
+    def _groups(self) -> tuple[ServerGroup, ...]:
+        """The groups that may contain servers; a new server goes to the first."""
+        if self.dialect is None:
+            return OWN_GROUPS
+        first, *others = GROUPS_BY_DIALECT[self.dialect]
+        for deeper in others:
+            # one level deeper: settings of VS Code, and version 2 of OpenCode's file
+            key = self.editor.root.follow(deeper.path)
+            if key is not None and key.value.get("type") is None:
+                return (deeper,)
+        return (first,)
+
     def line_of(self, key: OutlineKey) -> int:
         return span_at(self._file.text, key.start).line
 
 
-def _groups_in(root: Outline, dialect: str | None) -> tuple[ServerGroup, ...]:
-    """The groups that may hold servers in a file of this client, or of our own; a new server goes to the first."""
-    if dialect is None:
-        return OWN_GROUPS
-    first, *others = GROUPS_BY_DIALECT[dialect]
-    for deeper in others:
-        # one level deeper: settings of VS Code, and the second version of OpenCode's file
-        key = root.follow(deeper.path)
-        if key is not None and key.value.get("type") is None:
-            return (deeper,)
-    return (first,)
-
-
 def _source_name(key: str) -> str:
-    """The name an entry's source goes by."""
+    """The name of an entry's source."""
     return key if is_source_name(key) else slug(key)
 
 
 def server_names(file: ConfigText) -> list[str]:
-    """The servers of the file, as they are written there. Raises GatewayError where it cannot be read."""
+    """The names of the file's servers as they are written. Raises GatewayError where it cannot be read."""
     return _Servers(file).names()
 
 
 def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> EditResult:
-    """Add a server; with `force`, one of the same name is replaced. Raises GatewayError where that cannot be done."""
+    """Add a server; with `force`, replace one of the same name. Raises GatewayError where that cannot be done."""
     _check_server(server)
     servers = _Servers(file)
     existing = servers.find(server.name)
@@ -295,12 +295,14 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
         edits = servers.editor.replace(group.path, existing[1], body)
         return _checked(file, edits, group, existing[1].key, body, "replaced")
     except CannotEdit as error:
-        hint = _by_hand(servers, group, server.name, body) if body else ""
+        lines = servers.editor.entry(group.path, server.name, body) if body else []
+        shown = "".join(f"\n  {line}" for line in lines)
+        hint = f"add this by hand under `{group.shown}`:{shown}" if body else ""
         raise _refusal(file, f"Cannot be changed safely: {error}", hint) from None
 
 
 def remove_server(file: ConfigText, name: str) -> EditResult:
-    """Remove a server. Raises GatewayError where there is none of this name, or it cannot be done."""
+    """Remove a server. Raises GatewayError where there is none of this name, or that cannot be done."""
     servers = _Servers(file)
     found = servers.find(name)
     if found is None:
@@ -333,7 +335,7 @@ def _check_server(server: NewServer) -> None:
 def _checked(
     file: ConfigText, edits: list[TextEdit], group: ServerGroup, key: str, body: EntryBody | None, action: Action
 ) -> EditResult:
-    """The edited text, once it is certain that it differs by this entry and nothing else."""
+    """The result of an edit, after checking that only this entry differs."""
     new = file.with_text(apply_edits(file.text, edits))
     try:
         check_only_change(file, new, (*group.path, key), body)
@@ -355,17 +357,11 @@ def _checked(
     return EditResult(action, new.text, group.shown, line, tuple(own), after.text, after.settings)
 
 
-def _by_hand(servers: _Servers, group: ServerGroup, name: str, body: EntryBody) -> str:
-    """What to write, for a person to copy."""
-    shown = "\n".join(f"  {line}" for line in servers.editor.entry(group.path, name, body))
-    return f"add this by hand under `{group.shown}`:\n{shown}"
-
-
 def _refusal(file: ConfigText, message: str, hint: str, *, code: Code = NOT_EDITED) -> GatewayError:
     return GatewayError(Problem(code=code, message=message, where=str(file.path), hint=hint))
 
 
 def _out_of_reach(file: ConfigText, name: str) -> GatewayError:
-    """The server exists, but not as an entry of its own: behind an alias, or as an inline table of TOML."""
+    """The error for a server that has no entry of its own: behind an alias, or an inline table of TOML."""
     message = f"`{name}` exists, but in a form that cannot be changed safely"
     return _refusal(file, message, "change it by hand")

@@ -186,7 +186,7 @@ def _line(path: KeyPath, node: Node) -> SummaryLine:
 
 
 def _words(node: Node, *, secret: bool = False, hide: bool = True) -> str:
-    """A value as it is shown. `secret` is for one with the name of a secret, `hide` is off for the name of a program."""
+    """A value as it is shown. `secret` is for one with the name of a secret; `hide` is off for a program."""
     if isinstance(node, Items):
         return " ".join(_listed(node.items, secret=secret)) or "[]"
     if isinstance(node, Table):
