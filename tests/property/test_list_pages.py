@@ -24,15 +24,15 @@ def walk(walks: Pagination, versions: list[list[str]]) -> list[str] | None:
     """Every name that was given while the list became each of `versions` in turn; None where a cursor was refused."""
     seen: list[str] = []
     pages = walks.begin(listing(versions[0]), "name")
-    page = pages.page(Cursor.of_start(pages, public=False))
+    page = pages.page(Cursor(pages.number, 0, "", False))
     step = 0
     while True:
         seen += [item["name"] for item in json.loads(page.items)]
         if page.next is None:
             return seen
-        text = walks.give(CALLER, "tools", pages, page.next)
+        text = walks.issue(CALLER, "tools", pages, page.next)
         step = min(step + 1, len(versions) - 1)
-        found = walks.take(CALLER, "tools", text, walks.begin(listing(versions[step]), "name"))
+        found = walks.resolve(CALLER, "tools", text, walks.begin(listing(versions[step]), "name"))
         if found is None:
             return None
         pages, cursor = found

@@ -65,7 +65,8 @@ class FairReader:
         """Whether more data follows the slice that is being fed."""
         self.waiting = False
         """Whether the connection is not read until its next turn."""
-        self._queue = _queue_of(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self._queue = _queues.get(loop) or _queues.setdefault(loop, _TurnQueue(loop))
         self._data = b""
         self._at = 0
         self._used_s = 0.0
@@ -220,13 +221,6 @@ class _TurnQueue:
 
 
 _queues: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _TurnQueue]] = WeakKeyDictionary()
-
-
-def _queue_of(loop: asyncio.AbstractEventLoop) -> _TurnQueue:
-    queue = _queues.get(loop)
-    if queue is None:
-        queue = _queues[loop] = _TurnQueue(loop)
-    return queue
 
 
 def _drop(_: object) -> None:

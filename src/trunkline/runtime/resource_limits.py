@@ -70,12 +70,12 @@ class Cgroups:
             os.mkdir(folder)
             self._left.add(child)
             _bound(folder, limits)
-            door = os.open(f"{folder}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+            entry_fd = os.open(f"{folder}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
         except OSError:
             return []
         self._left.discard(child)
         self._limits[child] = limits
-        return [door]
+        return [entry_fd]
 
     def keep(self, tree: ProcessTree) -> None:
         """Called once the child runs: drops its cgroup if the child could not enter it."""

@@ -22,7 +22,7 @@ from trunkline.core.seal import Sealer
 from trunkline.core.tool import ListName
 from trunkline.frontends.mcp.initialize import SERVER_INFO_MEMBER
 from trunkline.frontends.mcp.requests import RequestContext, own_result, refuse, respond_later, text_or_none
-from trunkline.protocol.jsonrpc import BadMessage, encode, text_member
+from trunkline.protocol.jsonrpc import encode
 from trunkline.protocol.mcp.methods import PROMPTS_LIST, RESOURCES_LIST, RESOURCES_TEMPLATES_LIST, TOOLS_LIST
 from trunkline.protocol.mcp.translation import downgraded_tools
 from trunkline.router.aggregation import INCOMPLETE, incomplete_sources, list_cache_hints

@@ -1,4 +1,4 @@
-"""`resources/subscribe` of legacy clients: what each conversation watches, until it unsubscribes or is gone."""
+"""`resources/subscribe` of legacy clients: what each session watches until it unsubscribes or ends."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from trunkline.core.errors import CANCELLED, CLIENT_LIMIT, DEADLINE, INVALID_PAR
 from trunkline.frontends.mcp.calls import legacy_error
 from trunkline.frontends.mcp.clients import ClientSession
 from trunkline.frontends.mcp.listen import MAX_CHARACTERS, WatchHandle
-from trunkline.frontends.mcp.requests import RequestContext, Responder, own_result, refuse
-from trunkline.protocol.jsonrpc import BadMessage, text_member
+from trunkline.frontends.mcp.requests import RequestContext, Responder, own_result, refuse, text_or_none
+from trunkline.protocol.jsonrpc import BadMessage
 from trunkline.protocol.mcp.notifications import legacy_update
 from trunkline.protocol.mcp.translation import error_for_legacy
 from trunkline.router.router import Router
@@ -24,7 +24,7 @@ _DONE: Final = own_result(b"{}")
 
 
 class ClientSubscription:
-    """One resource for one client. Asked for twice it is still one; both requests are answered alike."""
+    """One resource for one client. A second request for it gets the same response."""
 
     def __init__(self, session: ClientSession, uri: str) -> None:
         self.uri = uri
@@ -37,22 +37,22 @@ class ClientSubscription:
 
     @property
     def is_lost(self) -> bool:
-        """Its server was taken out of the configuration since."""
+        """Whether its server was removed since."""
         return self.watching is not None and self.watching.closed
 
-    def answer(self, answer: Responder) -> None:
-        """Now, or once its server has said whether it will tell."""
+    def respond(self, responder: Responder) -> None:
+        """Respond to a request for it, now or once its server has answered."""
         if self.holds:
-            answer.result(_DONE)
+            responder.result(_DONE)
         else:
-            self._waiting.append(answer)
+            self._waiting.append(responder)
 
     def settle(self, outcome: Outcome) -> None:
         self.stop_timer()
         self.holds = isinstance(outcome, Result)
         waiting, self._waiting = self._waiting, []
-        for answer in waiting:
-            _deliver(answer, outcome)
+        for responder in waiting:
+            _respond(responder, outcome)
 
     def updated(self, params: Json) -> None:
         push = self._session.push
@@ -75,18 +75,20 @@ class ClientSubscription:
 
 
 class ResourceSubscriptions:
+    """The subscriptions of all sessions."""
+
     def __init__(self, router: Router) -> None:
         self._router = router
-        self._of: dict[ClientSession, dict[str, ClientSubscription]] = {}
+        self._by_session: dict[ClientSession, dict[str, ClientSubscription]] = {}
 
     def subscribe(self, context: RequestContext) -> None:
         session, uri = context.session, _uri_of(context)
         if session is None or uri is None:
             return
-        theirs = self._of.setdefault(session, {})
+        theirs = self._by_session.setdefault(session, {})
         known = theirs.get(uri)
         if known is not None and not known.is_lost:
-            known.answer(context.responder)
+            known.respond(context.responder)
         elif known is None and len(theirs) >= MAX_PER_CLIENT:
             message = f"More than {MAX_PER_CLIENT} resources are subscribed to"
             refuse(context.responder, Problem(code=CLIENT_LIMIT, message=message, hint="unsubscribe from some"))
@@ -97,15 +99,16 @@ class ResourceSubscriptions:
         self, session: ClientSession, theirs: dict[str, ClientSubscription], uri: str, context: RequestContext
     ) -> None:
         subscription = theirs[uri] = ClientSubscription(session, uri)
-        subscription.answer(context.responder)
+        subscription.respond(context.responder)
         settled = partial(self._settled, session, subscription)
-        subscription.timer = Deadline(_SETTLE_S, partial(settled, Failure(_too_slow(uri))))
+        message = f"No answer to the subscription of `{uri}` within {_SETTLE_S:g} seconds"
+        subscription.timer = Deadline(_SETTLE_S, partial(settled, Failure(Problem(code=DEADLINE, message=message))))
         subscription.watching = self._router.subscribe(session.caller, uri, subscription.updated, settled)
         if theirs.get(uri) is not subscription:  # it was refused at once
             subscription.close()
 
     def _settled(self, session: ClientSession, subscription: ClientSubscription, outcome: Outcome) -> None:
-        theirs = self._of.get(session, {})
+        theirs = self._by_session.get(session, {})
         if not isinstance(outcome, Result) and theirs.get(subscription.uri) is subscription:
             del theirs[subscription.uri]
             subscription.close()
@@ -115,7 +118,7 @@ class ResourceSubscriptions:
         uri = _uri_of(context)
         if uri is None:
             return
-        theirs = self._of.get(context.session, {}) if context.session is not None else {}
+        theirs = self._by_session.get(context.session, {}) if context.session is not None else {}
         subscription = theirs.pop(uri, None)
         if subscription is not None:
             subscription.close()
@@ -123,18 +126,15 @@ class ResourceSubscriptions:
         context.responder.result(_DONE)
 
     def forget(self, session: ClientSession, why: str) -> None:
-        """A client is gone, and its subscriptions with it; what it still waits for is answered all the same."""
-        gone = Failure(Problem(code=CANCELLED, message=f"Subscription given up: {why}"))
-        for subscription in self._of.pop(session, {}).values():
-            call_safely("a subscription that is given up", subscription.close)
-            call_safely("a subscription that is given up", subscription.settle, gone)
+        """End the subscriptions of a session; requests that still wait are answered all the same."""
+        gone = Failure(Problem(code=CANCELLED, message=f"Subscription cancelled: {why}"))
+        for subscription in self._by_session.pop(session, {}).values():
+            call_safely("the end of a subscription", subscription.close)
+            call_safely("the end of a subscription", subscription.settle, gone)
 
 
 def _uri_of(context: RequestContext) -> str | None:
-    try:
-        uri = text_member(context.params, "uri")
-    except BadMessage:
-        uri = None
+    uri = text_or_none(context.params, "uri")
     if uri is None or len(uri) > MAX_CHARACTERS:
         message = f"`params.uri` must be a string of at most {MAX_CHARACTERS} characters"
         refuse(context.responder, Problem(code=INVALID_PARAMS, message=message))
@@ -142,16 +142,12 @@ def _uri_of(context: RequestContext) -> str | None:
     return uri
 
 
-def _deliver(answer: Responder, outcome: Outcome) -> None:
+def _respond(responder: Responder, outcome: Outcome) -> None:
     if isinstance(outcome, Failure) and outcome.problem.code is CANCELLED:
-        answer.cancelled(outcome.problem)
+        responder.cancelled(outcome.problem)
     elif isinstance(outcome, Failure):
-        answer.error(legacy_error(outcome.problem), outcome.problem)
+        responder.error(legacy_error(outcome.problem), outcome.problem)
     elif isinstance(outcome, RemoteError):
-        answer.error(error_for_legacy(outcome.raw, reading=True), None)
+        responder.error(error_for_legacy(outcome.raw, reading=True), None)
     else:
-        answer.result(_DONE)
-
-
-def _too_slow(uri: str) -> Problem:
-    return Problem(code=DEADLINE, message=f"No answer to the subscription of `{uri}` within {_SETTLE_S:g} seconds")
+        responder.result(_DONE)

@@ -151,15 +151,9 @@ def _disagreement(
         return "cannot be decoded"
     if expected is None:
         return "repeats an argument that has no value"
-    return None if _same(value, expected) else "differs from the body"
-
-
-def _same(value: str, expected: str) -> bool:
-    if value == expected:
-        return True
-    if not _NUMBER.fullmatch(value) or not _NUMBER.fullmatch(expected):
-        return False
-    return Decimal(value) == Decimal(expected)
+    both_numbers = _NUMBER.fullmatch(value) and _NUMBER.fullmatch(expected)
+    same = value == expected or (both_numbers and Decimal(value) == Decimal(expected))
+    return None if same else "differs from the body"
 
 
 def _text_at(arguments: Json, path: _Path) -> str | None:

@@ -212,20 +212,14 @@ def with_structure(result: Json) -> bytes | None:
     if not isinstance(decoded, dict) or cast(dict[str, Any], decoded).get(_STRUCTURE) is not None:
         return None
     content = cast(dict[str, Any], decoded).get("content")
-    text = _text(cast(list[object], content)[0]) if isinstance(content, list) and content else ""
-    if not _MAY_BE_JSON.match(text) or _decoded_by_agent(text) is _NOT_JSON:
+    block = cast(list[object], content)[0] if isinstance(content, list) and content else None
+    text = cast(dict[str, Any], block).get("text") if isinstance(block, dict) else None
+    if not isinstance(text, str) or not _MAY_BE_JSON.match(text) or _decoded_by_agent(text) is _NOT_JSON:
         return None
     begin, brace, rest = whole.partition(b"{")
     if _STRUCTURE in decoded:  # it is null, and of two members the later one would count
         return json.dumps({**decoded, _STRUCTURE: {}}).encode()
     return begin + brace + b'"structuredContent":{},' + rest
-
-
-def _text(block: object) -> str:
-    if not isinstance(block, dict):
-        return ""
-    text = cast(dict[str, Any], block).get("text")
-    return text if isinstance(text, str) else ""
 
 
 def _decoded_by_agent(text: str | bytes) -> object:

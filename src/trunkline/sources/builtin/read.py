@@ -159,7 +159,7 @@ def numbered(number: int, line: str) -> str:
 
 class LineSlice:
     """Takes some lines out of a file of any size, fed with blocks of UTF-8: `lines` from `first` on, as many as `most`
-    and `characters` allow. `longer` are the numbers of lines that were cut, `since_end_bytes` counts from the last newline."""
+    and `characters` allow. `longer` are the numbers of lines that were cut; `since_end_bytes` is since a newline."""
 
     def __init__(self, first: int, most: int, characters: int) -> None:
         self.first = first

@@ -152,7 +152,9 @@ class RootFolder:
             with _closed_on_error(fd):
                 require_regular_file(os.fstat(fd), path)
                 if self.own.is_secret(fd):
-                    raise ToolFault(f"{quoted(path)} contains secrets of this gateway, so its tools do not show it")
+                    raise ToolFault(
+                        f"{quoted(path)} holds secrets of this gateway, so its tools do not show it: ask a person"
+                    )
             return fd
 
     def open_folder(self, path: str = ".") -> int:

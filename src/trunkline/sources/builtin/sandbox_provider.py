@@ -1,4 +1,4 @@
-"""Whether Bash runs in a sandbox: what `sandbox:` asks for, what this machine can do, and what is said of that."""
+"""Decides whether commands run in a sandbox: what `sandbox:` asks for, what this machine can do, and what to tell users."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ class TrialConditions:
 
 
 class SandboxProvider:
-    """`auto`, `off` or `required`. That bubblewrap is there is not enough: it is tried before it is used."""
+    """Makes the sandbox, where it is not `off`. bubblewrap is tried before it is used: that it is installed is not enough.
+
+    No command may see what is `hidden`, or write files that are `fixed` or `started`. `whose` commands they are is part
+    of messages.
+    """
 
     def __init__(
         self,
@@ -50,22 +54,18 @@ class SandboxProvider:
         started: Sequence[str] = (),
         whose: str = "Bash",
     ) -> None:
-        """No command may see what is `hidden`, or write files that are `fixed` or `started`. `whose` they are is told
-        to people."""
-        self._settings = settings
         self._wanted = settings.mode
         self._root = root
         self._env = env
-        self._hidden = hidden
-        self._fixed = fixed
-        self._started = started
+        self._options = (root, env, hidden, fixed, settings, started)
         self._commands = commands
         self._whose = whose
         self._trying = asyncio.Lock()
         self._sandbox: Sandbox | None = None
         self._failed: TrialConditions | None = None
-        self._obstacle = ""
-        self._hint = ""
+        self.obstacle = ""
+        """Why there is no sandbox; empty where there is one, or it is not known yet."""
+        self.hint = ""
 
     async def get(self) -> Sandbox | None:
         """The sandbox to use, or None to run without. Raises `GatewayError` where there must be one and is none."""
@@ -74,36 +74,26 @@ class SandboxProvider:
         if not await self._decide():
             raise ToolFault(f"The root folder `{self._root}` does not exist")
         if self._sandbox is None and self._wanted == "required":
-            message = f"{self._whose} needs a sandbox (`sandbox: required`): {self._obstacle}"
-            raise GatewayError(Problem(code=PART_MISSING, message=message, hint=self._hint))
+            message = f"{self._whose} needs a sandbox (`sandbox: required`): {self.obstacle}"
+            raise GatewayError(Problem(code=PART_MISSING, message=message, hint=self.hint))
         return self._sandbox
 
     @property
     def scratch(self) -> str | None:
-        """Where the private folders of commands are, and what says what they may do."""
+        """The folder of the commands' private folders, and of what says what commands may do."""
         return None if self._sandbox is None else str(self._sandbox.scratch)
 
-    @property
-    def obstacle(self) -> str:
-        """Why there is none; empty where there is one, or it was not asked for yet."""
-        return self._obstacle
-
-    @property
-    def hint(self) -> str:
-        """What can be done about it."""
-        return self._hint
-
     async def note(self) -> ToolWarning | None:
-        """What people should know about it."""
+        """What users should know: that there is no sandbox, and why."""
         if self._wanted == "off":
             return None
         try:
             decided = await self._decide()
         except (GatewayError, OSError, RuntimeError):
-            return None  # no process, file or thread can be had at the moment, which says nothing about the sandbox
+            return None  # the system is short of processes, files or threads, which says nothing about the sandbox
         if not decided or self._sandbox is not None:
             return None
-        reason, hint = no_sandbox_message(self._wanted, self._obstacle, self._hint)
+        reason, hint = no_sandbox_message(self._wanted, self.obstacle, self.hint)
         return ToolWarning(reason=reason, hint=hint, usable=self._wanted != "required")
 
     async def close(self) -> None:
@@ -112,16 +102,18 @@ class SandboxProvider:
             await asyncio.to_thread(sandbox.close)
 
     async def _decide(self) -> bool:
-        """Find out, unless it is known. False where there is no root folder to find out with."""
+        """Make the sandbox or find out why not, unless it is known. False where there is no root folder to try with."""
         async with self._trying:
             if self._sandbox is not None:
                 return True
-            surroundings = await asyncio.to_thread(self._look)
-            if surroundings is None:
-                return False
-            if surroundings != self._failed:
-                await self._try(surroundings)
-            return True
+            conditions = await asyncio.to_thread(self._look)
+            if conditions is not None and conditions != self._failed:
+                self.obstacle, self.hint = NOT_INSTALLED, INSTALL
+                if conditions.program is not None:
+                    obstacle = await self._trial(conditions.program, writable=conditions.writable)
+                    self.obstacle, self.hint = obstacle, _REPAIR
+                self._failed = conditions if self.obstacle else None
+            return conditions is not None
 
     def _look(self) -> TrialConditions | None:
         if not os.path.isdir(self._root):  # noqa: PTH112
@@ -131,15 +123,8 @@ class SandboxProvider:
             return TrialConditions(None)
         return TrialConditions(program, os.stat(program).st_mtime_ns, os.access(self._root, os.W_OK))  # noqa: PTH116
 
-    async def _try(self, surroundings: TrialConditions) -> None:
-        obstacle, hint = NOT_INSTALLED, INSTALL
-        if surroundings.program is not None:
-            obstacle, hint = await self._trial(surroundings.program, writable=surroundings.writable), _REPAIR
-        self._failed = surroundings if obstacle else None
-        self._obstacle, self._hint = obstacle, hint
-
     async def _trial(self, program: str, *, writable: bool) -> str:
-        """Why it cannot be used; empty when it can, and then there it is."""
+        """Try it. Returns why it cannot be used; empty when it can, and then it is kept."""
         try:
             sandbox = await self._make(program)
         except OSError as error:
@@ -155,8 +140,8 @@ class SandboxProvider:
         try:
             self._commands.hold(sandbox.scratch, command.label)
             ended = await self._commands.run(command)
-            if ended.how == "lost":  # which says nothing about the sandbox
-                raise start_failed(command.label, "the process that looks after commands died", retryable=True)
+            if ended.how == "lost":  # no fault of the sandbox
+                raise start_failed(command.label, "the process that supervises commands died", retryable=True)
             obstacle = _verdict(ended)
             self._sandbox = None if obstacle else sandbox
         finally:
@@ -167,12 +152,11 @@ class SandboxProvider:
         return obstacle
 
     async def _make(self, program: str) -> Sandbox:
-        arguments = (program, self._root, self._env, self._hidden, self._fixed, self._settings, self._started)
-        making = asyncio.get_running_loop().run_in_executor(None, Sandbox, *arguments)
+        making = asyncio.get_running_loop().run_in_executor(None, Sandbox, program, *self._options)
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
-            # the thread goes on, and makes folders that nobody would know of
+            # the thread goes on, and makes folders that nobody would remove
             while not making.done():
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait([making])
@@ -186,7 +170,7 @@ def _verdict(ended: CommandResult) -> str:
     if ended.how == "exited" and ended.code == 0:
         return ""
     if ended.how == "timed_out":
-        return f"`bwrap` did not come to an end within {_TRIAL_S:g} s"
+        return f"`bwrap` did not end within {_TRIAL_S:g} s"
     if ended.code == _LOCKED:
         return "inside one the root folder could not be written to, as its files belong to another user"
     words = printable((ended.output.head + ended.output.tail).decode("utf-8", "replace").strip().rpartition("\n")[2])

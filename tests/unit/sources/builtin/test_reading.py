@@ -87,7 +87,7 @@ async def test_nobody_waits_for_the_end_of_a_line_without_end(bench: Workbench) 
     os.truncate(path, 1 << 42)
     page = await bench.text(ReadTool, path="endless")
     assert page.startswith("     1\tfirst\n     2\txxx")
-    assert "[The file is not looked at beyond line 2, which is longer than 64 MB]" in page
+    assert "[The file is not read beyond line 2, which is longer than 64 MB]" in page
     assert "Continue" not in page
     with pytest.raises(ToolFault, match=r"not looked at beyond line 2, .*: there is no line 3"):
         await bench.use(ReadTool, path="endless", offset=3)
@@ -144,7 +144,7 @@ async def test_a_picture_that_is_too_large_says_so(bench: Workbench) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"%PDF-1.7\n%abc\n", "is a PDF document (14 bytes), which is no text"),
+        (b"%PDF-1.7\n%abc\n", "is a PDF document (14 bytes), not a text file"),
         (b"PK\x03\x04" + bytes(20_000), "is a ZIP archive"),
         (b"\x7fELF\x02\x01", "is an ELF program or library"),
         (b"SQLite format 3\x00", "is an SQLite database"),
