@@ -1,4 +1,4 @@
-"""Decides whether commands run in a sandbox: what `sandbox:` asks for, what this machine can do, and what to tell users."""
+"""Decides whether commands run in a sandbox: what `sandbox:` asks for, and what this machine can do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TrialConditions:
 
 
 class SandboxProvider:
-    """Makes the sandbox, where it is not `off`. bubblewrap is tried before it is used: that it is installed is not enough.
+    """Makes the sandbox, where it is not `off`. bubblewrap is tried first: that it is installed is not enough.
 
     No command may see what is `hidden`, or write files that are `fixed` or `started`. `whose` commands they are is part
     of messages.
@@ -108,11 +108,11 @@ class SandboxProvider:
                 return True
             conditions = await asyncio.to_thread(self._look)
             if conditions is not None and conditions != self._failed:
-                self.obstacle, self.hint = NOT_INSTALLED, INSTALL
+                obstacle, hint = NOT_INSTALLED, INSTALL
                 if conditions.program is not None:
-                    obstacle = await self._trial(conditions.program, writable=conditions.writable)
-                    self.obstacle, self.hint = obstacle, _REPAIR
-                self._failed = conditions if self.obstacle else None
+                    obstacle, hint = await self._trial(conditions.program, writable=conditions.writable), _REPAIR
+                self.obstacle, self.hint = obstacle, hint
+                self._failed = conditions if obstacle else None
             return conditions is not None
 
     def _look(self) -> TrialConditions | None:

@@ -89,7 +89,7 @@ async def test_nobody_waits_for_the_end_of_a_line_without_end(bench: Workbench) 
     assert page.startswith("     1\tfirst\n     2\txxx")
     assert "[The file is not read beyond line 2, which is longer than 64 MB]" in page
     assert "Continue" not in page
-    with pytest.raises(ToolFault, match=r"not looked at beyond line 2, .*: there is no line 3"):
+    with pytest.raises(ToolFault, match=r"not read beyond line 2, .*: there is no line 3"):
         await bench.use(ReadTool, path="endless", offset=3)
 
 

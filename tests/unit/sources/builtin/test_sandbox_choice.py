@@ -110,7 +110,7 @@ async def test_one_that_hangs_is_not_used(tmp_path: Path, monkeypatch: pytest.Mo
         assert await scene.choice.get() is None
         note = await scene.choice.note()
     assert note is not None
-    assert "did not come to an end" in note.reason
+    assert "did not end within" in note.reason
 
 
 async def test_one_in_which_the_root_cannot_be_written_to_is_not_used(tmp_path: Path) -> None:
