@@ -1,20 +1,18 @@
-"""The command line. Thin: it reads arguments, calls, and prints; stdout is data, stderr is for people."""
+"""The command line: reads arguments, calls, and prints. Data goes to stdout, messages for people to stderr."""
 
 from __future__ import annotations
 
 import sys
 
-from trunkline.cli.interrupts import end_at_once
+from trunkline.cli.interrupts import exit_on_interrupt
 
 __all__ = ["main"]
 
-_PUMP = "mcp-serve"
-
 
 def main() -> None:
-    """The installed script. An agent waits for its MCP server, so that one gets by without the rest where it can."""
-    end_at_once()
-    if sys.argv[1:2] == [_PUMP]:
+    """The installed script. `mcp-serve`, which an agent waits for, gets by without importing the rest if it can."""
+    exit_on_interrupt()
+    if sys.argv[1:2] == ["mcp-serve"]:
         from trunkline.runtime.stdio_bridge import run_bridge, socket_path
 
         path = socket_path(sys.argv[2:])

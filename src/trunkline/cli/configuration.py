@@ -1,42 +1,43 @@
-"""Finding, loading and reporting on the configuration file, for every command that needs one."""
+"""Finds, loads and checks the configuration file, for every command that needs one."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 
-from trunkline.cli.terminal import give_up_stderr, plain
+from trunkline.cli.terminal import discard_stderr, plain
 from trunkline.config.config_file import ConfigFile, find_config, plugins_file
 from trunkline.config.load import LoadedConfig, inspect_config, load_config
 from trunkline.config.problems import render, render_json, summarize
-from trunkline.config.settings import Settings
+from trunkline.config.settings import STATE_DIR, GatewaySettings, Settings
 from trunkline.config.sources import UnreadySource
 from trunkline.core.errors import CONFIG_UNREADABLE, Problem
 from trunkline.sources import section_kinds
 
+_FILE: Final = "trunkline.yaml"
 _PROJECT_FILE: Final = ".mcp.json"
 
 
 def load_or_exit(config: Path | None) -> Settings:
-    """The settings; problems go to stderr, and errors end the program with status 2."""
+    """The settings. Problems are printed on stderr, and errors end the program with status 2."""
     return settings_of(config_or_exit(config, as_json=False))
 
 
 def settings_of(file: ConfigFile) -> Settings:
-    """The same for a file that was found already. Its user is asked, where there is a terminal, whether it counts."""
+    """The same for a file that was found already. On a terminal, the user is asked whether to trust it."""
     from trunkline.cli.trust import until_trusted
 
     return settings_or_exit(until_trusted(lambda: load_file(file), lambda loaded: loaded.untrusted))
 
 
 def tell_which(settings: Settings | None) -> None:
-    """One line for people before something is started with a file that they did not name: which one it is."""
+    """Say on a terminal which file is used, if the user did not name it."""
     if settings is not None and settings.origin != "named" and sys.stderr.isatty():
         click.echo(click.style(f"configuration: {plain(str(settings.path))}", dim=True), err=True)
 
@@ -46,12 +47,11 @@ def load_file(file: ConfigFile) -> LoadedConfig:
 
 
 def settings_or_exit(loaded: LoadedConfig) -> Settings:
-    """Those of a file that has been read."""
     if loaded.problems:
         try:
             click.echo(render(loaded.problems, loaded.text, loaded.others).rstrip("\n"), err=True)
-        except OSError:  # a full disk behind stderr: no reason to stop for a warning
-            give_up_stderr()
+        except OSError:  # a full disk behind stderr is no reason to stop
+            discard_stderr()
     if loaded.settings is None:
         click.echo(f"\n{summarize(loaded.problems)}", err=True)
         sys.exit(CONFIG_UNREADABLE.exit)
@@ -59,82 +59,84 @@ def settings_or_exit(loaded: LoadedConfig) -> Settings:
 
 
 def report_problems(config: Path | None, *, as_json: bool) -> int:
-    """What `trunkline check` prints, and its exit status."""
+    """Print what `trunkline check` shows. Returns its exit status."""
     file = config_or_exit(config, as_json=as_json)
     loaded = inspect_config(file, environ=os.environ, kinds=section_kinds())
-    problems = [*loaded.problems, *_lacking(loaded.settings)]
+    settings = loaded.settings
+    problems = [*loaded.problems, *_missing_on_this_machine(settings)]
     if as_json:
         click.echo(render_json(problems))
-    elif problems:
+        return CONFIG_UNREADABLE.exit if settings is None else 0
+    if problems:
         click.echo(render(problems, loaded.text, loaded.others).rstrip("\n"), err=True)
-    if loaded.settings is None:
-        if not as_json:
-            click.echo(f"\n{summarize(loaded.problems)}", err=True)
+    if settings is None:
+        click.echo(f"\n{summarize(loaded.problems)}", err=True)
         return CONFIG_UNREADABLE.exit
-    if not as_json:
-        is_trusted = bool(loaded.verdicts) and not loaded.untrusted
-        click.echo(plain(_verdict(loaded.settings, loaded.plugins, is_trusted=is_trusted)))
+    sections = settings.sources.values()
+    summary = f"{settings.path}: fine, {len(sections)} server{'' if len(sections) == 1 else 's'}"
+    if loaded.verdicts and not loaded.untrusted:
+        summary += ", trusted"
+    if loaded.plugins:
+        summary += f" ({', '.join(loaded.plugins)} from {plugins_file(settings.path)})"
+    unready = sum(isinstance(section, UnreadySource) and section.enabled for section in sections)
+    if unready:
+        summary += f"; {unready} cannot start until the warnings above are resolved"
+    click.echo(plain(summary))
     return 0
 
 
-def _lacking(settings: Settings | None) -> Iterator[Problem]:
-    """What servers that are switched on will miss on this machine; when they run, they say so themselves."""
+def _missing_on_this_machine(settings: Settings | None) -> Iterator[Problem]:
+    """What enabled servers lack on this machine, such as a program. A gateway reports it when it starts them."""
     for name, section in settings.sources.items() if settings is not None else ():
         problem = section.lacks(os.environ) if section.enabled else None
         if problem is not None:
             yield replace(problem, where=name)
 
 
-def _verdict(settings: Settings, plugins: Sequence[str], *, is_trusted: bool) -> str:
-    sections = settings.sources.values()
-    lacking = sum(isinstance(section, UnreadySource) and section.enabled for section in sections)
-    fine = f"{settings.path}: fine, {len(sections)} server{'' if len(sections) == 1 else 's'}"
-    if is_trusted:
-        fine += ", trusted"
-    if plugins:
-        fine += f" ({', '.join(plugins)} from {plugins_file(settings.path)})"
-    return f"{fine}; {lacking} cannot start until what the warnings name is there" if lacking else fine
-
-
 def config_or_exit(config: Path | None, *, as_json: bool) -> ConfigFile:
-    """The file to use; where there is none, that is said and the program ends with status 2."""
+    """The file to use. Where there is none, a message says so and the program ends with status 2."""
     file = find_config(config, Path(), Path.home())
-    if file is None:
-        _no_file(as_json=as_json)
-    return file
-
-
-def load_quietly(file: ConfigFile) -> Settings | None:
-    """The settings of a file, if it is a good one and counts; somebody else has shown its problems."""
-    return load_file(file).settings
-
-
-def reloader(settings: Settings, adjust: Callable[[Settings], Settings]) -> Callable[[], LoadedConfig]:
-    """What reads the same file again, with what the command line asked for beyond it."""
-
-    def again() -> LoadedConfig:
-        loaded = load_file(settings.file)
-        return loaded if loaded.settings is None else replace(loaded, settings=adjust(loaded.settings))
-
-    return again
-
-
-def first_steps(folder: Path) -> str:
-    """What somebody without a configuration file can do."""
-    if (folder / _PROJECT_FILE).is_file():
-        use = f"look at the file that is here and use it with `-c {_PROJECT_FILE}`"
-        return f"{use}, or make one with `trunkline add NAME -- COMMAND…`"
-    return "make one here with `trunkline add NAME -- COMMAND…`, name one with `-c FILE`, or try `trunkline demo`"
-
-
-def _no_file(*, as_json: bool) -> NoReturn:
-    problem = Problem(
-        code=CONFIG_UNREADABLE,
-        message="No configuration file found",
-        hint=first_steps(Path()),
-    )
+    if file is not None:
+        return file
+    problem = Problem(code=CONFIG_UNREADABLE, message="No configuration file found", hint=first_steps(Path()))
     if as_json:
         click.echo(render_json([problem]))
     else:
         click.echo(f"error: {problem}", err=True)
     sys.exit(problem.code.exit)
+
+
+def load_quietly(file: ConfigFile) -> Settings | None:
+    """The settings of a file, or None if it has errors or is not trusted; nothing is printed."""
+    return load_file(file).settings
+
+
+def found_settings() -> Settings | None:
+    """The settings of the file in the usual places, if there is one without errors."""
+    file = find_config(None, Path(), Path.home())
+    return None if file is None else load_quietly(file)
+
+
+def default_settings(folder: Path) -> Settings:
+    """The settings that apply where there is no configuration file."""
+    return Settings(folder / _FILE, GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})
+
+
+def reloader(
+    settings: Settings, adjust: Callable[[Settings], Settings] = lambda settings: settings
+) -> Callable[[], LoadedConfig]:
+    """A function that reads the same file again; `adjust` applies the options of the command line."""
+
+    def reload() -> LoadedConfig:
+        loaded = load_file(settings.file)
+        return loaded if loaded.settings is None else replace(loaded, settings=adjust(loaded.settings))
+
+    return reload
+
+
+def first_steps(folder: Path) -> str:
+    """What to do without a configuration file."""
+    if (folder / _PROJECT_FILE).is_file():
+        use = f"use the `{_PROJECT_FILE}` in this folder with `-c {_PROJECT_FILE}`"
+        return f"{use}, or create a file with `trunkline add NAME -- COMMAND…`"
+    return "create one here with `trunkline add NAME -- COMMAND…`, name one with `-c FILE`, or try `trunkline demo`"

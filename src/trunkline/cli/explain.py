@@ -29,24 +29,22 @@ _WIDEST: Final = 100
 _USAGE: Final = 2
 
 
-@click.command(short_help="Explain an error code, and what to do about it.")
+@click.command(short_help="Explain an error code and what to do about it.")
 @click.argument("code", required=False, shell_complete=complete_codes)
-@click.option("--tool", metavar="NAME", help="Say where this tool comes from, or why it is missing.")
+@click.option("--tool", metavar="NAME", help="Explain where this tool comes from, or why it is missing.")
 @CONFIG
 @URL
 @JSON
 def explain(code: str | None, tool: str | None, config: Path | None, url: str | None, as_json: bool) -> None:
-    """Explain an error code: what it means, what usually causes it, what to do.
+    """Explain an error code: what it means, what usually causes it, and what to do.
 
-    CODE may be written TL305, tl305 or 305. Without it, all codes are listed. `--tool` asks a gateway: the one
-    that `--url` names, or the one of the configuration file.
+    CODE may be written TL305, tl305 or 305. Without it, all codes are listed. `--tool` asks a gateway: the one named
+    by `--url`, or the one for the configuration file.
     """
     if tool is not None:
         if code is not None:
             raise click.UsageError("Give a CODE or `--tool`, not both")
-        # REFAC
-
-        sys.exit(explain_tool(tool, config, url, as_json=as_json))
+        explain_tool(tool, config, url, as_json=as_json)
     from trunkline.core.errors import CODES
     from trunkline.core.explanations import explanations
 

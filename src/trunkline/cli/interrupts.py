@@ -1,7 +1,7 @@
-"""Ctrl+C while a program starts, and while it ends: it is over at once, without a word.
+"""Ctrl+C during start-up and shutdown: the program exits at once, without a traceback.
 
-An exception in the middle of an import leaves a traceback wherever it comes out, and may be lost altogether. Until a
-loop listens for signals itself there is nothing that would have to be ended in order.
+A KeyboardInterrupt in the middle of an import shows a traceback or is lost. Until an event loop handles signals
+itself, there is nothing to clean up.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     import signal as _signal
     from types import FrameType
 else:
-    import _signal  # what `signal` is made of: that one takes a tenth of the time that we need to start
+    import _signal  # importing `signal` would take a tenth of our start-up time
 
 INTERRUPTED = 130
 
 
-def end_at_once() -> None:
-    """From now on, unless we were started to ignore it."""
+def exit_on_interrupt() -> None:
+    """Exit at once on Ctrl+C from now on, unless this process was started to ignore it."""
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
-        _signal.signal(_signal.SIGINT, _leave)
+        _signal.signal(_signal.SIGINT, _exit)
 
 
-def raise_again() -> None:
-    """For what has something to take back: a file that is half written."""
-    if _signal.getsignal(_signal.SIGINT) is _leave:
+def raise_keyboard_interrupt() -> None:
+    """Raise KeyboardInterrupt on Ctrl+C again, for commands that clean up."""
+    if _signal.getsignal(_signal.SIGINT) is _exit:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
+def _exit(_number: int, _frame: FrameType | None) -> None:
     try:
         os.write(2, b"\n")
-    finally:  # also where nobody reads that
+    finally:  # even if stderr is closed
         os._exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""`trunkline`: the commands."""
+"""The `trunkline` command. Each subcommand's module is imported only when it runs, so that all start quickly."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Any, Final
 
 import click
 
-from trunkline.cli.interrupts import INTERRUPTED, raise_again
+from trunkline.cli.interrupts import INTERRUPTED, raise_keyboard_interrupt
 from trunkline.cli.options import CONFIG
 from trunkline.cli.terminal import prepare_streams, wants_colour
 from trunkline.version import __version__
-
-# A group of commands whose modules are imported only when one of them is asked for: start-up counts.
 
 COMMANDS: Final[dict[str, str]] = {
     "add": "trunkline.cli.edit:add",
@@ -38,12 +36,13 @@ COMMANDS: Final[dict[str, str]] = {
     "up": "trunkline.cli.up:up",
     "validate": "trunkline.cli.run:validate",
 }
-"""Where each command is that main.py does not define itself."""
-_TAKES_BACK: Final = frozenset({"add", "connect", "demo", "protect", "remove", "trust"})
-"""Those that have something to take back when they are interrupted."""
+_CLEANS_UP: Final = frozenset({"add", "connect", "demo", "protect", "remove", "trust"})
+"""Commands with something to undo when they are interrupted, such as a half-written file."""
 
 
 class LazyGroup(click.Group):
+    """Imports the module of a command when that command is looked up."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *COMMANDS})
 
@@ -59,12 +58,12 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         found = super().resolve_command(ctx, args)
-        if found[0] in _TAKES_BACK:
-            raise_again()
+        if found[0] in _CLEANS_UP:
+            raise_keyboard_interrupt()
         return found
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Ctrl+C ends every command with the same status; those that have something to take back do that first."""
+        """Exit with the same status for Ctrl+C in any command, after it has cleaned up."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -74,7 +73,7 @@ class LazyGroup(click.Group):
             if error.errno != errno.ENOSPC:
                 raise
             click.echo(f"error: {error.strerror}", err=True)
-            os._exit(1)  # an orderly end would try to write the rest once more
+            os._exit(1)  # a normal exit would try to write the rest again
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,49 +1,44 @@
-"""The options that several commands have, written once so that they mean the same everywhere."""
+"""The options that several commands share, so that they mean the same everywhere."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import click
-
-from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
 
 CONFIG: Final = click.option(
     "-c",
     "--config",
     "config",
     type=click.Path(path_type=Path),
-    help="The configuration file; without it `trunkline.yaml` here, then in `~/.config/trunkline`.",
+    help="The configuration file. Default: `trunkline.yaml` in this folder, then in `~/.config/trunkline`.",
 )
-
-URL: Final = click.option("--url", help="Ask the gateway at this address; without it the one that runs for the file.")
-
-JSON: Final = click.option("--json", "as_json", is_flag=True, help="For programs: JSON on stdout.")
-
+URL: Final = click.option("--url", help="Ask the gateway at this URL. Default: the one that runs for the file.")
+JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, for programs.")
 SHOW_COMMANDS: Final = click.option(
-    "--show-commands", is_flag=True, help="Show what Bash is told to run, without the secrets in it."
+    "--show-commands", is_flag=True, help="Show the commands that Bash runs, with secrets removed."
 )
 LOG_COMMANDS: Final = click.option(
-    "--show-commands", is_flag=True, help="Add what Bash is told to run to the log, without the secrets in it."
+    "--show-commands", is_flag=True, help="Log the commands that Bash runs, with secrets removed."
 )
-"""The same where calls are told of in the log alone: the screen is the agent's."""
-
-
-# How people name a running gateway on the command line, and where its token comes from.
+"""The same for commands that show calls only in the log, because the screen is the agent's."""
 
 TOKEN_VARIABLE: Final = "TRUNKLINE_TOKEN"
-"""The token for clients comes from the file or from here. It is no argument: everybody on a machine can read those."""
+"""The token for clients comes from the file or from this variable: everybody on a machine can read arguments."""
 
 
 def mcp_url(text: str) -> str:
-    """The address of a gateway's `/mcp`; `http://` and the path may be left out. Raises GatewayError."""
+    """The URL of a gateway's `/mcp`; `http://` and the path may be left out. Raises GatewayError."""
+    from urllib.parse import urlsplit
+
+    from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
+
     try:
         bare = "://" not in text
         parts = urlsplit(f"http://{text}" if bare else text)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        valid = valid and not (bare and parts.port is None)  # a word alone is more likely a slip than a host
+        valid = valid and not (bare and parts.port is None)  # a single word is more likely a typo than a host
         if valid and text.isprintable() and " " not in text:
             return parts.geturl() if parts.path not in ("", "/") else parts._replace(path="/mcp").geturl()
     except ValueError:

@@ -1,4 +1,4 @@
-"""A sign of life while a command waits: a spinner on stderr with the newest word about what is waited for."""
+"""A spinner on stderr, with the latest message about what a command is waiting for."""
 
 from __future__ import annotations
 
@@ -19,64 +19,62 @@ from trunkline.cli.terminal import cut, plain, terminal_width, wants_colour
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _AFTER_S: Final = 0.5
 _EVERY_S: Final = 0.1
-_TELL_TIME_AFTER_S: Final = 3.0
-_WIPE: Final = "\r\x1b[2K"
+_SHOW_TIME_AFTER_S: Final = 3.0
+_CLEAR_LINE: Final = "\r\x1b[2K"
 
 
 class Spinner:
-    """Silent where nobody watches."""
+    """Draws nothing unless stderr is a terminal."""
 
     def __init__(self, message: str) -> None:
-        self.answered = False
-        """Set once there is nothing to wait for any more."""
         self._message = message
-        self._watched = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._frames = cycle(_FRAMES)
         self._since = time.monotonic()
         self._on_screen = False
 
     def say(self, message: str) -> None:
-        """What is waited for now; nothing new leaves it as it was."""
+        """Replace the message; an empty one changes nothing."""
         if message:
             self._message = message
 
-    def begin(self, message: str) -> None:
-        """Something else is waited for from now on."""
+    def restart(self, message: str) -> None:
+        """Replace the message and start counting time again."""
         self._message, self._since = message, time.monotonic()
 
     def draw(self) -> None:
-        if not self._watched:
+        if not self._visible:
             return
         waited_s = time.monotonic() - self._since
-        time_told = f" ({waited_s:.0f}s)" if waited_s >= _TELL_TIME_AFTER_S else ""
-        room = terminal_width(sys.stderr) - 1 - len(time_told)
-        line = cut(f"{next(self._frames)} {plain(self._message)}", room) + time_told
+        seconds = f" ({waited_s:.0f}s)" if waited_s >= _SHOW_TIME_AFTER_S else ""
+        room = terminal_width(sys.stderr) - 1 - len(seconds)
+        line = cut(f"{next(self._frames)} {plain(self._message)}", room) + seconds
         self._on_screen = True
-        sys.stderr.write(_WIPE + (click.style(line, dim=True) if wants_colour(os.environ) else line))
+        sys.stderr.write(_CLEAR_LINE + (click.style(line, dim=True) if wants_colour(os.environ) else line))
         sys.stderr.flush()
 
     def clear(self) -> None:
         if self._on_screen:
             self._on_screen = False
-            sys.stderr.write(_WIPE)
+            sys.stderr.write(_CLEAR_LINE)
             sys.stderr.flush()
 
 
 @asynccontextmanager
-async def spinning(waiting: Spinner) -> AsyncGenerator[None, None]:
-    """It shows after a moment, and leaves nothing on the screen."""
-    spinner = asyncio.get_running_loop().create_task(_spin(waiting))
+async def spinning(spinner: Spinner) -> AsyncGenerator[None, None]:
+    """Draw the spinner, after a moment, for as long as the block runs; it leaves nothing on the screen."""
+
+    async def spin() -> None:
+        await asyncio.sleep(_AFTER_S)
+        while True:
+            spinner.draw()
+            await asyncio.sleep(_EVERY_S)
+
+    task = asyncio.get_running_loop().create_task(spin())
     try:
         yield
     finally:
-        spinner.cancel()
+        task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await spinner
-        waiting.clear()
-
-
-async def _spin(waiting: Spinner) -> None:
-    await asyncio.sleep(_AFTER_S)
-    while True:
-        waiting.draw()
-        await asyncio.sleep(_EVERY_S)
+            await task
+        spinner.clear()

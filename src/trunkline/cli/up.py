@@ -1,23 +1,25 @@
-"""`trunkline up`: the gateway with its HTTP door."""
+"""`trunkline up` and `trunkline demo`: the gateway over HTTP, with a configuration or with the demo's servers."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from trunkline.cli.configuration import load_or_exit, reloader, tell_which
-from trunkline.cli.connect import Endpoint, columns_of, program_name, program_path, screen_lines, show
 from trunkline.cli.options import CONFIG
-from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
-from trunkline.version import __version__
+
+if TYPE_CHECKING:
+    from trunkline.config.settings import Settings
+
+CONFIG_FILE: Final = Path(__file__).parents[1] / "demo" / "trunkline.yaml"
+_PORT: Final = 4747
 
 
 @click.command()
@@ -26,70 +28,70 @@ from trunkline.version import __version__
 @click.option("--port", type=click.IntRange(0, 65535), help="Listen on this port instead of the configured one.")
 def up(config: Path | None, host: str | None, port: int | None) -> None:
     """Run the gateway: MCP over HTTP at /mcp."""
+    from trunkline.cli.configuration import load_or_exit, tell_which
+    from trunkline.config.settings import with_listen
+
     settings = load_or_exit(config)
     tell_which(settings)
 
-    def as_asked(settings: Settings) -> Settings:
+    def adjust(settings: Settings) -> Settings:
         if host is None and port is None:
             return settings
-        from trunkline.config.settings import with_listen
-
         return replace(settings, gateway=with_listen(settings.gateway, host=host, port=port))
 
     try:
-        settings = as_asked(settings)
-        from trunkline.gateway.serving_http import serve_http
-        from trunkline.runtime.own_process import run_event_loop
-
-        status = run_event_loop(lambda: serve_http(settings, reloader(settings, as_asked), _announce))
+        status = _serve(adjust(settings), adjust, _announce)
     except GatewayError as error:
         click.echo(f"error: {error}", err=True)
-        sys.exit(error.problem.code.exit)
+        status = error.problem.code.exit
     sys.exit(status)
-
-
-def _announce(url: str) -> None:
-    """Two lines for people: where it is, and where to read how each client is connected."""
-    if sys.stderr.isatty():
-        from trunkline.cli.connect import program_name
-
-        # in one write: the log goes to the same terminal by a thread of its own
-        connect = f"Connect a client: {program_name()} connect --url {url}"
-        click.echo(f"Trunkline is up: {url}\n{connect}", err=True)
-
-
-# `trunkline demo`: the gateway with the small servers that come with it, and nothing left behind afterwards.
-
-CONFIG_FILE: Final = Path(__file__).parents[1] / "demo" / "trunkline.yaml"
-_PORT: Final = 4747
 
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True, help="Listen on this port.")
 def demo(port: int) -> None:
-    """Run the gateway with four small servers, to try it."""
+    """Run the gateway with four small demo servers."""
     try:
         with _demo_settings(port) as settings:
-            from trunkline.gateway.serving_http import serve_http
-            from trunkline.runtime.own_process import run_event_loop
-
-            status = run_event_loop(lambda: serve_http(settings, reloader(settings, _unchanged), _demo_announce))
+            status = _serve(settings, lambda settings: settings, _announce_demo)
     except GatewayError as error:
         click.echo(f"error: {error}", err=True)
-        sys.exit(error.problem.code.exit)
+        status = error.problem.code.exit
     sys.exit(status)
+
+
+def _serve(settings: Settings, adjust: Callable[[Settings], Settings], announce: Callable[[str], None]) -> int:
+    from trunkline.cli.configuration import reloader
+    from trunkline.gateway.serving_http import serve_http
+    from trunkline.runtime.own_process import run_event_loop
+
+    return run_event_loop(lambda: serve_http(settings, reloader(settings, adjust), announce))
+
+
+def _announce(url: str) -> None:
+    """Say on a terminal where the gateway is, and how to connect a client."""
+    if sys.stderr.isatty():
+        from trunkline.cli.connect import program_name
+
+        # one write, because the log is written to the same terminal by another thread
+        connect = f"Connect a client: {program_name()} connect --url {url}"
+        click.echo(f"Trunkline is up: {url}\n{connect}", err=True)
+
+
+# -- the demo ---------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _demo_settings(port: int) -> Generator[Settings, None, None]:
-    """The settings, with the server they reach over HTTP running, and a folder for state that goes afterwards."""
+    """The demo's settings, with its HTTP server running and a state folder that is removed at the end."""
     import tempfile
 
+    from trunkline.cli.configuration import load_or_exit
     from trunkline.demo.calc import server
     from trunkline.demo.http_server import serving_http
 
     with tempfile.TemporaryDirectory(prefix="trunkline-demo-") as state, serving_http(server) as calc_url:
-        # in our own environment, where a reload finds them too; no child process gets variables of this prefix
+        # in the environment, where a reload finds them too; child processes get no variables with this prefix
         os.environ.update(
             TRUNKLINE_DEMO_PORT=str(port),
             TRUNKLINE_DEMO_STATE=state,
@@ -102,9 +104,9 @@ def _demo_settings(port: int) -> Generator[Settings, None, None]:
 
 @contextmanager
 def _findable(state: Path) -> Generator[None, None, None]:
-    """A link where other commands look for gateways that run: `trunkline tools` finds the demo by itself.
+    """Link the demo's state where other commands look for running gateways, so that `trunkline tools` finds it.
 
-    Where there can be none, the demo runs all the same; a second demo leaves the first one's alone.
+    The demo also runs without the link; a second demo does not replace the first one's.
     """
     from trunkline.config.settings import STATE_DIR
     from trunkline.runtime.gateway_records import find_running
@@ -116,7 +118,7 @@ def _findable(state: Path) -> Generator[None, None, None]:
         link = link.expanduser()
         make_private_folder(link.parent)
         if link.is_symlink() and find_running(link) is None:
-            link.unlink()  # of a demo that was killed
+            link.unlink()  # left by a demo that was killed
         link.symlink_to(target)
     try:
         yield
@@ -126,33 +128,29 @@ def _findable(state: Path) -> Generator[None, None, None]:
                 link.unlink()
 
 
-def _unchanged(settings: Settings) -> Settings:
-    return settings
+def _announce_demo(url: str) -> None:
+    """Also where the output is not a terminal: whoever runs a demo wants to read this."""
+    from trunkline.cli.connect import Endpoint, echo_coloured, program_name, program_path, screen_lines, screen_width
+    from trunkline.version import __version__
 
-
-def _demo_announce(url: str) -> None:
-    """Whoever runs a demo wants to read this, also where the output is not a terminal."""
     endpoint = Endpoint(url, needs_token=False, program=program_path())
+    call = f"{program_name()} call calc_convert value=72 from=F to=C --url {url}"
     lines = [
         f"{click.style(f'Trunkline {__version__} demo', bold=True)}: four small MCP servers behind one address.",
-        "clock, text and notes are started as programs, calc is reached over HTTP.",
+        "clock, text and notes run as child processes, calc is reached over HTTP.",
         "",
         f"  MCP     {click.style(url, fg='cyan')}",
         f"  status  {click.style(url.removesuffix('mcp'), fg='cyan')}",
         "",
         "Connect a client:",
         "",
-        *screen_lines(endpoint, columns_of(sys.stderr)),
+        *screen_lines(endpoint, screen_width(sys.stderr)),
         "",
         "Try a call from another terminal:",
         "",
-        f"  {click.style(_call_to_try(url), fg='cyan')}",
+        f"  {click.style(call, fg='cyan')}",
         "",
-        "Ctrl+C ends it. Here is its log:",
+        "Ctrl+C stops it. Its log follows:",
         "",
     ]
-    show("\n".join(lines), err=True)
-
-
-def _call_to_try(url: str) -> str:
-    return f"{program_name()} call calc_convert value=72 from=F to=C --url {url}"
+    echo_coloured("\n".join(lines), err=True)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection
-from typing import Final
+from collections.abc import Collection
+from typing import Final, Literal
 
 from trunkline.config.problems import LINE_BREAK, Invalid, Report, TextSpan
 from trunkline.config.tree import Items, Node, Scalar, ScalarKind, SkippedValue, Table, TreeBuilder
@@ -22,7 +22,8 @@ _WORD: Final = re.compile(r"(?:true|false|null)\b")
 
 _WORDS: Final[dict[str, ScalarKind]] = {"true": "boolean", "false": "boolean", "null": "null"}
 
-_Step = Callable[[], "_Step | None"]
+_Expected = Literal["value", "first", "next", "comma", "end"]
+"""`first` and `next` are members of a list or table; only a `first` one may be missing."""
 
 
 def parse_json(text: str, report: Report, *, relaxed: bool = False, only: Collection[str] | None = None) -> Node:
@@ -35,7 +36,7 @@ def parse_json(text: str, report: Report, *, relaxed: bool = False, only: Collec
 
 
 class _JsonParser:
-    """A state machine: each step reads one token and returns the next step."""
+    """A state machine: `_expected` is what may come next."""
 
     def __init__(self, text: str, report: Report, *, relaxed: bool, only: Collection[str] | None) -> None:
         self._text = text
@@ -43,9 +44,9 @@ class _JsonParser:
         self._relaxed = relaxed
         self._blank = _BLANK_OR_COMMENT if relaxed else _BLANK
         self._only = only
-        self._key_text = ""
         self._builder = TreeBuilder(report)
-        self._open: list[str] = []
+        self._closing: list[str] = []
+        self._expected: _Expected = "value"
         self._at = 0
         self._line_starts = [0, *(match.end() for match in LINE_BREAK.finditer(text))]
 
@@ -53,57 +54,65 @@ class _JsonParser:
         self._skip_blank()
         if self._at == len(self._text):
             return Scalar(self._span(self._at, self._at), "null", "")
-        step: _Step | None = self._value
-        while step is not None:
-            step = step()
+        while self._expected != "end":
+            self._step()
             self._skip_blank()
         if self._at < len(self._text):
             raise self._error("text after the end of the JSON value")
         assert self._builder.root is not None
         return self._builder.root
 
-    def _value(self) -> _Step | None:
-        here = self._peek()
-        if here == "{":
-            self._builder.start(Table(self._take(1)))
-            self._open.append("}")
-            return self._first_key
-        if here == "[":
-            self._builder.start(Items(self._take(1)))
-            self._open.append("]")
-            return self._first_item
-        if here == '"':
-            self._builder.scalar(self._string())
-            return self._after_value()
-        match = _WORD.match(self._text, self._at) or _NUMBER.match(self._text, self._at)
-        if match is None:
-            raise self._error("expected a value", self._comma_hint())
-        word = match.group()
-        self._builder.scalar(Scalar(self._take(len(word)), _WORDS.get(word, "number"), word))
-        return self._after_value()
+    def _step(self) -> None:
+        here, expected = self._peek(), self._expected
+        if expected in ("comma", "first") and here == self._closing[-1]:
+            self._take(1)
+            self._closing.pop()
+            self._builder.end()
+            self._after_value()
+        elif expected == "comma":
+            if here != ",":
+                raise self._error(f"expected `,` or `{self._closing[-1]}`")
+            self._take(1)
+            self._expected = "first" if self._relaxed else "next"
+        elif expected != "value" and self._closing[-1] == "}":
+            self._key()
+        else:
+            self._value(here)
 
-    def _first_item(self) -> _Step | None:
-        return self._close() if self._peek() == "]" else self._value()
-
-    def _first_key(self) -> _Step | None:
-        return self._close() if self._peek() == "}" else self._key()
-
-    def _key(self) -> _Step | None:
+    def _key(self) -> None:
         if self._peek() != '"':
             raise self._error("expected a key in double quotes", self._comma_hint())
         key = self._string()
-        self._key_text = key.text
         self._builder.scalar(key)
-        return self._colon
-
-    def _colon(self) -> _Step | None:
+        self._skip_blank()
         if self._peek() != ":":
             raise self._error("expected `:` after the key")
         self._take(1)
-        wanted = self._only is None or len(self._open) > 1 or self._key_text in self._only
-        return self._value if wanted else self._skip_value
+        self._skip_blank()
+        if self._only is None or len(self._closing) > 1 or key.text in self._only or not self._skip_value():
+            self._expected = "value"
 
-    def _skip_value(self) -> _Step | None:
+    def _value(self, here: str) -> None:
+        if here in ("{", "["):
+            self._builder.start(Table(self._take(1)) if here == "{" else Items(self._take(1)))
+            self._closing.append("}" if here == "{" else "]")
+            self._expected = "first"
+            return
+        if here == '"':
+            self._builder.scalar(self._string())
+        else:
+            match = _WORD.match(self._text, self._at) or _NUMBER.match(self._text, self._at)
+            if match is None:
+                raise self._error("expected a value", self._comma_hint())
+            word = match.group()
+            self._builder.scalar(Scalar(self._take(len(word)), _WORDS.get(word, "number"), word))
+        self._after_value()
+
+    def _after_value(self) -> None:
+        self._expected = "comma" if self._closing else "end"
+
+    def _skip_value(self) -> bool:
+        """Skip a value without parsing it into nodes; False where the standard library cannot decode it."""
         from json import JSONDecodeError, JSONDecoder
 
         try:
@@ -112,31 +121,12 @@ class _JsonParser:
             self._at = error.pos
             raise self._error(error.msg.lower()) from None
         except (RecursionError, ValueError):
-            return self._value  # this reports where it becomes too deep, and accepts numbers of any length
+            return False  # parsing reports where it becomes too deep, and accepts numbers of any length
         span = TextSpan(*self._place(self._at), *self._place(end))
         self._at = end
         self._builder.scalar(SkippedValue(span, value))
-        return self._after_value()
-
-    def _comma_or_end(self) -> _Step | None:
-        here = self._peek()
-        if here == self._open[-1]:
-            return self._close()
-        if here != ",":
-            raise self._error(f"expected `,` or `{self._open[-1]}`")
-        self._take(1)
-        if self._relaxed:
-            return self._first_key if self._open[-1] == "}" else self._first_item
-        return self._key if self._open[-1] == "}" else self._value
-
-    def _close(self) -> _Step | None:
-        self._take(1)
-        self._open.pop()
-        self._builder.end()
-        return self._after_value()
-
-    def _after_value(self) -> _Step | None:
-        return self._comma_or_end if self._open else None
+        self._after_value()
+        return True
 
     def _string(self) -> Scalar:
         match = _STRING.match(self._text, self._at)

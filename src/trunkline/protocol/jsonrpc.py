@@ -70,7 +70,11 @@ class Message:
         self.id: MessageId | None = None if raw_id is None else read_id(raw_id)
         if bytes(members.get("jsonrpc", b"")) != _VERSION:
             raise BadMessage(INVALID_REQUEST, '`jsonrpc` must be "2.0"', self.id_json)
-        self.method: str | None = text_member(members, "method", self.id_json)
+        method = members.get("method")
+        try:
+            self.method: str | None = None if method is None else _decode_text(method)
+        except msgspec.MsgspecError:
+            raise BadMessage(INVALID_REQUEST, "`method` must be a string", self.id_json) from None
         self.params = members.get("params")
         self.result = members.get("result")
         self.error = members.get("error")
@@ -204,7 +208,7 @@ def read_id(raw: Raw) -> MessageId:
         raise BadMessage(INVALID_REQUEST, "`id` must be a string or an integer") from None
 
 
-def text_member(members: Members, name: str, id_json: bytes = b"null") -> str | None:
+def text_member(members: Members, name: str) -> str | None:
     """A member that must be a string if it is present; raises BadMessage."""
     raw = members.get(name)
     if raw is None:
@@ -212,7 +216,7 @@ def text_member(members: Members, name: str, id_json: bytes = b"null") -> str | 
     try:
         return _decode_text(raw)
     except msgspec.MsgspecError:
-        raise BadMessage(INVALID_REQUEST, f"`{name}` must be a string", id_json) from None
+        raise BadMessage(INVALID_REQUEST, f"`{name}` must be a string") from None
 
 
 def readable_id(head: bytes) -> int | None:

@@ -234,11 +234,10 @@ def test_what_gets_known_while_vectors_are_taken_over_is_not_missed() -> None:
 
 
 def test_another_ranker_can_be_put_in() -> None:
-    class LastFirst:
-        def scores(self, lexical: Floats, cosine: Floats | None, known: Flags | None) -> Floats:
-            return np.arange(len(lexical), dtype=np.float32)
+    def last_first(lexical: Floats, cosine: Floats | None, known: Flags | None) -> Floats:
+        return np.arange(len(lexical), dtype=np.float32)
 
-    collection = built(Corpus(LastFirst()), [Group("s", "", tuple(entry("s", f"x{n}", "same") for n in range(3)))])
+    collection = built(Corpus(last_first), [Group("s", "", tuple(entry("s", f"x{n}", "same") for n in range(3)))])
     assert found(collection, "same") == [2, 1, 0]
 
 

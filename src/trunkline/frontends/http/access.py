@@ -1,4 +1,4 @@
-"""Who may come in: Host, Origin and credential, checked for every route in one place."""
+"""What the headers of every request must pass: Host, Origin, credential, content type and Accept."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.http1_message import content_length
 
 Credential = Literal["open", "client", "operator"]
-"""What a route asks for: nothing, the clients' token where there is one, or the operator's token in any case."""
+"""What a route requires: nothing, the clients' token where one is configured, or the operator's token always."""
 
 ANONYMOUS: Final = "local"
 TOKEN_HOLDER: Final = "token"
 OPERATOR: Final = "operator"
 UNAUTHENTICATED: Final = "stranger"
-"""Whoever comes to an open route without the token that others need."""
+"""A client of an open route without the token that other routes require."""
 _JSON: Final = b"application/json"
 _OWN_SITE: Final = (b"same-origin", b"none")
 _SAFE_METHODS: Final = (b"GET", b"HEAD")
 _PAGES: Final = frozenset({b"/", b"/healthz", b"/readyz", b"/metrics"})
-"""What people look at, which does nothing but show something."""
-_STRANGERS_BODY_BYTES: Final = 64 * 1024
+"""Pages for people, which only show something."""
+_UNAUTHENTICATED_BODY_BYTES: Final = 64 * 1024
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _REMEMBERED: Final = 256
 _HOST_HINT: Final = "add it to `gateway.allowed_hosts`"
 _ORIGIN_HINT: Final = "call the gateway from a program, or add the page's `host:port` to `gateway.allowed_hosts`"
 _SITE_HINT: Final = "open the page from the gateway itself, or call the gateway from a program"
-"""Where the browser calls the page another site's, no origin that is allowed here changes that."""
+"""Allowing an origin would not help: the browser says that the page is another site's."""
 _CLIENT_HINT: Final = "send `Authorization: Bearer …` with the value of `gateway.token`"
 _OPERATOR_HINT: Final = (
-    "send `Authorization: Bearer …` with `gateway.operator_token`, or what is in the file that the log names at start"
+    "send `Authorization: Bearer …` with `gateway.operator_token`, or with the token in the file that the log names at start"
 )
 
 
 class Denied(GatewayError):
-    """The request is turned away; nothing was done for it. `allow` lists the methods where another one would do."""
+    """The request is refused; nothing was done for it. `allow` lists the allowed methods where it has another one."""
 
     def __init__(self, problem: Problem, allow: bytes = b"") -> None:
         super().__init__(problem)
@@ -66,10 +66,11 @@ class _Authority(NamedTuple):
 
 
 class Access:
-    """A browser tricked into calling us names its own host or origin (DNS rebinding): neither is ever ours.
+    """Decides which requests are let in, and as whom.
 
-    A page on another port of this very machine is as foreign as any other: only the origin it names tells it apart
-    from one that we serve, so host and port must both be those that the request was sent to.
+    A browser tricked into calling the gateway (DNS rebinding) sends a Host or Origin that is never the gateway's own. A
+    page on another port of this machine is as foreign as any other: only its origin tells it apart, so host and port
+    must both be those that the request was sent to.
     """
 
     def __init__(self, listen_host: str, allowed_hosts: Iterable[str], token: str, operator_token: str = "") -> None:
@@ -78,7 +79,7 @@ class Access:
         self.replace(allowed_hosts=allowed_hosts, token=token, operator_token=operator_token)
 
     def replace(self, *, allowed_hosts: Iterable[str], token: str, operator_token: str) -> None:
-        """Other names and tokens from now on. Without an operator's token nobody is one."""
+        """Use these names and tokens from now on. Without an operator's token nobody is the operator."""
         allowed = {_allowed(host) for host in allowed_hosts}
         self._hosts = {_Authority(name, None) for name in (*_LOOPBACK, self._listen_host)} | allowed
         self._origins = allowed
@@ -96,7 +97,9 @@ class Access:
         if b"origin" in headers or b"sec-fetch-site" in headers:
             self._check_page(request, host)
         if credential == "operator":
-            return self._operator(request)
+            if self._operator_bearer and _holds(request, self._operator_bearer):
+                return OPERATOR
+            raise Denied(Problem(code=UNAUTHORIZED, message="The operator's token is required", hint=_OPERATOR_HINT))
         if not self._client_bearer:
             return ANONYMOUS
         if _holds(request, self._client_bearer):
@@ -107,10 +110,10 @@ class Access:
         raise Denied(Problem(code=UNAUTHORIZED, message="A bearer token is required", hint=_CLIENT_HINT))
 
     def _check_page(self, request: HttpRequest, host: bytes) -> None:
-        """A browser sends this: only pages of ours may have it sent, and only with bodies that it asks about first."""
+        """Check a request that a browser sends: from pages of ours only, and with a body that needs a preflight only."""
         headers = request.headers
         origin = headers.get(b"origin")
-        foreign = headers.get(b"sec-fetch-site", b"none") not in _OWN_SITE and not _is_visit(request)
+        foreign = headers.get(b"sec-fetch-site", b"none") not in _OWN_SITE and not _is_navigation(request)
         if origin is not None and not self._origin_allowed(origin, host):
             message = "Origin is not one this gateway serves"
             raise Denied(Problem(code=ORIGIN_REFUSED, message=message, hint=_SITE_HINT if foreign else _ORIGIN_HINT))
@@ -120,12 +123,7 @@ class Access:
         has_body = headers.get(b"content-length", b"0").strip(b"0") or b"transfer-encoding" in headers
         if has_body and not is_json(headers.get(b"content-type", b"")):
             message = "Content-Type must be `application/json` in a request that a browser sends"
-            raise Denied(Problem(code=UNSUPPORTED_MEDIA, message=message, hint="say so in the page's request"))
-
-    def _operator(self, request: HttpRequest) -> str:
-        if self._operator_bearer and _holds(request, self._operator_bearer):
-            return OPERATOR
-        raise Denied(Problem(code=UNAUTHORIZED, message="The operator's token is required", hint=_OPERATOR_HINT))
+            raise Denied(Problem(code=UNSUPPORTED_MEDIA, message=message, hint="set the header in the page's request"))
 
     def _host_allowed(self, host: bytes) -> bool:
         allowed = self._known_hosts.get(host)
@@ -144,7 +142,7 @@ class Access:
         return self._beyond_loopback and _is_address(host.name)
 
     def _origin_allowed(self, origin: bytes, host: bytes) -> bool:
-        """It is where the request was sent to, or it was configured. A port that is not written is the scheme's."""
+        """Whether it is the host of the request, or configured. Without a port it has its scheme's."""
         scheme, colon, rest = origin.decode("latin-1").partition(":")
         default = _DEFAULT_PORTS.get(scheme)
         theirs = _authority(rest) if colon and default else None
@@ -167,17 +165,17 @@ def _holds(request: HttpRequest, bearer: bytes) -> bool:
     return b"authorization" not in request.repeated and hmac.compare_digest(given, bearer)
 
 
-def _is_visit(request: HttpRequest) -> bool:
-    """Somebody follows a link to a page of ours. A link to anything else might do something: open a session of MCP."""
+def _is_navigation(request: HttpRequest) -> bool:
+    """Whether somebody follows a link to one of the pages. A link to another route might do something."""
     is_navigation = request.headers.get(b"sec-fetch-mode") == b"navigate"
     return is_navigation and request.method in _SAFE_METHODS and request.path in _PAGES
 
 
 def _check_body(request: HttpRequest) -> None:
-    """No open route takes one, and whoever has no token may not have us keep much. Chunks do not say how much comes."""
+    """Refuse large bodies without a token: open routes take none. Chunks do not say how much comes."""
     size_bytes = content_length(request.headers.get(b"content-length", b"0"))
-    if size_bytes > _STRANGERS_BODY_BYTES or b"transfer-encoding" in request.headers:
-        message = f"Without a token a body has a `Content-Length` of at most {_STRANGERS_BODY_BYTES} bytes"
+    if size_bytes > _UNAUTHENTICATED_BODY_BYTES or b"transfer-encoding" in request.headers:
+        message = f"Without a token a body has a `Content-Length` of at most {_UNAUTHENTICATED_BODY_BYTES} bytes"
         raise Denied(Problem(code=REQUEST_TOO_LARGE, message=message, hint=_CLIENT_HINT))
 
 
@@ -187,13 +185,13 @@ def is_json(content_type: bytes) -> bool:
 
 
 def _allowed(host: str) -> _Authority:
-    """As it is written in the configuration: `name`, `name:port`, or an IPv6 address with or without brackets."""
+    """Parse a configured host: `name`, `name:port`, or an IPv6 address with or without brackets."""
     bare = host.lower()
     return _authority(f"//{bare}" if bare.count(":") < 2 or "[" in bare else f"//[{bare}]") or _Authority(bare, None)
 
 
 def _authority(url: str) -> _Authority | None:
-    """Of `//host:port`; None for anything that has more to it, or less."""
+    """Parse `//host:port`; None for anything that has more to it, or less."""
     try:
         parts = urlsplit(url)
         name, port = parts.hostname, parts.port
@@ -212,9 +210,6 @@ def _is_address(name: str) -> bool:
     return True
 
 
-# What the headers of a POST or GET say about its body, and about what may come back.
-
-
 def check_content_type(request: HttpRequest) -> None:
     if not is_json(request.headers.get(b"content-type", b"")):
         raise Denied(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
@@ -222,7 +217,7 @@ def check_content_type(request: HttpRequest) -> None:
 
 @lru_cache(maxsize=128)
 def accepted_types(accept: bytes) -> tuple[bool, bool, bool]:
-    """Whether JSON and whether a stream of events is acceptable, and whether a stream is what is wanted first."""
+    """Whether JSON is acceptable, whether a stream of events is, and whether a stream is preferred."""
     kinds = [part.split(b";")[0].strip().lower() for part in accept.split(b",")]
     accepts_json = not {b"*/*", JSON, b"application/*"}.isdisjoint(kinds)
     accepts_events = not {EVENTS, b"text/*"}.isdisjoint(kinds)
@@ -231,5 +226,5 @@ def accepted_types(accept: bytes) -> tuple[bool, bool, bool]:
 
 
 def accepts_stream(accept: bytes) -> bool:
-    """Whether whoever opens a stream will read it."""
+    """Whether the client accepts a stream of events in response to GET."""
     return accepted_types(accept)[1] or b"*/*" in accept

@@ -1,8 +1,9 @@
-"""`/mcp`: Streamable HTTP of every version on one URL. The version of each request decides its era."""
+"""`/mcp`: Streamable HTTP of every version on one URL; the version of each request decides its era."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from trunkline.core.errors import (
@@ -52,7 +53,6 @@ from trunkline.protocol.mcp.versions import LEGACY, SUPPORTED
 _SESSION_ID: Final = b"mcp-session-id"
 _VERSION: Final = b"mcp-protocol-version"
 _LAST_EVENT_ID: Final = b"last-event-id"
-_NONE: Final = b"{}"
 _LEGACY: Final = frozenset(version.encode() for version in LEGACY)
 _LEGACY_OR_NONE: Final = _LEGACY | {None}
 _ANSWERED_SOON: Final = frozenset(
@@ -67,7 +67,7 @@ _ANSWERED_SOON: Final = frozenset(
         RESOURCES_TEMPLATES_LIST,
     }
 )
-"""What we answer ourselves. Anything else may wait for a server, or is a stream."""
+"""Methods that the gateway answers itself. Any other may wait for a server, or is a stream."""
 TOO_MANY_OPEN: Final = Problem(
     code=CLIENT_LIMIT,
     message="Too many connections wait for an answer or carry a stream (`limits.connections`)",
@@ -78,6 +78,8 @@ _DUPLICATES_REFUSED: Final = (_SESSION_ID, _VERSION)
 
 
 class McpRoute:
+    """Handles the requests to `/mcp`."""
+
     def __init__(self, server: McpServer, sessions: HttpSessions) -> None:
         self._server = server
         self._sessions = sessions
@@ -85,14 +87,16 @@ class McpRoute:
 
     def handle(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
         try:
-            if request.repeated:
-                _refuse_repeated(request)
+            for name in _DUPLICATES_REFUSED if request.repeated else ():
+                if name in request.repeated:
+                    raise Denied(Problem(code=BAD_HTTP, message=f"Header `{name.decode()}` comes more than once"))
             if request.method == b"POST":
                 self._post(exchange, request, principal)
             elif request.method == b"GET":
                 self._get(exchange, request, principal)
-            elif request.method == b"DELETE":
-                self._delete(exchange, request, principal)
+            elif request.method == b"DELETE" and not _is_modern_version(request):
+                self._sessions.end(self._session_of(request, principal), "the client ended it")
+                exchange.respond(200)
             else:
                 raise Denied(_not_allowed(request.method))
         except Denied as denied:
@@ -131,7 +135,8 @@ class McpRoute:
         if (version in _LEGACY and in_session) or (version in _LEGACY_OR_NONE and not is_modern(message)):
             self._post_legacy(exchange, request, message, principal)
         elif in_session and not is_modern(message):
-            raise Denied(_version_refused(version))
+            message = f"Protocol version `{(version or b'').decode('latin-1')}` is not served"
+            raise Denied(Problem(code=UNSUPPORTED_VERSION, message=message, hint=f"use one of {', '.join(SUPPORTED)}"))
         else:
             self._post_modern(exchange, request, message, principal)
 
@@ -141,7 +146,7 @@ class McpRoute:
             return
         session = self._session_of(request, principal)
         if message.method is None or message.id is None:
-            self._post_other(session, message)
+            self._server.legacy_other(session, message)
             exchange.respond(202)
             return
         exchange.replay = session.replay
@@ -149,30 +154,19 @@ class McpRoute:
         if exchange.prefers_events:
             exchange.stream()
 
-    def _post_other(self, session: HttpSession, message: Message) -> None:
-        """A notification, or the client's answer to a question."""
-        if message.method is None:
-            self._server.legacy_response(session, message)
-        else:
-            self._server.legacy_notification(session, message)
-
     def _post_batch(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> bool:
-        """Whether it was one that this client's version allows."""
-        if (
-            not is_batch(request.body)
-            or request.headers.get(_VERSION, BATCH_VERSION.encode()) != BATCH_VERSION.encode()
-        ):
+        """Handle a batch; False where the body is none, or the client's version has none."""
+        version = BATCH_VERSION.encode()
+        if not is_batch(request.body) or request.headers.get(_VERSION, version) != version:
             return False
         session = self._session_of(request, principal)
         if session.version != BATCH_VERSION:
             return False
         texts = split_batch(request.body)
         exchange.replay = session.replay
-
-        def request_of(message: Message, answer: BatchResponder) -> None:
-            self._server.legacy_request(session, message, answer)
-
-        batch_of(exchange).serve(texts, request_of, lambda message: self._post_other(session, message))
+        batch = Batch(_HttpBatchTransport(exchange), exchange.slow_down)
+        exchange.on_streaming = batch.flush
+        batch.serve(texts, partial(self._server.legacy_request, session), partial(self._server.legacy_other, session))
         return True
 
     def _open_session(self, exchange: HttpExchange, message: Message, principal: str) -> None:
@@ -212,25 +206,22 @@ class McpRoute:
         self._server.modern_request(message, exchange, principal, exchange, check)
 
     def _check_arguments(self, request: HttpRequest, tool: str, params: Members) -> None:
-        """The headers that repeat arguments of a tool agree with them."""
+        """Check that the headers that repeat arguments of a tool agree with them."""
         entry = self._server.router.catalog.find(tool)
         if entry is None or entry.header_parameters is None:
             return
-        what = check_param_headers(
-            request.headers, entry.header_parameters, params.get("arguments", _NONE), request.repeated
-        )
-        if what is not None:
-            raise RequestRefused(
-                Problem(code=HEADER_MISMATCH, message=what, hint="list the tools again, then repeat the call")
-            )
+        arguments = params.get("arguments", b"{}")
+        mismatch = check_param_headers(request.headers, entry.header_parameters, arguments, request.repeated)
+        if mismatch is not None:
+            hint = "list the tools again, then repeat the call"
+            raise RequestRefused(Problem(code=HEADER_MISMATCH, message=mismatch, hint=hint))
 
-    # -- GET and DELETE: legacy only ------------------------------------------------------------------------------
+    # -- GET: legacy only -----------------------------------------------------------------------------------------
 
     def _get(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
         if _is_modern_version(request):
             raise Denied(_not_allowed(b"GET"))
-        accept = request.headers.get(b"accept", b"*/*")
-        if not accepts_stream(accept):
+        if not accepts_stream(request.headers.get(b"accept", b"*/*")):
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
         if exchange.too_many_open:
             raise Denied(TOO_MANY_OPEN)
@@ -243,48 +234,23 @@ class McpRoute:
             return
         session.open_stream(exchange)
 
-    def _delete(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
-        if _is_modern_version(request):
-            raise Denied(_not_allowed(b"DELETE"))
-        self._sessions.end(self._session_of(request, principal), "the client ended it")
-        exchange.respond(200)
-
 
 def _is_modern_version(request: HttpRequest) -> bool:
     version = request.headers.get(_VERSION)
     return version is not None and version not in _LEGACY
 
 
-def _refuse_repeated(request: HttpRequest) -> None:
-    for name in _DUPLICATES_REFUSED:
-        if name in request.repeated:
-            raise Denied(Problem(code=BAD_HTTP, message=f"Header `{name.decode()}` comes more than once"))
-
-
-def _version_refused(version: bytes | None) -> Problem:
-    shown = (version or b"").decode("latin-1")
-    message = f"Protocol version `{shown}` is not served"
-    return Problem(code=UNSUPPORTED_VERSION, message=message, hint=f"use one of {', '.join(SUPPORTED)}")
-
-
 def _not_allowed(method: bytes) -> Problem:
     return Problem(code=METHOD_NOT_ALLOWED, message=f"{method.decode('latin-1')} is not allowed here")
 
 
-# A batch that came by POST: answered by one array, or by a stream with every answer in it.
-
-
-def batch_of(exchange: HttpExchange) -> Batch:
-    batch = Batch(_HttpBatchTransport(exchange), exchange.slow_down)
-    exchange.on_streaming = batch.flush
-    return batch
-
-
 class _HttpBatchTransport:
-    """How the answers of one batch leave."""
+    """Sends the responses to a batch as one array, or as a stream of messages."""
 
     def __init__(self, exchange: HttpExchange) -> None:
         self._exchange = exchange
+        self.notify = exchange.notify
+        self.send_request = exchange.send_request
 
     @property
     def one_by_one(self) -> bool:
@@ -293,19 +259,13 @@ class _HttpBatchTransport:
     def send(self, message: bytes, *, last: bool) -> None:
         self._exchange.send(message, last=last)
 
-    def notify(self, message: bytes) -> None:
-        self._exchange.notify(message)
-
-    def send_request(self, message: bytes) -> bool:
-        return self._exchange.send_request(message)
-
-    def finish(self, answers: list[bytes]) -> None:
+    def finish(self, responses: list[bytes]) -> None:
         exchange = self._exchange
-        if exchange.streaming:  # and the last of those asked for was taken back
+        if exchange.streaming:  # and the last request was cancelled
             exchange.end_unanswered()
-        elif not answers:
+        elif not responses:
             exchange.respond(202)
         elif exchange.accepts_json and not exchange.prefers_events:
-            exchange.respond(200, as_array(answers))
+            exchange.respond(200, as_array(responses))
         else:
             exchange.stream()

@@ -84,7 +84,7 @@ TOO_MANY_REQUESTS: Final = 429
 
 
 class Batch:
-    """The messages of one batch. `on_full` is called once, when the first of its requests is refused with status 429."""
+    """The messages of one batch. `on_full` is called once, when the first of them is refused with status 429."""
 
     def __init__(self, transport: BatchTransport, on_full: Callable[[], None] | None = None) -> None:
         self._transport = transport

@@ -240,8 +240,10 @@ class Pagination:
         return self._sealer.seal(_purpose(caller, name), msgspec.json.encode(cursor))
 
     def resolve(self, caller: Caller, name: str, text: str, now: ListPages) -> tuple[ListPages, Cursor] | None:
-        """The list and the position that a cursor stands for; None for one that was not issued to this client, and where
-        the list has changed too much to go on."""
+        """The list and the position that a cursor stands for.
+
+        None for one that was not issued to this client, and where the list has changed too much to go on.
+        """
         payload = self._sealer.open(_purpose(caller, name), text)
         if payload is None:
             return None

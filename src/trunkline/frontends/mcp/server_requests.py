@@ -215,10 +215,10 @@ def request_refusal(caller: Caller, method: str, params: Json) -> bytes | None:
     if method == ELICITATION_CREATE and caller.version < _ELICITS_SINCE:
         return _error(-32601, f"The client speaks {caller.version or 'no version'}, which has no elicitation")
     refused = refusal(caller.capabilities, method, bytes(params))
-    if refused is None and method == ELICITATION_CREATE and caller.version < _VISITS_URLS_SINCE:
-        if text_member(members_of(bytes(params), "`params`"), "mode") == "url":
-            return _error(-32602, "The client does not support elicitation mode `url`")
-    return refused
+    if refused is not None or method != ELICITATION_CREATE or caller.version >= _VISITS_URLS_SINCE:
+        return refused
+    mode = text_member(members_of(bytes(params), "`params`"), "mode")
+    return _error(-32602, "The client does not support elicitation mode `url`") if mode == "url" else None
 
 
 def _error(code: int, message: str) -> bytes:

@@ -1,7 +1,7 @@
 """Suspended calls: a legacy server sends a request to a modern client, and the call waits until the client is back.
 
-The client's request is answered `input_required` with a sealed `requestState`; its next request brings the responses and
-resumes the call. The outcome goes to the request that waits at that moment.
+The client's request is answered `input_required` with a sealed `requestState`; its next request brings the responses
+and resumes the call. The outcome goes to the request that waits at that moment.
 """
 
 from __future__ import annotations

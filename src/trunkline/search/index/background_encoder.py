@@ -1,7 +1,7 @@
-"""Gets vectors for the texts of tools in a thread of its own: from the file where they are there, else by encoding.
+"""Gets vectors for the texts of tools in a thread of its own: from the file if they are there, else by encoding.
 
 It works in short turns with pauses as long as they were, so it takes half a core at most, and lets queries go first.
-What was wanted last comes first: the catalog of now before what is left of an older one.
+Texts wanted last come first: the current catalog before what is left of an older one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _TURN_S: Final = 0.02
 _HAND_OVER_S: Final = 1.0
 _QUERY_PATIENCE_S: Final = 0.1
 _DROP: Final[Sequence[str]] = ()
-"""In place of wishes: those before it are none any more."""
+"""In the queue in place of texts: those before it are no longer wanted."""
 
 
 class BackgroundEncoder:
-    """`want`, `drop`, `stop` and the properties are for other threads; all the rest happens in the thread itself."""
+    """`want`, `drop`, `stop` and the properties are for other threads; everything else runs in the thread itself."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class BackgroundEncoder:
         failed: Callable[[Exception], None],
         save_every_s: float = 5.0,
     ) -> None:
-        """`arrived` and `failed` are called in the thread: with records by text, and with what went wrong."""
+        """`arrived` and `failed` are called in the thread, with records by text and with what was raised."""
         self._encoder = encoder
         self._file = file
         self._queries_idle = queries_idle
@@ -45,7 +45,7 @@ class BackgroundEncoder:
         self._save_every_s = save_every_s
         self._incoming: deque[Sequence[str]] = deque()
         self._wanted: OrderedDict[str, bytes] = OrderedDict()
-        """What neither memory nor the file has, with the keys: touched in the thread only."""
+        """Texts that neither memory nor the file has, with their keys: touched in the thread only."""
         self._work = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -63,13 +63,13 @@ class BackgroundEncoder:
         self._work.set()
 
     def drop(self) -> None:
-        """Nothing of what was wanted so far is wanted any more."""
+        """Forget all texts wanted so far."""
         self._incoming.append(_DROP)
         self._work.set()
 
     @property
     def wanted(self) -> int:
-        """About how many texts are not done yet."""
+        """About how many texts are still to do."""
         return len(self._wanted) + sum(map(len, tuple(self._incoming)))
 
     @property
@@ -77,7 +77,7 @@ class BackgroundEncoder:
         return self._thread is not None and self._thread.is_alive()
 
     def stop(self) -> None:
-        """The thread ends after the text that it is busy with, and after keeping what it has."""
+        """End the thread after its current text, and after saving what it has."""
         self._closing.set()
         self._work.set()
 
@@ -91,30 +91,27 @@ class BackgroundEncoder:
                 self._encode()
         except Exception as problem:
             self._failed(problem)
-            self._give_up()
+            self._closing.set()
+            self._incoming.clear()
+            self._wanted.clear()
         self._save()
 
-    def _give_up(self) -> None:
-        self._closing.set()
-        self._incoming.clear()
-        self._wanted.clear()
-
     def _look_up(self) -> None:
-        """What the file has needs no encoding."""
+        """Take from the file what it has."""
         keys = self._admit()
         if self._file is None or not keys:
             return
-        kept, not_wanted_today = self._file.find(set(keys.values()))
+        kept, stale = self._file.find(set(keys.values()))
         found = {text: kept[key] for text, key in keys.items() if key in kept}
         for text in found:
             self._wanted.pop(text, None)
         if found:
             self._arrived(found)
-        if not_wanted_today:
-            self._write({}, not_wanted_today)
+        if stale:
+            self._write({}, stale)  # so that the file knows that they are in use
 
     def _admit(self) -> dict[str, bytes]:
-        """Put what came in before the rest; the keys of what was not wanted before."""
+        """Queue new texts before the others; returns the keys of those that were not wanted before."""
         keys: dict[str, bytes] = {}
         while self._incoming:
             for text in reversed(self._incoming[0]):
@@ -131,12 +128,15 @@ class BackgroundEncoder:
         return keys
 
     def _encode(self) -> None:
-        """Until nothing is wanted, or there is more to look up."""
+        """Encode until nothing is wanted, or there is more to look up."""
         busy_s = 0.0
         while self._wanted and not self._work.is_set():
             self._queries_idle.wait(_QUERY_PATIENCE_S)
             began = time.perf_counter()
-            self._encode_one(*self._wanted.popitem(last=False))
+            text, key = self._wanted.popitem(last=False)
+            self._fresh[text] = record = records_of(self._encoder.get().encode([text]))[0]
+            if self._file is not None:
+                self._unsaved[key] = record
             busy_s += time.perf_counter() - began
             if busy_s > _TURN_S:
                 self._closing.wait(busy_s)
@@ -147,12 +147,6 @@ class BackgroundEncoder:
         self._hand_over(0)
         if not self._work.is_set():
             self._save()
-
-    def _encode_one(self, text: str, key: bytes) -> None:
-        record = records_of(self._encoder.get().encode([text]))[0]
-        self._fresh[text] = record
-        if self._file is not None:
-            self._unsaved[key] = record
 
     def _hand_over(self, after_s: float) -> None:
         if self._fresh and time.monotonic() - self._handed_over_at >= after_s:
@@ -166,7 +160,7 @@ class BackgroundEncoder:
             self._unsaved = {}
 
     def _write(self, records: dict[bytes, bytes], wanted: Collection[bytes] = ()) -> bool:
-        """Whether these records need no other try."""
+        """Write to the file; False if these records have to be written again."""
         try:
             return self._file is None or self._file.keep(records, wanted)
         except OSError as problem:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log10
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from trunkline.search.index.arrays import Flags, Floats, Integers, np
 
@@ -17,22 +17,18 @@ _ASSUMED: Final = np.float32(3.0)
 """The highest score by meaning that is assumed of a tool without a vector; usual for one that fits."""
 
 
-class Ranker(Protocol):
-    def scores(self, lexical: Floats, cosine: Floats | None, known: Flags | None) -> Floats:
-        """One score per tool, the higher the better. `known` says which tools have a cosine."""
-        ...
+Ranker = Callable[[Floats, Floats | None, Flags | None], Floats]
+"""Makes one score per tool, the higher the better, of lexical scores, cosines, and which tools have a cosine."""
 
 
-class FusedRanker:
+def fused_scores(lexical: Floats, cosine: Floats | None, known: Flags | None) -> Floats:
     """Adds the z-scores of the lexical score and of the cosine. A tool without a vector is judged by its words twice."""
-
-    def scores(self, lexical: Floats, cosine: Floats | None, known: Flags | None) -> Floats:
-        by_words = z_scores(lexical, _CHANCE)
-        if cosine is None or known is None or not known.any():
-            return by_words
-        by_meaning = np.minimum(z_scores(lexical), _ASSUMED)
-        by_meaning[known] = z_scores(cosine[known])
-        return by_words + by_meaning
+    by_words = z_scores(lexical, _CHANCE)
+    if cosine is None or known is None or not known.any():
+        return by_words
+    by_meaning = np.minimum(z_scores(lexical), _ASSUMED)
+    by_meaning[known] = z_scores(cosine[known])
+    return by_words + by_meaning
 
 
 def z_scores(values: Floats, chance: np.float32 = _NONE) -> Floats:

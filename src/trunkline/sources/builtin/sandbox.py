@@ -1,8 +1,8 @@
 """The sandbox of Bash: bubblewrap, which shows a command the root folder, a system it can only read, and little else.
 
-Kept: whatever the user may read outside of homes. Hidden: homes, `/run` with its sockets, the gateway's state and its
-own sockets, every process but the command's own and, unless it is asked for, the network. `/tmp` and the home folder
-are private ones that stay until the source ends, because agents leave things there for their next command.
+Visible: whatever the user may read outside of homes. Hidden: homes, `/run` with its sockets, the gateway's state and its
+sockets, every process but the command's own and, by default, the network. `/tmp` and the home folder are private ones
+that stay until the source ends, because agents leave things there for their next command.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _HOMES: Final = ("/home", "/root")
 _SOCKETS: Final = "/run"
 _LEFT_OF_RUN: Final = ("/run/current-system", "/run/wrappers")  # where NixOS has its programs
 _SETTINGS: Final = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/scsi")
-"""The kernel's: root could write there, also without any capability."""
+"""Settings of the kernel: root could write there, even without any capability."""
 _RESOLVER: Final = "/etc/resolv.conf"
 _NAMESPACES: Final = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try")
-_STRICT: Final = ("--die-with-parent", "--cap-drop", "ALL")  # root would keep what it needs to undo the rest
+_STRICT: Final = ("--die-with-parent", "--cap-drop", "ALL")  # else root could undo the rest
 _FILTER_FD: Final = "9"
 _WITH_FILTER: Final = ("/bin/sh", "-c", f'exec "$@" {_FILTER_FD}<"$0"')
 _USUAL: Final = SandboxSettings()
 
 
 class Sandbox:
-    """One way to run commands for the folder `root`. No command may see the folders and sockets `hidden`, or write
-    `fixed` files, or those that are `started` and were there before the first command.
+    """Runs commands for the folder `root`. No command may see the folders and sockets `hidden`, or write `fixed` files, or
+    `started` ones that existed before the first command.
 
-    Making it looks around and makes the private folders, `close` removes them: neither on the event loop.
+    Making it reads the disk and makes the private folders, `close` removes them: neither on the event loop.
     """
 
     def __init__(
@@ -60,20 +60,26 @@ class Sandbox:
         self._hidden = [os.path.realpath(path) for path in hidden]
         self._fixed = fixed
         self._started = [path for path in map(os.path.realpath, started) if PACKAGES.isdisjoint(path.split("/"))]
-        """What an installation replaces stays out: it could not."""
+        """Without packages: their installation replaces these files."""
         self._settings = settings
-        self._shown = {**_shown_too(settings.folders), self.root: True}
-        """The folders that are as they are outside, and whether they can be written to."""
-        _remove_left_behind()
+        shown = {os.path.realpath(path): access == "rw" for path, access in settings.folders.items()}
+        is_allowed = {path: path != "/" and not any(_is_in(path, other) for other in KERNEL_FOLDERS) for path in shown}
+        self._shown = {**{path: shown[path] for path in shown if is_allowed[path]}, self.root: True}
+        """The folders that are shown as they are outside, and whether they can be written to."""
+        _remove_abandoned()
         self.scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{os.getpid()}-"))
-        """Where the private folders are."""
+        """Holds the private folders."""
         self._filter = os.path.join(os.path.realpath(self.scratch), "filter")  # noqa: PTH118
         try:
-            self._launch = self._launching()
-            self._emptied = [folder for folder in self._to_empty() if self._shown_in(folder) is None]
-            self._private = {folder: name for folder, name in self._own().items() if self._shown_in(folder) is None}
+            self._launch = self._launcher()
+            private = self._private_folders()
+            self._private = {folder: name for folder, name in private.items() if self._shown_in(folder) is None}
+            hidden = [os.path.realpath(folder) for folder in (*_HOMES, _SOCKETS) if os.path.isdir(folder)]  # noqa: PTH112
+            hidden = [folder for folder in dict.fromkeys(hidden) if folder not in private]
+            self._emptied = [folder for folder in hidden if self._shown_in(folder) is None]
+            """Hidden by an empty folder that cannot be written to."""
             self._options = [*_STRICT, *_NAMESPACES, *self._mounts()]
-            self._steady = self._there_from_the_start()
+            self._stable = self._stable_paths()
         except OSError:
             self.close()
             raise
@@ -95,11 +101,11 @@ class Sandbox:
 
     # -- what is the same for every command -----------------------------------------------------------------------
 
-    def _launching(self) -> list[str]:
+    def _launcher(self) -> list[str]:
         """How bubblewrap is started, with the network that commands have."""
         if self._settings.network == "on":
             return [self._program]
-        own_network = [self._program, "--unshare-net"]  # with a loopback in it that leads to nobody else
+        own_network = [self._program, "--unshare-net"]  # which has a loopback of its own
         allowed = socket_filter(internet=self._settings.network == "loopback")
         if allowed is None:
             return own_network
@@ -114,17 +120,14 @@ class Sandbox:
         for folder in self._emptied:
             yield from ("--tmpfs", folder)
         for folder, name in self._private.items():
-            yield from ("--bind", self._own_folder(name), folder)
+            private = os.path.join(self.scratch, name)  # noqa: PTH118
+            os.makedirs(private, mode=0o700, exist_ok=True)  # noqa: PTH103
+            yield from ("--bind", private, folder)
         for folder in self._shown_again([*self._emptied, *self._private]):
             yield from ("--ro-bind-try", folder, folder)
 
-    def _to_empty(self) -> list[str]:
-        """What is hidden by an empty folder that cannot be written to."""
-        found = [os.path.realpath(folder) for folder in (*_HOMES, _SOCKETS) if os.path.isdir(folder)]  # noqa: PTH112
-        return list(dict.fromkeys(folder for folder in found if folder not in self._own()))
-
-    def _own(self) -> dict[str, str]:
-        """Folders that are hidden by one of our own, and the name of that."""
+    def _private_folders(self) -> dict[str, str]:
+        """Folders that are replaced by a private one, with its name."""
         folders = {
             tempfile.gettempdir(): "gateway-tmp",
             PRIVATE_TMP: "tmp",
@@ -133,13 +136,8 @@ class Sandbox:
         }
         return {os.path.realpath(folder): name for folder, name in folders.items() if _is_folder(folder)}
 
-    def _own_folder(self, name: str) -> str:
-        path = os.path.join(self.scratch, name)  # noqa: PTH118
-        os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
-        return path
-
     def _shown_again(self, covered: Sequence[str]) -> list[str]:
-        """Folders with programs, and what names are looked up by, although something above them is hidden."""
+        """Folders with programs, and the resolver's, in folders that are hidden."""
         home = os.path.realpath(self._env.get("HOME") or "/")
         folders = [*self._env.get("PATH", "").split(":"), *_LEFT_OF_RUN]
         if self._settings.network == "on":
@@ -149,27 +147,25 @@ class Sandbox:
         wanted = [folder for folder in dict.fromkeys(wanted) if not _is_in(home, folder) and folder not in covered]
         return [folder for folder in wanted if not _is_closed(folder)]
 
-    # -- what is looked at anew for each ----------------------------------------------------------------------------
+    # -- what is determined anew for each command -------------------------------------------------------------------
 
-    @property
-    def writable(self) -> list[str]:
-        """The folders in which commands can write what others see."""
-        return [path for path, can_be in self._shown.items() if can_be]
+    def _fixed_files(self) -> list[tuple[str, str]]:
+        """The real folder of each, and its name."""
+        return [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
 
-    def _there_from_the_start(self) -> frozenset[str]:
-        """The fixed files, and the folders on the way to what is ours, that are there before the first command: from
-        then on no command can move them. What comes later may be a link that another command has laid: to mount
-        that would show what it leads to."""
-        fixed = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
+    def _stable_paths(self) -> frozenset[str]:
+        """The fixed files, and the folders on the way to what is ours, that exist before the first command: from then on
+        no command can move them. Anything later may be a link laid by another command: a mount would show its target."""
+        fixed = self._fixed_files()
         above = map(os.path.dirname, (*self._shown, *self._started))
-        ends = [*(folder for folder, _ in fixed), *self._ours(), *above]
+        ends = [*(folder for folder, _ in fixed), *self._hidden_paths(), *above]
         steps = {step for end in ends for step in self._way_to(end)}
         files = [*(os.path.join(folder, name) for folder, name in fixed), *self._started]  # noqa: PTH118
         return frozenset(steps | {file for file in files if _is_plain(file)})
 
-    def _ours(self) -> set[str]:
-        """What nobody may see. Where the root is above our scratch folder, a command could write the next one's
-        filter, or put a link in place of a private folder, and the next one would have what that leads to."""
+    def _hidden_paths(self) -> set[str]:
+        """What no command may see. Where the root is above our scratch folder, a command could write the next one's
+        filter, or replace a private folder by a link, and the next one would get the link's target."""
         return {
             *self._hidden,
             os.path.realpath(self.scratch),
@@ -177,12 +173,11 @@ class Sandbox:
         }
 
     def _places(self, read_only: Iterable[str], pinned: Iterable[str]) -> Iterable[str]:
-        """The folders that are shown, and in them what is not: our own may come into being at any time."""
-        fixed = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
-        fixed = [(folder, name) for folder, name in fixed if self._is_writable(folder)]
-        started = [path for path in self._started if path in self._steady and self._is_writable(path)]
+        """Mounts the folders that are shown, and hides what is not: our sockets may be made at any time."""
+        fixed = [(folder, name) for folder, name in self._fixed_files() if self._is_writable(folder)]
+        started = [path for path in self._started if path in self._stable and self._is_writable(path)]
         started = [path for path in started if _is_plain(path)]
-        hidden = self._ours()
+        hidden = self._hidden_paths()
         ends = [*(folder for folder, _ in fixed), *hidden, *map(os.path.dirname, started)]
         yield from self._showing(ends, pinned)
         yield from self._fixing(fixed)
@@ -195,14 +190,13 @@ class Sandbox:
         yield from self._hiding(hidden)
 
     def _showing(self, ends: Iterable[str], pinned: Iterable[str]) -> Iterable[str]:
-        """The folders that are shown, those on the way to `ends` that somebody in the sandbox could move, and those
-        that are `pinned`.
+        """Mounts the folders that are shown, those on the way to `ends` that a command could move, and `pinned` ones.
 
-        What something is mounted on can be neither renamed nor removed, so every folder on the way is mounted on
-        itself. A mount hides those below it that were made before.
+        A mount point can be neither renamed nor removed, so each of these folders is mounted on itself. A mount hides
+        earlier ones below it.
         """
         above = [os.path.dirname(folder) for folder in self._shown]  # noqa: PTH120
-        steps = {step for end in (*ends, *above) for step in self._way_to(end)} & self._steady
+        steps = {step for end in (*ends, *above) for step in self._way_to(end)} & self._stable
         shown = {path for path in self._shown if path == self.root or not os.path.islink(path)}  # noqa: PTH114
         held = {path for path in pinned if self._is_writable(path)}
         for path in sorted({*shown, *steps, *held} - {"/"}):  # above before below
@@ -211,24 +205,25 @@ class Sandbox:
             yield from (f"{bind}-try" if need_not_be else bind, path, path)
 
     def _fixing(self, places: Iterable[tuple[str, str]]) -> Iterable[str]:
-        """Files that say what the gateway runs, outside of any sandbox.
+        """Makes files read-only that say what the gateway runs, outside of any sandbox.
 
-        Where there is no such file, nothing can be put into its folder. Where there was not even that from the start,
-        nothing is made for it: the folder belongs to others as well, who may be at work in it. What a command makes
-        there is found when it has ended (`trunkline.sources.builtin.protection`).
+        Where there is no such file, its folder is read-only. Where the folder was not there from the start, nothing is
+        made: others may be at work in it. What a command puts there is found when it has ended (`protection`).
         """
         for folder, name in places:
             path = os.path.join(folder, name)  # noqa: PTH118
             if _is_plain(path):
-                yield from ("--ro-bind", path, path) if path in self._steady else ()
-            elif folder in self._steady and _is_folder(folder) and folder not in self._shown:
+                yield from ("--ro-bind", path, path) if path in self._stable else ()
+            elif folder in self._stable and _is_folder(folder) and folder not in self._shown:
                 yield from ("--ro-bind", folder, folder)
 
     def _hiding(self, paths: Iterable[str]) -> Iterable[str]:
-        """Our own folders are empty, and our own sockets lead nowhere."""
+        """Makes our own folders empty, and our own sockets lead nowhere."""
         covered: list[str] = []
         for path in sorted(paths):
-            if not self._is_seen(path) or any(_is_in(path, folder) for folder in covered):
+            shown = self._shown_in(path) or ""
+            above = [*covered, *(one for one in (*self._emptied, *self._private) if len(one) > len(shown))]
+            if any(_is_in(path, folder) for folder in above):
                 continue
             if _is_folder(path):
                 covered.append(path)
@@ -237,7 +232,7 @@ class Sandbox:
                 yield from ("--ro-bind", "/dev/null", path)
 
     def _way_to(self, path: str) -> list[str]:
-        """The folders down to this one that exist below one that can be written to."""
+        """The existing folders from a shown one that can be written to down to this one."""
         steps: list[str] = []
         while self._is_writable(path) and path not in self._shown:
             steps.append(path)
@@ -245,28 +240,16 @@ class Sandbox:
         return [step for step in steps if _is_folder(step) and not os.path.islink(step)]  # noqa: PTH114
 
     def _shown_in(self, path: str) -> str | None:
-        """The folder as which, or in which, this one is shown as it is outside."""
+        """The shown folder that this path is, or is in."""
         return max((folder for folder in self._shown if _is_in(path, folder)), key=len, default=None)
 
     def _is_writable(self, path: str) -> bool:
         folder = self._shown_in(path)
         return folder is not None and self._shown[folder]
 
-    def _is_seen(self, path: str) -> bool:
-        """Whether nothing hides this path from commands."""
-        shown = self._shown_in(path) or ""
-        return not any(_is_in(path, cover) and len(cover) > len(shown) for cover in (*self._emptied, *self._private))
 
-
-def _shown_too(folders: Mapping[Path, str]) -> dict[str, bool]:
-    """What the configuration shows besides the root, with whether it can be written to; links may lead anywhere."""
-    real = {os.path.realpath(path): access == "rw" for path, access in folders.items()}
-    shown = [path for path in real if path != "/" and not any(_is_in(path, other) for other in KERNEL_FOLDERS)]
-    return {path: real[path] for path in shown}
-
-
-def _remove_left_behind() -> None:
-    """The private folders of gateways of this user that were killed."""
+def _remove_abandoned() -> None:
+    """Remove the private folders of gateways of this user that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*-*"):
         pid = folder.name.removeprefix(SCRATCH_PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
@@ -277,10 +260,8 @@ def _remove_left_behind() -> None:
 def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True
 
 
@@ -289,19 +270,16 @@ def _is_folder(path: str) -> bool:
 
 
 def _is_plain(path: str) -> bool:
-    """A file, and no link to one."""
+    """Whether it is a file, and no link to one."""
     return os.path.isfile(path) and not os.path.islink(path)  # noqa: PTH113, PTH114
 
 
 def _is_closed(path: str) -> bool:
-    """Whether the way to it is closed to us, as that to folders of root in a PATH that was taken over: bubblewrap would
-    give up there."""
+    """Whether we may not reach it, as a folder of root in an inherited PATH: bubblewrap would give up there."""
     try:
         os.stat(path)  # noqa: PTH116
-    except PermissionError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return False
 
 
@@ -309,39 +287,39 @@ def _is_in(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-# A seccomp filter for programs in a sandbox: of which families they may open sockets.
+# -- sockets -----------------------------------------------------------------------------------------------------------
 #
-# That no other machine and no other program can be reached by the internet's protocols is not its doing: a network
-# namespace sees to that, on every kind of machine. But some families know no namespaces (by VSOCK a virtual machine
-# reaches its host), and the namespace has a loopback of its own. Only families that are known to be confined are let
-# through, where the numbers of the kernel's calls are known.
+# A seccomp filter limits the families of sockets. It does not cut off the network, which a network namespace does on
+# every kind of machine. But some families know no namespaces (by VSOCK a virtual machine reaches its host), and the
+# namespace has a loopback of its own. Only families that are known to be confined pass, on machines whose system call
+# numbers are known.
 
 _AF_NETLINK: Final = 16
 _CONFINED: Final = (socket.AF_UNIX, _AF_NETLINK)
-"""Netlink is how programs ask for addresses and interfaces: those of their own namespace."""
+"""With netlink, programs ask for the addresses and interfaces of their own namespace."""
 _INTERNET: Final = (socket.AF_INET, socket.AF_INET6)
 
 _LOAD: Final = 0x20
 _JUMP_IF_EQUAL: Final = 0x15
 _JUMP_IF_AT_LEAST: Final = 0x35
 _RETURN: Final = 0x06
-_CALL, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # where they are in what a filter is given
+_CALL, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in `struct seccomp_data`
 _ALLOW: Final = 0x7FFF0000
 _FAIL: Final = 0x00050000
 _NO_SUCH_FAMILY: Final = _FAIL | errno.EAFNOSUPPORT
 _NO_SUCH_CALL: Final = _FAIL | errno.ENOSYS
 _IO_URING_SETUP: Final = 425
-"""The same everywhere. What is asked of a ring passes no filter, sockets included."""
+"""The same everywhere. Requests in a ring pass no filter, those for sockets included."""
 _X32: Final = 0x40000000
-"""From here on, x86-64 has a second number for every call. No other kind of machine has calls up there."""
+"""From here on, x86-64 has a second number for every call. No other machine has calls there."""
 
 _Instruction = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """One set of numbers that programs may use: how the kernel calls it, and `socket` in it. `socketcall` is an old way
-    to the same, whose arguments a filter cannot see."""
+    """System call numbers of one architecture. `socketcall` is an old form of `socket`, whose arguments a filter cannot
+    see."""
 
     architecture: int
     socket: int
@@ -353,12 +331,11 @@ _MACHINES: Final = {
     "aarch64": (_Calls(0xC00000B7, 198), _Calls(0x40000028, 281)),
     "riscv64": (_Calls(0xC00000F3, 198), _Calls(0x400000F3, 198)),
 }
-"""For each machine its own calls, and those of programs for its 32-bit ancestor."""
+"""For each machine its own numbers, and those of its 32-bit programs."""
 
 
 def socket_filter(*, internet: bool, machine: str = os.uname().machine) -> bytes | None:
-    """The filter as `bwrap --seccomp` takes it, with internet sockets or without; None for a machine that is not known
-    here."""
+    """The filter for `bwrap --seccomp`, with internet sockets or without; None for an unknown machine."""
     if machine not in _MACHINES:
         return None
     families = (*_CONFINED, *_INTERNET) if internet else _CONFINED
@@ -368,8 +345,8 @@ def socket_filter(*, internet: bool, machine: str = os.uname().machine) -> bytes
 
 
 def _part(calls: _Calls, families: Sequence[int]) -> Iterable[_Instruction]:
-    """What is done with one set of calls; any other goes past it. Jumps count the instructions that are left out, if
-    the condition holds and if it does not."""
+    """The filter for one architecture; others skip it. A jump has the numbers of instructions to skip if its condition
+    holds and if not."""
     old_way = [] if calls.socketcall is None else _if_equal(calls.socketcall, _NO_SUCH_FAMILY)
     part = [
         (_LOAD, 0, 0, _CALL),

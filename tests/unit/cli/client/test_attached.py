@@ -32,14 +32,14 @@ def greeting(result: Any = HELLO, id: int = 1) -> tuple[int, bytes]:  # noqa: A0
     return 200, json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
 
 
-async def call(desk: RemoteClient, name: str, **arguments: Any) -> Outcome:
-    return await desk.call(name, json.dumps(arguments).encode(), nothing)
+async def call(client: RemoteClient, name: str, **arguments: Any) -> Outcome:
+    return await client.call(name, json.dumps(arguments).encode(), nothing)
 
 
 async def problem_with(there: RemoteTarget, ask: Any = None) -> Problem:
     with pytest.raises(GatewayError) as error:
-        async with remote_client(there) as desk:
-            await (ask or RemoteClient.tools)(desk)
+        async with remote_client(there) as client:
+            await (ask or RemoteClient.tools)(client)
     return error.value.problem
 
 
@@ -49,35 +49,35 @@ async def problem_with(there: RemoteTarget, ask: Any = None) -> Problem:
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_tools_are_listed_and_called(tmp_path: Path, era: str) -> None:
     with HttpFaults(tmp_path, era=era) as server:
-        async with remote_client(RemoteTarget(server.url)) as desk:
-            assert "echo" in [tool.name for tool in await desk.tools()]
-            outcome = await call(desk, "echo", a=1)
+        async with remote_client(RemoteTarget(server.url)) as client:
+            assert "echo" in [tool.name for tool in await client.tools()]
+            outcome = await call(client, "echo", a=1)
             assert isinstance(outcome, Result)
             assert json.loads(bytes(outcome.raw))["structuredContent"] == {"a": 1}
-            assert isinstance(await call(desk, "refuse"), RemoteError)
+            assert isinstance(await call(client, "refuse"), RemoteError)
 
 
 async def test_a_schema_is_found_by_other_spellings_where_nobody_can_be_asked(tmp_path: Path) -> None:
     with HttpFaults(tmp_path, era="modern", tools=[ADD]) as server:
-        async with remote_client(RemoteTarget(server.url)) as desk:
+        async with remote_client(RemoteTarget(server.url)) as client:
             for name in ("s_add", "s.add", "s:add", "add", "trunkline.s.add"):
-                assert await desk.schema(name) == ADD["inputSchema"], name
-            assert await desk.schema("no_such_thing") == {}
+                assert await client.schema(name) == ADD["inputSchema"], name
+            assert await client.schema("no_such_thing") == {}
 
 
 async def test_progress_is_passed_on_in_words(tmp_path: Path) -> None:
     news: list[str] = []
     with HttpFaults(tmp_path, era="modern", answers="sse") as server:
-        async with remote_client(RemoteTarget(server.url)) as desk:
-            await desk.call("progress", b'{"steps":2}', news.append)
+        async with remote_client(RemoteTarget(server.url)) as client:
+            await client.call("progress", b'{"steps":2}', news.append)
     assert news == ["1 of 10 step 1", "2 of 10 step 2"]
 
 
 @pytest.mark.parametrize(("era", "event"), [("modern", "closed"), ("legacy", "cancelled")])
 async def test_a_call_that_is_taken_back_is_cancelled_there(tmp_path: Path, era: str, event: str) -> None:
     with HttpFaults(tmp_path, era=era) as server:
-        async with remote_client(RemoteTarget(server.url)) as desk:
-            task = asyncio.get_running_loop().create_task(call(desk, "hang"))
+        async with remote_client(RemoteTarget(server.url)) as client:
+            task = asyncio.get_running_loop().create_task(call(client, "hang"))
             await until(lambda: server.calls("hang"), "the call is there")
             task.cancel()
             await asyncio.wait([task])
@@ -162,8 +162,8 @@ async def test_an_address_that_cannot_be_written_is_refused() -> None:
 
 async def test_a_gateway_lost_during_a_call_is_told_with_what_may_have_happened(tmp_path: Path) -> None:
     with HttpFaults(tmp_path, era="modern") as server:
-        async with remote_client(RemoteTarget(server.url)) as desk:
-            task = asyncio.get_running_loop().create_task(call(desk, "hang"))
+        async with remote_client(RemoteTarget(server.url)) as client:
+            task = asyncio.get_running_loop().create_task(call(client, "hang"))
             await until(lambda: server.calls("hang"), "the call is there")
             server.stop()
             outcome = await task
@@ -173,22 +173,22 @@ async def test_a_gateway_lost_during_a_call_is_told_with_what_may_have_happened(
 
 
 async def test_a_gateway_that_falls_silent_during_a_call_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with canned({"/mcp": greeting()}) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as desk:
+    async with canned({"/mcp": greeting()}) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as client:
         del server.pages["/mcp"]
-        monkeypatch.setattr(remote, "_LOOK_EVERY_S", 0.2)
+        monkeypatch.setattr(remote, "_CHECK_EVERY_S", 0.2)
         monkeypatch.setattr(remote, "_ANSWER_S", 0.5)
         with pytest.raises(GatewayError) as error:
-            await call(desk, "anything")
+            await call(client, "anything")
     assert error.value.problem.code is GATEWAY_UNREACHABLE
     assert error.value.problem.executed == "unknown"
 
 
 async def test_a_slow_tool_is_waited_for_while_the_gateway_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(remote, "_CHECK_EVERY_S", 0.05)
     pages = {"/mcp": greeting(), "/healthz": (200, b"ok")}
-    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as desk:
+    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as client:
         del server.pages["/mcp"]
-        task = asyncio.get_running_loop().create_task(call(desk, "slow"))
+        task = asyncio.get_running_loop().create_task(call(client, "slow"))
         await until(lambda: sum(asked.path == "/healthz" for asked in server.asked) > 3, "it is looked after")
         assert not task.done()
         task.cancel()
@@ -198,9 +198,9 @@ async def test_a_slow_tool_is_waited_for_while_the_gateway_is_there(monkeypatch:
 async def test_a_list_of_tools_that_never_comes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trunkline.sources.mcp.list_fetch.LIST_TIMEOUT_S", 0.3)
 
-    async def tools(desk: RemoteClient) -> None:
+    async def tools(client: RemoteClient) -> None:
         server.pages.clear()
-        await desk.tools()
+        await client.tools()
 
     async with canned({"/mcp": greeting()}) as server:
         assert (await problem_with(RemoteTarget(f"{server.url}/mcp"), tools)).code is GATEWAY_UNREACHABLE
@@ -215,9 +215,9 @@ WHY = b'{"name":"s.add","found":true,"exposed":"s_add","findings":[{"what":"here
 
 async def test_an_operator_asks_the_operators_routes() -> None:
     pages = {"/mcp": greeting(), "/api/mcp/servers": (200, STATUSES), "/api/tools/s.add%2F%20x/why": (200, WHY)}
-    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp", "", "client", "op")) as desk:
-        assert await desk.servers() == json.loads(STATUSES)["servers"]
-        assert await desk.why("s.add/ x") == json.loads(WHY)
+    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp", "", "client", "op")) as client:
+        assert await client.servers() == json.loads(STATUSES)["servers"]
+        assert await client.why("s.add/ x") == json.loads(WHY)
     tokens = {asked.path: asked.headers.get("authorization") for asked in server.asked}
     assert tokens.pop("/mcp") == "Bearer client"
     assert set(tokens.values()) == {"Bearer op"}
@@ -227,9 +227,9 @@ async def test_routes_lie_beside_the_door_wherever_that_is() -> None:
     pages = {"/gw/mcp": greeting(), "/gw/api/mcp/servers": (200, STATUSES)}
     async with (
         canned(pages) as server,
-        remote_client(RemoteTarget(f"{server.url}/gw/mcp", operator_token="op")) as desk,
+        remote_client(RemoteTarget(f"{server.url}/gw/mcp", operator_token="op")) as client,
     ):
-        assert len(await desk.servers()) == 1
+        assert len(await client.servers()) == 1
 
 
 async def test_an_operators_schema_is_found_by_asking() -> None:
@@ -238,10 +238,10 @@ async def test_an_operators_schema_is_found_by_asking() -> None:
 
     async with (
         canned({"/mcp": greeting(), "/api/tools/old.name/why": (200, WHY.replace(b"s_add", b"renamed"))}) as server,
-        remote_client(RemoteTarget(f"{server.url}/mcp", operator_token="op")) as desk,
+        remote_client(RemoteTarget(f"{server.url}/mcp", operator_token="op")) as client,
     ):
         server.pages["/mcp"] = greeting(listed, id=2)
-        assert await desk.schema("old.name") == {"type": "object", "n": 1}
+        assert await client.schema("old.name") == {"type": "object", "n": 1}
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ async def test_what_an_operators_route_may_answer_else_is_told(page: tuple[int, 
     async with canned(pages) as server:
         there = RemoteTarget(f"{server.url}/mcp", operator_token="op")
         assert (await problem_with(there, RemoteClient.servers)).code.id == code
-        assert (await problem_with(there, lambda desk: desk.why("x"))).code.id == code
+        assert (await problem_with(there, lambda client: client.why("x"))).code.id == code
 
 
 async def test_an_operators_route_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,9 +281,9 @@ async def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 async def test_who_is_no_operator_is_told_what_any_client_is() -> None:
     answer = {"content": [], "structuredContent": json.loads(STATUSES), "resultType": "complete"}
     async with canned({"/mcp": greeting()}) as server:
-        async with remote_client(RemoteTarget(f"{server.url}/mcp")) as desk:
+        async with remote_client(RemoteTarget(f"{server.url}/mcp")) as client:
             server.pages["/mcp"] = greeting(answer, id=2)
-            assert [status["name"] for status in await desk.servers()] == ["a"]
+            assert [status["name"] for status in await client.servers()] == ["a"]
         assert json.loads(server.asked[-1].body)["params"]["name"] == "trunkline.server_health"
 
 
@@ -293,9 +293,9 @@ async def test_who_is_no_operator_is_told_what_any_client_is() -> None:
 async def test_another_answer_than_the_gateways_own_is_not_taken_for_it(answer: dict[str, Any]) -> None:
     async with canned({"/mcp": greeting()}) as server:
 
-        async def servers(desk: RemoteClient) -> None:
+        async def servers(client: RemoteClient) -> None:
             server.pages["/mcp"] = greeting(answer, id=2)
-            await desk.servers()
+            await client.servers()
 
         problem = await problem_with(RemoteTarget(f"{server.url}/mcp"), servers)
     assert problem.code is UNAUTHORIZED
@@ -305,7 +305,7 @@ async def test_another_answer_than_the_gateways_own_is_not_taken_for_it(answer: 
 
 async def test_why_is_for_operators() -> None:
     async with canned({"/mcp": greeting()}) as server:
-        problem = await problem_with(RemoteTarget(f"{server.url}/mcp"), lambda desk: desk.why("x"))
+        problem = await problem_with(RemoteTarget(f"{server.url}/mcp"), lambda client: client.why("x"))
     assert problem.code is UNAUTHORIZED
     assert "TRUNKLINE_OPERATOR_TOKEN" in problem.hint
 
@@ -313,10 +313,10 @@ async def test_why_is_for_operators() -> None:
 async def test_a_gateway_that_shuts_down_says_so_when_it_is_asked_for_its_servers() -> None:
     data = {"code": "TL205", "executed": "no", "hint": ""}
     error = {"jsonrpc": "2.0", "id": 2, "error": {"code": 503, "message": "The gateway is shutting down", "data": data}}
-    async with canned({"/mcp": greeting()}) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as desk:
+    async with canned({"/mcp": greeting()}) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as client:
         server.pages["/mcp"] = (200, json.dumps(error).encode())
         with pytest.raises(GatewayError) as caught:
-            await desk.servers()
+            await client.servers()
     assert caught.value.problem.code.id == "TL205"
 
 
@@ -341,9 +341,9 @@ BUDGET = {
 async def found_at(page: tuple[int, bytes], **keys: str) -> tuple[list[Match], Asked]:
     """What a gateway finds that greets, lists its tools and answers a search with this page."""
     pages = {"/mcp": greeting(), "/api/tools/discover?query=a+%26+b&limit=3&provision=0&explain=1": page}
-    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp", **keys)) as desk:
+    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp", **keys)) as client:
         server.pages["/mcp"] = greeting(LISTED, id=2)
-        return await desk.find("a & b", 3), server.asked[-1]
+        return await client.find("a & b", 3), server.asked[-1]
 
 
 async def test_a_search_is_left_to_the_gateway_and_definitions_are_those_of_its_list() -> None:
@@ -376,9 +376,9 @@ async def test_a_gateway_that_does_not_search_is_told(page: tuple[int, bytes], c
 
 async def test_the_budget_is_what_the_gateway_says() -> None:
     pages = {"/mcp": greeting(), "/api/tools/budget?tools=1": (200, json.dumps(BUDGET).encode())}
-    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as desk:
-        assert await desk.budget() == BUDGET
+    async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp")) as client:
+        assert await client.budget() == BUDGET
         server.pages["/api/tools/budget?tools=1"] = (200, b'{"servers":[]}')
         with pytest.raises(GatewayError) as error:
-            await desk.budget()
+            await client.budget()
     assert "cannot be read" in error.value.problem.message

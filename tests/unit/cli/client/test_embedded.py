@@ -35,8 +35,8 @@ def nothing(_: str) -> None:
     pass
 
 
-async def call(desk: LocalClient, name: str, **arguments: Any) -> Outcome:
-    return await desk.call(name, json.dumps(arguments).encode(), nothing)
+async def call(client: LocalClient, name: str, **arguments: Any) -> Outcome:
+    return await client.call(name, json.dumps(arguments).encode(), nothing)
 
 
 # Which servers --------------------------------------------------------------------------------------------------------
@@ -80,10 +80,10 @@ async def test_servers_and_tools_are_those_of_the_file_once_all_have_settled(tmp
     good = StdioFaults(tmp_path, "good", start_delay=0.3)
     bad = {"bad": entry(command="/nowhere/at/all")}
     news: list[str] = []
-    async with local_client(settings_for(tmp_path, good.entry(), bad), news.append, "") as desk:
-        states = {status["name"]: status["state"] for status in await desk.servers()}
+    async with local_client(settings_for(tmp_path, good.entry(), bad), news.append, "") as client:
+        states = {status["name"]: status["state"] for status in await client.servers()}
         assert states == {"good": "ready", "bad": "down"}
-        names = [tool.name for tool in await desk.tools()]
+        names = [tool.name for tool in await client.tools()]
         assert "good_echo" in names
         assert "good_fancy" in names
         assert re.fullmatch(r"starting 2 servers of \S+/trunkline.json for the moment", news[0])
@@ -94,8 +94,8 @@ async def test_a_call_starts_the_servers_it_needs_and_no_others(tmp_path: Path) 
     first, second = StdioFaults(tmp_path, "first"), StdioFaults(tmp_path, "second")
     settings = settings_for(tmp_path, first.entry(), second.entry())
     for name in ("second_echo", "second.echo", "second:echo"):
-        async with local_client(settings, nothing, name) as desk:
-            outcome = await call(desk, name, a=1)
+        async with local_client(settings, nothing, name) as client:
+            outcome = await call(client, name, a=1)
             assert isinstance(outcome, Result)
     assert len(second.events("start")) == 3
     assert first.events("start") == []
@@ -105,10 +105,10 @@ async def test_a_name_that_only_looks_like_a_servers_is_found_with_the_rest(tmp_
     git = StdioFaults(tmp_path, "git")
     other = StdioFaults(tmp_path, "other", tools=[{**ADD, "name": "git_add"}])
     settings = settings_for(tmp_path, git.entry(), other.entry())
-    async with local_client(settings, nothing, "git_add") as desk:
-        assert (await desk.schema("git_add"))["properties"] == {"a": {"type": "integer"}}
-        assert isinstance(await call(desk, "git_add", a=1), Result)
-        assert (await desk.why("git_add"))["address"] == "other.git_add"
+    async with local_client(settings, nothing, "git_add") as client:
+        assert (await client.schema("git_add"))["properties"] == {"a": {"type": "integer"}}
+        assert isinstance(await call(client, "git_add", a=1), Result)
+        assert (await client.why("git_add"))["address"] == "other.git_add"
     assert [event["tool"] for event in other.calls()] == ["git_add"]
 
 
@@ -116,51 +116,51 @@ async def test_an_address_and_a_server_that_is_down_are_no_reason_to_start_the_r
     rest = StdioFaults(tmp_path, "rest")
     settings = settings_for(tmp_path, {"bad": entry(command="/nowhere/at/all")}, rest.entry())
     for name in ("bad.x", "bad_x"):
-        async with local_client(settings, nothing, name) as desk:
-            outcome = await call(desk, name)
+        async with local_client(settings, nothing, name) as client:
+            outcome = await call(client, name)
             assert isinstance(outcome, Failure)
             assert "bad" in outcome.problem.message
-            assert (await desk.why(name))["found"] is False
+            assert (await client.why(name))["found"] is False
     assert rest.events("start") == []
 
 
 async def test_a_schema_is_found_by_any_name(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s", tools=[ADD])
-    async with local_client(settings_for(tmp_path, server.entry()), nothing, "") as desk:
+    async with local_client(settings_for(tmp_path, server.entry()), nothing, "") as client:
         for name in ("s_add", "s.add", "add", "s__add"):
-            assert await desk.schema(name) == ADD["inputSchema"], name
-        assert await desk.schema("s_nothing") == {}
+            assert await client.schema(name) == ADD["inputSchema"], name
+        assert await client.schema("s_nothing") == {}
 
 
 async def test_outcomes_are_those_of_the_server_and_of_the_gateway(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")
-    async with local_client(settings_for(tmp_path, server.entry()), nothing, "") as desk:
-        assert isinstance(await call(desk, "s_fail"), Result)
-        assert isinstance(await call(desk, "s_refuse"), RemoteError)
-        outcome = await call(desk, "s_nothing")
+    async with local_client(settings_for(tmp_path, server.entry()), nothing, "") as client:
+        assert isinstance(await call(client, "s_fail"), Result)
+        assert isinstance(await call(client, "s_refuse"), RemoteError)
+        outcome = await call(client, "s_nothing")
         assert isinstance(outcome, Failure)
         assert outcome.problem.code.id == "TL301"
 
 
 async def test_progress_is_passed_on_in_words(tmp_path: Path) -> None:
     server, news = StdioFaults(tmp_path, "s"), list[str]()
-    async with local_client(settings_for(tmp_path, server.entry()), nothing, "") as desk:
-        await desk.call("s_progress", b'{"steps":2}', news.append)
+    async with local_client(settings_for(tmp_path, server.entry()), nothing, "") as client:
+        await client.call("s_progress", b'{"steps":2}', news.append)
     assert news == ["1 of 10 step 1", "2 of 10 step 2"]
 
 
 @pytest.mark.slow
 async def test_a_slow_server_is_named_while_it_is_waited_for(tmp_path: Path) -> None:
     server, news = StdioFaults(tmp_path, "slow", start_delay=1.6), list[str]()
-    async with local_client(settings_for(tmp_path, server.entry()), news.append, "") as desk:
-        await desk.tools()
+    async with local_client(settings_for(tmp_path, server.entry()), news.append, "") as client:
+        await client.tools()
     assert "waiting for slow" in news
 
 
 async def test_a_call_that_is_taken_back_is_cancelled_at_its_server(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")
-    async with local_client(settings_for(tmp_path, server.entry()), nothing, "s_hang") as desk:
-        task = asyncio.get_running_loop().create_task(call(desk, "s_hang"))
+    async with local_client(settings_for(tmp_path, server.entry()), nothing, "s_hang") as client:
+        task = asyncio.get_running_loop().create_task(call(client, "s_hang"))
         await until(lambda: server.calls("hang"), "the call is there")
         task.cancel()
         await asyncio.wait([task])
@@ -172,8 +172,8 @@ async def test_a_call_that_is_taken_back_is_cancelled_at_its_server(tmp_path: Pa
 async def test_what_servers_say_of_themselves_keeps_no_secret_of_the_file(tmp_path: Path) -> None:
     script = "import os, sys; print('bad key', os.environ['KEY'], file=sys.stderr); sys.exit(3)"
     leaking = {"s": entry(command=sys.executable, args=["-c", script], env={"KEY": "hunter2-hunter2"})}
-    async with local_client(settings_for(tmp_path, leaking), nothing, "") as desk:
-        told = json.dumps(await desk.servers())
+    async with local_client(settings_for(tmp_path, leaking), nothing, "") as client:
+        told = json.dumps(await client.servers())
     assert "bad key" in told
     assert "hunter2" not in told
 
@@ -186,10 +186,10 @@ async def test_tools_are_found_with_the_reasons(tmp_path: Path, semantic: bool) 
     draw = {"name": "draw", "description": "Draw a picture of a horse", "inputSchema": {"type": "object"}}
     server = StdioFaults(tmp_path, "art", tools=[draw, ADD])
     settings = settings_for(tmp_path, server.entry(), search={"semantic": semantic})
-    async with local_client(settings, nothing, "") as desk:
-        first, *_ = await desk.find("paint me a picture", 3)
-        assert len(await desk.find("picture horse draw add", 1)) == 1
-        assert await desk.find("qqxxzz", 3) == []
+    async with local_client(settings, nothing, "") as client:
+        first, *_ = await client.find("paint me a picture", 3)
+        assert len(await client.find("picture horse draw add", 1)) == 1
+        assert await client.find("qqxxzz", 3) == []
     assert first.tool.name == "art_draw"
     assert json.loads(first.tool.definition) == {**draw, "name": "art_draw"}
     assert ("picture", "description") in [(word.word, word.field) for word in first.why.words]
@@ -199,8 +199,8 @@ async def test_tools_are_found_with_the_reasons(tmp_path: Path, semantic: bool) 
 
 async def test_the_budget_is_that_of_every_server_of_the_file(tmp_path: Path) -> None:
     first, second = StdioFaults(tmp_path, "first", start_delay=0.3), StdioFaults(tmp_path, "second")
-    async with local_client(settings_for(tmp_path, first.entry(), second.entry()), nothing, "") as desk:
-        found = await desk.budget()
-        names = {tool.name for tool in await desk.tools()}
+    async with local_client(settings_for(tmp_path, first.entry(), second.entry()), nothing, "") as client:
+        found = await client.budget()
+        names = {tool.name for tool in await client.tools()}
     assert {server["name"] for server in found["servers"]} == {"first", "second"}
     assert {tool["tool_id"] for tool in found["tools"]} == names

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from trunkline.cli.client.interface import MatchedWord, MatchReasons
-from trunkline.cli.client.remote import matches_in
+from trunkline.cli.client.remote import read_matches
 from trunkline.core.tool import ToolDefinition
 
 LISTED = ToolDefinition("", "s_add", b'{"name":"s_add","n":1.10}')
@@ -20,7 +20,7 @@ def test_tools_of_the_list_keep_their_definitions_and_the_order_is_that_of_the_a
         ],
         "budget": 4000,
     }
-    twin, add = matches_in(json.dumps(told).encode(), {"s_add": LISTED})
+    twin, add = read_matches(json.dumps(told).encode(), {"s_add": LISTED})
     assert add.tool is LISTED
     assert add.why == MatchReasons([MatchedWord("add", "name", 1.0)], 0.4)
     assert json.loads(twin.tool.definition) == {
@@ -34,4 +34,4 @@ def test_tools_of_the_list_keep_their_definitions_and_the_order_is_that_of_the_a
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"tools":[{}]}', b'{"tools":5}', b"[" * 9000])
 def test_another_answer_is_not_taken_for_one(body: bytes) -> None:
     with pytest.raises((msgspec.MsgspecError, RecursionError)):
-        matches_in(body, {})
+        read_matches(body, {})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trunkline.cli.client.interface import input_schema, progress_line
-from trunkline.cli.client.remote import problem_in_error, problem_in_page
+from trunkline.cli.client.remote import read_rpc_problem, read_http_problem
 from trunkline.core.errors import HOST_REFUSED, UNAUTHORIZED
 from trunkline.core.tool import ToolDefinition
 
@@ -42,15 +42,15 @@ def test_a_schema_is_read_as_far_as_it_is_one() -> None:
 
 def test_a_problem_of_a_gateway_is_known_by_its_code() -> None:
     error = {"code": 421, "message": "Host `x` is not allowed", "data": {"code": "TL402", "hint": "allow it"}}
-    problem = problem_in_error(json.dumps(error).encode())
+    problem = read_rpc_problem(json.dumps(error).encode())
     assert problem is not None
     assert (problem.code, problem.message, problem.hint) == (HOST_REFUSED, "Host `x` is not allowed", "allow it")
-    page = problem_in_page(b'{"detail":"No valid token","code":"TL401"}')
+    page = read_http_problem(b'{"detail":"No valid token","code":"TL401"}')
     assert page is not None
     assert (page.code, page.message, page.hint) == (UNAUTHORIZED, "No valid token", "")
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"data":{"code":"E1"},"code":"E1"}', b'{"data":{"code":5}}'])
 def test_anybody_elses_error_is_none_of_ours(raw: bytes) -> None:
-    assert problem_in_error(raw) is None
-    assert problem_in_page(raw) is None
+    assert read_rpc_problem(raw) is None
+    assert read_http_problem(raw) is None

@@ -28,8 +28,8 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-async def tools(desk: GatewayClient, waiting: Spinner) -> list[str]:
-    return [tool.name for tool in await desk.tools()]
+async def tools(client: GatewayClient, waiting: Spinner) -> list[str]:
+    return [tool.name for tool in await client.tools()]
 
 
 def status_of(*arguments: Any) -> int | str | None:
@@ -59,7 +59,7 @@ def test_nobody_to_ask_is_told_and_ends_the_program(capsys: pytest.CaptureFixtur
 
 
 def test_wrong_use_that_only_the_schema_shows_is_still_wrong_use(config: Path) -> None:
-    async def question(desk: GatewayClient, waiting: Spinner) -> None:
+    async def question(client: GatewayClient, waiting: Spinner) -> None:
         raise click.UsageError("`count` must be a whole number")
 
     with pytest.raises(click.UsageError):

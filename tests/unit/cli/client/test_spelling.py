@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.cli.client.remote import spelled_alike
+from trunkline.cli.client.remote import guess_exposed_name
 
 EXPOSED = ["git_log", "git_get__x", "fs_read_file", "a_search", "b_search", "find_tool"]
 
@@ -27,4 +27,4 @@ EXPOSED = ["git_log", "git_get__x", "fs_read_file", "a_search", "b_search", "fin
     ],
 )
 def test_another_spelling_is_understood_where_only_one_tool_can_be_meant(name: str, meant: str) -> None:
-    assert spelled_alike(name, EXPOSED) == meant
+    assert guess_exposed_name(name, EXPOSED) == meant

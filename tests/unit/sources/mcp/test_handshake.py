@@ -32,7 +32,7 @@ def server(**answers: Any) -> MemoryLane:
 
 @pytest.fixture
 def short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(initialize_session, "_PROBE_S", 0.05)
+    monkeypatch.setattr(initialize, "_PROBE_S", 0.05)
 
 
 async def failure(lane: MemoryLane, era: Any = None, timeout_s: float = PATIENCE_S) -> Problem:
@@ -54,7 +54,7 @@ async def test_a_modern_server_is_found_by_probing() -> None:
 
 
 async def test_a_legacy_server_is_initialized_after_the_probe() -> None:
-    lane = server(discover=UNKNOWN, initialize_session=LEGACY)
+    lane = server(discover=UNKNOWN, initialize=LEGACY)
     session = await initialize_session(lane, None, b'{"roots":{}}', PATIENCE_S)
     assert not session.modern
     assert lane.methods() == ["server/discover", "initialize", "notifications/initialized"]
@@ -68,14 +68,14 @@ async def test_a_legacy_server_is_initialized_after_the_probe() -> None:
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_legacy_version_is_spoken(version: str) -> None:
     session = await initialize_session(
-        server(initialize_session={**LEGACY, "protocolVersion": version}), "legacy", b"{}", PATIENCE_S
+        server(initialize={**LEGACY, "protocolVersion": version}), "legacy", b"{}", PATIENCE_S
     )
     assert session.server.protocol_version == version
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_whose_era_is_known_is_not_probed(era: Any) -> None:
-    lane = server(discover=MODERN, initialize_session=LEGACY)
+    lane = server(discover=MODERN, initialize=LEGACY)
     session = await initialize_session(lane, era, b"{}", PATIENCE_S)
     assert session.modern == (era == "modern")
     assert lane.methods()[0] == {"legacy": "initialize", "modern": "server/discover"}[era]
@@ -83,7 +83,7 @@ async def test_a_server_whose_era_is_known_is_not_probed(era: Any) -> None:
 
 @pytest.mark.usefixtures("short_probe")
 async def test_a_server_that_ignores_what_it_does_not_know_is_initialized_after_a_while() -> None:
-    lane = server(initialize_session=LEGACY)
+    lane = server(initialize=LEGACY)
     session = await initialize_session(lane, None, b"{}", PATIENCE_S)
     assert not session.modern
     assert "notifications/cancelled" not in lane.methods()
@@ -118,7 +118,7 @@ async def test_a_slow_modern_server_is_still_recognised() -> None:
 )
 async def test_an_answer_that_is_not_modern_leads_to_initialize(discover: dict[str, Any]) -> None:
     assert (
-        await initialize_session(server(discover=discover, initialize_session=LEGACY), None, b"{}", PATIENCE_S)
+        await initialize_session(server(discover=discover, initialize=LEGACY), None, b"{}", PATIENCE_S)
     ).modern is False
 
 
@@ -136,7 +136,7 @@ async def test_a_server_that_refuses_our_version_and_names_it_is_asked_once_more
 
 async def test_a_server_that_serves_only_versions_we_do_not_is_given_up() -> None:
     refusal = {"code": -32022, "message": "x", "data": {"supported": ["2099-01-01"], "requested": "2026-07-28"}}
-    lane = server(discover=refusal, initialize_session=LEGACY)
+    lane = server(discover=refusal, initialize=LEGACY)
     problem = await failure(lane)
     assert problem.code is SOURCE_PROTOCOL
     assert "2099-01-01" in problem.message
@@ -145,7 +145,7 @@ async def test_a_server_that_serves_only_versions_we_do_not_is_given_up() -> Non
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2099-01-01", ""])
 async def test_an_initialize_answered_with_a_version_we_do_not_speak_fails(version: str) -> None:
-    lane = server(initialize_session={**LEGACY, "protocolVersion": version})
+    lane = server(initialize={**LEGACY, "protocolVersion": version})
     assert (await failure(lane, "legacy")).code is SOURCE_PROTOCOL
     assert "notifications/initialized" not in lane.methods()
 
@@ -154,11 +154,11 @@ async def test_an_initialize_answered_with_a_version_we_do_not_speak_fails(versi
     "result", [b'{"protocolVersion":1}', b'{"protocolVersion":"2025-06-18","instructions":1}', b"{}"]
 )
 async def test_an_initialize_result_that_is_none_fails(result: bytes) -> None:
-    assert (await failure(server(initialize_session=result), "legacy")).code is SOURCE_PROTOCOL
+    assert (await failure(server(initialize=result), "legacy")).code is SOURCE_PROTOCOL
 
 
 async def test_a_refused_initialize_says_who_refused_what() -> None:
-    problem = await failure(server(discover=UNKNOWN, initialize_session={"code": -1, "message": "go away"}))
+    problem = await failure(server(discover=UNKNOWN, initialize={"code": -1, "message": "go away"}))
     assert problem.source == "s"
     assert "go away" in problem.message
     assert "initialize" in problem.message

@@ -89,9 +89,8 @@ async def test_a_legacy_server_is_told_only_when_someone_wants_to_hear_more() ->
 async def test_a_level_that_is_never_confirmed_does_not_keep_the_lane_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.waiting import until
 
-    from trunkline.sources.mcp import initialize_session
 
-    monkeypatch.setattr(initialize_session, "_SET_LEVEL_S", 0.01)
+    monkeypatch.setattr(initialize, "_SET_LEVEL_S", 0.01)
     lane = MemoryLane()
     SessionLogLevel(lane).want("debug")
     assert not lane.idle
