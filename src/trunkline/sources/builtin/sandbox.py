@@ -1,6 +1,6 @@
 """The sandbox of Bash: bubblewrap, which shows a command the root folder, a system it can only read, and little else.
 
-Visible: whatever the user may read outside of homes. Hidden: homes, `/run` with its sockets, the gateway's state and its
+Visible: whatever the user may read outside of homes. Hidden: homes, `/run` with its sockets, the gateway's state and
 sockets, every process but the command's own and, by default, the network. `/tmp` and the home folder are private ones
 that stay until the source ends, because agents leave things there for their next command.
 """
@@ -38,8 +38,8 @@ _USUAL: Final = SandboxSettings()
 
 
 class Sandbox:
-    """Runs commands for the folder `root`. No command may see the folders and sockets `hidden`, or write `fixed` files, or
-    `started` ones that existed before the first command.
+    """Runs commands for the folder `root`. No command may see the folders and sockets `hidden`, or write `fixed` files,
+    or `started` ones that existed before the first command.
 
     Making it reads the disk and makes the private folders, `close` removes them: neither on the event loop.
     """
@@ -63,8 +63,10 @@ class Sandbox:
         """Without packages: their installation replaces these files."""
         self._settings = settings
         shown = {os.path.realpath(path): access == "rw" for path, access in settings.folders.items()}
-        is_allowed = {path: path != "/" and not any(_is_in(path, other) for other in KERNEL_FOLDERS) for path in shown}
-        self._shown = {**{path: shown[path] for path in shown if is_allowed[path]}, self.root: True}
+        for path in list(shown):
+            if path == "/" or any(_is_in(path, folder) for folder in KERNEL_FOLDERS):
+                del shown[path]
+        self._shown = {**shown, self.root: True}
         """The folders that are shown as they are outside, and whether they can be written to."""
         _remove_abandoned()
         self.scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{os.getpid()}-"))
@@ -154,8 +156,9 @@ class Sandbox:
         return [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
 
     def _stable_paths(self) -> frozenset[str]:
-        """The fixed files, and the folders on the way to what is ours, that exist before the first command: from then on
-        no command can move them. Anything later may be a link laid by another command: a mount would show its target."""
+        """The fixed files, and the folders on the way to what is ours, that exist before the first command: from then
+        on no command can move them. Anything later may be a link laid by another command: a mount would show where it
+        leads."""
         fixed = self._fixed_files()
         above = map(os.path.dirname, (*self._shown, *self._started))
         ends = [*(folder for folder, _ in fixed), *self._hidden_paths(), *above]
