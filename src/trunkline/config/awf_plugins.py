@@ -137,21 +137,17 @@ def _entries(plugins: Node, reader: ConfigReader) -> list[TableEntry]:
     named: list[TableEntry] = []
     for item in plugins.items:
         with reader.reading_source():
-            named.append(_named(item, reader))
+            if not isinstance(item, Table):
+                raise reader.wrong_type(item, "a group of keys")
+            name = item.get("name")
+            if name is None:
+                raise reader.error(MISSING_KEY, item, "Missing key `name`")
+            if not isinstance(name, Scalar):
+                raise reader.wrong_type(name, "text")
+            text = Text(may_be_empty=False).read(name, reader)
+            rest = [entry for entry in item.entries if entry.key.text != "name"]
+            named.append(TableEntry(Scalar(name.span, "text", text), Table(item.span, rest)))
     return named
-
-
-def _named(item: Node, reader: ConfigReader) -> TableEntry:
-    if not isinstance(item, Table):
-        raise reader.wrong_type(item, "a group of keys")
-    name = item.get("name")
-    if name is None:
-        raise reader.error(MISSING_KEY, item, "Missing key `name`")
-    if not isinstance(name, Scalar):
-        raise reader.wrong_type(name, "text")
-    text = Text(may_be_empty=False).read(name, reader)
-    rest = [entry for entry in item.entries if entry.key.text != "name"]
-    return TableEntry(Scalar(name.span, "text", text), Table(item.span, rest))
 
 
 def _read_plugin(entry: TableEntry, reader: ConfigReader, sources: SourceList, taken: Container[str]) -> str:
@@ -180,7 +176,7 @@ def _kind_of(entry: TableEntry, plugin: Table, reader: ConfigReader) -> str:
         return _PLUGIN
     if written != _MCP:
         hint = f"write `{_MCP}` for an MCP server, and nothing for a plugin"
-        raise reader.error(BAD_VALUE, node, f"The type `{written}` is not known", hint)
+        raise reader.error(BAD_VALUE, node, f"Unknown type `{written}`", hint)
     return "mcp_http" if _one_of(entry, plugin, "command", "url", reader) == "url" else "mcp_stdio"
 
 
@@ -214,14 +210,12 @@ def _translated(entry: TableEntry, plugin: Table, kind: str, reader: ConfigReade
 def _program(node: Node, reader: ConfigReader) -> Scalar:
     """The program at a path: the file itself, or the one in the folder of a plugin."""
     path = FilePath().read(node, reader)
-    if path.is_dir():
-        program = program_in(path)
-        if program is None:
-            message = f"The folder is not a plugin: it needs a `{MANIFEST}` and a program `{_expected(path)[0]}`"
-            reader.obstacle(BAD_VALUE, node, message)
-            return Scalar(node.span, "text", reader.missing_reference())
-        path = program
-    return Scalar(node.span, "text", escape_references(str(path)))
+    program = program_in(path) if path.is_dir() else path
+    if program is None:
+        message = f"The folder is not a plugin: it needs a `{MANIFEST}` and a program `{_expected(path)[0]}`"
+        reader.obstacle(BAD_VALUE, node, message)
+        return Scalar(node.span, "text", reader.missing_reference())
+    return Scalar(node.span, "text", escape_references(str(program)))
 
 
 def program_in(folder: Path) -> Path | None:

@@ -145,7 +145,6 @@ def _report_unknown(name: Scalar, client_format: ClientFormat, reader: ConfigRea
 _STDIO_ONLY: Final = ("command", "args", "env", "envFile", "cwd", "inherit_env")
 _HTTP_ONLY: Final = ("url", "headers")
 _LEAST_LIKELY_TIMEOUT_S: Final = 1.0
-_ONE_HOUR_S: Final = 3600.0
 
 
 def read_mcp_servers(
@@ -254,24 +253,21 @@ def _translate_key(name: str, entry: TableEntry, kind: str, reader: ConfigReader
         return _transport(entry, kind, reader)
     if name in _TIMES:
         ours, unit, longest_s = _TIMES[name]
-        return [entry_as(ours, entry, _time(entry, unit, longest_s, reader))]
+        seconds = Seconds(maximum=longest_s, unit=unit).read(entry.value, reader)
+        if seconds < _LEAST_LIKELY_TIMEOUT_S and unit == "milliseconds":
+            message = f"`{entry.key.text}` is in milliseconds here: this is {seconds:g} seconds"
+            hint = f"write {seconds * 1_000_000:.0f} for {seconds * 1000:g} seconds"
+            reader.warn(BAD_VALUE, entry.value, message, hint)
+        return [entry_as(ours, entry, Scalar(entry.value.span, "number", repr(seconds)))]
     return [entry_as(name, entry, entry.value)]
 
 
 _TIMES: Final[Mapping[str, tuple[str, Unit, float]]] = {
     "timeout": ("timeout", "milliseconds", ONE_DAY_S),
     "timeout_s": ("timeout", "seconds", ONE_DAY_S),
-    "start_timeout_ms": ("start_timeout", "milliseconds", _ONE_HOUR_S),
-    "start_timeout_s": ("start_timeout", "seconds", _ONE_HOUR_S),
+    "start_timeout_ms": ("start_timeout", "milliseconds", 3600.0),
+    "start_timeout_s": ("start_timeout", "seconds", 3600.0),
 }
-
-
-def _time(entry: TableEntry, unit: Unit, longest_s: float, reader: ConfigReader) -> Scalar:
-    seconds = Seconds(maximum=longest_s, unit=unit).read(entry.value, reader)
-    if seconds < _LEAST_LIKELY_TIMEOUT_S and unit == "milliseconds":
-        message = f"`{entry.key.text}` is in milliseconds here: this is {seconds:g} seconds"
-        reader.warn(BAD_VALUE, entry.value, message, f"write {seconds * 1_000_000:.0f} for {seconds * 1000:g} seconds")
-    return Scalar(entry.value.span, "number", repr(seconds))
 
 
 def _transport(entry: TableEntry, kind: str, reader: ConfigReader) -> list[TableEntry]:

@@ -14,12 +14,14 @@ from trunkline.config.load import CLIENTS, GATEWAY, SCHEMA, SOURCES
 from trunkline.config.section import section_schema
 from trunkline.config.settings import GatewaySettings
 from trunkline.config.shapes import REFERENCE_PATTERN, JsonSchema
-from trunkline.config.sources import SourceKinds, SourceSection
+from trunkline.config.sources import SourceKinds
 
 
 def config_schema(kinds: SourceKinds) -> JsonSchema:
     """The schema of a whole file whose sources may be of these kinds."""
-    sections = {name: _kind_schema(name, load()) for name, load in kinds.items()}
+    sections = {name: section_schema(load()) for name, load in kinds.items()}
+    for name, schema in sections.items():
+        schema["properties"] = {"kind": {"const": name}, **schema["properties"]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Trunkline configuration",
@@ -62,11 +64,6 @@ def _source_schema(names: Iterable[str]) -> JsonSchema:
             for name in names
         ],
     }
-
-
-def _kind_schema(name: str, section: type[SourceSection]) -> JsonSchema:
-    schema = section_schema(section)
-    return schema | {"properties": {"kind": {"const": name}, **schema["properties"]}}
 
 
 def main() -> None:

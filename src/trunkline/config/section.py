@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar, dataclass_transform
 
 from trunkline.config.problems import Invalid, hint_for
 from trunkline.config.reader import ConfigReader
@@ -22,18 +22,15 @@ _REQUIRED: Final[Any] = object()
 _KEY: Final = "key"
 
 
-class Key:
+class Key(NamedTuple):
     """The declaration of one key."""
 
-    __slots__ = ("default", "doc", "formerly", "later", "secret", "shape")
-
-    def __init__(self, shape: Shape[Any], default: Any, doc: str, secret: bool, later: bool, formerly: str) -> None:
-        self.formerly = formerly
-        self.shape = shape
-        self.default = default
-        self.doc = doc
-        self.secret = secret
-        self.later = later
+    shape: Shape[Any]
+    default: Any
+    doc: str
+    secret: bool
+    later: bool
+    formerly: str
 
     @property
     def required(self) -> bool:

@@ -42,12 +42,6 @@ class EntrySpans(NamedTuple):
     value: TextSpan
 
 
-class _Key(NamedTuple):
-    text: str
-    start: int
-    end: int
-
-
 def find_spans(text: str) -> dict[tuple[PathPart, ...], EntrySpans]:
     """The positions of every key and list item that is written out, by the path to it."""
     return _scan(text).spans
@@ -98,9 +92,8 @@ class _Scanner:
         self._skip(_BLANK)
         keys = self._keys()
         self._skip(_CLOSING)
-        path = self._path((), keys[:-1])
-        path = (*path, keys[-1].text)
-        span = self._span(keys[-1].start, keys[-1].end)
+        text, span = keys[-1]
+        path = (*self._path((), keys[:-1]), text)
         self.spans.setdefault(path, EntrySpans(span, span))
         if one_of_many:
             index = self._tables[path] = self._tables.get(path, -1) + 1
@@ -109,13 +102,12 @@ class _Scanner:
         self.headers.append((start, path))
         return path
 
-    def _path(self, path: tuple[PathPart, ...], keys: list[_Key]) -> tuple[PathPart, ...]:
+    def _path(self, path: tuple[PathPart, ...], keys: list[tuple[str, TextSpan]]) -> tuple[PathPart, ...]:
         """The path through these keys; in a list of tables, through the latest one."""
-        for key in keys:
+        for text, span in keys:
             if len(path) > MAX_DEPTH:
                 raise _Lost  # deeper values are refused, and each path holds all the parts before it
-            path = (*path, key.text)
-            span = self._span(key.start, key.end)
+            path = (*path, text)
             self.spans.setdefault(path, EntrySpans(span, span))
             if path in self._tables:
                 path = (*path, self._tables[path])
@@ -124,10 +116,11 @@ class _Scanner:
     def _key_and_value(self, table: tuple[PathPart, ...]) -> None:
         keys = self._keys()
         self._skip(_EQUALS)
-        path = (*self._path(table, keys[:-1]), keys[-1].text)
+        text, span = keys[-1]
+        path = (*self._path(table, keys[:-1]), text)
         start = self._at
         self._value(path)
-        self.spans[path] = EntrySpans(self._span(keys[-1].start, keys[-1].end), self._span(start, self._at))
+        self.spans[path] = EntrySpans(span, self._span(start, self._at))
 
     def _value(self, path: tuple[PathPart, ...]) -> None:
         """Skip a value, keeping the positions of what is inside it."""
@@ -165,18 +158,18 @@ class _Scanner:
         self._at += 1
         return False
 
-    def _keys(self) -> list[_Key]:
+    def _keys(self) -> list[tuple[str, TextSpan]]:
         keys = [self._key()]
         while self._skip(_DOT):
             keys.append(self._key())
         return keys
 
-    def _key(self) -> _Key:
+    def _key(self) -> tuple[str, TextSpan]:
         start = self._at
         quoted = self._text[start : start + 1] in ('"', "'")
         written = self._take(_STRING if quoted else _BARE_KEY)
         text = tomllib.loads(f"key={written}")["key"] if quoted else written
-        return _Key(text, start, self._at)
+        return text, self._span(start, self._at)
 
     def _take(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self._at)

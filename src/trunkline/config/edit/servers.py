@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json import dumps
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -68,21 +68,8 @@ class ConfigText:
         except Invalid:
             raise GatewayError(report.in_file_order()[0]) from None
 
-    def dialect(self) -> str | None:
-        """The client whose file this is; None for Trunkline's own."""
-        root = self.tree()
-        return dialect_of(self.path, root if isinstance(root, Table) else Table(root.span))
-
-    def keys(self, path: tuple[str, ...]) -> list[str]:
-        """The keys of the group at a path."""
-        group = _node_at(self.tree(), path)
-        return [key.text for key, _ in group.entries] if isinstance(group, Table) else []
-
     def load(self) -> LoadedConfig:
         return load_text(self.text, self.path, environ=self.environ, kinds=self.kinds)
-
-    def with_text(self, text: str) -> ConfigText:
-        return ConfigText(self.path, text, self.environ, self.kinds)
 
 
 def check_only_change(
@@ -228,16 +215,17 @@ class _Servers:
     """The servers of a file, with an editor for its text."""
 
     def __init__(self, file: ConfigText) -> None:
-        file.tree()  # an outline is only made of text without syntax errors
+        self._root = file.tree()  # an outline is only made of text without syntax errors
         suffix = file.path.suffix.lower()
         self._file = file
         self.editor = TomlText(file.text) if suffix == ".toml" else YamlText(file.text, json=suffix in _JSON)
-        self.dialect = file.dialect()
+        self.dialect = dialect_of(file.path, self._root) if isinstance(self._root, Table) else None
         self.groups = self._groups()
 
     def names(self) -> list[str]:
         """The servers' names as they are written, including those behind an alias."""
-        return [name for group in self.groups for name in self._file.keys(group.path)]
+        groups = (_node_at(self._root, group.path) for group in self.groups)
+        return [key.text for group in groups if isinstance(group, Table) for key, _ in group.entries]
 
     def find(self, name: str) -> tuple[ServerGroup, OutlineKey] | None:
         """The server with this name, either as it is written or as the name of its source."""
@@ -336,7 +324,7 @@ def _checked(
     file: ConfigText, edits: list[TextEdit], group: ServerGroup, key: str, body: EntryBody | None, action: Action
 ) -> EditResult:
     """The result of an edit, after checking that only this entry differs."""
-    new = file.with_text(apply_edits(file.text, edits))
+    new = replace(file, text=apply_edits(file.text, edits))
     try:
         check_only_change(file, new, (*group.path, key), body)
     except GatewayError as error:

@@ -31,7 +31,6 @@ TOKEN_HOLDER: Final = "token"
 OPERATOR: Final = "operator"
 UNAUTHENTICATED: Final = "stranger"
 """A client of an open route without the token that other routes require."""
-_JSON: Final = b"application/json"
 _OWN_SITE: Final = (b"same-origin", b"none")
 _SAFE_METHODS: Final = (b"GET", b"HEAD")
 _PAGES: Final = frozenset({b"/", b"/healthz", b"/readyz", b"/metrics"})
@@ -45,9 +44,7 @@ _ORIGIN_HINT: Final = "call the gateway from a program, or add the page's `host:
 _SITE_HINT: Final = "open the page from the gateway itself, or call the gateway from a program"
 """Allowing an origin would not help: the browser says that the page is another site's."""
 _CLIENT_HINT: Final = "send `Authorization: Bearer …` with the value of `gateway.token`"
-_OPERATOR_HINT: Final = (
-    "send `Authorization: Bearer …` with `gateway.operator_token`, or with the token in the file that the log names at start"
-)
+_OPERATOR_HINT: Final = "send `Authorization: Bearer …` with `gateway.operator_token`, or with the token in the file that the log names at start"
 
 
 class Denied(GatewayError):
@@ -181,7 +178,7 @@ def _check_body(request: HttpRequest) -> None:
 
 @lru_cache(maxsize=128)
 def is_json(content_type: bytes) -> bool:
-    return content_type.split(b";", 1)[0].strip().lower() == _JSON
+    return content_type.split(b";", 1)[0].strip().lower() == JSON
 
 
 def _allowed(host: str) -> _Authority:

@@ -44,17 +44,17 @@ class HttpExchange:
         "_over",
         "_request",
         "_statuses",
-        "too_many_open",
+        "accepts_events",
+        "accepts_json",
         "id_json",
         "on_gone",
         "on_streaming",
         "prefers_events",
         "replay",
+        "replay_stream",
         "started_at",
         "streaming",
-        "accepts_events",
-        "accepts_json",
-        "replay_stream",
+        "too_many_open",
     )
 
     def __init__(self, connection: Connection, request: HttpRequest) -> None:

@@ -1,7 +1,4 @@
-"""What `/` shows: text for terminals, and a page for browsers that needs nothing else.
-
-No server's text is markup in it.
-"""
+"""The home page at `/`: text for terminals, and one HTML page that loads nothing else and escapes all servers' text."""
 
 from __future__ import annotations
 
@@ -66,7 +63,7 @@ def _home() -> Template:
 
 @cache
 def policy() -> bytes:
-    """Only the page's own style counts, and nothing is fetched."""
+    """The Content-Security-Policy that allows the page's own style, and nothing else."""
     style = _STYLE.search(_home().template)
     assert style is not None
     return _POLICY.format(base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()).encode()
@@ -85,7 +82,7 @@ def _names(tools: Iterable[str]) -> str:
 
 
 def _shown(text: str, limit: int = _TEXT_CHARS) -> str:
-    """Text from anywhere: one line, no control or bidi characters, kept from changing the direction of what follows."""
+    """Untrusted text as HTML: one line, without control or bidi characters, isolated from the text around it."""
     return f"<bdi>{escape(_one_line(text, limit))}</bdi>"
 
 

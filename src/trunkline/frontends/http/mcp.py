@@ -20,7 +20,7 @@ from trunkline.frontends.http.access import Denied, accepted_types, accepts_stre
 from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.frontends.http.requests import copy_trace_headers
 from trunkline.frontends.http.sessions import HttpSession, HttpSessions
-from trunkline.frontends.mcp.batches import Batch, BatchResponder, as_array
+from trunkline.frontends.mcp.batches import Batch, as_array
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.jsonrpc import (
@@ -87,9 +87,10 @@ class McpRoute:
 
     def handle(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
         try:
-            for name in _DUPLICATES_REFUSED if request.repeated else ():
-                if name in request.repeated:
-                    raise Denied(Problem(code=BAD_HTTP, message=f"Header `{name.decode()}` comes more than once"))
+            if request.repeated:
+                for name in _DUPLICATES_REFUSED:
+                    if name in request.repeated:
+                        raise Denied(Problem(code=BAD_HTTP, message=f"Header `{name.decode()}` comes more than once"))
             if request.method == b"POST":
                 self._post(exchange, request, principal)
             elif request.method == b"GET":

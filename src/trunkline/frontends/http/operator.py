@@ -1,18 +1,16 @@
-"""The operator's routes: the servers there are, adding, removing and reconnecting one, services that register
-themselves, tokens of sessions, and reading the file again.
+"""The operator's routes: servers, registered services, session tokens and the reload.
 
-What is done, and whether it may be, is decided behind `Operator`; here is only its HTTP.
+What is done, and whether it may be, is decided behind `Operator`; this is only its HTTP.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
-from trunkline.core.errors import INVALID_PARAMS, UNKNOWN_SERVER, UNSUPPORTED_MEDIA, GatewayError, Problem
+from trunkline.core.errors import INVALID_PARAMS, UNKNOWN_SERVER, GatewayError, Problem
 from trunkline.core.names import is_source_name
-from trunkline.frontends.http.exchange import JSON
+from trunkline.frontends.http.access import check_content_type
 from trunkline.frontends.http.requests import RouteRequest
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.router.router import Router
@@ -25,7 +23,7 @@ _MAX_FIELDS: Final = 10
 
 
 class Operator(Protocol):
-    """What an operator can have done. Each raises GatewayError where it was not done."""
+    """The operator's actions. Each raises GatewayError where it was not done."""
 
     def reload(self) -> dict[str, object]: ...
     def add_server(self, body: bytes, /, *, persist: bool) -> dict[str, object]: ...
@@ -38,6 +36,8 @@ class Operator(Protocol):
 
 
 class OperatorApi:
+    """The handlers of the operator's routes."""
+
     def __init__(self, router: Router, operator: Operator) -> None:
         self._router = router
         self._operator = operator
@@ -55,14 +55,14 @@ class OperatorApi:
         request.respond_json(200, self._operator.remove_server(_server_name(request)))
 
     def reconnect(self, request: RouteRequest) -> None:
-        """It takes its time: the answer is only that it began."""
+        """Begin to reconnect: the response does not wait for the outcome."""
         switches(request.http)
         request.respond_json(202, self._operator.reconnect(_server_name(request)))
 
     def register_service(self, request: RouteRequest) -> None:
         switches(request.http)
-        told, is_new = self._operator.register_service(request.path_parameters["id"], _json_body(request))
-        request.respond_json(201 if is_new else 200, told)
+        document, is_new = self._operator.register_service(request.path_parameters["id"], _json_body(request))
+        request.respond_json(201 if is_new else 200, document)
 
     def leave_service(self, request: RouteRequest) -> None:
         switches(request.http)
@@ -86,7 +86,7 @@ class OperatorApi:
 
 
 def switches(request: HttpRequest, *known: str, otherwise: bool = False) -> dict[str, bool]:
-    """The query's on-and-off parameters. An unknown one is refused: a mistyped `persist` would be lost in silence."""
+    """Parse the query's parameters that are `1` or `0`; unknown ones are refused, or a mistyped `persist` were lost."""
     found = dict.fromkeys(known, otherwise)
     try:
         fields = parse_qsl(request.query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
@@ -108,19 +108,13 @@ def _bad_query(message: str) -> GatewayError:
 
 
 def _json_body(request: RouteRequest) -> bytes:
-    if not _is_json(request.http.headers.get(b"content-type", b"")):
-        raise GatewayError(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
+    check_content_type(request.http)
     return request.http.body
 
 
 def _server_name(request: RouteRequest) -> str:
     name = request.path_parameters["name"]
     if not is_source_name(name):
-        message = "The path does not name a server: names have letters, digits, `_` and `-`"
+        message = "The path names no server: names consist of letters, digits, `_` and `-`"
         raise GatewayError(Problem(code=UNKNOWN_SERVER, message=message))
     return name
-
-
-@lru_cache(maxsize=32)
-def _is_json(content_type: bytes) -> bool:
-    return content_type.split(b";", 1)[0].strip().lower() == JSON

@@ -63,7 +63,7 @@ class ReplayBudget:
 class ReplayStream:
     """One stream of a session, whichever connections carry it one after the other."""
 
-    __slots__ = ("_count", "_fetched", "_id_json", "_replay", "answered", "transport", "events", "number")
+    __slots__ = ("_count", "_fetched", "_id_json", "_replay", "answered", "events", "number", "transport")
 
     def __init__(self, replay: EventReplay, number: int, id_json: bytes) -> None:
         self._replay = replay
@@ -144,7 +144,7 @@ class ReplayStream:
 class EventReplay:
     """All streams of one session. `primes` says whether a stream begins with an id of its own (2025-11-25)."""
 
-    __slots__ = ("_closed", "_budget", "_next", "_order", "_size_bytes", "_streams", "primes")
+    __slots__ = ("_budget", "_closed", "_next", "_order", "_size_bytes", "_streams", "primes")
 
     def __init__(self, kept: ReplayBudget, *, primes: bool) -> None:
         self.primes = primes

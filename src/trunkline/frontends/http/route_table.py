@@ -1,4 +1,4 @@
-"""Finds who answers a request by its path and method."""
+"""Finds the handler of a request by its path and method."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _PART: Final = re.compile(r"\{(\w+)\}")
 
 
 class PathHandlers:
-    """One path: all its methods ask for the same credential. `rest` says which shape its errors have, `waits` whether
-    its answers may take their time."""
+    """The handlers of one path by method; all require the same credential.
+
+    `rest` says which form its errors have, `waits` whether its responses may take long.
+    """
 
     __slots__ = ("_handlers", "allow", "credential", "rest", "waits")
 
@@ -31,7 +33,7 @@ class PathHandlers:
         self.allow = b", ".join(sorted(handlers))
 
     def handler(self, method: bytes) -> Handler:
-        """Who answers, or Denied."""
+        """The handler of a method. Raises Denied."""
         handler = self._handlers.get(method)
         if handler is not None:
             return handler
@@ -42,19 +44,18 @@ class PathHandlers:
         raise Denied(Problem(code=METHOD_NOT_ALLOWED, message=message, hint=hint), self.allow)
 
 
-# Whoever asks for what is not there must still be let in: what exists is nobody else's business. An MCP client that
-# was given a wrong address understands a JSON-RPC error, so outside of the API it gets one.
-_NOWHERE: Final = PathHandlers("client", {}, rest=False)
-_NOWHERE_IN_API: Final = PathHandlers("client", {}, rest=True)
-# Clients look here for a way to log in, before they have a token: they must learn that there is none, not be asked for
-# one. Some look below the address of MCP that they were given.
-_NO_LOGIN: Final = PathHandlers("open", {}, rest=True)
-_LOGIN_PATHS: Final = ("/register", "/authorize", "/token")
+# An unknown path requires the credential too, so that strangers cannot probe which paths exist. An MCP client with a
+# wrong address understands a JSON-RPC error, so outside of the API it gets one.
+_UNKNOWN_PATH: Final = PathHandlers("client", {}, rest=False)
+_UNKNOWN_API_PATH: Final = PathHandlers("client", {}, rest=True)
+# Clients look here for OAuth before they have a token: they must get 404, not 401. Some look below the MCP address.
+_NO_OAUTH: Final = PathHandlers("open", {}, rest=True)
+_OAUTH_PATHS: Final = ("/register", "/authorize", "/token")
 _WELL_KNOWN: Final = tuple(f"{below}/.well-known/" for below in ("", *AGENTS))
 
 
 class RouteTable:
-    """Finds the place of a path. A `{name}` stands for one segment, taken apart before anything in it is decoded."""
+    """Finds the handlers of a path. A `{name}` stands for one segment; it is matched before it is decoded."""
 
     def __init__(self, handlers: Handlers, routes: Iterable[Route] = ROUTES) -> None:
         self._exact: dict[bytes, PathHandlers] = {}
@@ -63,34 +64,30 @@ class RouteTable:
         for route in routes:
             by_path.setdefault(route.path, []).append(route)
         for path, group in by_path.items():
-            place = _place(group, handlers)
+            found = _path_handlers(group, handlers)
             if "{" in path:
-                self._patterns.append((_pattern(path), place))
+                self._patterns.append((re.compile(_PART.sub(r"(?P<\1>[^/]+)", path)), found))
             else:
-                self._exact[path.encode()] = place
+                self._exact[path.encode()] = found
 
     def find(self, path: bytes) -> tuple[PathHandlers, Mapping[str, str]]:
-        place = self._exact.get(path)
-        if place is not None:
-            return place, {}
+        found = self._exact.get(path)
+        if found is not None:
+            return found, {}
         text = path.decode("latin-1")
-        for pattern, place in self._patterns:
+        for pattern, found in self._patterns:
             match = pattern.fullmatch(text)
             if match is not None:
-                return place, {name: unquote(part) for name, part in match.groupdict().items()}
-        if text.startswith(_WELL_KNOWN) or text.removesuffix("/") in _LOGIN_PATHS:
-            return _NO_LOGIN, {}
-        return (_NOWHERE_IN_API if text.startswith(API) else _NOWHERE), {}
+                return found, {name: unquote(part) for name, part in match.groupdict().items()}
+        if text.startswith(_WELL_KNOWN) or text.removesuffix("/") in _OAUTH_PATHS:
+            return _NO_OAUTH, {}
+        return (_UNKNOWN_API_PATH if text.startswith(API) else _UNKNOWN_PATH), {}
 
 
-def _pattern(path: str) -> re.Pattern[str]:
-    return re.compile(_PART.sub(r"(?P<\1>[^/]+)", path))
-
-
-def _place(group: list[Route], handlers: Handlers) -> PathHandlers:
+def _path_handlers(group: list[Route], handlers: Handlers) -> PathHandlers:
     methods: dict[bytes, Handler] = {}
     for route in group:
-        assert route.credential == group[0].credential, f"{route.path} asks for different credentials"
+        assert route.credential == group[0].credential, f"the methods of {route.path} require different credentials"
         if route.handler is not None:
             methods[route.method.encode()] = route.handler(handlers)
     if b"GET" in methods:

@@ -1,7 +1,7 @@
-"""Every route of the HTTP door: who may use it, who answers it, and what the OpenAPI document says about it.
+"""The table of HTTP routes: the credential, the handler and the OpenAPI description of each.
 
-Nothing is served that does not stand here. `/mcp` does too, for the document and the tests, but the door hands it to
-its own handler before it looks into the table.
+Nothing else is served. `/mcp` is here for the document and the tests; the server hands it to its own handler before it
+looks into the table.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from trunkline.core.errors import (
 from trunkline.frontends.http.access import Credential
 from trunkline.frontends.http.operator import PERSIST, OperatorApi
 from trunkline.frontends.http.pages import Pages
-from trunkline.frontends.http.requests import Handler, RouteRequest
+from trunkline.frontends.http.requests import Handler
 from trunkline.frontends.http.sse import MESSAGES, SseRoute
 from trunkline.frontends.rest.tools_api import TOOLS, ToolsApi
 from trunkline.protocol.jsonrpc import encode
@@ -58,14 +58,14 @@ from trunkline.protocol.jsonrpc import encode
 MCP: Final = "/mcp"
 SSE: Final = "/sse"
 AGENTS: Final = (MCP, SSE, MESSAGES)
-"""The paths where MCP is spoken; their errors are those of JSON-RPC."""
+"""The paths where MCP is spoken; their errors are JSON-RPC errors."""
 _JSON: Final = ("application/json",)
 _BAD_BODY: Final = (INVALID_PARAMS, PARSE_ERROR, INVALID_REQUEST, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA)
 
 
 @dataclass(frozen=True, slots=True)
 class RouteResponse:
-    """A good answer: when it comes, the name of its schema, and the types it can have."""
+    """A successful response: its status and meaning, the name of its schema, and its media types."""
 
     status: int
     meaning: str
@@ -75,7 +75,7 @@ class RouteResponse:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Those who answer."""
+    """The objects whose methods handle the routes."""
 
     pages: Pages
     operator: OperatorApi
@@ -85,8 +85,11 @@ class Handlers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """`body` names the schema of what it takes, `query` one whose members the query may have, `problem` that of what it
-    answers otherwise; `switches` are its parameters that are `1` or `0`, with their meaning."""
+    """One method of one path.
+
+    `body` names the schema of its body, `query` one whose members are query parameters, `problem` that of its errors;
+    `switches` are its query parameters that are `1` or `0`, with their meaning.
+    """
 
     method: str
     path: str
@@ -100,15 +103,11 @@ class Route:
     switches: Mapping[str, str] | None = None
     problem: str = "Problem"
     waits: bool = False
-    """Whether it may take its time, or answers by a stream: refused where too many do so already."""
-
-
-def _show_description(request: RouteRequest) -> None:
-    request.exchange.respond(200, _description())
+    """Whether it may take long or responds with a stream: refused while too many such requests are open."""
 
 
 @cache
-def _description() -> bytes:
+def _openapi() -> bytes:
     from trunkline.frontends.rest.openapi import openapi_document
 
     return encode(openapi_document(ROUTES))
@@ -206,7 +205,7 @@ ROUTES: Final = (
         method="GET",
         path="/api/openapi.json",
         credential="client",
-        handler=lambda to: _show_description,
+        handler=lambda to: lambda request: request.exchange.respond(200, _openapi()),
         summary="This document",
         responses=(RouteResponse(200, "OpenAPI 3.1"),),
     ),

@@ -1,7 +1,7 @@
-"""The one place that imports numpy, so that it starts the same way everywhere: with a single thread for its algebra.
+"""numpy, and the types of arrays. Nothing else imports numpy, so that it always starts with a single thread.
 
-A gateway serves many calls on few cores: matrices are not worth a pool of threads that spin for more work. Who wants
-another number sets the variable before the start.
+A gateway serves many calls on few cores: its matrices are not worth a pool of threads that spin for more work. Set the
+variable before the start for another number.
 """
 
 from __future__ import annotations

@@ -161,9 +161,8 @@ class Collection:
     def _build(self) -> Iterator[None]:
         for group in self.groups:
             for part in _segments(group):
-                if self._tags_of is not None:
-                    part = Group(part.server, part.server_text, tuple(map(self._with_tags, part.tools)))
-                yield from self._segment(part)
+                tools = part.tools if self._tags_of is None else tuple(map(self._with_tags, part.tools))
+                yield from self._segment(Group(part.server, part.server_text, tools))
         index = LexicalIndex(self.segments, self._vocabulary)
         yield from index.build()
         self._index = index
@@ -191,8 +190,8 @@ class Collection:
         yield
 
     def _take_vectors(self) -> Iterator[None]:
-        """Copy known vectors row by row into one matrix, which may be searched meanwhile. A row once known stays, even if
-        the store forgets it."""
+        """Copy known vectors row by row into one matrix, which may be searched meanwhile. A row once known stays, even
+        if the store forgets it."""
         vectors = self._corpus.vectors
         if vectors is None:
             return

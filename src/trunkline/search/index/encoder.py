@@ -1,4 +1,4 @@
-"""The tool encoder: a text becomes 384 numbers, and texts that mean the same get nearly the same numbers.
+"""The tool encoder: turns a text into a vector of 384 numbers, so that texts of like meaning get vectors that are near.
 
 A transformer of three layers in numpy alone. Texts are encoded one at a time: batches would be no faster (a text is
 enough to keep a core busy) and the numbers of a text would depend on its company. This way the same text always gets
@@ -18,20 +18,26 @@ import numpy.typing as npt
 from trunkline.search.index.arrays import Floats, np
 from trunkline.search.index.wordpiece import MAX_PIECES, WordPieces
 
-# The encoder's weights, from the file they ship in to the shapes that are quick to multiply with.
-#
+DATA: Final = Path(__file__).parent / "data"
+MODEL_ID: Final = "tool-encoder-1"
+"""What vectors depend on besides their text: changes with the data and with any code here that moves the numbers."""
+DIMENSIONS: Final = 384
+HEADS: Final = 12
+HEAD: Final = DIMENSIONS // HEADS
+_NORM_FLOOR: Final = np.float32(1e-12)
+_GELU: Final = tuple(map(np.float32, (0.79750788, 0.03700565, -0.00035151683)))
+_GELU_CLAMP: Final = np.float32(49)
+
+Arrays: TypeAlias = Mapping[str, npt.NDArray[np.generic]]
+
+# -- weights --------------------------------------------------------------------------------------------------------
+
 # In the file a matrix is int8 with one float scale for each row (`name:q` and `name:s`); vectors are plain floats. The
 # embeddings, the largest part, stay as they are, for a text needs few of their rows.
 #
 # Every other matrix is cut into blocks of 384 by 32. That is what a head of attention works on, so that heads need no
-# copying; and at this size OpenBLAS takes its kernels for small matrices, which skip the repacking of weights that costs
-# more than the multiplication when a text is short: twice as fast for a query as one large product.
-
-Arrays: TypeAlias = Mapping[str, npt.NDArray[np.generic]]
-
-DIMENSIONS: Final = 384
-HEADS: Final = 12
-HEAD: Final = DIMENSIONS // HEADS
+# copying; and at this size OpenBLAS takes its kernels for small matrices, which skip the repacking of weights that
+# costs more than the multiplication when a text is short: twice as fast for a query as one large product.
 
 
 class BadWeights(Exception):
@@ -46,7 +52,7 @@ class Norm:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Weights by (part, block, 384, 32), where a part yields 384 numbers or takes 384; and what is added."""
+    """Weights by (part, block, 384, 32), where a part yields 384 numbers or takes 384, and the shift that is added."""
 
     blocks: Floats
     shift: Floats
@@ -60,12 +66,12 @@ class Layer:
     attention_norm: Norm
     widen: Linear
     narrow: Linear
-    """Halved, for what it takes is twice the GELU."""
+    """Halved, as its input is twice the GELU."""
     norm: Norm
 
 
 class Embeddings:
-    """A table with a row for each number, floats only for the rows that are asked for."""
+    """A table with a row for each piece, turned into floats only for the rows that are used."""
 
     def __init__(self, rows: npt.NDArray[np.int8], scales: Floats) -> None:
         self._rows = rows
@@ -82,7 +88,7 @@ class Embeddings:
 class Weights:
     pieces: Embeddings
     positions: Floats
-    """With what every piece of a text gets besides."""
+    """With the token type added, which is the same for every piece."""
     norm: Norm
     layers: tuple[Layer, ...]
 
@@ -132,12 +138,12 @@ def _layer(arrays: Arrays, prefix: str) -> Layer:
 
 
 def _parts_out(weight: Floats) -> Floats:
-    """Of a matrix with 384 columns, which makes several times 384 numbers from 384."""
+    """The blocks of a matrix with 384 columns, which yields several times 384 numbers."""
     return np.ascontiguousarray(weight.reshape(-1, HEADS, HEAD, DIMENSIONS).transpose(0, 1, 3, 2))
 
 
 def _parts_in(weight: Floats) -> Floats:
-    """Of a matrix with 384 rows, which makes 384 numbers from several times 384."""
+    """The blocks of a matrix with 384 rows, which takes several times 384 numbers."""
     return np.ascontiguousarray(weight.reshape(HEADS, HEAD, -1, DIMENSIONS).transpose(2, 0, 3, 1))
 
 
@@ -153,15 +159,7 @@ def _floats(array: npt.NDArray[np.generic]) -> Floats:
     return array.astype(np.float32, copy=False)
 
 
-DATA: Final = Path(__file__).parent / "data"
-
-MODEL_ID: Final = "tool-encoder-1"
-"""What vectors depend on besides their text: changes with the data and with any code here that moves the numbers."""
-
-_NORM_FLOOR: Final = np.float32(1e-12)
-
-_GELU: Final = tuple(map(np.float32, (0.79750788, 0.03700565, -0.00035151683)))
-_GELU_CLAMP: Final = np.float32(49)
+# -- encoding -------------------------------------------------------------------------------------------------------
 
 
 class EncoderUnavailable(Exception):
@@ -169,6 +167,8 @@ class EncoderUnavailable(Exception):
 
 
 class Encoder:
+    """Encodes texts with the weights and the vocabulary of a folder."""
+
     def __init__(self, folder: Path = DATA) -> None:
         """Raises EncoderUnavailable."""
         try:
@@ -199,7 +199,7 @@ class Encoder:
 
 
 def _attended(x: Floats, layer: Layer) -> Floats:
-    """What the pieces learn from each other, added to what they were."""
+    """Attention, added to its input."""
     count = len(x)
     queries, keys, values = _parts(x, layer.attention).reshape(3, count, HEADS, HEAD).transpose(0, 2, 1, 3)
     shares = queries @ keys.transpose(0, 2, 1)
@@ -215,7 +215,7 @@ def _attended(x: Floats, layer: Layer) -> Floats:
 
 
 def _transformed(x: Floats, layer: Layer) -> Floats:
-    """What each piece makes of itself, added to what it was."""
+    """The feed-forward layer, added to its input."""
     wide = _parts(x, layer.widen)
     _double_gelu(wide)
     blocks = layer.narrow.blocks
@@ -238,7 +238,7 @@ def _parts(x: Floats, linear: Linear) -> Floats:
 
 
 def _normalised(x: Floats, norm: Norm) -> Floats:
-    """In place: each row with mean 0 and variance 1, then stretched and shifted as was learned."""
+    """Layer normalization, in place."""
     x -= np.add.reduce(x, axis=-1, keepdims=True) * np.float32(1 / DIMENSIONS)
     variance = np.einsum("ij,ij->i", x, x) * np.float32(1 / DIMENSIONS)
     x /= np.sqrt(variance + _NORM_FLOOR)[:, None]
@@ -266,26 +266,22 @@ def _double_gelu(x: Floats) -> None:
     x *= powers
 
 
-# Loads the encoder when it is first needed, once for all threads: that takes a tenth of a second and some memory.
-
-
 class LazyEncoder:
+    """Loads the encoder when it is first needed, once for all threads: that takes a tenth of a second and some memory."""
+
     def __init__(self, folder: Path = DATA) -> None:
         self._folder = folder
         self._loading = threading.Lock()
         self._outcome: Encoder | EncoderUnavailable | None = None
 
     def get(self) -> Encoder:
-        """Takes its time the first time: not for the event loop. Raises EncoderUnavailable, then as before."""
+        """The encoder, or the same EncoderUnavailable each time. Not for the event loop: the first call loads it."""
         with self._loading:
             if self._outcome is None:
-                self._outcome = self._load()
+                try:
+                    self._outcome = Encoder(self._folder)
+                except EncoderUnavailable as problem:
+                    self._outcome = problem
         if isinstance(self._outcome, EncoderUnavailable):
             raise self._outcome
         return self._outcome
-
-    def _load(self) -> Encoder | EncoderUnavailable:
-        try:
-            return Encoder(self._folder)
-        except EncoderUnavailable as problem:
-            return problem

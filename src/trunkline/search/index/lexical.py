@@ -1,7 +1,7 @@
 """The lexical index: tools scored by the words of a request.
 
 A segment holds a few tools of one server as arrays: which terms they have, with which weight. Segments are joined into
-one index of a catalog; a vocabulary numbers the terms of all tools alike for every index, so a segment fits any of them.
+one index of a catalog. A vocabulary numbers the terms of all tools alike for every index, so a segment fits any.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ class MatchedTerm(NamedTuple):
 
 
 class LexicalIndex:
-    """The postings of all tools of a catalog. `build` yields after each small piece of work; the index can be searched once
-    it has come to its end."""
+    """The postings of all tools of a catalog. `build` yields after each small piece of work; the index can be searched
+    once it has come to its end."""
 
     def __init__(self, segments: Sequence[Segment], vocabulary: Vocabulary) -> None:
         self.size = sum(segment.size for segment in segments)

@@ -22,7 +22,7 @@ Ranker = Callable[[Floats, Floats | None, Flags | None], Floats]
 
 
 def fused_scores(lexical: Floats, cosine: Floats | None, known: Flags | None) -> Floats:
-    """Adds the z-scores of the lexical score and of the cosine. A tool without a vector is judged by its words twice."""
+    """Adds the z-scores of lexical score and cosine. A tool without a vector is judged by its words twice."""
     by_words = z_scores(lexical, _CHANCE)
     if cosine is None or known is None or not known.any():
         return by_words
@@ -109,7 +109,7 @@ class Scored:
 
 
 def near_enough(tools: int) -> float:
-    """The cosine that makes a hit of a tool without a matching word: among many tools some are rather near to anything."""
+    """The cosine that makes a tool without a matching word a hit: among many some are rather near to anything."""
     return min(max(0.2 + 0.05 * log10(max(tools, 1) / 100), 0.15), 0.3)
 
 

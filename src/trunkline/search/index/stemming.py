@@ -1,4 +1,4 @@
-"""English words cut down to what their forms have in common: `issues`, `issued` and `issuing` all give `issu`.
+"""Stems English words: `issues`, `issued` and `issuing` all become `issu`.
 
 This is Porter's algorithm of 1980, with `creation` cut to `creat` as well. A rough cut is enough, as both sides of a
 comparison are cut alike.

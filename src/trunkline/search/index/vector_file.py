@@ -1,7 +1,11 @@
 """The file that keeps vectors between runs: found by a hash of their text, bounded, replaced as a whole.
 
-The file is a comfort. One that is damaged, cut off, of another encoder or not ours counts as empty, and is replaced
-when there is something to keep. Gateways that share a folder add to what is there, one after the other.
+Without the file vectors are computed again. One that is damaged, cut off, of another encoder or not ours counts as
+empty, and is replaced when there is something to save. Gateways that share a folder add to it one after the other.
+
+In memory and on disk, a vector is a record: one byte a dimension and a scale, 388 bytes in all. It is used in this form
+from the beginning, also in the run that computed it, so that every later run ranks alike. That moves a cosine by 0.0004
+or so, far less than the distance between two tools.
 """
 
 from __future__ import annotations
@@ -23,11 +27,6 @@ from trunkline.runtime.state_files import make_private_folder, read_private, wri
 from trunkline.search.index.arrays import Floats, np
 from trunkline.search.index.encoder import DIMENSIONS
 
-# The form in which vectors are kept, in memory and on disk: one byte a dimension and a scale, 388 bytes each.
-#
-# A vector is used in this form from the beginning, also in the run that computed it, so that every later run ranks alike.
-# It moves a cosine by 0.0004 or so, far less than what tells two tools apart.
-
 KEY_BYTES: Final = 16
 RECORD: Final = np.dtype([("scale", "<f4"), ("steps", "i1", (DIMENSIONS,))])
 ZERO_RECORD: Final = bytes(RECORD.itemsize)
@@ -35,7 +34,7 @@ ZERO_RECORD: Final = bytes(RECORD.itemsize)
 
 
 def text_key(text: str) -> bytes:
-    """What a text's record is found by."""
+    """The key of a text's record."""
     return blake2b(text.encode(errors="surrogatepass"), digest_size=KEY_BYTES).digest()
 
 
@@ -62,7 +61,7 @@ MOST_RECORDS: Final = 50_000
 
 _MAGIC: Final = b"trunkline vectors 1\n"
 _HEADER: Final = struct.Struct("<20s 32s I")
-"""What it is, of which encoder, and the checksum of all that follows."""
+"""The format, the encoder, and a checksum of everything after the header."""
 _ENTRY: Final = np.dtype([("key", "u1", (KEY_BYTES,)), ("day", "<u4"), ("record", f"V{RECORD.itemsize}")])
 _LOCK_PATIENCE_S: Final = 1.0
 _LOCK_RETRY_S: Final = 0.02
@@ -75,6 +74,8 @@ def days_since_1970() -> int:
 
 
 class VectorFile:
+    """Reads and updates the file of one encoder in a folder."""
+
     def __init__(
         self, folder: Path, model: str, *, most: int = MOST_RECORDS, today: Callable[[], int] = days_since_1970
     ) -> None:
@@ -84,25 +85,27 @@ class VectorFile:
         self._today = today
 
     def find(self, keys: Collection[bytes]) -> tuple[dict[bytes, bytes], set[bytes]]:
-        """The records that are there, by key, and the keys that were last wanted before today."""
+        """The records of those keys that the file has, and the keys among them that were last wanted before today."""
         entries = self._read()
-        places = _places(entries)
-        found = {key: places[key] for key in keys if key in places}
+        rows_by_key = _rows(entries)
+        found = {key: rows_by_key[key] for key in keys if key in rows_by_key}
         rows = list(found.values())
         records = {key: entries["record"][row].tobytes() for key, row in found.items()}
         old = (entries["day"][rows] < self._today()).tolist()
         return records, {key for key, is_old in zip(found, old, strict=True) if is_old}
 
     def keep(self, records: Mapping[bytes, bytes], wanted: Collection[bytes] = ()) -> bool:
-        """Add records, and mark others as wanted today. Those that nobody wanted for longest are dropped.
+        """Add records, and mark others as wanted today. The records unused for longest are dropped.
 
-        False when somebody else is busy with the file for too long. Raises OSError.
+        Returns False if another process holds the file for too long. Raises OSError.
         """
         make_private_folder(self._path.parent)
         with self._locked() as ours:
             if ours:
-                self._sweep()
-                self._write(_merged(self._read(), records, wanted, self._today())[-self._most :])
+                for scratch in self._path.parent.glob(f".{self._path.name}.*"):
+                    scratch.unlink(missing_ok=True)  # a process that was killed while it wrote has left it
+                body = _merged(self._read(), records, wanted, self._today())[-self._most :].view(np.uint8).data
+                write_private(self._path, b"".join((self._header(body), body)))
         return ours
 
     def _read(self) -> _Entries:
@@ -112,21 +115,12 @@ class VectorFile:
             return np.zeros(0, _ENTRY)
         return np.frombuffer(body, _ENTRY)
 
-    def _write(self, entries: _Entries) -> None:
-        body = entries.view(np.uint8).data
-        write_private(self._path, b"".join((self._header(body), body)))
-
     def _header(self, body: bytes | memoryview) -> bytes:
         return _HEADER.pack(_MAGIC, self._model, crc32(body))
 
-    def _sweep(self) -> None:
-        """A process that was killed while it wrote has left its half of a file."""
-        for scratch in self._path.parent.glob(f".{self._path.name}.*"):
-            scratch.unlink(missing_ok=True)
-
     @contextlib.contextmanager
     def _locked(self) -> Generator[bool]:
-        """Whether nobody else changes the file until we leave."""
+        """Hold the lock of the file; whether it could be had."""
         lock = os.open(self._path.with_name("vectors.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             yield _lock(lock)
@@ -150,10 +144,10 @@ def _lock(descriptor: int) -> bool:
 
 
 def _merged(entries: _Entries, records: Mapping[bytes, bytes], wanted: Collection[bytes], day: int) -> _Entries:
-    """Old and new, in the order in which they were last wanted."""
-    places = _places(entries)
-    again = [places[key] for key in wanted if key in places and key not in records]
-    replaced = [places[key] for key in records if key in places]
+    """Old and new records, in the order in which they were last wanted."""
+    rows_by_key = _rows(entries)
+    again = [rows_by_key[key] for key in wanted if key in rows_by_key and key not in records]
+    replaced = [rows_by_key[key] for key in records if key in rows_by_key]
     moved = entries[again]
     moved["day"] = day
     fresh = np.zeros(len(records), _ENTRY)
@@ -164,6 +158,6 @@ def _merged(entries: _Entries, records: Mapping[bytes, bytes], wanted: Collectio
     return np.concatenate((untouched, moved, fresh))
 
 
-def _places(entries: _Entries) -> dict[bytes, int]:
+def _rows(entries: _Entries) -> dict[bytes, int]:
     keys = entries["key"].tobytes()
     return {keys[start : start + KEY_BYTES]: row for row, start in enumerate(range(0, len(keys), KEY_BYTES))}

@@ -1,7 +1,7 @@
-"""What texts of tools mean, as far as it is known: vectors in memory and in the state folder, got in the background.
+"""The vectors of tools and queries: kept in memory and in the state folder, computed in the background.
 
-The event loop never waits here. Reading the encoder and the file, encoding and writing are done in two threads, one
-for tools and one for queries, which end with `close`.
+The event loop never waits here. Loading the encoder, reading and writing the file and encoding are done in two threads,
+one for tools and one for queries, which end with `close`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from trunkline.search.index.wordpiece import MAX_CHARACTERS
 T = TypeVar("T")
 
 FOLDER: Final = "search"
-"""Where the vectors lie in the state folder."""
+"""The folder for vectors in the state folder."""
 _MOST_IN_MEMORY: Final = 50_000
 _CLOSE_S: Final = 5.0
 
 
 class VectorStore:
-    """For the thread of one event loop."""
+    """The vectors of texts. Its methods are for the thread of one event loop."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class VectorStore:
         note: Callable[[str], None] | None = None,
         data: Path = DATA,
     ) -> None:
-        """`on_progress` is called when more vectors are known, `note` when something has to do without; on the loop."""
+        """`on_progress` is called on the loop when vectors have arrived, `note` when something does not work."""
         self.on_progress = on_progress
         self._note = note
         self._noted: set[str] = set()
@@ -60,28 +60,28 @@ class VectorStore:
     # -- vectors of tools -----------------------------------------------------------------------------------------
 
     def matrix(self, texts: Sequence[str]) -> tuple[Floats, Flags]:
-        """A row for each text, and which of them are known; the others are zeros."""
+        """A row for each text, zeros for those without a vector, and which texts have one."""
         records = [self._records.get(text[:MAX_CHARACTERS]) for text in texts]
         known = np.fromiter((record is not None for record in records), np.bool_, len(records))
         return vectors_of([record or ZERO_RECORD for record in records]), known
 
     def want(self, texts: Sequence[str]) -> None:
-        """Have vectors for these texts in a while, before any that were wanted earlier. Needs a running loop."""
+        """Get vectors for these texts before any that were wanted earlier. Needs a running loop."""
         if missing := self._missing(texts):
             self._loop = asyncio.get_running_loop()
             self._background.want(missing)
 
     def want_nothing(self) -> None:
-        """What is not known yet is not needed for now."""
+        """Stop getting vectors."""
         self._background.drop()
 
     @property
     def wanted(self) -> int:
-        """About how many texts are still without."""
+        """About how many texts have no vector yet."""
         return self._background.wanted
 
     def encode_now(self, texts: Sequence[str]) -> Floats:
-        """The rows of these texts, for programs that can wait. Raises EncoderUnavailable."""
+        """The vectors of these texts, for programs that can wait. Raises EncoderUnavailable."""
         missing = {text_key(text): text for text in self._missing(texts)}
         kept = self._file.find(missing)[0] if self._file is not None else {}
         self._add({missing[key]: record for key, record in kept.items()})
@@ -89,23 +89,18 @@ class VectorStore:
         if rest:
             fresh = dict(zip(rest, records_of(self._encoder.get().encode(list(rest.values()))), strict=True))
             self._add({rest[key]: record for key, record in fresh.items()})
-            self._keep(fresh)
+            try:
+                if self._file is not None:
+                    self._file.keep(fresh)
+            except OSError as problem:
+                self._note_once(_explained(problem))
         return self.matrix(texts)[0]
-
-    def _keep(self, records: dict[bytes, bytes]) -> None:
-        try:
-            if self._file is not None:
-                self._file.keep(records)
-        except OSError as problem:
-            self._note_once(_explained(problem))
 
     # -- vectors of queries ---------------------------------------------------------------------------------------
 
     def query(self, text: str, then: Then) -> None:
-        """`then` gets the vector of a query, or a row for each piece of a long one: at once when it was asked lately,
-        else from the loop.
-
-        None when there is no encoder, when too many are waiting, or when the store is closed.
+        """Call `then` with the vector of a query, or a row for each piece of a long one: at once if it was asked lately,
+        else from the loop. It is None if there is no encoder, too many are waiting, or the store is closed.
         """
         self._loop = asyncio.get_running_loop()
         self._queries.ask(text[:MAX_CHARACTERS], self._loop, then)
@@ -117,7 +112,7 @@ class VectorStore:
     # -- the end --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Both threads have ended, and what was encoded is kept."""
+        """End both threads and save what was encoded."""
         self._queries.stop()
         self._background.stop()
         deadline = time.monotonic() + _CLOSE_S
@@ -133,7 +128,7 @@ class VectorStore:
         self._on_loop(self._note_once, _explained(problem))
 
     def _on_loop(self, function: Callable[[T], None], argument: T) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody is interested any more
+        with suppress(RuntimeError):  # the loop is closed
             assert self._loop is not None
             self._loop.call_soon_threadsafe(function, argument)
 
@@ -151,7 +146,7 @@ class VectorStore:
             del self._records[text]
 
     def _missing(self, texts: Sequence[str]) -> list[str]:
-        """Those that are not known; the others count as used last, of interest once memory gets full."""
+        """The texts without a vector; the others are marked as used, which counts once memory gets full."""
         cut = [text[:MAX_CHARACTERS] for text in texts]
         if len(self._records) > _MOST_IN_MEMORY // 2:
             self._records |= {text: record for text in cut if (record := self._records.pop(text, None)) is not None}
@@ -167,5 +162,5 @@ def _explained(problem: Exception) -> str:
     if isinstance(problem, EncoderUnavailable):
         return f"tools are found by their words only: {problem}"
     if isinstance(problem, OSError):
-        return f"what tools mean is worked out again after the next start: {problem}"
+        return f"the vectors of tools cannot be saved and are computed again after the next start: {problem}"
     return f"tools are found by their words only: {type(problem).__name__}: {problem}"

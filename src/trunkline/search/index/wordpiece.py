@@ -1,4 +1,4 @@
-"""Text into word pieces: the numbers of the encoder's vocabulary.
+"""Splits text into word pieces, given as numbers of the encoder's vocabulary.
 
 A text is lowered, its accents are dropped, and it is split at white space and around punctuation. A word is then the
 longest pieces of the vocabulary from left to right; one that cannot be made of pieces is a single unknown piece.

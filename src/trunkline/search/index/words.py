@@ -11,7 +11,7 @@ from typing import Final
 
 from trunkline.search.index.stemming import stem
 
-# Abbreviations that are usual in the names of tools and parameters, each line after the word that requests have for them.
+# Abbreviations in names of tools and parameters; each line begins with the word that requests have for them.
 _ABBREVIATIONS: Final = """
 account acct
 address addr

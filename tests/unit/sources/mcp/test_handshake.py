@@ -8,6 +8,7 @@ from tests.support.waiting import PATIENCE_S
 from tests.unit.sources.mcp.memory_lane import MemoryLane
 
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError, Problem
+from trunkline.sources.mcp import initialize
 from trunkline.sources.mcp.initialize import initialize_session
 
 MODERN = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}

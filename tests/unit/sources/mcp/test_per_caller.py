@@ -8,6 +8,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import Call, Caller, Request
 from trunkline.protocol.mcp.modern import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
+from trunkline.sources.mcp import initialize
 from trunkline.sources.mcp.initialize import RequestMeta, SessionLogLevel, initialize_session, level_in
 
 ROOTS = b'{"roots":{}}'

@@ -226,7 +226,7 @@ async def test_what_was_lost_with_its_lane_is_made_anew() -> None:
     async with ready_source(server) as source:
         own, shared = await Watcher(source).holds(), await Watcher(source, session=None).holds()
         lose(server, 1)
-        await until(lambda: len(server.lanes) == 3 and server.lanes[2].subscription_count == 1, "its lane is opened again")
+        await until(lambda: len(server.lanes) == 3 and server.lanes[2].subscription_count == 1, "it is opened again")
         server.update(2, "r:/a")
         await until(lambda: len(own.heard) == 1, "and told of")
         lose(server, 0)
