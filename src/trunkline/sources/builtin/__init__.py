@@ -1,4 +1,4 @@
-"""Tools of the gateway's own for the files below one folder: Read, Write, Edit, Glob, Grep and Bash."""
+"""The built-in tools, for the files below one folder: Read, Write, Edit, Glob, Grep and Bash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOOLS: Final[dict[str, str]] = {
     "Grep": "trunkline.sources.builtin.file_search:GrepTool",
     "Bash": "trunkline.sources.builtin.bash:BashTool",
 }
-"""Each tool with what makes it: called with a Workplace it gives a Builtin (both in `tool`)."""
+"""Each tool with its class, which is loaded when it is needed and called with a `ToolContext`."""
 
 
 def build(name: str, section: BuiltinSection, context: SourceContext) -> Source:
@@ -30,12 +30,12 @@ def build(name: str, section: BuiltinSection, context: SourceContext) -> Source:
     files = (*context.own_files, *context.protected_files)
     protected = protected_below(section.root, section.protect, files, context.roots)
     root = RootFolder(section.root, own=own, protected=protected)
-    place = ToolContext(source=name, root=root, sandbox=section.sandbox, context=context)
+    tool_context = ToolContext(source=name, root=root, sandbox=section.sandbox, context=context)
     tools: dict[str, BuiltinTool] = {}
-    for tool, spelling in TOOLS.items():
+    for tool, class_path in TOOLS.items():
         if tool != BASH or section.runs_commands:
-            module, _, maker = spelling.partition(":")
-            tools[tool] = getattr(import_module(module), maker)(place)
+            module, _, name_of_class = class_path.partition(":")
+            tools[tool] = getattr(import_module(module), name_of_class)(tool_context)
     return BuiltinSource(name, root, tools)
 
 

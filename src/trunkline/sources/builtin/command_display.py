@@ -1,9 +1,9 @@
-"""What Bash is told to run, for people who asked to see that: without secrets, and no longer than anybody reads."""
+"""The commands of Bash as they are displayed to users: without secrets, and cut to a readable length."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
@@ -20,8 +20,7 @@ _NAMES: Final = tuple(spelling for spelling, name in spellings(BashTool.argument
 _HIDDEN: Final = "***"
 _LONGEST_SHOWN: Final = 2000
 _LONGEST_READ: Final = 4 * _LONGEST_SHOWN
-"""Secrets are looked for in more than is shown: half of one would not be recognised."""
-_CUT: Final = "…"
+"""Secrets are looked for in more than is shown, as half of one would not be recognised."""
 _PASSWORDS: Final = re.compile(
     r"""
     (?: (?<!\S)(?:-u|-U|--user|--proxy-user)[ =]?["']?[^\s:/"']{1,100}:   # curl -u name:password
@@ -34,25 +33,25 @@ _PASSWORDS: Final = re.compile(
     """,
     re.VERBOSE,
 )
-"""Where well-known programs take a password without the name of one."""
+"""Where well-known programs take a password that is not named as one."""
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(.+?)(?=-----END|\Z)", re.DOTALL)
 
 
 class CommandDisplay:
-    """`redact` knows the secrets of the configuration; those that stand in a command are known by their look and by the
-    names that they are given. `kind_of` tells the kind of a source."""
+    """`redact` removes the secrets of the configuration; others are recognised by their form and their names. `kind_of`
+    tells the kind of a source."""
 
     def __init__(self, kind_of: Callable[[str], str], redact: Callable[[str], str]) -> None:
         self._kind_of = kind_of
         self._redact = redact
 
     def __call__(self, call: Call) -> str:
-        """The command that a call runs; empty where it runs none. Its lines stay lines."""
+        """The command that a call runs, with its line breaks; empty where it runs none."""
         if call.tool != BASH or self._kind_of(call.source) != BuiltinSection.kind:
             return ""
         command = self._redact(_command_in(call.params)[:_LONGEST_READ])
         shown = _without_secrets(command).strip()
-        return shown if len(shown) <= _LONGEST_SHOWN else shown[: _LONGEST_SHOWN - 1] + _CUT
+        return shown if len(shown) <= _LONGEST_SHOWN else shown[: _LONGEST_SHOWN - 1] + "…"
 
 
 class _Params(msgspec.Struct):
@@ -65,19 +64,21 @@ def _command_in(params: Json) -> str:
         given = next((arguments[name] for name in _NAMES if name in arguments), None)
         return "" if given is None else msgspec.json.decode(given, type=str)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ""  # the tool says what is wrong with its arguments
+        return ""  # the tool reports what is wrong with its arguments
 
 
 def _without_secrets(command: str) -> str:
     found = set(secrets_in("", command))
     found |= {match[1] for match in _PASSWORDS.finditer(command) if may_be_named_secret(match[1])}
     found |= {match[1] for match in _PRIVATE_KEY.finditer(command)}
-    acted_on = shell_syntax_positions(command)
+    syntax = shell_syntax_positions(command)
     hidden = bytearray(len(command))
     for secret in found:
         at = command.find(secret)
         while at >= 0:
-            end = _end_of(at, at + len(secret), acted_on)
+            # a value ends where syntax begins, so what is run is shown: `TOKEN=… git push`, `TOKEN=$(curl …)`
+            whole = at + len(secret)
+            end = next((position for position in range(at, whole) if position in syntax), whole)
             hidden[at:end] = b"\1" * (end - at)
             at = command.find(secret, at + len(secret))
     return "".join(
@@ -86,14 +87,7 @@ def _without_secrets(command: str) -> str:
     )
 
 
-def _end_of(start: int, end: int, acted_on: Collection[int]) -> int:
-    """A value ends where the shell does something: `TOKEN=… git push`. Whatever it runs is shown: `TOKEN=$(curl …)`."""
-    return next((at for at in range(start, end) if at in acted_on), end)
-
-
-# Where in a command a shell does more than take text: between words and commands, and where `$(…)` runs one.
-#
-# Followed as far as it takes to tell text from code, for people who read the command.
+# -- syntax of the shell ----------------------------------------------------------------------------------------------
 
 _IN_QUOTES: Final = re.compile(r'\\.|"|(?P<acts>\$\(|`)', re.DOTALL)
 _IN_CODE: Final = re.compile(
@@ -106,7 +100,8 @@ _IN_DOCUMENT: Final = re.compile(r"\\.|(?P<acts>\$\(|`)", re.DOTALL)
 
 
 def shell_syntax_positions(command: str) -> frozenset[int]:
-    """The places of such characters."""
+    """The positions of characters by which a shell does more than take text: between words and commands, and where `$(…)`
+    runs one. Precise enough to tell text from code, for people who read the command."""
     found: set[int] = set()
     opened: list[str] = []
     documents: list[re.Match[str]] = []
@@ -131,7 +126,7 @@ def shell_syntax_positions(command: str) -> frozenset[int]:
 
 
 def _read_document(command: str, at: int, begun: re.Match[str], found: set[int]) -> int:
-    """Where the document ends that begins here."""
+    """The end of the here-document that begins here."""
     start, is_last = at, False
     while at < len(command) and not is_last:
         line = command[at:].partition("\n")[0]

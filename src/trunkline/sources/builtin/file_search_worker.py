@@ -1,7 +1,7 @@
 """The program behind Glob and Grep: one request on stdin, one answer on stdout, then it ends.
 
 It runs apart from the gateway, which ends it with the call: searching keeps a processor busy and many files open. It
-runs without site-packages, so that it starts quickly, and imports only what needs none.
+runs without site-packages, so that it starts quickly, and imports only what does not need them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 
-if __name__ == "__main__":  # started by its path: its packages are known without running what they import
+if __name__ == "__main__":  # started by its path: packages without their `__init__`, which imports too much
     _root = __file__.rpartition("/trunkline/sources/")[0]
     sys.path.append(_root)
     for _name in ("trunkline.sources", "trunkline.sources.builtin"):
@@ -50,8 +50,8 @@ class SearchTimeout(Exception):
 
 def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
-    _allow_files()
-    signal.signal(signal.SIGALRM, _time_is_over)
+    _raise_file_limit()
+    signal.signal(signal.SIGALRM, _on_alarm)
     signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
     try:
         with RootHandle(".", hidden=request["hidden"]) as beneath:
@@ -63,11 +63,11 @@ def main() -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
     sys.stdout.buffer.write(json.dumps(found).encode())
     sys.stdout.buffer.flush()
-    os._exit(0)  # whatever is left ends with it, and nothing needs tidying
+    os._exit(0)  # nothing needs tidying
 
 
-def _allow_files() -> None:
-    """Some systems begin with room for 256 open files."""
+def _raise_file_limit() -> None:
+    """Some systems allow 256 open files by default."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -75,12 +75,12 @@ def _allow_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
 
 
-def _time_is_over(number: int, frame: object) -> None:
+def _on_alarm(number: int, frame: object) -> None:
     raise SearchTimeout
 
 
 def answer(request: Request, beneath: RootHandle) -> dict[str, Any]:
-    """The lines of one page and what there is to say about them; or what is wrong."""
+    """The lines of one page with notes; or what is wrong."""
     page = ResultPage(offset=request["offset"], limit=request["limit"], most_characters=request["most_characters"])
     notes: list[str] = []
     files = RootFiles(beneath)
@@ -97,7 +97,7 @@ def answer(request: Request, beneath: RootHandle) -> dict[str, Any]:
     except RipgrepBroken as problem:
         return {"broken": str(problem)}
     except SearchTimeout:
-        page.stopped()
+        page.left_is_all = False
         notes.append(f"Stopped after {request['limit_s']:g} s, so there may be more: search a smaller folder")
     return {"lines": page.lines, "left": page.left, "left_is_all": page.left_is_all, "notes": notes}
 
@@ -108,7 +108,7 @@ def answer(request: Request, beneath: RootHandle) -> dict[str, Any]:
 def _glob(request: Request, files: RootFiles, ripgrep: Ripgrep, page: ResultPage) -> None:
     """The files whose paths fit, the one changed last first."""
     found = files.ages(_fitting(ripgrep.files(), request))
-    first = heapq.nsmallest(page.wanted, found)  # of very many, a page is shown
+    first = heapq.nsmallest(page.wanted, found)  # quicker than to sort very many
     for _, path in first:
         page.add(printable(path))
     page.left += len(found) - len(first)
@@ -119,7 +119,7 @@ def _grep(request: Request, files: RootFiles, ripgrep: Ripgrep, page: ResultPage
         raise UnknownType
     if not request["multiline"]:
         refuse_line_ends(request["pattern"])
-    # a file that is asked for by its name is searched, whatever rules and globs say
+    # a file given by its name is searched, whatever rules and globs say
     paths = [request["file"]] if request["file"] else _fitting(ripgrep.candidates(), request)
     if request["output_mode"] == "files_with_matches":
         newest = [path for _, path in sorted(files.ages(paths))]
@@ -131,7 +131,7 @@ def _grep(request: Request, files: RootFiles, ripgrep: Ripgrep, page: ResultPage
 
 
 def _fitting(paths: Sequence[str], request: Request) -> list[str]:
-    """A glob may be written from the folder searched or from the root: both are natural."""
+    """The paths that fit the globs, which may be relative to the folder searched or to the root."""
     skip = len(request["folder"]) + 1 if request["folder"] else 0
     found = list(paths)
     for regex, fitting in ((request["wanted"], True), (request["unwanted"], False)):
@@ -154,7 +154,7 @@ def _content(ripgrep: Ripgrep, paths: Sequence[str], request: Request) -> Iterat
 
 
 class ResultPage:
-    """One page of a long result: the lines that were asked for and fit, and how many are left behind them."""
+    """One page of a long result: the lines asked for, as far as they fit, and the number of those left."""
 
     def __init__(self, *, offset: int, limit: int, most_characters: int) -> None:
         self.lines: list[str] = []
@@ -166,11 +166,11 @@ class ResultPage:
         self._characters = most_characters
 
     def fill(self, lines: Iterable[str]) -> None:
-        """Until it is full and what is left is known well enough."""
+        """Add lines until the page is full and enough of those left are counted."""
         for line in lines:
             self.add(line)
             if self.left >= _LOOK_AHEAD:
-                self.stopped()
+                self.left_is_all = False
                 return
 
     def add(self, line: str) -> None:
@@ -182,13 +182,9 @@ class ResultPage:
             self._characters -= units(line) + 1
             self.lines.append(line)
 
-    def stopped(self) -> None:
-        """Nobody looked any further: there may be more than `left`."""
-        self.left_is_all = False
-
 
 def cut(line: str, match_at: int) -> str:
-    """A line short enough to show, around what was found in it."""
+    """A part of the line that is short enough to show, around the match."""
     if len(line) <= _CUT_CHARACTERS:
         return line
     start = 0 if match_at < _CUT_CHARACTERS - _BEFORE_MATCH else match_at - _BEFORE_MATCH

@@ -1,8 +1,8 @@
-"""ripgrep, at arm's length: it proposes where to look, and looks into files that we opened.
+"""Runs ripgrep, which proposes files to search, and then searches the files that we opened.
 
-It opens files by their names: while somebody swaps a folder for a link, it can read beyond the root. So what it finds
-on its walk is only a proposal. Whatever is shown, named or counted comes from a second run, which reads from
-descriptors of files that were opened beneath the root (docs/adr/0019).
+ripgrep opens files by their names: while somebody swaps a folder for a link, it can read beyond the root. So what its
+walk finds is only a proposal. Whatever is shown, named or counted comes from a second run, which reads descriptors of
+files that were opened beneath the root (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class RootFiles:
-    """Files and folders below the root, reached by descriptors only: what cannot be reached without leaving the root is
-    not there. Paths are from the root, which itself is the empty one."""
+    """Opens files and folders below the root; one that cannot be reached without leaving the root does not exist. Paths are
+    relative to the root, which itself is the empty one."""
 
     def __init__(self, beneath: RootHandle) -> None:
         self._beneath = beneath
-        self._device = beneath.status(".").st_dev  # what is on the same device as the root is a file like the others
+        self._device = beneath.status(".").st_dev  # on the same device, no file is one of the kernel's
 
     def open_file(self, path: str) -> int | None:
-        """A regular file; None for anything else, and for what is not there or not ours to read."""
+        """A descriptor of a regular file; None for anything else, and for what cannot be read."""
         fd = self._open(path, _FILE)
         if fd is None or stat.S_ISREG(os.fstat(fd).st_mode):
             return fd
@@ -58,8 +58,7 @@ class RootFiles:
         return fd
 
     def ages(self, paths: Iterable[str]) -> list[tuple[int, str]]:
-        """Each regular file with a number that is the smaller the later it was changed. What is not (or no longer)
-        there as a plain file is left out."""
+        """Each path that is a regular file, with a number that is the smaller the later the file was changed."""
         by_folder: dict[str, list[str]] = {}
         for path in paths:
             folder, _, name = path.rpartition("/")
@@ -67,16 +66,19 @@ class RootFiles:
         found: list[tuple[int, str]] = []
         for folder, names in by_folder.items():
             fd = self._open(folder or ".", _FOLDER)
-            if fd is not None:
-                _look(fd, f"{folder}/" if folder else "", names, found)
-                os.close(fd)
+            if fd is None:
+                continue
+            for name in names:
+                with contextlib.suppress(OSError, ValueError):
+                    status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        found.append((-status.st_mtime_ns, f"{folder}/{name}" if folder else name))
+            os.close(fd)
         return found
 
     def rules_above(self, folder: str) -> str:
-        """The ignore rules of all folders above this one as those of one file in the root, what counts most last.
-
-        Those of git end where another repository begins.
-        """
+        """The ignore rules of all folders above this one as one file in the root, the most important last. Those of git
+        end where another repository begins."""
         parts = folder.split("/") if folder else []
         above = of_git = ["".join(f"{part}/" for part in parts[:depth]) for depth in range(len(parts))]
         for depth in range(len(parts), 0, -1):
@@ -87,10 +89,9 @@ class RootFiles:
         return "".join(_rules_of_root(self._read(prefix + name), prefix) for name, there in files for prefix in there)
 
     def _exists(self, path: str) -> bool:
-        try:
+        with contextlib.suppress(OSError, ValueError):
             return bool(self._beneath.status(path))
-        except (OSError, ValueError):
-            return False
+        return False
 
     def _read(self, path: str) -> str:
         fd = self._open(path, _FILE | os.O_NOFOLLOW)
@@ -105,18 +106,8 @@ class RootFiles:
         return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
 
 
-def _look(folder_fd: int, prefix: str, names: list[str], found: list[tuple[int, str]]) -> None:
-    for name in names:
-        try:
-            status = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
-        except (OSError, ValueError):
-            continue
-        if stat.S_ISREG(status.st_mode):
-            found.append((-status.st_mtime_ns, prefix + name))
-
-
 def _rules_of_root(text: str, prefix: str) -> str:
-    """Rules of an ignore file in the folder `prefix` (it ends in a slash) that say the same in the root."""
+    """The rules of an ignore file in the folder `prefix` (it ends in a slash), rewritten for the root."""
     place = "".join(f"\\{char}" if char in "\\*?[]{}!# " else char for char in prefix)
     rules: list[str] = []
     for line in text.split("\n"):
