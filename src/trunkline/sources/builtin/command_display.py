@@ -100,8 +100,8 @@ _IN_DOCUMENT: Final = re.compile(r"\\.|(?P<acts>\$\(|`)", re.DOTALL)
 
 
 def shell_syntax_positions(command: str) -> frozenset[int]:
-    """The positions of characters by which a shell does more than take text: between words and commands, and where `$(…)`
-    runs one. Precise enough to tell text from code, for people who read the command."""
+    """The positions of characters by which a shell does more than take text: between words and commands, and where
+    `$(…)` runs one. Precise enough to tell text from code, for people who read the command."""
     found: set[int] = set()
     opened: list[str] = []
     documents: list[re.Match[str]] = []

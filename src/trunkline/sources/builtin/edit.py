@@ -48,8 +48,7 @@ _DOC: Final = """Replaces one exact text in a file by another.
 class EditArguments(Arguments):
     path: FilePath
     old_string: Annotated[
-        str,
-        about("The text to be replaced, exactly as it is in the file", "old", "old_str", "oldString", "old_text"),
+        str, about("The text to be replaced, exactly as it is in the file", "old", "old_str", "oldString", "old_text")
     ]
     new_string: Annotated[
         str, about("The text to put there; empty to take the old one out", "new", "new_str", "newString", "new_text")

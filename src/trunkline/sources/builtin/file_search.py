@@ -18,8 +18,9 @@ from trunkline.config.call_arguments import Arguments, about
 from trunkline.config.problems import nearest
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.runtime.child_io import PipeReader, PipeWriter
-from trunkline.runtime.children import Child, child_environment
+from trunkline.runtime.children import child_environment
 from trunkline.runtime.deadlines import TimeLimit
+from trunkline.runtime.supervisor_client import Child
 from trunkline.sources.builtin.glob_patterns import PathFilter, check_length, path_filter, split_patterns
 from trunkline.sources.builtin.root import quoted
 from trunkline.sources.builtin.tool import (

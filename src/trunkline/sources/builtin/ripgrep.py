@@ -29,8 +29,8 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class RootFiles:
-    """Opens files and folders below the root; one that cannot be reached without leaving the root does not exist. Paths are
-    relative to the root, which itself is the empty one."""
+    """Opens files and folders below the root; one that cannot be reached without leaving the root does not exist. Paths
+    are relative to the root, which itself is the empty one."""
 
     def __init__(self, beneath: RootHandle) -> None:
         self._beneath = beneath
@@ -69,10 +69,12 @@ class RootFiles:
             if fd is None:
                 continue
             for name in names:
-                with contextlib.suppress(OSError, ValueError):
+                try:
                     status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                    if stat.S_ISREG(status.st_mode):
-                        found.append((-status.st_mtime_ns, f"{folder}/{name}" if folder else name))
+                except (OSError, ValueError):
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    found.append((-status.st_mtime_ns, f"{folder}/{name}" if folder else name))
             os.close(fd)
         return found
 
@@ -124,7 +126,6 @@ def _rules_of_root(text: str, prefix: str) -> str:
 
 _BATCH = 300  # files that are open at a time
 _BINARY_BYTES = 8192
-_READ_BYTES = 1 << 18
 _ERROR_BYTES = 2000
 _HANDLES = "/proc/self/fd" if os.path.exists("/proc/self/fd") else "/dev/fd"  # noqa: PTH110
 _ALWAYS = ("--no-config", "--color=never", "--no-messages", "--no-ignore-messages")
@@ -132,11 +133,10 @@ _WALK = ("--hidden", "--no-require-git", "--no-ignore-parent", "--no-ignore-glob
 _NEVER = tuple(f"--glob=!{name}" for name in (".bzr", ".git", ".hg", ".jj", ".sl", ".svn"))
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _NO_LINE_END = re.compile(r"(?:\\[^n]|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\n])*", re.DOTALL)  # a set may well hold one
-_NOT_IN_A_LINE = "a line does not hold its own end: set `multiline` to true to match over several lines"
 
 
 class BadPattern(ValueError):
-    """The pattern is not a regular expression; the text shows where."""
+    """The pattern is not a regular expression; the message shows where."""
 
 
 class UnknownType(ValueError):
@@ -155,31 +155,30 @@ class Ripgrep:
         self._files = files
         self._folder: str = request["folder"]
         self._walk = [*_WALK, *_NEVER, *(["--one-file-system"] if request["whole_disk"] else [])]
-        # Names as a type of files: that respects ignore rules, where a glob would overrule them.
+        # names as a type of files, which respects ignore rules; globs would override them
         self._names = [f"--type-add=wanted:{name}" for name in request["names"]]
         self._names += ["--type=wanted"] if self._names else []
         self._pattern: str = request.get("pattern", "").replace("\n", "\\n")  # from a file, where a line is a pattern
         self._search = ["--crlf", "--engine=auto"]
         if request.get("type"):
             self._search.append(f"--type={request['type']}")
-            self._names = []  # two types would be as good as either
+            self._names = []  # ripgrep would search files of either type
         if request.get("ignore_case"):
             self._search.append("--ignore-case")
         if request.get("multiline"):
             self._search += ["--multiline", "--multiline-dotall"]
 
-    # What it proposes after walking the tree.
-
     def files(self) -> list[str]:
+        """Files that ripgrep proposes after walking the tree."""
         return self._proposed("--files", "--", f"./{self._folder}")
 
     def candidates(self) -> list[str]:
-        """Files that may match."""
+        """Files that ripgrep proposes as they may match."""
         arguments = [*self._search, "--files-with-matches", "--", f"./{self._folder}"]
         return self._proposed(*arguments, pattern=self._pattern)
 
     def types(self) -> list[str]:
-        """The types of files that there are."""
+        """The known types of files."""
         with self._run("--type-list") as run:
             return [line.partition(":")[0] for line in run.read().decode().splitlines()]
 
@@ -188,28 +187,27 @@ class Ripgrep:
         with self._run(*self._walk, *self._names, *arguments, pattern=pattern, rules=rules) as run:
             return [path.removeprefix("./") for path in _split(run.read())]
 
-    # What is shown, from open files.
-
     def matching(self, paths: Sequence[str]) -> Iterator[str]:
-        for opened, run in self._look(paths, "--files-with-matches", "--null"):
+        """The files that match, read from descriptors as in what follows."""
+        for opened, run in self._search_files(paths, "--files-with-matches", "--null"):
             matching = set(_split(run.read()))
             yield from (path for handle, path in opened.items() if handle in matching)
 
     def counts(self, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
-        for opened, run in self._look(paths, "--count", "--null", "--with-filename"):
+        for opened, run in self._search_files(paths, "--count", "--null", "--with-filename"):
             counts = dict(line.split("\0") for line in run.read().decode().splitlines())
             yield from ((path, int(counts[handle])) for handle, path in opened.items() if handle in counts)
 
     def lines(self, paths: Sequence[str], before: int, after: int) -> Iterator[Line]:
         around = (f"--before-context={before}", f"--after-context={after}")
-        for opened, run in self._look(paths, "--json", "--threads=1", *around):
+        for opened, run in self._search_files(paths, "--json", "--threads=1", *around):
             for line in run.lines():
                 event = json.loads(line)
                 if event["type"] in ("match", "context"):
                     yield from _shown(event["data"], opened)
 
-    def _look(self, paths: Sequence[str], *arguments: str) -> Iterator[tuple[dict[str, str], _Run]]:
-        """Runs over the text files among these: their paths by the names that the run knows them by."""
+    def _search_files(self, paths: Sequence[str], *arguments: str) -> Iterator[tuple[dict[str, str], _Run]]:
+        """Runs ripgrep on the text files among these. Yields their paths by the names that ripgrep has for them."""
         for begin in range(0, len(paths), _BATCH):
             with self._opened(paths[begin : begin + _BATCH]) as opened:
                 handles = {f"{_HANDLES}/{fd}": path for fd, path in opened.items()}
@@ -241,14 +239,14 @@ class Ripgrep:
 
 
 def refuse_line_ends(pattern: str) -> None:
-    """ripgrep would hand such a pattern on to PCRE2, which finds nothing without a word."""
+    """ripgrep would pass such a pattern to PCRE2, which finds nothing and does not say why."""
     found = _NO_LINE_END.match(pattern)
     if found and pattern.startswith(("\\n", "\n"), found.end()):
-        raise BadPattern(_NOT_IN_A_LINE)
+        raise BadPattern("a line has no line break in it: set `multiline` to true to match over several lines")
 
 
 def _is_binary(fd: int) -> bool:
-    """A NUL near its beginning makes a file binary, as in git, unless it says that it is UTF-16."""
+    """A file with a NUL near its beginning is binary, as in git, unless it begins with a mark of UTF-16."""
     try:
         beginning = os.pread(fd, _BINARY_BYTES, 0)
     except OSError:
@@ -257,15 +255,15 @@ def _is_binary(fd: int) -> bool:
 
 
 class _Run:
-    """One run of ripgrep, which has ended at the latest when its block does. Options in `texts` are given their text as
-    a file to read."""
+    """One run of ripgrep, which ends with its block at the latest. Options in `texts` get their text as a file."""
 
     def __init__(self, program: str, arguments: Sequence[str], texts: Mapping[str, str], fds: Iterable[int]) -> None:
         if not os.path.isdir(_HANDLES):  # noqa: PTH112
             raise RipgrepBroken(f"there is no {_HANDLES}")
         pipes = {option: os.pipe() for option in texts}
         options = [f"{option}={_HANDLES}/{reader}" for option, (reader, _) in pipes.items()]
-        self._out, out = os.pipe()
+        output, out = os.pipe()
+        self._out = os.fdopen(output, "rb")
         self._errors, errors = os.pipe()
         for fd in (*fds, *(reader for reader, _ in pipes.values())):
             os.set_inheritable(fd, True)
@@ -278,7 +276,7 @@ class _Run:
         finally:
             for fd in (out, errors, *(reader for reader, _ in pipes.values())):
                 os.close(fd)
-        for option, (_, writer) in pipes.items():  # a pattern fits into its pipe, so the order does not matter
+        for option, (_, writer) in pipes.items():  # a pattern fits into its pipe, so it may be written first
             with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "wb") as pipe:
                 pipe.write(texts[option].encode("utf-8", "surrogateescape"))
 
@@ -286,7 +284,7 @@ class _Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._out)
+        self._out.close()
         os.close(self._errors)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
@@ -294,23 +292,16 @@ class _Run:
             os.waitpid(self._pid, 0)
 
     def read(self) -> bytes:
-        output = b"".join(self._chunks())
+        output = self._out.read()
         self._check()
         return output
 
     def lines(self) -> Iterator[bytes]:
-        rest = b""
-        for chunk in self._chunks():
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield from lines
+        yield from self._out
         self._check()
 
-    def _chunks(self) -> Iterator[bytes]:
-        while chunk := os.read(self._out, _READ_BYTES):
-            yield chunk
-
     def _check(self) -> None:
-        """What it complains of, once its output has ended: not of files that cannot be read, it was told."""
+        """Raises for its error messages, once its output has ended. It is told not to report unreadable files."""
         complaint = os.read(self._errors, _ERROR_BYTES).decode("utf-8", "replace")
         if not complaint:
             return
@@ -318,7 +309,7 @@ class _Run:
             raise UnknownType
         if "regex" not in complaint and "PCRE2" not in complaint:
             raise RipgrepBroken(complaint)
-        # What its own engine says, with the place in the pattern; it goes on with what PCRE2 says.
+        # the message of its own engine, with the position in the pattern; that of PCRE2 follows
         parsed = re.search(r"regex parse error:\n(.*?)\nerror: ([^\n]*)", complaint, re.DOTALL)
         raise BadPattern(f"{parsed[2]}\n{parsed[1]}" if parsed else complaint.removeprefix("rg: ").strip())
 
@@ -328,7 +319,7 @@ def _split(output: bytes) -> list[str]:
 
 
 def _shown(data: dict[str, Any], opened: Mapping[str, str]) -> Iterator[Line]:
-    """The lines of one event. One match may be several of them."""
+    """The lines of one event; a match may have several."""
     path = opened[_bytes(data["path"]).decode()]
     raw = _bytes(data["lines"])
     matches = data["submatches"]
