@@ -20,9 +20,9 @@ from tests.support.lasting import visiting
 from tests.support.processes import alive
 from tests.support.waiting import at_most, until, wait_until
 
-from trunkline.runtime.children import Child, Children
+from trunkline.runtime.children import Children
 from trunkline.runtime.resource_limits import find_delegated
-from trunkline.runtime.supervisor_client import Limits
+from trunkline.runtime.supervisor_client import Child, Limits
 
 MOUNT = "/sys/fs/cgroup"
 MEMBERSHIP = Path("/proc/self/cgroup")

@@ -17,8 +17,9 @@ from trunkline.agents.providers.provider import Provider
 from trunkline.agents.state_file import StateFile
 from trunkline.core.errors import AGENT_NOT_FOUND, AGENT_SLOW, GatewayError, Problem
 from trunkline.runtime.child_io import HeadTailBuffer, PipeReader, PipeWriter, safe_text, tail_text
-from trunkline.runtime.children import Child, Children, child_environment
+from trunkline.runtime.children import Children, child_environment
 from trunkline.runtime.deadlines import wait_first
+from trunkline.runtime.supervisor_client import Child
 from trunkline.runtime.temporary_folders import RunFolder
 
 _VERSION_S: Final = 120.0

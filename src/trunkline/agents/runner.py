@@ -28,9 +28,10 @@ from trunkline.config.secret_values import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.runtime.child_io import PipeReader, PipeWriter, StderrTail, exit_reason, safe_text, stderr_hint
-from trunkline.runtime.children import Child, Children, child_environment
+from trunkline.runtime.children import Children, child_environment
 from trunkline.runtime.deadlines import wait_first
 from trunkline.runtime.state_files import make_private_folder
+from trunkline.runtime.supervisor_client import Child
 from trunkline.telemetry.redaction import Redactor
 
 _LISTING_S: Final = 60.0

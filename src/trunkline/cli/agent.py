@@ -1,4 +1,4 @@
-"""`trunkline agent`: an agent in this terminal, with the sources of the configuration as its tools."""
+"""`trunkline agent`: runs an agent in this terminal, with the sources of the configuration as its tools."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class _AgentCommand(click.Command):
 @click.command(cls=_AgentCommand, short_help="Run an agent with your servers as its tools.")
 @click.argument("provider", type=click.Choice(sorted(PROVIDERS)), metavar="AGENT")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-@click.option("--additive", is_flag=True, help="Leave the agent its own tools, servers and settings, and add to them.")
+@click.option("--additive", is_flag=True, help="Keep the agent's own tools, servers and settings, and add to them.")
 @CONFIG
 @click.option(
     "--log",
     "log_file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Append a JSON line for every call to this file; without it to one in the state folder.",
+    help="Append a JSON line for every call to this file. Default: a file in the state folder.",
 )
 @LOG_COMMANDS
 @click.option(
@@ -60,63 +60,53 @@ def agent(
     show_commands: bool,
     no_instructions: bool,
 ) -> None:
-    """Run AGENT (claude, codex, gemini or opencode) in this terminal and folder, with our tools.
+    """Run AGENT (claude, codex, gemini or opencode) in this terminal and folder, with Trunkline's tools.
 
-    It gets the built-in tools in this folder and every server of the configuration, and has no others: what it brings
-    itself, and what the folder wants it to load, is off. With `--additive` all of that stays, and the servers of the
-    configuration are added.
+    It gets the built-in tools for this folder and every server of the configuration, and nothing else: its own tools,
+    and those that the folder would have it load, are turned off. With `--additive` they stay on, and the servers of
+    the configuration are added.
 
-    What follows `--` goes to the agent as it is: `trunkline agent claude -- -p "What is here?"`. The exit status is the
-    agent's; 130 if it was interrupted while it worked by itself, and 1 if it then never asked for its tools.
+    What follows `--` is passed to the agent: `trunkline agent claude -- -p "What is here?"`. The exit status is the
+    agent's; without a terminal it is 130 if the agent was interrupted, and 1 if it never asked for its tools.
     """
+    from trunkline.agents.providers.arguments import forbidden_argument
     from trunkline.cli.client.run import report
+    from trunkline.cli.terminal import complain
     from trunkline.core.errors import GatewayError
 
     mode: Mode = "additive" if additive else "intercept"
-    _refuse_undoing(provider, args, mode)
+    undoing = "" if additive else forbidden_argument(provider, args)
+    if undoing:
+        message = f"`{undoing}` could give {provider} tools other than Trunkline's: leave it out, or use `--additive`"
+        raise click.UsageError(message)
     settings = _settings(config, mode, show_commands=show_commands)
-    asked = _asked(provider, args, mode, settings, instructions=not no_instructions)
+    request = _session_request(provider, args, mode, settings, instructions=not no_instructions)
     try:
-        end = _run(asked, log_file)
+        end = _run(request, log_file)
     except GatewayError as error:
         sys.exit(report(error))
-    if end.problem is not None:
-        _complain(end)
+    problem = end.problem
+    if problem is not None:
+        complain(f"{problem.code}: {problem.message}", problem.hint, kind=problem.severity)
     sys.exit(end.status)
 
 
-def _refuse_undoing(provider: str, args: tuple[str, ...], mode: Mode) -> None:
-    from trunkline.agents.providers.arguments import forbidden_argument
-
-    undoing = forbidden_argument(provider, args) if mode == "intercept" else ""
-    if undoing:
-        raise click.UsageError(
-            f"`{undoing}` could undo that {provider} has our tools alone: leave it out, or use `--additive`"
-        )
-
-
 def _settings(config: Path | None, mode: Mode, *, show_commands: bool) -> Settings:
-    """Those of the file; without one there are the built-in tools, which are no addition to an agent's own."""
-    from trunkline.cli.configuration import first_steps, settings_of, tell_which
+    """The settings of the file. Without one there are only the built-in tools, which add nothing to an agent's own."""
+    from trunkline.cli.configuration import default_settings, first_steps, settings_of, tell_which
     from trunkline.config.config_file import find_config
     from trunkline.config.settings import with_commands_shown
 
     file = find_config(config, Path(), Path.home())
-    settings = _defaults() if file is None else settings_of(file)
+    settings = default_settings(Path.cwd()) if file is None else settings_of(file)
     tell_which(None if file is None else settings)
     if mode == "additive" and not any(section.enabled for section in settings.sources.values()):
         what = "there is no configuration file" if file is None else f"{file.path} has no servers"
-        raise click.UsageError(f"nothing to add: {what}; {first_steps(Path())}")
+        raise click.UsageError(f"there is nothing to add: {what}; {first_steps(Path())}")
     return replace(settings, gateway=with_commands_shown(settings.gateway)) if show_commands else settings
 
 
-def _defaults() -> Settings:
-    from trunkline.config.settings import STATE_DIR, GatewaySettings, Settings
-
-    return Settings(Path("trunkline.yaml").absolute(), GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})
-
-
-def _asked(
+def _session_request(
     provider: str, args: tuple[str, ...], mode: Mode, settings: Settings, *, instructions: bool
 ) -> SessionRequest:
     from trunkline.agents.providers.arguments import is_headless
@@ -136,33 +126,33 @@ def _asked(
     )
 
 
-def _run(asked: SessionRequest, log_file: Path | None) -> SessionResult:
+def _run(request: SessionRequest, log_file: Path | None) -> SessionResult:
     from trunkline.agents.runs.session import SessionObserver, run_session, session_log
     from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
     from trunkline.runtime.own_process import run_event_loop as run_loop
 
     try:
-        log = log_file or session_log(asked.settings)
+        log = log_file or session_log(request.settings)
     except OSError as error:
         message = f"The log cannot be written: {error}"
         raise GatewayError(Problem(code=BAD_VALUE, message=message, hint="name a file with `--log`")) from error
-    screen = _Screen(asked, log)
-    audience = SessionObserver(emit=screen.hear, waiting=screen.waiting, ready=screen.ready)
-    return run_loop(lambda: run_session(asked, audience, log))
+    screen = _Screen(request, log)
+    observer = SessionObserver(emit=screen.hear, waiting=screen.waiting, ready=screen.ready)
+    return run_loop(lambda: run_session(request, observer, log))
 
 
 class _Screen:
     """Shows what is to be known before the agent has the terminal, and nothing after that."""
 
-    def __init__(self, asked: SessionRequest, log: Path) -> None:
+    def __init__(self, request: SessionRequest, log: Path) -> None:
         from trunkline.agents.runs.progress import RunProgress
         from trunkline.cli.spinner import Spinner
         from trunkline.telemetry.redaction import Redactor
 
-        self._asked = asked
+        self._request = request
         self._log = log
-        self._progress = RunProgress(Redactor(asked.settings.secrets(asked.environ), asked.settings.names()))
-        self._waiting = Spinner(f"starting the tools of {asked.provider}")
+        self._progress = RunProgress(Redactor(request.settings.secrets(request.environ), request.settings.names()))
+        self._waiting = Spinner(f"starting the tools of {request.provider}")
         self._shown: set[str] = set()
         self._silent = False
 
@@ -183,14 +173,6 @@ class _Screen:
     def ready(self, prepared: PreparedSession) -> None:
         if sys.stderr.isatty():
             tools = f"{len(prepared.tools)} tool{'' if len(prepared.tools) == 1 else 's'}"
-            said = f"{self._asked.provider} {prepared.installed.version}, {tools}, {_MODES[self._asked.mode]}"
+            said = f"{self._request.provider} {prepared.installed.version}, {tools}, {_MODES[self._request.mode]}"
             click.echo(click.style(f"{said}; log: {self._log}", dim=True), err=True)
         self._silent = True
-
-
-def _complain(end: SessionResult) -> None:
-    from trunkline.cli.terminal import complain
-
-    problem = end.problem
-    assert problem is not None
-    complain(f"{problem.code}: {problem.message}", problem.hint, kind=problem.severity)

@@ -31,7 +31,7 @@ def load_or_exit(config: Path | None) -> Settings:
 
 def settings_of(file: ConfigFile) -> Settings:
     """The same for a file that was found already. On a terminal, the user is asked whether to trust it."""
-    from trunkline.cli.trust import until_trusted
+    from trunkline.cli.trust_prompt import until_trusted
 
     return settings_or_exit(until_trusted(lambda: load_file(file), lambda loaded: loaded.untrusted))
 

@@ -177,7 +177,7 @@ class _Change(NamedTuple):
 
 
 def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
-    from trunkline.cli.trust import must_count, replace_trusted, trust_new
+    from trunkline.cli.trust_prompt import require_trust, replace_trusted, trust_new
     from trunkline.config.edit.locked_file import create_file, open_locked
     from trunkline.config.edit.servers import add_server
 
@@ -187,7 +187,7 @@ def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
         create_file(path, edited.text, private=server.holds_secrets)
         trust_new(file, edited.text)
         return _Change(server.name, path, True, edited)
-    must_count(file)
+    require_trust(file)
     with open_locked(path) as opened:
         edited = add_server(_text(path, opened.text), server, force=force)
         replace_trusted(file, opened, edited.text)
@@ -195,11 +195,11 @@ def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
 
 
 def _remove(file: ConfigFile, name: str) -> _Change:
-    from trunkline.cli.trust import must_count, replace_trusted
+    from trunkline.cli.trust_prompt import require_trust, replace_trusted
     from trunkline.config.edit.locked_file import open_locked
     from trunkline.config.edit.servers import remove_server
 
-    must_count(file)
+    require_trust(file)
     with open_locked(file.path) as opened:
         edited = remove_server(_text(file.path, opened.text), name)
         replace_trusted(file, opened, edited.text)

@@ -94,7 +94,7 @@ def _pairs(inputs: tuple[str, ...]) -> dict[str, str]:
 def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool) -> CheckedWorkflow:
     """The workflow and all that belongs to it; where anything is wrong with that, the program ends with status 2."""
     from trunkline.cli.configuration import tell_which
-    from trunkline.cli.trust import until_trusted
+    from trunkline.cli.trust_prompt import until_trusted
 
     # REFAC
     from trunkline.config.problems import summarize

@@ -88,7 +88,7 @@ def read_awf_plugins(
         verdict = trust_verdict(file, root, environ)
         refused = verdict is not None and not verdict.is_trusted
         if not refused or inspect_only:
-            _read_root(root, reader, sources, taken, renamed)
+            renamed = _read_root(root, sources, taken)
     except Invalid:
         pass  # reported already
     problems = report.in_file_order()
@@ -105,25 +105,26 @@ def read_awf_plugins(
     )
 
 
-def _read_root(
-    root: Node, reader: ConfigReader, sources: SourceList, taken: Container[str], renamed: dict[str, str]
-) -> None:
+def _read_root(root: Node, sources: SourceList, taken: Container[str]) -> dict[str, str]:
+    """Read the plugins into the list and return the names of those that are called otherwise in the file."""
+    reader, renamed = sources.reader, dict[str, str]()
     if isinstance(root, Scalar) and root.kind == "null":
-        return
+        return renamed
     if not isinstance(root, Table):
         raise reader.wrong_type(root, f"the key `{_PLUGINS}:`")
     _report_unknown(root, (_PLUGINS,), reader)
     plugins = root.get(_PLUGINS)
     if plugins is None:
         reader.warn(MISSING_KEY, root.span, "The file has no plugins", f"they belong under `{_PLUGINS}`")
-        return
+        return renamed
     entries = _entries(plugins, reader)
     sources.reserve(entry for entry in entries if entry.key.text not in taken)
     for entry in entries:
         with reader.reading_source():
-            name = _read_plugin(entry, reader, sources, taken)
+            name = _read_plugin(entry, sources, taken)
             if name != entry.key.text:
                 renamed[entry.key.text] = name
+    return renamed
 
 
 def _entries(plugins: Node, reader: ConfigReader) -> list[TableEntry]:
@@ -150,8 +151,9 @@ def _entries(plugins: Node, reader: ConfigReader) -> list[TableEntry]:
     return named
 
 
-def _read_plugin(entry: TableEntry, reader: ConfigReader, sources: SourceList, taken: Container[str]) -> str:
+def _read_plugin(entry: TableEntry, sources: SourceList, taken: Container[str]) -> str:
     """Read one plugin and return its name as a source."""
+    reader = sources.reader
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
     kind = _kind_of(entry, entry.value, reader)
@@ -161,7 +163,7 @@ def _read_plugin(entry: TableEntry, reader: ConfigReader, sources: SourceList, t
         reader.warn(DUPLICATE_KEY, entry.key, message)
         return entry.key.text
     table = Table(entry.value.span, _translated(entry, entry.value, kind, reader))
-    name = source_name_for(entry.key, reader, sources)
+    name = source_name_for(entry.key, sources)
     sources.claim(name, entry.key)
     sources.add(name, kind, entry.key, table)
     return name

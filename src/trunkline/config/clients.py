@@ -148,16 +148,27 @@ _LEAST_LIKELY_TIMEOUT_S: Final = 1.0
 
 
 def read_mcp_servers(
-    node: Node, reader: ConfigReader, sources: SourceList, listen: BindAddress, client_format: ClientFormat = OWN_FORMAT
+    node: Node, sources: SourceList, listen: BindAddress, client_format: ClientFormat = OWN_FORMAT
 ) -> None:
     """Read the servers of a file into the list. Entries that lead back to the gateway, at `listen`, are skipped."""
+    reader = sources.reader
 
     def read_server(entry: TableEntry, server: Table) -> None:
         if is_own_entry(server, reader, listen):
             sources.release(entry.key)
             reader.warn(OWN_ENTRY_SKIPPED, entry.key, f"`{entry.key.text}` is Trunkline itself and is skipped")
-        else:
-            _read_server(entry, server, reader, sources, client_format)
+            return
+        given = client_format.adapt(canonical_keys(server, client_format, reader))
+        if not client_format.ours:
+            given = _from_its_folder(given, reader)
+        kind = _kind_of(entry.key, given, reader)
+        table = Table(server.span, _translate(given, kind, reader))
+        if kind == "mcp_stdio" and client_format.start_folder is not None and "cwd" not in given:
+            folder = Scalar(entry.key.span, "text", escape_references(str(client_format.start_folder)))
+            table.entries.append(entry_as("cwd", entry, folder))
+        name = source_name_for(entry.key, sources)
+        sources.claim(name, entry.key)
+        sources.add(name, kind, entry.key, table)
 
     read_entries(node, reader, "server", read_server)
 
@@ -165,22 +176,6 @@ def read_mcp_servers(
 def mcp_servers_schema() -> JsonSchema:
     entry = section_schema(ClientEntry) | {"additionalProperties": True}
     return {"type": ["object", "null"], "additionalProperties": entry}
-
-
-def _read_server(
-    entry: TableEntry, server: Table, reader: ConfigReader, sources: SourceList, client_format: ClientFormat
-) -> None:
-    given = client_format.adapt(canonical_keys(server, client_format, reader))
-    if not client_format.ours:
-        given = _from_its_folder(given, reader)
-    kind = _kind_of(entry.key, given, reader)
-    table = Table(server.span, _translate(given, kind, reader))
-    if kind == "mcp_stdio" and client_format.start_folder is not None and "cwd" not in given:
-        folder = Scalar(entry.key.span, "text", escape_references(str(client_format.start_folder)))
-        table.entries.append(entry_as("cwd", entry, folder))
-    name = source_name_for(entry.key, reader, sources)
-    sources.claim(name, entry.key)
-    sources.add(name, kind, entry.key, table)
 
 
 def _kind_of(at: Scalar, given: Mapping[str, TableEntry], reader: ConfigReader) -> str:
@@ -281,12 +276,13 @@ def _transport(entry: TableEntry, kind: str, reader: ConfigReader) -> list[Table
     return [entry_as("transport", entry, Scalar(entry.value.span, "text", transport))]
 
 
-def source_name_for(at: Scalar, reader: ConfigReader, sources: SourceList) -> str:
+def source_name_for(at: Scalar, sources: SourceList) -> str:
     """The entry's name where it can be a source's, else one made from it that no other source has."""
     if is_source_name(at.text) and at.text != RESERVED_SOURCE:
         return at.text
     name = sources.free_name(slug(at.text))
-    reader.warn(NAME_CHANGED, at, f"`{at.text}` cannot be the name of a source; it is called `{name}` here")
+    message = f"`{at.text}` cannot be the name of a source; it is called `{name}` here"
+    sources.reader.warn(NAME_CHANGED, at, message)
     return name
 
 

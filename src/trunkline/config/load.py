@@ -161,14 +161,21 @@ def _read_settings(root: Node, file: ConfigFile, reader: ConfigReader, kinds: So
         from trunkline.config.dialects.formats import read_client_file
 
         gateway = _read_gateway(None, reader)
-        read_client_file(dialect, root, path, reader, sources, gateway.listen)
+        read_client_file(dialect, root, path, sources, gateway.listen)
     else:
         for name, _ in root.entries:
             if name.text not in (*ROOT_KEYS, SCHEMA):
                 hint = hint_for(name.text, ROOT_KEYS, "keys here")
                 reader.error(UNKNOWN_KEY, name, f"Unknown key `{name.text}`", hint)
         gateway = _read_gateway(root.get(GATEWAY), reader)
-        _read_sources(root, reader, sources, gateway)
+        groups = [(name.text, node) for name, node in root.entries if name.text in (CLIENTS, SOURCES)]
+        for _, node in groups:
+            sources.reserve(node.entries if isinstance(node, Table) else ())
+        for group, node in groups:
+            if group == CLIENTS:
+                read_mcp_servers(node, sources, gateway.listen)
+            else:
+                read_sources(node, sources)
     found, variables = MappingProxyType(sources.found), frozenset(reader.referenced_variables)
     return Settings(path.absolute(), gateway, found, variables, frozenset(reader.files), file.origin)
 
@@ -185,14 +192,3 @@ def _read_gateway(node: Node | None, reader: ConfigReader) -> GatewaySettings:
     except Invalid:
         # the sources are read all the same, to report their problems too
         return GatewaySettings(state_dir=state_dir)
-
-
-def _read_sources(root: Table, reader: ConfigReader, sources: SourceList, gateway: GatewaySettings) -> None:
-    groups = [(name.text, node) for name, node in root.entries if name.text in (CLIENTS, SOURCES)]
-    for _, node in groups:
-        sources.reserve(node.entries if isinstance(node, Table) else ())
-    for group, node in groups:
-        if group == CLIENTS:
-            read_mcp_servers(node, reader, sources, gateway.listen)
-        else:
-            read_sources(node, reader, sources)

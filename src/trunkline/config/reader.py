@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Literal, cast
 
 from trunkline.config.problems import Invalid, Report, TextSpan
-from trunkline.config.tree import UNUSABLE, Node, Scalar, ambiguity, ambiguity_hint, describe
+from trunkline.config.tree import UNUSABLE, Node, Scalar, ambiguity, describe
 from trunkline.core.errors import AMBIGUOUS_SCALAR, BAD_VALUE, ENV_NOT_SET, WRONG_TYPE, Code
 
 _OPEN: Final = "${"
@@ -133,7 +133,7 @@ class ConfigReader:
     def _ambiguous(self, node: Scalar) -> Invalid:
         if node.kind == "refused":
             return Invalid()
-        return self.error(AMBIGUOUS_SCALAR, node, ambiguity(node.text), ambiguity_hint(node.text))
+        return self.error(AMBIGUOUS_SCALAR, node, *ambiguity(node.text))
 
     def is_reference(self, node: Node) -> bool:
         return isinstance(node, Scalar) and node.kind == "text" and has_reference(node.text)

@@ -95,7 +95,7 @@ def _section(name: str, table: Table, reader: ConfigReader, kinds: SourceKinds, 
     key = next(entry.value for entry in table.entries if entry.key.text == "name")
     only = Table(table.span, [TableEntry(cast(Scalar, key), Table(table.span, entries))])
     sources = SourceList(reader, kinds)
-    read_mcp_servers(only, reader, sources, listen)
+    read_mcp_servers(only, sources, listen)
     if reader.report.failed or any(problem.code is CLIENT_ONLY_KEY for problem in reader.report.in_file_order()):
         raise Invalid  # an ignored key would be a setting that is believed in and has no effect
     section = sources.found.get(name)

@@ -172,7 +172,7 @@ class SourceList:
     def __init__(self, reader: ConfigReader, kinds: SourceKinds, taken: Container[str] = ()) -> None:
         self.found: dict[str, SourceSection] = {}
         self.kinds = kinds
-        self._reader = reader
+        self.reader = reader
         self._taken = taken
         self._owners: dict[str, Scalar] = {}
         self._last_number: dict[str, int] = {}
@@ -201,14 +201,14 @@ class SourceList:
         owner = self._owners.setdefault(name, node)
         if owner is not node:
             message = f"The source `{name}` is given twice; the first is on line {owner.span.line}"
-            raise self._reader.error(DUPLICATE_KEY, node, message, "rename one of them")
+            raise self.reader.error(DUPLICATE_KEY, node, message, "rename one of them")
 
     def add(self, name: str, kind: str, at: Scalar, table: Table) -> None:
         """Read a source's section and add it. Raises Invalid where it cannot be used.
 
         A source that only lacks something (a variable, a file) is added as an UnreadySource.
         """
-        reader = self._reader
+        reader = self.reader
         warn_about_secrets(table, reader)
         errors_before = reader.report.errors
         section: SourceSection | None = None
@@ -243,8 +243,9 @@ def read_entries(node: Node, reader: ConfigReader, noun: str, read_entry: Callab
             read_entry(entry, entry.value)
 
 
-def read_sources(node: Node, reader: ConfigReader, sources: SourceList) -> None:
+def read_sources(node: Node, sources: SourceList) -> None:
     """Read the `sources` of a file into the list."""
+    reader = sources.reader
 
     def read_source(entry: TableEntry, table: Table) -> None:
         key, invalid = entry.key, None

@@ -232,13 +232,8 @@ def plain_scalar_kind(text: str) -> ScalarKind:
     return "refused" if _SURPRISE.fullmatch(text) is not None else "text"
 
 
-def ambiguity(text: str) -> str:
-    """The message about a value that is `refused`, or a `switch` where none is expected."""
-    return f"`{text}` means different things to different YAML versions"
-
-
-def ambiguity_hint(text: str) -> str:
-    """The hint that goes with it."""
+def ambiguity(text: str) -> tuple[str, str]:
+    """The message and hint about a value that is `refused`, or a `switch` where none is expected."""
     switch = _SWITCH.get(text.lower())
-    quoted = f'write `"{text}"` for the text'
-    return f"{quoted}, or `{switch}`" if switch else f"{quoted}, or a plain decimal number"
+    other = f"`{switch}`" if switch else "a plain decimal number"
+    return f"`{text}` means different things to different YAML versions", f'write `"{text}"` for the text, or {other}'

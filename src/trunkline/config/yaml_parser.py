@@ -12,18 +12,7 @@ from typing import Any, Final
 import yaml
 
 from trunkline.config.problems import Invalid, Report, TextSpan
-from trunkline.config.tree import (
-    Built,
-    Items,
-    Node,
-    Scalar,
-    Table,
-    TreeBuilder,
-    ambiguity,
-    ambiguity_hint,
-    plain_scalar_kind,
-    span_at,
-)
+from trunkline.config.tree import Built, Items, Node, Scalar, Table, TreeBuilder, ambiguity, plain_scalar_kind, span_at
 from trunkline.core.errors import AMBIGUOUS_SCALAR, CONFIG_SYNTAX, CONFIG_TOO_LARGE
 
 _UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|(?!^)\ufeff")
@@ -98,7 +87,7 @@ class _Composer:
         plain = bool(event.implicit[0])
         node = Scalar(span, plain_scalar_kind(event.value) if plain else "text", event.value)
         if node.kind == "refused" or (node.kind == "switch" and self._builder.at_key()):
-            self._report.error(AMBIGUOUS_SCALAR, span, ambiguity(node.text), ambiguity_hint(node.text))
+            self._report.error(AMBIGUOUS_SCALAR, span, *ambiguity(node.text))
         if plain and node.text == "<<" and self._builder.at_key():
             hint = "write the keys out, or use an alias for the whole value"
             raise self._report.error(CONFIG_SYNTAX, span, "Merge keys (`<<`) are not supported", hint)

@@ -13,7 +13,7 @@ from trunkline.core.hidden_text import reveal
 from trunkline.runtime.fair_reading import FairReader
 
 if TYPE_CHECKING:
-    from trunkline.runtime.children import Child
+    from trunkline.runtime.supervisor_client import Child
 
 _READ_BYTES: Final = 1 << 18
 _READS_AT_THE_END: Final = 8  # two mebibytes, more than a pipe holds

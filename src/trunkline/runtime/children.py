@@ -20,12 +20,10 @@ from trunkline.runtime.control import close_all
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.processes import sees_all_processes
 from trunkline.runtime.supervisor_client import (
-    EXIT_CODE_WHEN_LOST,
-    Exceeded,
+    Child,
     GuardedProgram,
     HeldFolder,
     Limits,
-    ProcessHandle,
     SupervisorClient,
 )
 
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 _SPAWNS_AT_ONCE: Final = 8
 _START_LIMIT_S: Final = 10.0
 _CLOSE_TERM_S: Final = 2.0
-_KILL_LIMIT_S: Final = 12.0  # the supervisor gives up on a process after ten
 _ITS_STDIN: Final = "/proc/self/fd/0"
 _PIPE_BYTES: Final = 1 << 20
 # The kernel grants each user 64 MiB of pipe buffers, and tiny ones beyond that: only the first children get large ones.
@@ -62,52 +59,6 @@ _EXEC: Final[dict[int, tuple[str, str]]] = {  # why an exec failed, and a hint
     ),
     errno.E2BIG: ("arguments and environment of `{command}` are too long", "pass large values in a file"),
 }
-
-
-class Child:
-    """One running program. `stdin`, `stdout` and `stderr` are our ends of its pipes; the caller closes them."""
-
-    def __init__(self, client: SupervisorClient, handle: ProcessHandle, pipes: Sequence[int]) -> None:
-        self._client = client
-        self._handle = handle
-        self.pid = handle.pid
-        self.exited: asyncio.Future[int] = handle.exited
-        """The return code, negative for a signal, when the program has ended; what it started may still run."""
-        self.gone: asyncio.Future[None] = handle.gone
-        """Done when everything that it started has ended too."""
-        self.stdin, self.stdout, self.stderr = pipes
-
-    def others(self) -> dict[str, int]:
-        """The pids of its supervisor's other children by tag, including those that are starting or ending."""
-        return {handle.tag: handle.pid for handle in self._client.handles.values() if handle is not self._handle}
-
-    @property
-    def exceeded(self) -> Exceeded | None:
-        """The limit for which it was ended, if any."""
-        return self._handle.exceeded
-
-    @property
-    def lost(self) -> bool:
-        """Whether its supervisor died first, so that it is unknown how it ended."""
-        return self._client.lost
-
-    async def stop(self, *, grace_s: float = 2.0) -> int:
-        """End it and everything it started; its stdin should be closed already. Returns its return code.
-
-        It gets `grace_s` to exit by itself, the same time after SIGTERM, then SIGKILL. This goes on if the wait is
-        cancelled.
-        """
-        self._client.stop(self._handle, close_s=grace_s, term_s=grace_s)
-        await asyncio.wait([self._handle.gone], timeout=2 * grace_s + _KILL_LIMIT_S)
-        return self.exited.result() if self.exited.done() else EXIT_CODE_WHEN_LOST
-
-    def terminate(self, *, term_s: float) -> None:
-        """Send SIGTERM now and SIGKILL after `term_s`, to it and everything it started. Does not wait."""
-        self._client.stop(self._handle, close_s=0.0, term_s=term_s)
-
-    def kill(self) -> None:
-        """Send SIGKILL to it and everything it started."""
-        self._client.kill(self._handle)
 
 
 class Children:
@@ -149,19 +100,19 @@ class Children:
         program = _encode(argv, env, _ITS_STDIN if isinstance(cwd, int) else cwd, label, limits)
         async with self._spawning:
             client = self._current_client(label)
-            ours, theirs = _open_pipes(label, large=len(client.handles) < _CHILDREN_WITH_LARGE_PIPES)
+            ours, theirs = _open_pipes(label, large=len(client.children) < _CHILDREN_WITH_LARGE_PIPES)
             if isinstance(cwd, int):
                 os.dup2(cwd, theirs[0], inheritable=False)
-            handle = client.launch(program, theirs)
+            child = client.launch(program, theirs, ours)
             if on_launch is not None:
-                on_launch(handle.gone)
+                on_launch(child.gone)
             try:
-                await self._wait_started(handle, argv[0], cwd, label)
+                await self._wait_started(child, argv[0], cwd, label)
             except BaseException:
-                client.kill(handle)
+                client.kill(child)
                 close_all(ours)
                 raise
-        return Child(client, handle, ours)
+        return child
 
     def hold(self, folder: Path, label: str) -> None:
         """Have the supervisor remove this folder after every child has ended, in case the gateway is killed.
@@ -189,11 +140,11 @@ class Children:
         self._closed = True
         try:
             for client in self._clients:
-                handles = list(client.handles.values())
-                for handle in handles:
-                    client.stop(handle, close_s=0.0, term_s=_CLOSE_TERM_S)
-                if handles:
-                    await asyncio.wait([handle.gone for handle in handles], timeout=_CLOSE_TERM_S + 1.0)
+                children = list(client.children.values())
+                for child in children:
+                    client.stop(child, close_s=0.0, term_s=_CLOSE_TERM_S)
+                if children:
+                    await asyncio.wait([child.gone for child in children], timeout=_CLOSE_TERM_S + 1.0)
         finally:
             for client in self._clients:
                 client.cut()
@@ -215,10 +166,10 @@ class Children:
                 self._clients[-1].hold(held)
         return self._clients[-1]
 
-    async def _wait_started(self, handle: ProcessHandle, command: str, cwd: str | int | None, label: str) -> None:
+    async def _wait_started(self, child: Child, command: str, cwd: str | int | None, label: str) -> None:
         try:
             async with TimeLimit(_START_LIMIT_S):
-                failure = await handle.started
+                failure = await child.started
         except TimeoutError:
             message = f"`{command}` was not running after {_START_LIMIT_S:g} s"
             raise start_failed(label, message, "is its file on a slow or hanging drive?", retryable=True) from None

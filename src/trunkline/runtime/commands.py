@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Final, Literal
 
 from trunkline.runtime.child_io import HeadTailBuffer, PipeReader, PipeWriter
-from trunkline.runtime.children import Child, Children, LostWhileStarting
+from trunkline.runtime.children import Children, LostWhileStarting
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.processes import (
     Process,
@@ -29,6 +29,7 @@ from trunkline.runtime.processes import (
     tag_of,
     with_descendants,
 )
+from trunkline.runtime.supervisor_client import Child
 
 HEAD_BYTES: Final = 32 << 10
 TAIL_BYTES: Final = 128 << 10

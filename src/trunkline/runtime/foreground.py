@@ -153,11 +153,15 @@ def _own_children() -> list[Process]:
     return [process for process in process_table().values() if process.parent == own]
 
 
+def _do_nothing(number: int, frame: object) -> None:
+    """Handles a signal that is for the program."""
+
+
 @contextlib.contextmanager
 def _keyboard_signals_ignored() -> Generator[None]:
     """Handle the keyboard's signals by doing nothing. Ignoring them instead would make the program ignore them too, as
     it should only if we were started that way."""
-    before = {number: signal.signal(number, lambda *_: None) for number in unignored_signals(*_OF_THE_KEYBOARD)}
+    before = {number: signal.signal(number, _do_nothing) for number in unignored_signals(*_OF_THE_KEYBOARD)}
     try:
         yield
     finally:

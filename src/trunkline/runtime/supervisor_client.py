@@ -17,11 +17,15 @@ from trunkline.runtime.own_process import restore_open_file_limit
 from trunkline.runtime.processes import TAG, kill_run, make_tag
 
 if TYPE_CHECKING:
+    from trunkline.runtime.launch import Launch
+
+if TYPE_CHECKING:
     from trunkline.runtime.control import Message
     from trunkline.runtime.launch import Launch
 
 _PROGRAM: Final = str(Path(__file__).with_name("supervisor.py"))
 _END_LIMIT_S: Final = 10.0
+_KILL_LIMIT_S: Final = 12.0  # the supervisor gives up on a process after ten
 _SWEEP_LIMIT_S: Final = 5.0
 _GROUPS_LIMIT_S: Final = 1.0
 # The supervisor needs nothing of our environment but what loads its interpreter and an outer gateway's tag.
@@ -77,20 +81,52 @@ class GuardedProgram(NamedTuple):
     tag: str
 
 
-class ProcessHandle:
-    """What the supervisor has reported about one child so far."""
+class Child:
+    """One child process: what the supervisor reported about it, and our ends of its pipes, which the caller closes."""
 
-    __slots__ = ("exceeded", "exited", "gone", "id", "pid", "started", "tag")
+    __slots__ = ("_client", "exceeded", "exited", "gone", "id", "pid", "started", "stderr", "stdin", "stdout", "tag")
 
-    def __init__(self, id: int, tag: str, loop: asyncio.AbstractEventLoop) -> None:  # noqa: A002 (it is the child's id)
+    def __init__(self, client: SupervisorClient, id: int, pipes: Sequence[int]) -> None:  # noqa: A002 (the child's id)
+        loop = asyncio.get_running_loop()
+        self._client = client
         self.id = id
-        self.tag = tag
+        self.tag = make_tag(client.run, id)
         self.pid = 0
+        self.stdin, self.stdout, self.stderr = pipes
         self.exceeded: Exceeded | None = None
+        """The limit for which it was ended, if any."""
         self.started: asyncio.Future[StartFailure | None] = loop.create_future()
         self.exited: asyncio.Future[int] = loop.create_future()
+        """The return code, negative for a signal, when the program has ended; what it started may still run."""
         self.gone: asyncio.Future[None] = loop.create_future()
-        """Done when its whole process tree has ended, not only the program itself."""
+        """Done when everything that it started has ended too."""
+
+    def others(self) -> dict[str, int]:
+        """The pids of its supervisor's other children by tag, including those that are starting or ending."""
+        return {child.tag: child.pid for child in self._client.children.values() if child is not self}
+
+    @property
+    def lost(self) -> bool:
+        """Whether its supervisor died first, so that it is unknown how it ended."""
+        return self._client.lost
+
+    async def stop(self, *, grace_s: float = 2.0) -> int:
+        """End it and everything it started; its stdin should be closed already. Returns its return code.
+
+        It gets `grace_s` to exit by itself, the same time after SIGTERM, then SIGKILL. This goes on if the wait is
+        cancelled.
+        """
+        self._client.stop(self, close_s=grace_s, term_s=grace_s)
+        await asyncio.wait([self.gone], timeout=2 * grace_s + _KILL_LIMIT_S)
+        return self.exited.result() if self.exited.done() else EXIT_CODE_WHEN_LOST
+
+    def terminate(self, *, term_s: float) -> None:
+        """Send SIGTERM now and SIGKILL after `term_s`, to it and everything it started. Does not wait."""
+        self._client.stop(self, close_s=0.0, term_s=term_s)
+
+    def kill(self) -> None:
+        """Send SIGKILL to it and everything it started."""
+        self._client.kill(self)
 
 
 class SupervisorClient:
@@ -98,7 +134,7 @@ class SupervisorClient:
 
     def __init__(self, *, portable: bool, on_fault: Callable[[str], None]) -> None:
         self.run = secrets.token_hex(8)
-        self.handles: dict[int, ProcessHandle] = {}
+        self.children: dict[int, Child] = {}
         self.lost = False
         self._portable = portable
         self._on_fault = on_fault
@@ -119,20 +155,20 @@ class SupervisorClient:
     def ended(self) -> bool:
         return self._cleanup is not None and self._cleanup.done()
 
-    def launch(self, program: Launch, descriptors: Sequence[int]) -> ProcessHandle:
-        """Start a new child. The client closes the descriptors."""
-        handle = ProcessHandle(self._next_id, make_tag(self.run, self._next_id), self._loop)
+    def launch(self, program: Launch, descriptors: Sequence[int], pipes: Sequence[int]) -> Child:
+        """Start a new child with these descriptors, which the client closes, and our ends of the pipes."""
+        child = Child(self, self._next_id, pipes)
         self._next_id += 1
-        self.handles[handle.id] = handle
+        self.children[child.id] = child
         argv, environment, *rest = program
-        self._send(("spawn", handle.id, (argv, environment | {TAG.encode(): handle.tag.encode()}, *rest)), descriptors)
-        return handle
+        self._send(("spawn", child.id, (argv, environment | {TAG.encode(): child.tag.encode()}, *rest)), descriptors)
+        return child
 
-    def stop(self, handle: ProcessHandle, *, close_s: float, term_s: float) -> None:
-        self._send(("stop", handle.id, (close_s, term_s)))
+    def stop(self, child: Child, *, close_s: float, term_s: float) -> None:
+        self._send(("stop", child.id, (close_s, term_s)))
 
-    def kill(self, handle: ProcessHandle) -> None:
-        self._send(("kill", handle.id, None))
+    def kill(self, child: Child) -> None:
+        self._send(("kill", child.id, None))
 
     def hold(self, folder: HeldFolder) -> None:
         """Have the supervisor remove this folder when the channel closes."""
@@ -168,9 +204,9 @@ class SupervisorClient:
         self._outbox.close()
         self._inbox.close()
         self._socket.close()
-        for handle in self.handles.values():
-            _settle(handle.started, StartFailure("supervisor", 0))
-            _settle(handle.exited, EXIT_CODE_WHEN_LOST)
+        for child in self.children.values():
+            _settle(child.started, StartFailure("supervisor", 0))
+            _settle(child.exited, EXIT_CODE_WHEN_LOST)
         self._cleanup = self._loop.create_task(self._clean_up())
 
     def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
@@ -197,40 +233,40 @@ class SupervisorClient:
         except (EOFError, ValueError) as error:  # ValueError: a message that cannot be decoded
             self._supervisor_died(str(error))
             return
-        for verb, child, value, _ in messages:
+        for verb, child_id, value, _ in messages:
             if verb == "fault":
                 self._on_fault(value)
-            elif child in self.handles:
-                self._handle_event(verb, self.handles[child], value)
+            elif child_id in self.children:
+                self._handle_event(verb, self.children[child_id], value)
 
-    def _handle_event(self, verb: str, handle: ProcessHandle, value: Any) -> None:
+    def _handle_event(self, verb: str, child: Child, value: Any) -> None:
         if verb == "started":
-            handle.pid = value
-            _settle(handle.started, None)
+            child.pid = value
+            _settle(child.started, None)
         elif verb == "over":
-            handle.exceeded = Exceeded(*value)
+            child.exceeded = Exceeded(*value)
         elif verb == "exited":
-            _settle(handle.exited, value)
+            _settle(child.exited, value)
         elif verb == "failed":
-            _settle(handle.started, StartFailure(*value))
-            self._forget(handle)
+            _settle(child.started, StartFailure(*value))
+            self._forget(child)
         elif verb == "gone":
-            self._forget(handle)
+            self._forget(child)
 
-    def _forget(self, handle: ProcessHandle) -> None:
-        self.handles.pop(handle.id, None)
-        _settle(handle.exited, EXIT_CODE_WHEN_LOST)
-        _settle(handle.gone, None)
+    def _forget(self, child: Child) -> None:
+        self.children.pop(child.id, None)
+        _settle(child.exited, EXIT_CODE_WHEN_LOST)
+        _settle(child.gone, None)
 
     def _supervisor_died(self, how: str) -> None:
-        self._on_fault(f"the supervisor of child processes died, and {len(self.handles)} of them with it: {how}")
+        self._on_fault(f"the supervisor of child processes died, and {len(self.children)} of them with it: {how}")
         self.cut()
 
     async def _clean_up(self) -> None:
-        leaders = [handle.pid for handle in self.handles.values() if handle.pid]
+        leaders = [child.pid for child in self.children.values() if child.pid]
         await asyncio.to_thread(_clean_up, self._process, self.run, leaders, self._portable)
-        for handle in list(self.handles.values()):
-            self._forget(handle)
+        for child in list(self.children.values()):
+            self._forget(child)
 
 
 T = TypeVar("T")

@@ -25,6 +25,9 @@ _TEXTS: Final[_Schema] = {"type": "array", "items": _TEXT}
 _COUNTS: Final[_Schema] = {"type": "object", "additionalProperties": _NUMBER}
 
 
+_ONLY_READS: Final = {"readOnlyHint": True, "openWorldHint": False}
+
+
 def _object(required: _Schema, optional: _Schema | None = None) -> _Schema:
     schema: _Schema = {"type": "object", "properties": required | (optional or {})}
     return schema | {"required": list(required)} if required else schema
@@ -44,12 +47,12 @@ def _definition(name: str, title: str, description: str, takes: _Schema, gives: 
         "description": description,
         "inputSchema": takes,
         "outputSchema": gives,
-        "annotations": {"title": title, "readOnlyHint": True, "openWorldHint": False},
+        "annotations": {"title": title, **_ONLY_READS},
     }
     return ToolDefinition(RESERVED_SOURCE, name, encode(definition))
 
 
-def _searching(name: str, description: str, takes: _Schema, **hints: bool) -> ToolDefinition:
+def _searching(name: str, description: str, takes: _Schema, hints: dict[str, bool] = _ONLY_READS) -> ToolDefinition:
     """Without an output schema: a list with these tools has to be short."""
     definition: _Schema = {"name": name, "description": description, "inputSchema": takes, "annotations": hints}
     return ToolDefinition(RESERVED_SOURCE, name, encode(definition))
@@ -127,38 +130,29 @@ SEARCHERS: Final = (
                 "provision": _described("boolean", "false: only look"),
             },
         ),
-        readOnlyHint=True,
-        openWorldHint=False,
     ),
     _searching(
         "provision_tools",
         "Put tools into your tool list by tool_id, within a budget of tokens. Those that discover_tools returned are "
         "there already.",
         _object({"tool_ids": _TEXTS}, {"context_tokens": _described("integer", "New budget")}),
-        readOnlyHint=True,
-        openWorldHint=False,
     ),
     _searching(
         "unprovision_tools",
         "Take tools out of your tool list, to make room.",
         _object({"tool_ids": _TEXTS}),
-        readOnlyHint=True,
-        openWorldHint=False,
     ),
     _searching(
         EXECUTE,
         "Run a tool that discover_tools returned.",
         _EXECUTED,
-        readOnlyHint=False,
-        destructiveHint=True,
-        openWorldHint=True,
+        {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
     ),
     _searching(
         EXECUTE_READ_ONLY,
         "Run a tool that discover_tools returned as read_only; others are refused.",
         _EXECUTED,
-        readOnlyHint=True,
-        openWorldHint=True,
+        {"readOnlyHint": True, "openWorldHint": True},
     ),
 )
 SEARCHING: Final = frozenset(tool.name for tool in SEARCHERS)

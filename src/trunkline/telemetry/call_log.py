@@ -12,8 +12,16 @@ from trunkline.core.errors import INTERNAL
 from trunkline.core.events import Events, Level, LogEvent
 from trunkline.core.source import Health
 from trunkline.protocol.mcp.methods import TOOLS_CALL
-from trunkline.telemetry.call_summary import NamingRouter, ToolNames, tool_failed, what_of
-from trunkline.telemetry.log_format import TEXT_LIMIT, Client, HumanFormat, JsonFormat, LineFormat, Redact, Target
+from trunkline.telemetry.call_summary import NamingRouter, ToolNames, summarize, tool_failed
+from trunkline.telemetry.log_format import (
+    TEXT_LIMIT,
+    CallerFields,
+    CallFields,
+    HumanFormat,
+    JsonFormat,
+    LineFormat,
+    Redact,
+)
 from trunkline.telemetry.log_writer import LineWriter
 from trunkline.telemetry.redaction import Redactor
 
@@ -99,7 +107,7 @@ class CallLines:
         if self._names is not None and method == TOOLS_CALL:
             name, origin = self._names.tool(call), self._names.source(source)
         level = _level_of(outcome)
-        target = Target(source, tool, method, outcome, executed, name, origin, error)
+        target = CallFields(source, tool, method, outcome, executed, name, origin, error)
         head = self._format.head(level, target) if self._logs(level) else ""
         if max(map(len, what)) <= _LONGEST_KEPT_NAME:
             if len(self._heads) >= _KEPT_PARTS:
@@ -108,7 +116,7 @@ class CallLines:
         return head
 
     def _make_tail(self, who: _Who) -> str:
-        client = Client(*who)
+        client = CallerFields(*who)
         tail = self._format.tail(client)
         if len(client.principal) + len(client.session or "") + len(client.name) <= _LONGEST_KEPT_NAME:
             if len(self._tails) >= _KEPT_PARTS:
@@ -125,7 +133,7 @@ class CallLines:
 
 
 def _ending_of(call: Call) -> _What:
-    method, source, _, word, executed, _, error = what_of(call, "")
+    method, source, _, word, executed, _, error = summarize(call, "")
     return (source, call.tool, method, word, executed, error)
 
 

@@ -10,7 +10,7 @@ from trunkline.core.call import Call, Json
 from trunkline.core.errors import CODES
 from trunkline.core.events import Events
 from trunkline.protocol.mcp.methods import PROMPTS_GET, TOOLS_CALL
-from trunkline.telemetry.call_summary import NamingRouter, ToolNames, What, prompt_of, source_label, what_of
+from trunkline.telemetry.call_summary import CallSummary, NamingRouter, ToolNames, prompt_of, source_label, summarize
 from trunkline.telemetry.log_format import NAME_LIMIT
 from trunkline.telemetry.otlp_json import encode_attributes
 from trunkline.telemetry.redaction import one_line
@@ -44,7 +44,7 @@ class CallAttributes:
     kind_of: Callable[[str], str]
     transport: str
 
-    def of_what(self, what: What) -> SharedAttributes:
+    def of_what(self, what: CallSummary) -> SharedAttributes:
         method, source, name, outcome, executed, number, error = what
         name = self._name(name)
         found: dict[str, Value] = {"mcp.method.name": self._name(method)}
@@ -119,7 +119,7 @@ class CallSpans:
         self._redact = redact
         self._make = CallAttributes(redact, kind_of, transport)
         self._names = ToolNames(router, kind_of)
-        self._whats: dict[What, SharedAttributes] = {}
+        self._whats: dict[CallSummary, SharedAttributes] = {}
         self._whos: dict[Who, SharedAttributes] = {}
 
     def began(self, call: Call) -> None:
@@ -165,7 +165,7 @@ class CallSpans:
         span = self._calls.pop(call, None)
         if span is None:
             return
-        what = what_of(call, self._name_of(call))
+        what = summarize(call, self._name_of(call))
         caller = call.caller
         who = (caller.version, caller.session, caller.client)
         kept = self._whats.get(what) or self._keep_what(what)
@@ -181,7 +181,7 @@ class CallSpans:
             return self._names.tool(call)
         return prompt_of(call) if call.method == PROMPTS_GET and call.source else ""
 
-    def _keep_what(self, what: What) -> SharedAttributes:
+    def _keep_what(self, what: CallSummary) -> SharedAttributes:
         made = self._make.of_what(what)
         if sum(map(len, what)) <= _LONGEST_KEPT:
             if len(self._whats) >= _KEPT_PARTS:

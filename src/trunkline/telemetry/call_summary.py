@@ -41,11 +41,11 @@ _LETTER: Final = ord("E")
 _FINE: Final = b'Error":false'
 _FAILED: Final = re.compile(rb'"isError"\s*:\s*true')
 
-What = tuple[str, str, str, str, str, str, str]
+CallSummary = tuple[str, str, str, str, str, str, str]
 """Method, source, name, outcome, executed, the answer's number and the kind of error: what tells calls apart."""
 
 
-def what_of(call: Call, name: str) -> What:
+def summarize(call: Call, name: str) -> CallSummary:
     """`name` is that of the tool, as callers know it."""
     outcome = call.outcome
     word = outcome_word(outcome)

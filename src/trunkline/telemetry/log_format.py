@@ -27,7 +27,7 @@ Redact = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CallFields:
     """What was called and how it ended. `executed` is known for failures only; `name`, `origin` and `error` are what
     the call's span has as `tool.name`, `tool.source` and `error.type`, each empty where it has none."""
 
@@ -46,7 +46,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class CallerFields:
     """Who called. Of the session only its beginning is shown: whoever has the whole id can use the session."""
 
     principal: str
@@ -66,11 +66,11 @@ class LineFormat(Protocol):
         """The line's beginning, from a time in milliseconds since the epoch."""
         ...
 
-    def head(self, level: Level, target: Target, /) -> str:
+    def head(self, level: Level, target: CallFields, /) -> str:
         """From after the stamp to before the duration."""
         ...
 
-    def tail(self, client: Client, /) -> str:
+    def tail(self, client: CallerFields, /) -> str:
         """Everything after the duration, line feed included."""
         ...
 
@@ -97,7 +97,7 @@ class JsonFormat:
         second, rest = divmod(milliseconds, 1000)
         return f'{{"ts":"{time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))}.{rest:03d}Z",'
 
-    def head(self, level: Level, target: Target) -> str:
+    def head(self, level: Level, target: CallFields) -> str:
         fields = [
             ("level", level),
             ("event", "call"),
@@ -111,7 +111,7 @@ class JsonFormat:
         fields += target.as_in_span()
         return f'{self._members(fields, NAME_LIMIT)},"ms":'
 
-    def tail(self, client: Client) -> str:
+    def tail(self, client: CallerFields) -> str:
         return f",{self._members(client.fields(), NAME_LIMIT)}}}\n"
 
     def traced(self, tail: str, trace_id: str, span_id: str) -> str:
@@ -149,7 +149,7 @@ class HumanFormat:
         second, rest = divmod(milliseconds, 1000)
         return f"{time.strftime('%H:%M:%S', time.localtime(second))}.{rest:03d} "
 
-    def head(self, level: Level, target: Target) -> str:
+    def head(self, level: Level, target: CallFields) -> str:
         where = f"{target.source}.{target.tool}" if target.tool else f"{target.method} {target.source}"
         outcome = target.outcome
         if code := CODES.get(outcome):
@@ -158,7 +158,7 @@ class HumanFormat:
             outcome = f"{outcome} ({target.error})"
         return f"{level:<{_WIDEST_LEVEL}} {self._word(where)} {outcome} "
 
-    def tail(self, client: Client) -> str:
+    def tail(self, client: CallerFields) -> str:
         return f" ms{self._pairs(client.fields(), NAME_LIMIT)}\n"
 
     def traced(self, tail: str, trace_id: str, span_id: str) -> str:

@@ -1,7 +1,7 @@
-"""The one table of what must work for every client, through every door, between every two versions.
+"""The table of what must work for every client, through every frontend, between any two versions.
 
-Each row is run by `tests/e2e/test_interactions.py` for each client, door and pair of versions that has the feature, and
-told in `docs/protocol.md`. What a client library cannot do is said in its row, with the reason: nothing is left out
+Each row is run by `tests/e2e/test_interactions.py` for each client, frontend and pair of versions that has the feature,
+and shown in `docs/protocol.md`. What a client library cannot do is in its row, with the reason: nothing is left out
 silently. The checks themselves are in `checks_*.py`, under the names used here.
 """
 
@@ -40,191 +40,191 @@ class Requirement:
         return self.name.partition(".")[0]
 
 
-_ASKS_FORWARD = "asked"
-_ASKS_BACKWARD = "parked"
-_ALWAYS_ASKS_FOR_LOGS = "FastMCP asks for logs of every level with each request"
+_ASKS_FORWARD = "forwarded"
+_ASKS_BACKWARD = "suspended"
+_ALWAYS_ASKS_FOR_LOGS = "FastMCP requests logs of every level with each request"
 
 REQUIREMENTS: Final = (
     # -- tools -----------------------------------------------------------------------------------------------------
     Requirement(
         name="tools.list",
-        says="Tools are listed as their server has them: title, schemas, annotations, icons, `_meta` and all",
+        says="Tools are listed as their server defines them, with title, schemas, annotations, icons and `_meta`",
     ),
-    Requirement(
-        name="tools.call", says="A call's arguments arrive, and text and structured content come back unchanged"
-    ),
+    Requirement(name="tools.call", says="Arguments, text and structured content pass unchanged"),
     Requirement(
         name="tools.content",
-        says="Text, images, audio and embedded resources come back with their annotations and `_meta`",
+        says="Text, images, audio and embedded resources keep their annotations and `_meta`",
     ),
-    Requirement(name="tools.link", says="A resource link in a result can be read, whether or not a list has it"),
+    Requirement(name="tools.link", says="A resource link in a result can be read, listed or not"),
     Requirement(
         name="tools.any_json",
         says="Structured content may be any JSON value",
         servers=MODERN,
-        forward="a value that is no object is left out, with its schema; the text stays",
+        forward="a value that is not an object is left out, with its schema; the text stays",
     ),
-    Requirement(name="tools.failure", says="A tool that failed is a result with `isError`"),
+    Requirement(name="tools.failure", says="A failed tool is a result with `isError`"),
     Requirement(name="tools.error", says="A server's own JSON-RPC error keeps its code, message and data"),
-    Requirement(name="tools.unknown", says="A tool that nobody has is an error with the code -32602"),
+    Requirement(name="tools.unknown", says="An unknown tool is an error with code -32602"),
     Requirement(
         name="tools.param_headers",
-        says="Arguments that a schema marks with `x-mcp-header` reach an HTTP server in a header too",
+        says="Arguments marked with `x-mcp-header` in the schema are also sent to HTTP servers as headers",
         servers=MODERN,
         forward="the gateway sets the headers",
     ),
     # -- while a call runs -----------------------------------------------------------------------------------------
-    Requirement(name="calls.progress", says="Progress reaches the caller that asked for it, in order"),
+    Requirement(name="calls.progress", says="Progress reaches the caller that requested it, in order"),
     Requirement(
         name="calls.cancel",
-        says="A call that its caller takes back is cancelled at the server",
-        forward="`notifications/cancelled` becomes the end of the stream (over stdio it stays)",
+        says="A call cancelled by its caller is cancelled at the server",
+        forward="`notifications/cancelled` becomes the end of the stream (over stdio it stays a notification)",
         backward="the end of the stream becomes `notifications/cancelled`",
     ),
     Requirement(
         name="logging.level",
-        says="A client is told what servers log during its calls from the level on that it chose",
-        forward="the session's level is sent along with each request",
-        backward="the request's level is set at the server when it wants more than before; the rest is filtered",
+        says="A client gets servers' logs during its calls, from the level that it chose",
+        forward="the session's level is sent with each request",
+        backward="the level is set at the server when a request wants more than before; the rest is filtered",
     ),
     Requirement(
         name="logging.unasked",
-        says="A client that did not ask for logs is sent none",
+        says="A client that did not request logs gets none",
         clients=MODERN,
-        backward="what the server says is dropped",
+        backward="the server's logs are dropped",
         lacking={("fastmcp", "modern"): _ALWAYS_ASKS_FOR_LOGS},
     ),
     # -- questions to the client -----------------------------------------------------------------------------------
     Requirement(
         name="questions.sampling",
-        says="A server can let the caller's model answer",
+        says="A server can request a completion from the caller's model (sampling)",
         forward=_ASKS_FORWARD,
         backward=_ASKS_BACKWARD,
     ),
     Requirement(
         name="questions.form",
-        says="A server can let the caller's user fill in a form",
+        says="A server can show the caller's user a form (elicitation)",
         forward=_ASKS_FORWARD,
         backward=_ASKS_BACKWARD,
     ),
     Requirement(
         name="questions.declined",
-        says="The user may decline, and the server is told so",
+        says="The user may decline, and the server is told",
         forward=_ASKS_FORWARD,
         backward=_ASKS_BACKWARD,
     ),
     Requirement(
         name="questions.url",
-        says="A server can send the caller's user to a page",
-        forward=f"{_ASKS_FORWARD}, with an `elicitationId` made up for it",
+        says="A server can send the caller's user to a URL",
+        forward=f"{_ASKS_FORWARD}, with a generated `elicitationId`",
         backward=_ASKS_BACKWARD,
     ),
     Requirement(
         name="questions.url_first",
-        says="A server can demand a visit to a page before a call (error -32042)",
+        says="A server can require a visit to a URL before a call (error -32042)",
         servers=LEGACY,
-        backward="the error becomes `input_required`; the retry makes the call again",
+        backward="the error becomes `input_required`; the retry repeats the call",
     ),
     Requirement(
         name="questions.url_done",
-        says="A server can tell that the visit to the page is over",
+        says="A server can report that the visit to the URL is complete",
         clients=LEGACY,
         servers=LEGACY,
     ),
     Requirement(
         name="questions.roots",
-        says="A server can ask for the caller's folders",
+        says="A server can request the caller's folders (roots)",
         forward=_ASKS_FORWARD,
         backward=_ASKS_BACKWARD,
     ),
     Requirement(
         name="questions.at_once",
-        says="A server can ask several things at once",
+        says="A server can send several requests at once",
         forward=_ASKS_FORWARD,
         backward=_ASKS_BACKWARD,
     ),
     Requirement(
         name="questions.rounds",
-        says="A server can ask again after an answer, and its `requestState` comes back as it was",
+        says="A server can send further requests after a response, and its `requestState` comes back unchanged",
         forward=_ASKS_FORWARD,
         backward=_ASKS_BACKWARD,
     ),
     Requirement(
         name="questions.in_prompt",
-        says="A server can ask while a prompt is got",
+        says="A server can send requests during `prompts/get`",
         forward=_ASKS_FORWARD,
         backward=_ASKS_BACKWARD,
     ),
     Requirement(
         name="questions.in_resource",
-        says="A server can ask while a resource is read",
+        says="A server can send requests during `resources/read`",
         forward=_ASKS_FORWARD,
         backward=_ASKS_BACKWARD,
     ),
     Requirement(
         name="questions.own",
-        says="A question reaches the client whose call caused it, and nobody else",
+        says="A request reaches the client whose call caused it, and no other",
         forward=_ASKS_FORWARD,
         backward=_ASKS_BACKWARD,
     ),
     Requirement(
         name="questions.declared",
-        says="A server sees which questions the caller can answer",
-        forward="what was declared in `initialize` is stamped on each request",
+        says="A server sees which requests the caller supports",
+        forward="the capabilities from `initialize` are added to each request",
         backward="each set of declared capabilities has connections of its own",
     ),
-    Requirement(name="questions.undeclared", says="A client that declared nothing is asked nothing"),
+    Requirement(name="questions.undeclared", says="A client that declared no capability gets no requests"),
     # -- resources -------------------------------------------------------------------------------------------------
-    Requirement(name="resources.list", says="Resources are listed as their server has them"),
-    Requirement(name="resources.templates", says="Resource templates are listed as their server has them"),
-    Requirement(name="resources.read", says="A resource is read, be it text or binary"),
-    Requirement(name="resources.read_template", says="A resource that only a template describes is read"),
+    Requirement(name="resources.list", says="Resources are listed as their server defines them"),
+    Requirement(name="resources.templates", says="Resource templates are listed as their server defines them"),
+    Requirement(name="resources.read", says="Text and binary resources can be read"),
+    Requirement(name="resources.read_template", says="A resource that only matches a template can be read"),
     Requirement(
         name="resources.unknown",
-        says="A resource that nobody has is an error that names it",
+        says="An unknown resource is an error that names it",
         forward="-32602 becomes -32002",
         backward="-32002 becomes -32602",
     ),
     Requirement(
         name="resources.updated",
-        says="Whoever watches a resource is told when it changes",
+        says="Subscribers are notified when a resource changes",
         forward="`resources/subscribe` becomes a `subscriptions/listen` that the gateway holds",
         backward="`subscriptions/listen` becomes a `resources/subscribe` that the gateway holds",
     ),
-    Requirement(name="resources.unwatched", says="Whoever stopped watching is told no more"),
+    Requirement(name="resources.unwatched", says="After unsubscribing a client is not notified any more"),
     # -- prompts, completion ---------------------------------------------------------------------------------------
-    Requirement(name="prompts.list", says="Prompts are listed with their arguments as their server has them"),
-    Requirement(name="prompts.get", says="A prompt's arguments arrive, and its messages come back unchanged"),
+    Requirement(name="prompts.list", says="Prompts are listed with their arguments, as their server defines them"),
+    Requirement(name="prompts.get", says="A prompt's arguments and messages pass unchanged"),
     Requirement(name="prompts.content", says="A prompt's messages may hold embedded resources and images"),
-    Requirement(name="prompts.unknown", says="A prompt that nobody has is an error with the code -32602"),
-    Requirement(name="completion.prompt", says="Arguments of prompts are completed, with the others as context"),
+    Requirement(name="prompts.unknown", says="An unknown prompt is an error with code -32602"),
+    Requirement(name="completion.prompt", says="Prompt arguments are completed, with the other arguments as context"),
     Requirement(
-        name="completion.template", says="Variables of resource templates are completed, with the others as context"
+        name="completion.template", says="Template variables are completed, with the other variables as context"
     ),
-    Requirement(name="completion.unknown", says="Completion for what nobody has is an error with the code -32602"),
+    Requirement(
+        name="completion.unknown", says="Completion for an unknown prompt or template is an error with code -32602"
+    ),
     # -- about the server ------------------------------------------------------------------------------------------
     Requirement(name="server.instructions", says="A server's instructions reach the client"),
-    Requirement(name="server.capabilities", says="The client is told what it can use"),
+    Requirement(name="server.capabilities", says="The client sees the capabilities"),
     Requirement(
         name="server.ping",
         says="A ping is answered",
         clients=LEGACY,
-        forward="the gateway answers for itself",
+        forward="the gateway answers it itself",
     ),
     Requirement(name="meta.both_ways", says="`_meta` passes in both directions, trace context included"),
-    Requirement(name="lists.pages", says="Lists that come in pages are complete; a cursor that nobody gave is refused"),
+    Requirement(name="lists.pages", says="Paged lists are complete; an unknown cursor is refused"),
     Requirement(
         name="lists.cache_hints",
-        says="Lists and resources say for how long and for whom they may be kept",
+        says="Lists and resources have cache hints",
         clients=MODERN,
-        backward="nothing may be kept: `ttlMs` is 0, `cacheScope` is `private`",
+        backward="no caching: `ttlMs` is 0, `cacheScope` is `private`",
     ),
     *(
         Requirement(
             name=f"lists.{kind}_changed",
-            says=f"A change of the {kind} is announced, and the new one is there",
-            forward="the gateway listens, and tells on the session's stream",
-            backward="the gateway hears it on its own connection, and tells each listener",
+            says=f"A change of the {kind} list is announced, and the new list has it",
+            forward="the gateway listens, and notifies on the session's stream",
+            backward="the gateway is notified on its own connection, and notifies each listener",
         )
         for kind in ("tools", "prompts", "resources")
     ),

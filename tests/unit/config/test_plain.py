@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.config.tree import ambiguity_hint, plain_scalar_kind
+from trunkline.config.tree import ambiguity, plain_scalar_kind
 
 SPELLINGS = {
     "null": ["", "~", "null", "Null", "NULL"],
@@ -62,5 +62,5 @@ def test_every_spelling_is_read_in_one_way_or_refused() -> None:
 
 
 def test_the_hint_shows_both_ways_to_write_it() -> None:
-    assert ambiguity_hint("off") == 'write `"off"` for the text, or `false`'
-    assert '"22:22"' in ambiguity_hint("22:22")
+    assert ambiguity("off")[1] == 'write `"off"` for the text, or `false`'
+    assert '"22:22"' in ambiguity("22:22")[1]

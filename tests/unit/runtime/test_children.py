@@ -30,7 +30,8 @@ from tests.support.processes import descendants, open_files
 from tests.support.waiting import at_most, until
 
 from trunkline.core.errors import DRAINING, GatewayError
-from trunkline.runtime.children import Child, Children
+from trunkline.runtime.children import Children
+from trunkline.runtime.supervisor_client import Child
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc"),

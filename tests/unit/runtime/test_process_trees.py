@@ -12,9 +12,9 @@ from tests.support.child_trees import children_of, close_pipes, marked, new_mark
 from tests.support.processes import alive
 from tests.support.waiting import at_most, until
 
-from trunkline.runtime.children import Child, Children
+from trunkline.runtime.children import Children
 from trunkline.runtime.process_trees import OwnerMarks
-from trunkline.runtime.supervisor_client import Limits
+from trunkline.runtime.supervisor_client import Child, Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds owners in /proc")
 MIB = 1 << 20

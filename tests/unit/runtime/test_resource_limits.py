@@ -9,8 +9,8 @@ import pytest
 from tests.support.child_trees import children_of, close_pipes, marked, new_mark, read_line, survivors
 from tests.support.waiting import at_most, until
 
-from trunkline.runtime.children import Child, Children
-from trunkline.runtime.supervisor_client import Exceeded, Limits
+from trunkline.runtime.children import Children
+from trunkline.runtime.supervisor_client import Child, Exceeded, Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits need /proc")
 MIB = 1 << 20

@@ -51,10 +51,9 @@ class ClientServers(NamedTuple):
     client_format: ClientFormat
 
 
-def read_client_file(
-    dialect: str, root: Table, path: Path, reader: ConfigReader, sources: SourceList, listen: BindAddress
-) -> None:
+def read_client_file(dialect: str, root: Table, path: Path, sources: SourceList, listen: BindAddress) -> None:
     """Read the servers of a client's file into the list. Its other keys are ignored."""
+    reader = sources.reader
     project = project_of(path, reader.home)
     reader.folder = project or reader.folder
     group, node, client_format = DIALECTS[dialect](ClientFile(root, path, project, reader))
@@ -63,7 +62,7 @@ def read_client_file(
         reader.warn(MISSING_KEY, root.span, "The file has no MCP servers", f"they belong under `{group}`")
         return
     sources.reserve(node.entries if isinstance(node, Table) else ())
-    read_mcp_servers(node, reader, sources, listen, client_format)
+    read_mcp_servers(node, sources, listen, client_format)
 
 
 def project_of(path: Path, home: Path) -> Path | None:

@@ -44,7 +44,9 @@ _ORIGIN_HINT: Final = "call the gateway from a program, or add the page's `host:
 _SITE_HINT: Final = "open the page from the gateway itself, or call the gateway from a program"
 """Allowing an origin would not help: the browser says that the page is another site's."""
 _CLIENT_HINT: Final = "send `Authorization: Bearer …` with the value of `gateway.token`"
-_OPERATOR_HINT: Final = "send `Authorization: Bearer …` with `gateway.operator_token`, or with the token in the file that the log names at start"
+_OPERATOR_HINT: Final = (
+    "send `Authorization: Bearer …` with `gateway.operator_token`, or with the token in the file that the log names"
+)
 
 
 class Denied(GatewayError):
@@ -107,7 +109,7 @@ class Access:
         raise Denied(Problem(code=UNAUTHORIZED, message="A bearer token is required", hint=_CLIENT_HINT))
 
     def _check_page(self, request: HttpRequest, host: bytes) -> None:
-        """Check a request that a browser sends: from pages of ours only, and with a body that needs a preflight only."""
+        """Check a request of a browser: only from the gateway's pages, and only with a body that needs a preflight."""
         headers = request.headers
         origin = headers.get(b"origin")
         foreign = headers.get(b"sec-fetch-site", b"none") not in _OWN_SITE and not _is_navigation(request)

@@ -1,8 +1,8 @@
-"""One HTTP request being answered: plain, as JSON-RPC in JSON, or as a stream of events.
+"""The response to one HTTP request: a plain body, JSON-RPC as JSON, or a stream of events.
 
-The head of a JSON-RPC answer waits for the first message: a result makes it JSON; a notification that comes first, or
-ten silent seconds, make it a stream. In a session whose version knows event ids, a stream outlives its connection: the
-client comes back for what it missed (`replay.py`).
+The head of a JSON-RPC response waits for the first message: a result makes it JSON; a notification that comes first, or
+ten silent seconds, make it a stream. In a session whose version has event ids, a stream outlives its connection: the
+client can resume it (`replay.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MODERN_STATUS: Final = {-32700: 400, -32600: 400, -32602: 400, -32601: 404, -32
 _COMMON_STATUS: Final = 200
 _TOO_MANY: Final = 429
 _RETRY_MS: Final = 500
-"""How soon a client whose stream was closed may come back for the rest."""
+"""How soon a client may resume a stream that was closed."""
 _STREAM_HEADERS: Final = (
     (b"content-type", EVENTS),
     (b"cache-control", b"no-store"),
@@ -38,6 +38,8 @@ _STREAM_HEADERS: Final = (
 
 
 class HttpExchange:
+    """Writes the response; it is the responder of MCP requests."""
+
     __slots__ = (
         "_connection",
         "_extra",
@@ -65,51 +67,51 @@ class HttpExchange:
         self._statuses = False
         self.replay_stream: ReplayStream | None = None
         self.too_many_open = False
-        """Whether so many are being answered that this one may not wait for anybody."""
+        """Whether so many responses are open that this one may not wait for a server."""
         self.id_json = b"null"
         self.accepts_events = False
         self.accepts_json = True
         self.prefers_events = False
         self.streaming = False
         self.replay: EventReplay | None = None
-        """Where the events of a stream are kept, should this become one."""
+        """Where the events are kept, should the response become a stream."""
         self.on_gone: Callable[[], None] | None = None
         self.on_streaming: Callable[[], None] | None = None
         self.started_at = 0.0
 
-    # -- plain answers --------------------------------------------------------------------------------------------
+    # -- plain responses ------------------------------------------------------------------------------------------
 
     def respond(self, status: int, body: bytes = b"", content_type: bytes = JSON) -> None:
         if self._over:
             return
         if status == _TOO_MANY:
-            self._connection.rest()
+            self._connection.back_off()
         headers = [(b"content-type", content_type)] if body else []
         headers += [*self._extra, (b"content-length", b"%d" % len(body))]
         if not self._request.keep_alive:
             headers.append((b"connection", b"close"))
-        elif self._request.http10:  # such a client waits for the end of the connection unless it is told otherwise
+        elif self._request.http10:  # which closes by default
             headers.append((b"connection", b"keep-alive"))
         self._write([response_head(status, headers), b"" if self._request.method == b"HEAD" else body])
         self._end()
 
     def refuse(self, problem: Problem, extra: Iterable[tuple[bytes, bytes]] = ()) -> None:
-        """A problem of this HTTP request itself, with the status it owns."""
+        """Respond with a problem of this HTTP request itself, with its own status."""
         self._extra += extra
         self.respond(problem.code.http, error_message(self.id_json, encode_error(problem)))
 
     def forget_headers(self) -> None:
-        """Whoever asked was not let in, or only to what is open to everybody: nothing is kept of it."""
+        """Keep no parsed headers of an unauthenticated client."""
         self._connection.forget_heads()
 
     def add_header(self, name: bytes, value: bytes) -> None:
         self._extra.append((name, value))
 
     def statuses_follow_errors(self) -> None:
-        """2026-07-28: an HTTP status says what kind of JSON-RPC error is inside."""
+        """Map JSON-RPC errors to HTTP statuses, as 2026-07-28 wants."""
         self._statuses = True
 
-    # -- JSON-RPC answers (the Answer protocol) -------------------------------------------------------------------
+    # -- JSON-RPC responses (the Responder protocol) ---------------------------------------------------------------
 
     def result(self, result: Result) -> None:
         raw = result.raw
@@ -127,18 +129,17 @@ class HttpExchange:
 
     def error(self, raw: Json, problem: Problem | None) -> None:
         if problem is not None and problem.code.http == _TOO_MANY and not self._over:
-            self._connection.rest()
+            self._connection.back_off()
         message = error_message(self.id_json, raw)
-        status = self._status_of(raw, problem) if self._statuses else _COMMON_STATUS
+        status = _COMMON_STATUS
+        if self._statuses:
+            code = error_code(raw) if problem is None else problem.code.jsonrpc
+            status = _MODERN_STATUS.get(code, _COMMON_STATUS)
         in_stream = self.prefers_events and (status == _COMMON_STATUS or not self.accepts_json)
         if self._over or self.streaming or in_stream:
             self.send(single_line(message), last=True)
         else:
             self.respond(status, message)
-
-    def _status_of(self, raw: Json, problem: Problem | None) -> int:
-        code = error_code(raw) if problem is None else problem.code.jsonrpc
-        return _MODERN_STATUS.get(code, _COMMON_STATUS)
 
     def notify(self, message: bytes) -> None:
         if self._over:
@@ -148,7 +149,7 @@ class HttpExchange:
             self.send(message)
 
     def send_request(self, message: bytes) -> bool:
-        """A question is never left out: where this stream cannot carry it, the session's own may."""
+        """Send it on this stream, or return False: then the session's own stream carries it."""
         if self._over:
             self._keep_for_replay(message)
             return self.replay_stream is not None and not self.replay_stream.answered
@@ -158,11 +159,11 @@ class HttpExchange:
         return self.accepts_events
 
     def cancelled(self, problem: Problem) -> None:
-        """HTTP owes every request an answer, even one that was taken back."""
+        """HTTP owes every request a response, even a cancelled one."""
         self.error(encode_error(problem), problem)
 
     def pause_stream(self) -> None:
-        """Close the stream in the middle; a client that was given an id at its start comes back for the answer."""
+        """Close the stream before the response; a client that got an event id at its start resumes it."""
         transport = None if self.replay_stream is None else self.replay_stream.transport
         if transport is not None and self.replay is not None and self.replay.primes:
             transport.end_stream()
@@ -179,7 +180,7 @@ class HttpExchange:
         self._send_stream_head(after=0)
 
     def resume(self, replay_stream: ReplayStream, after: int) -> None:
-        """Carry on with a stream of before."""
+        """Continue an earlier stream."""
         self.replay_stream = replay_stream
         self._send_stream_head(after)
         replay_stream.attach(self, after)
@@ -194,7 +195,7 @@ class HttpExchange:
             self.on_streaming()
 
     def send(self, message: bytes, *, last: bool = False) -> None:
-        """A message on this stream. What the connection cannot carry any more waits for the client to come back."""
+        """Send a message on this stream; after the connection is gone it is kept for a client that resumes."""
         self.stream()
         if self.replay_stream is not None:
             self.replay_stream.send(message, last=last)
@@ -204,13 +205,14 @@ class HttpExchange:
                 self.end_stream()
 
     def end_unanswered(self) -> None:
+        """End the stream without a response."""
         if self.replay_stream is not None:
             self.replay_stream.end()
         else:
             self.end_stream()
 
-    def event(self, message: bytes) -> None:
-        """News on this stream; what a client that does not read misses, it may come back for."""
+    def send_notification(self, message: bytes) -> None:
+        """Send a message that is not a response; a client that does not read is detached, and may resume."""
         if self._over:
             return
         if self._connection.accepts_notifications():
@@ -220,7 +222,7 @@ class HttpExchange:
             self.replay_stream.send(message)
 
     def send_response(self, message: bytes) -> None:
-        """An answer among other messages of this stream; only a client that piles them up unread is cut."""
+        """Send one of many responses on this stream; a client that lets them pile up is disconnected."""
         if not self._over and self._connection.accepts_responses():
             self.send(message)
 
@@ -259,11 +261,11 @@ class HttpExchange:
 
     @property
     def slow_down(self) -> Callable[[], None]:
-        """Reads nothing more from this client for a moment: for refusals for want of room that do not come this way.
+        """Makes the client back off, for refusals with status 429 that are not sent by this exchange.
 
-        It holds the connection, and of this request nothing.
+        It holds the connection, and nothing of this request.
         """
-        return self._connection.rest
+        return self._connection.back_off
 
     @property
     def over(self) -> bool:
@@ -273,8 +275,8 @@ class HttpExchange:
     def path(self) -> bytes:
         return self._request.path
 
-    def gone(self) -> None:
-        """The client closed the connection before it was answered."""
+    def disconnected(self) -> None:
+        """The client closed the connection before the response was complete."""
         self._over = True
         if self.replay_stream is not None:
             self.replay_stream.detach(self)
@@ -287,7 +289,7 @@ class HttpExchange:
 
     def _end(self) -> None:
         self._over = True
-        # Those who wait for its end know it as well: such a circle would keep its body until the collector runs.
+        # The callbacks refer to this exchange: such a cycle would keep its body until the collector runs.
         self.on_gone = self.on_streaming = None
         if self.replay_stream is not None:
             self.replay_stream.detach(self)

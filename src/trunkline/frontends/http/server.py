@@ -1,4 +1,4 @@
-"""The HTTP door: listens, lets in, and hands each request to its route."""
+"""The HTTP server: accepts connections, checks access, and hands each request to its route."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _TICK_S: Final = 1.0
 _CLOSE_S: Final = 2.0
 _NEARLY_FULL: Final = 0.9
 _IDLE_S: Final = 5.0
-"""How long a connection must have been idle to be closed when there are nearly too many."""
-_TOLD_EVERY_S: Final = 60.0
-_LOOK_EVERY_S: Final = 0.1
-_AT_A_LOOK: Final = 1024
+"""How long a connection must have been idle to be closed when the limit is near."""
+_LOG_EVERY_S: Final = 60.0
+_SEARCH_EVERY_S: Final = 0.1
+_MAX_CANDIDATES: Final = 1024
 _SILENT_S: Final = 1.0
-"""Whoever has asked nothing for so long does not mean to. One that has just come was not read from yet."""
-_NOT_LET_IN: Final = (HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED)
+"""A connection without a request for so long is evicted first. One that has just come was not read from yet."""
+_ACCESS_DENIED: Final = (HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED)
 _MCP_PATHS: Final = (MCP.encode(), f"{MCP}/".encode())
-"""Some clients write a slash at the end, and a redirect would lose their POST."""
+"""Some clients add a slash, and a redirect would lose their POST."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,8 @@ class HttpOptions:
 
 
 class HttpServer:
+    """Owns the listening sockets and all connections."""
+
     def __init__(
         self,
         options: HttpOptions,
@@ -77,16 +79,16 @@ class HttpServer:
         self._events = events
         self._routes = RouteTable(handlers)
         self.responding = 0
-        self._most_answering = max(1, options.max_connections * 7 // 8)
-        """So many may wait or stream at once: newcomers always find a connection that can give way to them."""
+        self._max_responding = max(1, options.max_connections * 7 // 8)
+        """So many may wait or stream at once: there is always a connection that can be evicted for a new one."""
         self._connections: set[Connection] = set()
         self._silent: dict[Connection, float] = {}
-        """Those that have not asked anything yet, the oldest first, and when they came."""
+        """Connections without a request yet, the oldest first, and when they came."""
         self._dispensable: list[Connection] = []
-        self._looked_at = 0.0
-        self._more_to_find = False
-        self._turned_away = 0
-        self._told_at = -_TOLD_EVERY_S
+        self._searched_at = 0.0
+        self._has_more_candidates = False
+        self._evicted = 0
+        self._logged_at = -_LOG_EVERY_S
         self._server: asyncio.Server | None = None
         self._unix_server: asyncio.Server | None = None
         self._unix_socket: UnixSocket | None = None
@@ -97,7 +99,7 @@ class HttpServer:
         return len(self._connections)
 
     async def start(self) -> tuple[str, int]:
-        """Listen; the address that was bound (a configured port 0 picks a free one)."""
+        """Listen; returns the host and the port, which a configured port 0 leaves to the system."""
         options = self._options
         try:
             self._server = await self._loop.create_server(
@@ -112,27 +114,24 @@ class HttpServer:
             )
             raise GatewayError(problem) from None
         if options.socket is not None:
-            await self._listen_on_socket(options.socket)
+            try:
+                self._unix_socket = UnixSocket(options.socket, "gateway.socket")
+            except GatewayError:
+                self.stop_listening()
+                raise
+            self._unix_server = await self._loop.create_unix_server(
+                self._connected, sock=self._unix_socket.socket, backlog=1024, start_serving=True
+            )
         self._tick()
         address = self._server.sockets[0].getsockname()
         return options.host, address[1]
-
-    async def _listen_on_socket(self, path: Path) -> None:
-        try:
-            self._unix_socket = UnixSocket(path, "gateway.socket")
-        except GatewayError:
-            self.stop_listening()
-            raise
-        self._unix_server = await self._loop.create_unix_server(
-            self._connected, sock=self._unix_socket.socket, backlog=1024, start_serving=True
-        )
 
     # -- connections ----------------------------------------------------------------------------------------------
 
     def _connected(self) -> asyncio.Protocol:
         if len(self._connections) >= self._options.max_connections and not self._make_room():
             self._events.count("connections_refused")
-            self._turned_away += 1
+            self._evicted += 1
             return _RefusedConnection()
         connection = Connection(self, self._options.limits, self._options.unfinished)
         self._connections.add(connection)
@@ -140,15 +139,15 @@ class HttpServer:
         return connection
 
     def _make_room(self) -> bool:
-        """Whoever connected first and has asked nothing since gives way: honest clients ask at once. Then whoever can
-        best be done without, and only then those that have come a moment ago."""
+        """Evict the oldest connection without a request, as honest clients send one at once; then the most expendable;
+        and only then one that has just come."""
         connection = self._silent_for(_SILENT_S) or self._most_dispensable() or self._silent_for(0.0)
         if connection is None:
             return False
         self.closed(connection)
         connection.abort()
         self._events.count("connections_evicted")
-        self._turned_away += 1
+        self._evicted += 1
         return True
 
     def _silent_for(self, seconds: float) -> Connection | None:
@@ -156,22 +155,24 @@ class HttpServer:
         return connection if self._loop.time() - since >= seconds else None
 
     def _most_dispensable(self) -> Connection | None:
-        """Looked for among all of them now and then only, or a crowd of newcomers would take all the time there is.
-        Where there were more than a look keeps, the next one is worth its time."""
+        """Search all connections now and then only, or a crowd of new ones would take all the time.
+
+        Where there were more candidates than are kept, the next search is worth its time.
+        """
         now = self._loop.time()
-        connection = self._found_before(now)
-        if connection is None and (self._more_to_find or now - self._looked_at > _LOOK_EVERY_S):
-            self._looked_at = now
-            found = [connection for connection in self._connections if connection.dispensable(now)[1] > _LOOK_EVERY_S]
-            self._more_to_find = len(found) > _AT_A_LOOK
-            self._dispensable = sorted(found, key=lambda connection: connection.dispensable(now))[-_AT_A_LOOK:]
-            connection = self._found_before(now)
+        connection = self._next_candidate(now)
+        if connection is None and (self._has_more_candidates or now - self._searched_at > _SEARCH_EVERY_S):
+            self._searched_at = now
+            found = [connection for connection in self._connections if connection.dispensable(now)[1] > _SEARCH_EVERY_S]
+            self._has_more_candidates = len(found) > _MAX_CANDIDATES
+            self._dispensable = sorted(found, key=lambda connection: connection.dispensable(now))[-_MAX_CANDIDATES:]
+            connection = self._next_candidate(now)
         return connection
 
-    def _found_before(self, now: float) -> Connection | None:
+    def _next_candidate(self, now: float) -> Connection | None:
         while self._dispensable:
             connection = self._dispensable.pop()
-            if connection in self._connections and connection.dispensable(now)[1] > _LOOK_EVERY_S:
+            if connection in self._connections and connection.dispensable(now)[1] > _SEARCH_EVERY_S:
                 return connection
         return None
 
@@ -183,7 +184,7 @@ class HttpServer:
         self._silent.pop(connection, None)
 
     def _close_idle(self, now: float) -> None:
-        """Connections that are kept for later give way before newcomers have to be refused, the idlest first."""
+        """Close idle connections, the idlest first, before new ones have to be refused."""
         surplus = len(self._connections) - int(self._options.max_connections * _NEARLY_FULL)
         if surplus <= 0:
             return
@@ -192,36 +193,43 @@ class HttpServer:
         for connection in idle[:surplus]:
             connection.close()
 
-    def _tell(self, now: float) -> None:
-        if not self._turned_away or now - self._told_at < _TOLD_EVERY_S:
+    def _log_evicted(self, now: float) -> None:
+        if not self._evicted or now - self._logged_at < _LOG_EVERY_S:
             return
-        turned_away, self._turned_away, self._told_at = self._turned_away, 0, now
+        evicted, self._evicted, self._logged_at = self._evicted, 0, now
         message = (
-            f"All {self._options.max_connections} connections were taken: {turned_away} were closed or refused "
+            f"All {self._options.max_connections} connections were in use: {evicted} were closed or refused "
             "(`limits.connections`)"
         )
-        self._events.note("warning", "connections_full", message, closed=turned_away)
+        self._events.note("warning", "connections_full", message, closed=evicted)
 
     # -- requests -------------------------------------------------------------------------------------------------
 
     def handle(self, exchange: HttpExchange, request: HttpRequest) -> None:
-        """One request of any connection. A bug of ours answers 500 and costs that one request."""
+        """Handle a request. A bug of ours costs that one request, which gets status 500."""
         path, rest = request.path, False
-        exchange.too_many_open = self.responding > self._most_answering
+        exchange.too_many_open = self.responding > self._max_responding
         try:
             if path in _MCP_PATHS:
                 self._mcp.handle(exchange, request, self._access.check(request))
                 return
-            place, names = self._routes.find(path)
-            rest = place.rest
-            principal = self._access.check(request, place.credential)
+            route, path_parameters = self._routes.find(path)
+            rest = route.rest
+            principal = self._access.check(request, route.credential)
             if principal is UNAUTHENTICATED:
                 exchange.forget_headers()
-            handler, request = place.handler(request.method), RouteRequest(exchange, request, principal, names)
-            if exchange.too_many_open and place.waits:
-                self._refuse_to_wait(request, rest=rest)
+            handler, to_handle = (
+                route.handler(request.method),
+                RouteRequest(exchange, request, principal, path_parameters),
+            )
+            if not (exchange.too_many_open and route.waits):
+                handler(to_handle)
+                return
+            self._events.count("requests_refused", TOO_MANY_OPEN.code.id)
+            if rest:
+                respond_with_problem(to_handle, TOO_MANY_OPEN)
             else:
-                handler(request)
+                exchange.refuse(TOO_MANY_OPEN)
         except GatewayError as error:
             self._refuse(exchange, error, rest=rest)
         except Exception as error:
@@ -234,22 +242,22 @@ class HttpServer:
             if request.path in _MCP_PATHS:
                 self._access.check(request)
             else:
-                place, _ = self._routes.find(request.path)
-                self._access.check(request, place.credential)
-                place.handler(request.method)
+                route, _ = self._routes.find(request.path)
+                self._access.check(request, route.credential)
+                route.handler(request.method)
         except GatewayError as error:
             return error
         return None
 
     def refuse(self, exchange: HttpExchange, error: GatewayError) -> None:
-        """A request whose head says enough."""
+        """Refuse a request whose body has not come."""
         path = exchange.path
         self._refuse(exchange, error, rest=path not in _MCP_PATHS and self._routes.find(path)[0].rest)
 
     def _refuse(self, exchange: HttpExchange, error: GatewayError, *, rest: bool) -> None:
         problem = error.problem
         self._events.count("requests_refused", problem.code.id)
-        if problem.code in _NOT_LET_IN:
+        if problem.code in _ACCESS_DENIED:
             exchange.forget_headers()
         if problem.code is UNAUTHORIZED:
             exchange.add_header(b"www-authenticate", b'Bearer realm="trunkline"')
@@ -260,30 +268,23 @@ class HttpServer:
         else:
             exchange.refuse(problem)
 
-    def _refuse_to_wait(self, request: RouteRequest, *, rest: bool) -> None:
-        self._events.count("requests_refused", TOO_MANY_OPEN.code.id)
-        if rest:
-            respond_with_problem(request, TOO_MANY_OPEN)
-        else:
-            request.exchange.refuse(TOO_MANY_OPEN)
-
     # -- time and the end -----------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        """The only clock of all connections and sessions: whatever happens to one of them, it goes on."""
+        """Check the timeouts of all connections and sessions, once a second; an error in one must not stop it."""
         self._ticking = Deadline(_TICK_S, self._tick)
         now = self._loop.time()
         for connection in list(self._connections):
             try:
                 connection.tick(now)
             except Exception as error:
-                self._events.note("error", "internal", f"a connection's clock: {type(error).__name__}: {error}")
+                self._events.note("error", "internal", f"a connection's timeout: {type(error).__name__}: {error}")
                 connection.abort()
-        if now - self._looked_at > _TICK_S:
+        if now - self._searched_at > _TICK_S:
             self._dispensable.clear()
         call_safely("idle connections", self._close_idle, now)
-        call_safely("the clock of sessions", self._sessions.tick, now)
-        call_safely("news of connections", self._tell, now)
+        call_safely("the timeouts of sessions", self._sessions.tick, now)
+        call_safely("the log of evictions", self._log_evicted, now)
 
     def stop_listening(self) -> None:
         for server in (self._server, self._unix_server):
@@ -293,7 +294,7 @@ class HttpServer:
             self._unix_socket.remove()
 
     async def close(self) -> None:
-        """No more connections; those open end their streams, then close."""
+        """Stop listening, end all streams, and close the connections."""
         self.stop_listening()
         if self._ticking is not None:
             self._ticking.cancel()
@@ -308,7 +309,7 @@ class HttpServer:
 
 
 class _RefusedConnection(asyncio.Protocol):
-    """A connection too many."""
+    """Aborts a connection beyond the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).abort()

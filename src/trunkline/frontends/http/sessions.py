@@ -1,4 +1,4 @@
-"""Legacy sessions over HTTP: named by an unguessable id, bound to who opened them, bounded in number and idle time."""
+"""Legacy sessions over HTTP: an unguessable id, bound to a principal, limited in number and idle time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from trunkline.frontends.mcp.clients import ClientSession
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.runtime.safe_calls import call_safely
 
-_MAX_WAITING_NEWS: Final = 64
-_MAX_WAITING_BYTES: Final = 1024 * 1024
+_MAX_QUEUED: Final = 64
+_MAX_QUEUED_BYTES: Final = 1024 * 1024
 _HEAD_BYTES: Final = 128
 _WITH_ID: Final = b'{"jsonrpc":"2.0","id":'
-"""Where the id and the method of a message of ours stand."""
+"""How a server's request begins as the gateway writes it."""
 _WITH_EVENT_IDS: Final = frozenset({"2025-03-26", "2025-06-18", "2025-11-25"})
 _PRIMED: Final = frozenset({"2025-11-25"})
 
@@ -32,7 +32,7 @@ class HttpSession(ClientSession):
         self.opened_at = self.used_at = self.last_request_at = now
         self.stream: HttpExchange | None = None
         self.replay: EventReplay | None = None
-        """Where what its streams say is kept; None where its version knows no event ids."""
+        """Where the events of its streams are kept; None where its version has no event ids."""
         self._own_stream: ReplayStream | None = None
         self._queued: list[bytes] = []
         self.push = self._push
@@ -50,40 +50,40 @@ class HttpSession(ClientSession):
         return self.last_request_at < since and not len(self.calls)
 
     def outlived(self, now: float, idle_s: float) -> str:
-        """Why it ends now; empty while it does not."""
+        """Why the session ends now; empty while it does not."""
         return "it was idle" if self.is_idle and now - self.used_at > idle_s else ""
 
     # -- its own stream -------------------------------------------------------------------------------------------
 
     def _push(self, message: bytes) -> None:
-        """News for a client whose stream is not open waits for it, each kind once. A question takes any stream."""
+        """Send a message on the session's stream, or queue it until that opens. A request takes any open stream."""
         if self.stream is not None:
-            self.stream.event(message)
+            self.stream.send_notification(message)
             return
         transport = self.replay.transport() if self.replay is not None and is_server_request(message) else None
         if isinstance(transport, HttpExchange):
-            transport.event(message)
-        elif message not in self._queued and self._may_wait(message):
+            transport.send_notification(message)
+        elif message not in self._queued and self._may_queue(message):
             self._queued.append(message)
 
-    def _may_wait(self, message: bytes) -> bool:
-        """A server may say more than memory holds. Questions are few, and their servers wait for the answer."""
+    def _may_queue(self, message: bytes) -> bool:
+        """Whether the queue has room. Requests may exceed it: they are few, and their servers wait for them."""
         if is_server_request(message):
-            return len(self._queued) < 2 * _MAX_WAITING_NEWS
+            return len(self._queued) < 2 * _MAX_QUEUED
         size_bytes = sum(map(len, self._queued)) + len(message)
-        return len(self._queued) < _MAX_WAITING_NEWS and size_bytes <= _MAX_WAITING_BYTES
+        return len(self._queued) < _MAX_QUEUED and size_bytes <= _MAX_QUEUED_BYTES
 
     def open_stream(self, exchange: HttpExchange) -> None:
-        self._now_on(exchange)
+        self._use_stream(exchange)
         exchange.replay = self.replay
         if self.replay is not None and self._own_stream is not None:
             self.replay.forget(self._own_stream)
         exchange.stream()
         self._own_stream = exchange.replay_stream
-        self._tell_news(exchange)
+        self._send_queued(exchange)
 
     def resume(self, exchange: HttpExchange, event_id: bytes) -> bool:
-        """Carry on with the stream that the event was on; False when there is none (any more)."""
+        """Resume the stream of this event; False when it is not kept (any more)."""
         found = None if self.replay is None else self.replay.find(event_id)
         if found is None:
             return False
@@ -91,15 +91,15 @@ class HttpSession(ClientSession):
         exchange.replay = self.replay
         if replay_stream is self._own_stream:
             before = self.stream
-            self._now_on(exchange)
+            self._use_stream(exchange)
             if before is not None:
                 before.end_stream()
         exchange.resume(replay_stream, after)
         if replay_stream is self._own_stream:
-            self._tell_news(exchange)
+            self._send_queued(exchange)
         return True
 
-    def _now_on(self, exchange: HttpExchange) -> None:
+    def _use_stream(self, exchange: HttpExchange) -> None:
         self.stream = exchange
 
         def gone() -> None:
@@ -108,10 +108,10 @@ class HttpSession(ClientSession):
 
         exchange.on_gone = gone
 
-    def _tell_news(self, exchange: HttpExchange) -> None:
-        news, self._queued = self._queued, []
-        for message in news:
-            exchange.event(message)
+    def _send_queued(self, exchange: HttpExchange) -> None:
+        queued, self._queued = self._queued, []
+        for message in queued:
+            exchange.send_notification(message)
 
     def close(self) -> None:
         if self.stream is not None:
@@ -121,7 +121,7 @@ class HttpSession(ClientSession):
 
 
 def is_server_request(message: bytes) -> bool:
-    """Whether a message of ours wants an answer: its id stands first, where no server's words are."""
+    """Whether the gateway wrote this message as a request: its id comes first, before any text of a server."""
     return message.startswith(_WITH_ID) and b'"method":' in message[:_HEAD_BYTES]
 
 
@@ -129,6 +129,8 @@ SessionKind = TypeVar("SessionKind", bound=HttpSession)
 
 
 class HttpSessions:
+    """All sessions, by id."""
+
     def __init__(self, server: McpServer, *, limit: int, idle_s: float) -> None:
         self._server = server
         self._limit = limit
@@ -148,8 +150,10 @@ class HttpSessions:
         return session
 
     def get(self, kind: type[SessionKind], session_id: bytes, principal: str, now: float) -> SessionKind:
-        """The session, or the same refusal for one that does not exist, one that is somebody else's, and one of
-        another wire."""
+        """The session with this id.
+
+        Raises the same Denied for one that does not exist, belongs to another principal, or has another transport.
+        """
         session = self._sessions.get(session_id)
         if session is None or type(session) is not kind or session.caller.principal != principal:
             hint = "send `initialize` without a session id to open a new one"
@@ -163,11 +167,10 @@ class HttpSessions:
             self._server.end(session, why)
 
     def _evict_idlest(self, now: float) -> bool:
-        """Room for a newcomer, taken from the client that has been idle for longest: most never say goodbye, and one
-        that comes back is told to begin anew.
+        """End the session that has been idle longest: most clients never end theirs, and can open another.
 
-        Where none is idle, an open stream keeps no session that nobody has asked anything in for as long as an unused
-        one may last.
+        Where none is idle, the one without a request for longest ends, if that is longer than a session may be idle:
+        an open stream alone does not keep it.
         """
         sessions = self._sessions.values()
         idle = [session for session in sessions if session.is_idle]

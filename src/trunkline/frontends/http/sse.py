@@ -58,7 +58,7 @@ class SseSession(HttpSession):
 
     def notify(self, message: bytes) -> None:
         if self.stream is not None:
-            self.stream.event(message)
+            self.stream.send_notification(message)
 
     def send_request_now(self, message: bytes) -> bool:
         self.send(message)

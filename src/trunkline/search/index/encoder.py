@@ -267,7 +267,7 @@ def _double_gelu(x: Floats) -> None:
 
 
 class LazyEncoder:
-    """Loads the encoder when it is first needed, once for all threads: that takes a tenth of a second and some memory."""
+    """Loads the encoder when it is first needed, once for all threads: it takes a tenth of a second and some memory."""
 
     def __init__(self, folder: Path = DATA) -> None:
         self._folder = folder

@@ -60,7 +60,7 @@ def is_readable(text: str) -> bool:
 
 
 class QueryEncoder:
-    """Answers with the vectors of queries. Methods that begin with `_in_thread` run in its thread, others on the loop."""
+    """Answers with vectors of queries. Methods that begin with `_in_thread` run in its thread, others on the loop."""
 
     def __init__(self, encoder: LazyEncoder, failed: Callable[[Exception], None]) -> None:
         """`failed` is called in the thread when there is no encoder."""

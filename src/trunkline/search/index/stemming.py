@@ -43,23 +43,28 @@ def stem(word: str) -> str:
         return word
     if word in _IRREGULAR:
         return _IRREGULAR[word]
-    word = _without_participle(_without_plural(word))
+    if word.endswith(("sses", "ies")):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith("ss"):
+        word = word[:-1]
+    word = _without_participle(word)
     if word.endswith("y") and _HAS_VOWEL.search(word, 0, len(word) - 1):
         word = word[:-1] + "i"
     word = _replaced(word, _LONG_END, _LONG_ENDINGS, 0)
     word = _replaced(word, _MIDDLE_END, _MIDDLE_ENDINGS, 0)
-    return _tidied(_replaced(_without_ion(word), _LAST_END, _LAST_ENDINGS, 1))
+    if word.endswith(("sion", "tion")) and _syllables(word[:-3]):
+        word = word[:-3]
+    word = _replaced(word, _LAST_END, _LAST_ENDINGS, 1)
+    root = word[:-1]
+    syllables = _syllables(root)
+    if word.endswith("e") and (syllables > 1 or (syllables == 1 and not _SHORT_END.search(root))):
+        return root
+    return root if word.endswith("ll") and syllables > 1 else word
 
 
 def _syllables(root: str) -> int:
     """How often a vowel is followed by a consonant."""
     return len(_SYLLABLE.findall(root))
-
-
-def _without_plural(word: str) -> str:
-    if word.endswith(("sses", "ies")):
-        return word[:-2]
-    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
 def _without_participle(word: str) -> str:
@@ -68,12 +73,10 @@ def _without_participle(word: str) -> str:
     for ending in ("ed", "ing"):
         root = word.removesuffix(ending)
         if root != word and _HAS_VOWEL.search(root):
-            return _whole_again(root)
-    return word
-
-
-def _whole_again(root: str) -> str:
-    """`creat` was `create`, `hopp` was `hop`, `fil` was `file`."""
+            break
+    else:
+        return word
+    # `creat` was `create`, `hopp` was `hop`, `fil` was `file`
     if root.endswith(("at", "bl", "iz")):
         return root + "e"
     if _DOUBLE.search(root):
@@ -86,14 +89,3 @@ def _replaced(word: str, pattern: re.Pattern[str], endings: dict[str, str], more
     if found is None or _syllables(word[: found.start()]) <= more_syllables_than:
         return word
     return word[: found.start()] + endings[found[0]]
-
-
-def _without_ion(word: str) -> str:
-    return word[:-3] if word.endswith(("sion", "tion")) and _syllables(word[:-3]) else word
-
-
-def _tidied(word: str) -> str:
-    root = word[:-1]
-    if word.endswith("e") and (_syllables(root) > 1 or (_syllables(root) == 1 and not _SHORT_END.search(root))):
-        return root
-    return root if word.endswith("ll") and _syllables(root) > 1 else word

@@ -99,9 +99,8 @@ class VectorStore:
     # -- vectors of queries ---------------------------------------------------------------------------------------
 
     def query(self, text: str, then: Then) -> None:
-        """Call `then` with the vector of a query, or a row for each piece of a long one: at once if it was asked lately,
-        else from the loop. It is None if there is no encoder, too many are waiting, or the store is closed.
-        """
+        """Call `then` with the vector of a query, or a row for each piece of a long one: at once if asked lately, else
+        from the loop. It is None if there is no encoder, too many are waiting, or the store is closed."""
         self._loop = asyncio.get_running_loop()
         self._queries.ask(text[:MAX_CHARACTERS], self._loop, then)
 
@@ -162,5 +161,5 @@ def _explained(problem: Exception) -> str:
     if isinstance(problem, EncoderUnavailable):
         return f"tools are found by their words only: {problem}"
     if isinstance(problem, OSError):
-        return f"the vectors of tools cannot be saved and are computed again after the next start: {problem}"
+        return f"the vectors of tools are not kept, and are computed again after the next start: {problem}"
     return f"tools are found by their words only: {type(problem).__name__}: {problem}"

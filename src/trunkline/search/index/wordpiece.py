@@ -50,26 +50,19 @@ class WordPieces:
         return [*numbers[: MAX_PIECES - 1], self._end]
 
     def _pieces(self, word: str) -> list[int]:
-        whole = self._numbers.get(word)
-        if whole is not None:
-            return [whole]
         pieces: list[int] = []
         start = 0
         while start < len(word):
-            piece, start = self._longest_piece(word, start)
-            if piece is None:
+            prefix = _CONTINUED if start else ""
+            for end in range(min(len(word), start + self._longest), start, -1):
+                number = self._numbers.get(prefix + word[start:end])
+                if number is not None:
+                    pieces.append(number)
+                    start = end
+                    break
+            else:
                 return [self._unknown]
-            pieces.append(piece)
         return pieces
-
-    def _longest_piece(self, word: str, start: int) -> tuple[int | None, int]:
-        """The longest piece that stands at this place, and where the next one begins."""
-        prefix = _CONTINUED if start else ""
-        for end in range(min(len(word), start + self._longest), start, -1):
-            number = self._numbers.get(prefix + word[start:end])
-            if number is not None:
-                return number, end
-        return None, start
 
 
 def words(text: str) -> Iterator[str]:

@@ -1,11 +1,13 @@
-"""How a conversation with a server begins: which era it speaks, which version, and what it says of itself."""
+"""Initialization of a session: the server's era and version, the `_meta` of each request, the log level, and roots."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import Final
 
 import msgspec
+from msgspec import Raw
 
 from trunkline.core.call import Call, Failure, Json, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import (
@@ -14,7 +16,6 @@ from trunkline.core.errors import (
     SOURCE_PROTOCOL,
     SOURCE_START_FAILED,
     GatewayError,
-    Problem,
 )
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
@@ -22,116 +23,33 @@ from trunkline.protocol.mcp.methods import (
     INITIALIZE,
     LOGGING_SET_LEVEL,
     NOTIFICATIONS_INITIALIZED,
+    PING,
     SERVER_DISCOVER,
     SUBSCRIPTIONS_LISTEN,
     TASKS_GET,
 )
 from trunkline.protocol.mcp.modern import SERVER_INFO, encode_request_meta
 from trunkline.protocol.mcp.notifications import LEVELS, RANKS
-from trunkline.protocol.mcp.versions import (
-    LATEST_MODERN,
-    LEGACY,
-    Era,
-    decode_initialize_result,
-    initialize_params,
-)
+from trunkline.protocol.mcp.versions import LATEST_MODERN, LEGACY, Era, decode_initialize_result, initialize_params
 from trunkline.runtime.deadlines import TimeLimit, wait_first
 from trunkline.sources.mcp.http_session import HttpUpstreamSession
 from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.version import __version__
 
-if TYPE_CHECKING:
-    from trunkline.sources.mcp.session import UpstreamSession
-from contextlib import suppress
-
-from trunkline.protocol.mcp.methods import PING
-from trunkline.sources.mcp.session import UpstreamSession
-
-# What a request tells its server about whom it is for: capabilities and log level, in the way of either era.
-
 CLIENT_NAME: Final = "trunkline"
-_MOST_STAMPS: Final = 256
-_LEVEL_OF_LEGACY_CLIENTS: Final = "info"
-"""A legacy client that never named a level expects to hear something."""
-_SET_LEVEL_S: Final = 10.0
-
-
-_ABOUT_TASKS: Final = frozenset({SUBSCRIPTIONS_LISTEN, TASKS_GET})
-_KNOWS_TASKS: Final = b'{"extensions":{"%b":{}}}' % TASKS.encode()
-
-
-def own_request_meta(capabilities: bytes = b"{}") -> bytes:
-    """For requests of our own: nobody can be asked anything."""
-    return encode_request_meta(CLIENT_NAME, __version__, capabilities)
-
-
-def level_in(params: Json) -> str:
-    """The level that a `logging/setLevel` names; empty when it names none."""
-    try:
-        return msgspec.json.decode(params, type=_SetLevel).level
-    except msgspec.MsgspecError:
-        return ""
-
-
-class _SetLevel(msgspec.Struct):
-    level: str
-
-
-class RequestMeta:
-    """A modern server learns it from every request anew. The same callers come again and again, so it is kept."""
-
-    def __init__(self, *, logs: bool, tasks: bool = False) -> None:
-        self._logs = logs
-        self._own = own_request_meta()
-        self._own_about_tasks = own_request_meta(_KNOWS_TASKS) if tasks else self._own
-        self._made: dict[tuple[bytes, str, str], bytes] = {}
-
-    def __call__(self, request: Request) -> bytes:
-        if not isinstance(request, Call):
-            return self._own_about_tasks if request.method in _ABOUT_TASKS else self._own
-        caller = request.caller
-        key = (caller.capabilities, caller.log_level, caller.version)
-        made = self._made.get(key)
-        return self._make(*key) if made is None else made
-
-    def _make(self, capabilities: bytes, level: str, version: str) -> bytes:
-        if len(self._made) >= _MOST_STAMPS:
-            self._made.clear()
-        wanted = level or (_LEVEL_OF_LEGACY_CLIENTS if version in LEGACY else "")
-        made = encode_request_meta(
-            CLIENT_NAME, __version__, capabilities, wanted if self._logs and wanted in RANKS else ""
-        )
-        self._made[capabilities, level, version] = made
-        return made
-
-
-class SessionLogLevel:
-    """A legacy server keeps one level per conversation: it is told whenever a call wants to hear more than before."""
-
-    def __init__(self, session: UpstreamSession) -> None:
-        self._session = session
-        self._told = len(LEVELS)
-
-    def __call__(self, request: Request) -> bytes:
-        if isinstance(request, Call) and request.caller.log_level:
-            self.want(request.caller.log_level)
-        return b""
-
-    def want(self, level: str) -> None:
-        """Whoever wants less gets less from us: the server is never told to say less."""
-        rank = RANKS.get(level, self._told)
-        if rank >= self._told:
-            return
-        self._told = rank
-        session = self._session
-        request = Request(LOGGING_SET_LEVEL, b'{"level":"%b"}' % level.encode(), lambda _: timer.cancel())
-        late = Failure(session.problem(SOURCE_LOST, f"no answer to `{LOGGING_SET_LEVEL}` in time"))
-        timer = asyncio.get_running_loop().call_later(_SET_LEVEL_S, request.give_up, late)
-        session.send(request)
-
-
 _PROBE_S: Final = 3.0
 _VERSION_NOT_SERVED: Final = -32022
+_FATAL: Final = (SOURCE_AUTH_REQUIRED, SOURCE_START_FAILED)
+_MAX_CACHED_META: Final = 256
+_DEFAULT_LEGACY_LEVEL: Final = "info"
+"""Legacy clients that never set a level expect to receive something."""
+_SET_LEVEL_S: Final = 10.0
+_TASK_METHODS: Final = frozenset({SUBSCRIPTIONS_LISTEN, TASKS_GET})
+_TASK_CAPABILITIES: Final = b'{"extensions":{"%b":{}}}' % TASKS.encode()
+_PING_S: Final = 1.0
+_LONGEST_S: Final = 5.0
+_PROCESSING_S: Final = 0.1
+"""Time for the server to process our answers (it may look at the folders first), which we cannot observe."""
 
 
 async def initialize_session(
@@ -141,7 +59,7 @@ async def initialize_session(
     try:
         async with TimeLimit(timeout_s):
             if known_era == "modern":
-                return _modern(session, await _discover(session, timeout_s))
+                return _finish_modern(session, await _discover(session, timeout_s))
             if known_era == "legacy":
                 return await _initialize(session, capabilities, timeout_s)
             return await _probe(session, capabilities, timeout_s)
@@ -151,46 +69,46 @@ async def initialize_session(
 
 
 async def _probe(session: UpstreamSession, capabilities: bytes, timeout_s: float) -> UpstreamSession:
-    """Some servers never answer what they do not know, and some take long to start: so after a while `initialize`
-    goes out too, and the first of the two to be answered well decides."""
+    """Some servers never answer unknown methods, and some start slowly: so after a while `initialize` goes out too, and
+    the first good answer decides."""
     probe = asyncio.ensure_future(_discover(session, timeout_s))
     try:
         await wait_first([probe], _PROBE_S)
-        if probe.done():
-            outcome = probe.result()
-            if _is_modern(outcome):
-                return _modern(session, outcome)
-            _stop_if_hopeless(session, outcome)
-            return await _initialize(session, capabilities, timeout_s)
-        return await _first_of(session, probe, capabilities, timeout_s)
+        if not probe.done():
+            return await _race(session, probe, capabilities, timeout_s)
+        outcome = probe.result()
+        if _is_modern(outcome):
+            return _finish_modern(session, outcome)
+        _raise_if_fatal(session, outcome)
+        return await _initialize(session, capabilities, timeout_s)
     finally:
         probe.cancel()
         await asyncio.wait([probe])
 
 
-async def _first_of(
+async def _race(
     session: UpstreamSession, probe: asyncio.Future[Outcome], capabilities: bytes, timeout_s: float
 ) -> UpstreamSession:
-    """A server that was only slow answers both, and one that took the probe for the opening refuses `initialize`:
-    so a good answer to the probe decides even when the other one is there already."""
-    greeting = asyncio.ensure_future(_initialize(session, capabilities, timeout_s))
+    """A slow server answers both requests, and one that took the probe for its first request refuses `initialize`:
+    so a good answer to the probe wins even when the other one has already arrived."""
+    initializing = asyncio.ensure_future(_initialize(session, capabilities, timeout_s))
     try:
-        await asyncio.wait([probe, greeting], return_when=asyncio.FIRST_COMPLETED)
-        if greeting.done() and greeting.exception() is not None:
+        await asyncio.wait([probe, initializing], return_when=asyncio.FIRST_COMPLETED)
+        if initializing.done() and initializing.exception() is not None:
             await wait_first([probe], _PROBE_S)
         if probe.done() and _is_modern(probe.result()):
-            return _modern(session, probe.result())
-        return await greeting
+            return _finish_modern(session, probe.result())
+        return await initializing
     finally:
-        greeting.cancel()
-        await asyncio.wait([greeting])
+        initializing.cancel()
+        await asyncio.wait([initializing])
 
 
 async def _discover(session: UpstreamSession, timeout_s: float) -> Outcome:
-    """Once more if it refuses the version and names the very same as one that it serves."""
-    _speak(session, LATEST_MODERN, modern=True)
+    """Ask once more if the server refuses the version while listing that same version as supported."""
+    _set_version(session, LATEST_MODERN, modern=True)
     outcome = await session.request(SERVER_DISCOVER, b"{}", timeout_s)
-    if isinstance(outcome, RemoteError) and LATEST_MODERN in _offered(outcome):
+    if isinstance(outcome, RemoteError) and LATEST_MODERN in _supported_versions(outcome):
         outcome = await session.request(SERVER_DISCOVER, b"{}", timeout_s)
     return outcome
 
@@ -204,52 +122,42 @@ def _is_modern(outcome: Outcome) -> bool:
         return False
 
 
-def _modern(session: UpstreamSession, outcome: Outcome) -> UpstreamSession:
+def _finish_modern(session: UpstreamSession, outcome: Outcome) -> UpstreamSession:
     raw = session.result_of(outcome)
     if not _is_modern(outcome):
         raise GatewayError(session.problem(SOURCE_PROTOCOL, f"does not serve protocol version {LATEST_MODERN}"))
-    _speak(session, LATEST_MODERN, modern=True)
-    session.server_requests.declared = b"{}"  # servers of this era put their questions into results
-    hello = decode_initialize_result(raw)
-    session.has_tasks = TASKS in extensions(bytes(hello.capabilities))
-    session.meta_for = RequestMeta(logs=hello.declares("logging"), tasks=session.has_tasks)
-    hello.protocol_version = LATEST_MODERN
-    hello.server_info = _server_info(raw)
-    session.server = hello
+    _set_version(session, LATEST_MODERN, modern=True)
+    session.server_requests.declared = b"{}"  # servers of this era put their requests into results
+    server = session.server = decode_initialize_result(raw)
+    session.has_tasks = TASKS in extensions(bytes(server.capabilities))
+    session.meta_for = RequestMeta(logs="logging" in server.capability_names(), tasks=session.has_tasks)
+    server.protocol_version = LATEST_MODERN
+    with suppress(BadMessage):  # nothing depends on its name, so nothing fails over it
+        meta = members_of(members_of(raw, "result").get("_meta", Raw(b"{}")), "`_meta`")
+        server.server_info = meta.get(SERVER_INFO, Raw(b"{}"))
     return session
 
 
-def _server_info(raw: bytes) -> msgspec.Raw:
-    """What the server calls itself, in its `_meta`. Nothing depends on it, so nothing fails for it."""
-    try:
-        meta = members_of(raw, "result").get("_meta", msgspec.Raw(b"{}"))
-        return members_of(meta, "`_meta`").get(SERVER_INFO, msgspec.Raw(b"{}"))
-    except BadMessage:
-        return msgspec.Raw(b"{}")
-
-
-def _stop_if_hopeless(session: UpstreamSession, outcome: Outcome) -> None:
-    """A dead wire, a login, or a server that names only versions we do not speak: `initialize` would not help."""
-    if isinstance(outcome, Failure) and (session.lost.done() or outcome.problem.code in _HOPELESS):
+def _raise_if_fatal(session: UpstreamSession, outcome: Outcome) -> None:
+    """Stop where `initialize` would not help: a lost session, a login, or a server that supports only other versions."""
+    if isinstance(outcome, Failure) and (session.lost.done() or outcome.problem.code in _FATAL):
         raise GatewayError(outcome.problem)
-    if isinstance(outcome, RemoteError) and not (_offered(outcome) & set(LEGACY)) and _offered(outcome):
-        versions = ", ".join(sorted(_offered(outcome)))
-        raise GatewayError(session.problem(SOURCE_PROTOCOL, f"serves only protocol versions {versions}"))
+    versions = _supported_versions(outcome) if isinstance(outcome, RemoteError) else set[str]()
+    if versions and versions.isdisjoint(LEGACY):
+        reason = f"serves only protocol versions {', '.join(sorted(versions))}"
+        raise GatewayError(session.problem(SOURCE_PROTOCOL, reason))
 
 
-_HOPELESS: Final = (SOURCE_AUTH_REQUIRED, SOURCE_START_FAILED)
-
-
-class _Offer(msgspec.Struct):
+class _Supported(msgspec.Struct):
     supported: list[str]
 
 
 class _VersionError(msgspec.Struct):
     code: int
-    data: _Offer
+    data: _Supported
 
 
-def _offered(error: RemoteError) -> set[str]:
+def _supported_versions(error: RemoteError) -> set[str]:
     try:
         refusal = msgspec.json.decode(error.raw, type=_VersionError)
     except msgspec.MsgspecError:
@@ -258,32 +166,30 @@ def _offered(error: RemoteError) -> set[str]:
 
 
 async def _initialize(session: UpstreamSession, capabilities: bytes, timeout_s: float) -> UpstreamSession:
-    _speak(session, "", modern=False)
+    _set_version(session, "", modern=False)
     session.server_requests.declared = capabilities
     params = initialize_params(CLIENT_NAME, __version__, capabilities)
     outcome = await session.request(INITIALIZE, params, timeout_s)
     try:
-        hello = decode_initialize_result(session.result_of(outcome))
+        server = session.server = decode_initialize_result(session.result_of(outcome))
     except msgspec.MsgspecError as error:
         raise GatewayError(session.problem(SOURCE_PROTOCOL, f"its `initialize` result is not valid: {error}")) from None
     except GatewayError as error:
-        raise GatewayError(_named(session, error.problem)) from None
-    if hello.protocol_version not in LEGACY:
-        reason = f"answered with protocol version `{hello.protocol_version}`, which is not served"
+        problem = error.problem
+        if not problem.source:
+            problem = session.problem(problem.code, f"`initialize` was {problem.message}")
+        raise GatewayError(problem) from None
+    if server.protocol_version not in LEGACY:
+        reason = f"answered with protocol version `{server.protocol_version}`, which is not supported"
         raise GatewayError(session.problem(SOURCE_PROTOCOL, reason))
-    _speak(session, hello.protocol_version, modern=False)
-    if hello.declares("logging"):
+    _set_version(session, server.protocol_version, modern=False)
+    if "logging" in server.capability_names():
         session.meta_for = SessionLogLevel(session)
     session.notify(NOTIFICATIONS_INITIALIZED)
-    session.server = hello
     return session
 
 
-def _named(session: UpstreamSession, problem: Problem) -> Problem:
-    return problem if problem.source else session.problem(problem.code, f"`initialize` was {problem.message}")
-
-
-def _speak(session: UpstreamSession, version: str, *, modern: bool) -> None:
+def _set_version(session: UpstreamSession, version: str, *, modern: bool) -> None:
     session.modern = modern
     session.request_meta = own_request_meta() if modern else b""
     session.meta_for = None
@@ -291,29 +197,90 @@ def _speak(session: UpstreamSession, version: str, *, modern: bool) -> None:
         session.set_version(version, modern=modern)
 
 
-# The moment after a server was greeted: servers that work in the client's folders ask for them then.
-#
-# Without a gateway a client greets its servers when it starts, long before the first call. Here the first call is what
-# starts a client's own server, so it waits until the server knows the folders; else it would be refused there, or work in
-# the wrong place. A server that asks nothing costs one ping.
+# -- what requests say of their caller --------------------------------------------------------------------------------
 
-_PING_S: Final = 1.0
-_LONGEST_S: Final = 5.0
-_SINK_IN_S: Final = 0.1
-"""What a server does with an answer (it may look at the folders first) is not to be seen from outside."""
+
+def own_request_meta(capabilities: bytes = b"{}") -> bytes:
+    """The `_meta` of requests of our own, which by default declare nothing that a server could ask for."""
+    return encode_request_meta(CLIENT_NAME, __version__, capabilities)
+
+
+class _SetLevel(msgspec.Struct):
+    level: str
+
+
+def level_in(params: Json) -> str:
+    """The level that a `logging/setLevel` names; empty when it names none."""
+    try:
+        return msgspec.json.decode(params, type=_SetLevel).level
+    except msgspec.MsgspecError:
+        return ""
+
+
+class RequestMeta:
+    """The `_meta` of each request to a modern server, cached by caller."""
+
+    def __init__(self, *, logs: bool, tasks: bool = False) -> None:
+        self._logs = logs
+        self._own = own_request_meta()
+        self._own_for_tasks = own_request_meta(_TASK_CAPABILITIES) if tasks else self._own
+        self._cache: dict[tuple[bytes, str, str], bytes] = {}
+
+    def __call__(self, request: Request) -> bytes:
+        if not isinstance(request, Call):
+            return self._own_for_tasks if request.method in _TASK_METHODS else self._own
+        caller = request.caller
+        key = (caller.capabilities, caller.log_level, caller.version)
+        cached = self._cache.get(key)
+        return self._encode(*key) if cached is None else cached
+
+    def _encode(self, capabilities: bytes, level: str, version: str) -> bytes:
+        if len(self._cache) >= _MAX_CACHED_META:
+            self._cache.clear()
+        wanted = level or (_DEFAULT_LEGACY_LEVEL if version in LEGACY else "")
+        level_sent = wanted if self._logs and wanted in RANKS else ""
+        meta = encode_request_meta(CLIENT_NAME, __version__, capabilities, level_sent)
+        self._cache[capabilities, level, version] = meta
+        return meta
+
+
+class SessionLogLevel:
+    """The log level of a legacy session: lowered whenever a call wants more than before, and never raised again."""
+
+    def __init__(self, session: UpstreamSession) -> None:
+        self._session = session
+        self._rank = len(LEVELS)
+
+    def __call__(self, request: Request) -> bytes:
+        if isinstance(request, Call) and request.caller.log_level:
+            self.want(request.caller.log_level)
+        return b""
+
+    def want(self, level: str) -> None:
+        """Ask the server for this level. Callers that want less are filtered by the gateway."""
+        rank = RANKS.get(level, self._rank)
+        if rank >= self._rank:
+            return
+        self._rank = rank
+        session = self._session
+        request = Request(LOGGING_SET_LEVEL, b'{"level":"%b"}' % level.encode(), lambda _: timer.cancel())
+        late = Failure(session.problem(SOURCE_LOST, f"no answer to `{LOGGING_SET_LEVEL}` in time"))
+        timer = asyncio.get_running_loop().call_later(_SET_LEVEL_S, request.give_up, late)
+        session.send(request)
 
 
 async def wait_for_roots(session: UpstreamSession) -> None:
-    """Until the server has read its greeting, and has the answers to what it asked then."""
+    """Wait until the server has read `initialized` and has answers to what it requested then, such as roots.
+
+    A client without a gateway initializes its servers long before the first call. Here the first call starts the
+    client's own server, and would be refused or run in the wrong place before the server knows the roots. A server
+    that requests nothing costs one ping.
+    """
     with suppress(TimeoutError):
         async with TimeLimit(_LONGEST_S):
             await session.request(PING, b"{}", _PING_S)
             if session.server_requests.any_received:
-                await _quiet(session)
-                await asyncio.sleep(_SINK_IN_S)
-
-
-async def _quiet(session: UpstreamSession) -> None:
-    quiet = asyncio.Event()
-    session.server_requests.when_idle(quiet.set)
-    await quiet.wait()
+                idle = asyncio.Event()
+                session.server_requests.when_idle(idle.set)
+                await idle.wait()
+                await asyncio.sleep(_PROCESSING_S)

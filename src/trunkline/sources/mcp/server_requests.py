@@ -1,7 +1,7 @@
-"""What a server asks on its session: answered here, handed to the client that it works for, or refused.
+"""Requests that a server makes: on its own session, or inside a result (`input_required`, tasks).
 
-A server may ask only what its client declared, and only so much at a time. The answer goes out under the server's own
-id; a question that the server takes back, or that outlives its session, is withdrawn.
+A server may request only what its client declared, and only so much at a time. Answers go out under the server's own
+id; a request that the server cancels, or that outlives its session, is withdrawn.
 """
 
 from __future__ import annotations
@@ -33,23 +33,37 @@ from trunkline.runtime.safe_calls import call_safely
 
 MAX_OPEN: Final = 64
 MAX_OPEN_BYTES: Final = 16 * 1024 * 1024
-_TOO_MANY: Final = b'{"code":-32603,"message":"Too many questions are open"}'
+_TOO_MANY: Final = b'{"code":-32603,"message":"Too many requests are open"}'
 _NOT_AN_OBJECT: Final = b'{"code":-32603,"message":"The client gave no valid answer"}'
-_OVER: Final = b'{"code":-32603,"message":"The call that this was for is over"}'
+_CALL_ENDED: Final = b'{"code":-32603,"message":"The call that this was for has ended"}'
 _FAILED: Final = b'{"code":-32603,"message":"The client could not be asked"}'
 
-Causes = Callable[[], tuple[Call, ...]]
-"""The calls in flight that may have caused a question, the likeliest last."""
+INPUT_MARK: Final = b"input_required"
+"""Without these bytes a result asks for no input."""
+TASK_MARK: Final = b'"task"'
+"""Without these bytes a result is no task."""
+ESCAPED: Final = b"\\u00"
+"""Letters of either may be spelled like this instead."""
+
+CandidateCalls = Callable[[], tuple[Call, ...]]
+"""The calls in flight that may have caused a request, the likeliest last."""
 
 
-def refuse_nobody(server_request: ServerRequest) -> None:
-    """Where nobody can be asked outside a call."""
+def refuse_without_client(server_request: ServerRequest) -> None:
+    """Refuses what belongs to no call where there is no client to forward it to."""
     server_request.refuse(NO_CLIENT_ERROR)
 
 
+class _Cancelled(msgspec.Struct):
+    requestId: int | str
+
+
 class ServerRequests:
-    """`declared` is what the client of this session said it can be asked. `on_server_request` takes what belongs to no
-    call; until someone sets it, such questions are held (a server may ask as soon as it is greeted)."""
+    """The open requests of one server. `declared` is what the client of this session can be asked.
+
+    Requests that belong to no call go to the handler; until one is set they are held, since a server may send them as
+    soon as it is initialized.
+    """
 
     def __init__(self, source: str, write: Callable[[bytes], None], count: Callable[[str], None]) -> None:
         self.declared = b"{}"
@@ -59,34 +73,34 @@ class ServerRequests:
         self._count = count
         self._open: dict[MessageId, ServerRequest] = {}
         self._held: dict[MessageId, Callable[[], None]] = {}
-        self._on_server_request: Callable[[ServerRequest], None] | None = None
-        self._on_quiet: list[Callable[[], None]] = []
+        self._handler: Callable[[ServerRequest], None] | None = None
+        self._on_idle: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
         return len(self._open)
 
     def when_idle(self, then: Callable[[], None]) -> None:
-        """Once, when nothing is open any more: at once, if that is so."""
-        self._on_quiet.append(then)
-        self._tell_if_quiet()
+        """Call `then` once, as soon as nothing is open any more."""
+        self._on_idle.append(then)
+        self._notify_if_idle()
 
-    def _tell_if_quiet(self) -> None:
-        if not self._open and self._on_quiet:
-            waiting, self._on_quiet = self._on_quiet, []
+    def _notify_if_idle(self) -> None:
+        if not self._open and self._on_idle:
+            waiting, self._on_idle = self._on_idle, []
             for then in waiting:
-                call_safely("whoever waited for quiet", then)
+                call_safely("what waits for a server's requests", then)
 
-    def set_handler(self, on_server_request: Callable[[ServerRequest], None]) -> None:
-        """Someone takes questions outside calls from now on, and those that came too early."""
-        self._on_server_request = on_server_request
+    def set_handler(self, handler: Callable[[ServerRequest], None]) -> None:
+        """Hand requests outside calls to `handler` from now on, those held so far included."""
+        self._handler = handler
         held, self._held = self._held, {}
-        for ask in held.values():
-            call_safely("a question that came early", ask)
+        for forward in held.values():
+            call_safely("a held server request", forward)
 
-    # -- what the server says -------------------------------------------------------------------------------------
+    # -- received -------------------------------------------------------------------------------------------------
 
-    def receive(self, raw_id: msgspec.Raw, method: str, params: bytes, causes: Causes) -> None:
-        """A request of the server."""
+    def receive(self, raw_id: msgspec.Raw, method: str, params: bytes, calls: CandidateCalls) -> None:
+        """Answer, forward or refuse a request of the server."""
         try:
             request_id = read_id(raw_id)
         except BadMessage:
@@ -97,50 +111,47 @@ class ServerRequests:
             self._write(result_message(id_json, b"{}"))
         elif request_id in self._open or request_id in self._held:  # an error under its id would answer the first one
             self._count("protocol_errors")
+        elif (refused := self._refusal(method, params)) is not None:
+            self._write(error_message(id_json, refused))
         else:
-            refused = self._refusal(method, params)
-            if refused is not None:
-                self._write(error_message(id_json, refused))
-            else:
-                self._ask(request_id, id_json, method, params, causes)
+            self._forward(request_id, id_json, method, params, calls)
 
     def _refusal(self, method: str, params: bytes) -> bytes | None:
         if method not in SERVER_REQUEST_METHODS:
             return METHOD_NOT_FOUND
         refused = refusal(self.declared, method, params)
-        if refused is None and (len(self._open) + len(self._held) >= MAX_OPEN or self._is_too_much(params)):
+        if refused is not None:
+            return refused
+        # People take their time, and what they are asked is kept meanwhile. One request alone may be of any size.
+        open_bytes = sum(len(server_request.params) for server_request in self._open.values())
+        too_large = open_bytes > 0 and open_bytes + len(params) > MAX_OPEN_BYTES
+        if too_large or len(self._open) + len(self._held) >= MAX_OPEN:
             self._count("questions_refused")
             return _TOO_MANY
-        return refused
+        return None
 
-    def _is_too_much(self, params: bytes) -> bool:
-        """People take their time, and what they are asked is kept meanwhile. One question alone may be of any size."""
-        open_bytes = sum(len(server_request.params) for server_request in self._open.values())
-        return open_bytes > 0 and open_bytes + len(params) > MAX_OPEN_BYTES
-
-    def _ask(self, request_id: MessageId, id_json: bytes, method: str, params: bytes, causes: Causes) -> None:
-        calls = causes()
-        if not calls and self._on_server_request is None:
-            self._held[request_id] = partial(self._ask, request_id, id_json, method, params, causes)
+    def _forward(
+        self, request_id: MessageId, id_json: bytes, method: str, params: bytes, candidates: CandidateCalls
+    ) -> None:
+        """Hand it to the likeliest call whose client can be asked, else to the handler of requests outside calls."""
+        calls = candidates()
+        if not calls and self._handler is None:
+            self._held[request_id] = partial(self._forward, request_id, id_json, method, params, candidates)
             return
         server_request = ServerRequest(self._source, method, params, partial(self._reply, request_id, id_json), calls)
-        server_request.on_progress = self._progressed
+        server_request.on_progress = self._forward_progress
         self._open[request_id] = server_request
         self.any_received = True
-        self._hand_over(server_request)
-
-    def _hand_over(self, server_request: ServerRequest) -> None:
-        """To the likeliest call whose client can be asked, else to the client outside any call."""
-        takers = [call.on_server_request for call in server_request.calls if call.on_server_request is not None]
-        ask = takers[-1] if takers else self._on_server_request or refuse_nobody
+        handlers = [call.on_server_request for call in calls if call.on_server_request is not None]
+        handler = handlers[-1] if handlers else self._handler or refuse_without_client
         try:
-            ask(server_request)
+            handler(server_request)
         except Exception:  # a bug on the client's side must not cost the server's other calls
             self._count("internal_errors")
             server_request.refuse(_FAILED)
 
     def cancelled(self, params: bytes) -> bool:
-        """The server takes back a question of its own; False when it means something else."""
+        """Withdraw a request that the server cancels; False when the notification is about something else."""
         try:
             request_id = msgspec.json.decode(params, type=_Cancelled).requestId
         except (msgspec.MsgspecError, RecursionError):
@@ -148,12 +159,12 @@ class ServerRequests:
         server_request = self._open.pop(request_id, None)
         if server_request is not None:
             server_request.withdraw()
-            self._tell_if_quiet()
+            self._notify_if_idle()
         return server_request is not None or self._held.pop(request_id, None) is not None
 
-    # -- what goes back -------------------------------------------------------------------------------------------
+    # -- answers --------------------------------------------------------------------------------------------------
 
-    def _reply(self, request_id: MessageId, id_json: bytes, ending: ResponseKind, raw: Json) -> None:
+    def _reply(self, request_id: MessageId, id_json: bytes, kind: ResponseKind, raw: Json) -> None:
         self._open.pop(request_id, None)
         try:
             text = single_line(raw).strip()
@@ -161,96 +172,75 @@ class ServerRequests:
             text = b""
         if not text.startswith(b"{"):
             self._write(error_message(id_json, _NOT_AN_OBJECT))
-        elif ending == "result":
-            self._write(result_message(id_json, text))
         else:
-            self._write(error_message(id_json, text))
-        self._tell_if_quiet()
+            self._write((result_message if kind == "result" else error_message)(id_json, text))
+        self._notify_if_idle()
 
-    def _progressed(self, params: Json) -> None:
+    def _forward_progress(self, params: Json) -> None:
         self._write(encode_notification(PROGRESS, single_line(params)))
 
-    # -- the end --------------------------------------------------------------------------------------------------
-
     def refuse_all(self) -> None:
-        """Whatever was asked was for calls that have ended; the next one on this session may be someone else's."""
+        """Refuse everything: the calls it was for have ended, and the next one on this session may be someone else's."""
         for server_request in list(self._open.values()):
-            call_safely("a question that is over", _end, server_request)
+            call_safely("a server request that is over", _refuse, server_request)
 
     def refuse_for(self, call: Request) -> None:
-        """Nobody waits for this call any more, nor for the answers to what was asked for it alone."""
+        """Refuse what was requested for this call alone, as nobody waits for it any more."""
         for server_request in list(self._open.values()):
             if server_request.calls == (call,):
-                call_safely("a question that is over", _end, server_request)
+                call_safely("a server request that is over", _refuse, server_request)
 
     def withdraw_all(self) -> None:
-        """The session is gone."""
-        questions, self._open = list(self._open.values()), {}
+        """Withdraw everything from the clients: the session is lost."""
+        withdrawn, self._open = list(self._open.values()), {}
         self._held.clear()
-        for server_request in questions:
-            call_safely("a question that is over", server_request.withdraw)
-        self._tell_if_quiet()
+        for server_request in withdrawn:
+            call_safely("a server request that is over", server_request.withdraw)
+        self._notify_if_idle()
 
     def close(self) -> None:
-        """Nothing is written any more."""
-        self._write = _drop
+        """Write nothing any more."""
+        self._write = lambda _: None
 
 
-def _drop(message: bytes) -> None:
-    """The session it would go to is closed."""
-
-
-def _end(server_request: ServerRequest) -> None:
-    """The server is told that there is no answer, the client that none is wanted."""
+def _refuse(server_request: ServerRequest) -> None:
+    """Tell the server that there is no answer, and the client that none is wanted."""
     on_withdrawn = server_request.on_withdrawn
-    if server_request.refuse(_OVER) and on_withdrawn is not None:
+    if server_request.refuse(_CALL_ENDED) and on_withdrawn is not None:
         on_withdrawn()
 
 
-class _Cancelled(msgspec.Struct):
-    requestId: int | str
-
-
-# Results of modern servers that are not the last word: questions and tasks, and whether its caller takes them.
-
-MARK: Final = b"input_required"
-"""Without these bytes a result is no question."""
-TASK_MARK: Final = b'"task"'
-"""Without these bytes a result is no task."""
-ESCAPED: Final = b"\\u00"
-"""How letters of either may be spelled instead."""
+# -- results of modern servers that ask for input, or are tasks -------------------------------------------------------
 
 
 def wrong_with_input(raw: Json, request: Request) -> str | None:
     """What is wrong with a result that may ask for input: empty for nothing, None when it does not ask."""
     try:
         result = members_of(bytes(raw), "the result")
-        if _type_of(result) != "input_required":
-            return None
-        return _wrong(result, request)
+        return _wrong_with_requests(result, request) if _type_of(result) == "input_required" else None
     except (BadMessage, RecursionError) as error:
-        return f"asks for input in a way that is not valid: {error}" if MARK in bytes(raw) else None
+        return f"asks for input in a way that is not valid: {error}" if INPUT_MARK in bytes(raw) else None
 
 
-def _wrong(result: Members, request: Request) -> str:
+def _wrong_with_requests(result: Members, request: Request) -> str:
     if request.method not in MAY_REQUIRE_INPUT or not isinstance(request, Call):
         return f"asks for input in an answer to `{request.method}`"
     if "inputRequests" not in result and "requestState" not in result:
         return "asks for input without saying what it needs"
     text_member(result, "requestState")
-    asked = members_of(result["inputRequests"], "`inputRequests`") if "inputRequests" in result else {}
-    if len(asked) > MAX_OPEN:
-        return f"asks {len(asked)} things at once"
-    for raw in asked.values():
-        server_request = members_of(raw, "an input request")
-        method = text_member(server_request, "method") or ""
-        if refusal(request.caller.capabilities, method, bytes(server_request.get("params", b"{}"))) is not None:
+    requests = members_of(result["inputRequests"], "`inputRequests`") if "inputRequests" in result else {}
+    if len(requests) > MAX_OPEN:
+        return f"makes {len(requests)} requests at once"
+    for raw in requests.values():
+        members = members_of(raw, "an input request")
+        method = text_member(members, "method") or ""
+        if refusal(request.caller.capabilities, method, bytes(members.get("params", b"{}"))) is not None:
             return f"asks its client for `{method}`, which the client did not declare"
     return ""
 
 
 def wrong_with_task(raw: Json, request: Request) -> str:
-    """What is wrong with a result that may be a task: nothing where it is none, or its caller knows tasks."""
+    """What is wrong with a result that may be a task: empty where it is none, or its caller knows tasks."""
     try:
         if _type_of(members_of(bytes(raw), "the result")) != "task":
             return ""

@@ -250,7 +250,7 @@ class UpstreamSession:
         if error is UNSET and result is not UNSET:
             view = memoryview(result)
             if view[0] == _OPEN_BRACE:
-                special = self.modern and (MARK in text or ESCAPED in text or (self.has_tasks and TASK_MARK in text))
+                special = self.modern and (INPUT_MARK in text or ESCAPED in text or (self.has_tasks and TASK_MARK in text))
                 request.finish(self._special_result(view, text, request) if special else Result(view, text))
                 return
         elif error is not UNSET and result is UNSET and memoryview(error)[0] == _OPEN_BRACE:

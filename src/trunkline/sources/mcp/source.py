@@ -25,7 +25,7 @@ from trunkline.sources.mcp.http_session import HttpUpstreamSession
 from trunkline.sources.mcp.initialize import SessionLogLevel, level_in
 from trunkline.sources.mcp.resource_subscriptions import SessionName, UpstreamSubscriptions
 from trunkline.sources.mcp.server_listing import ClientListings, ServerListing, resend_with_headers
-from trunkline.sources.mcp.server_requests import refuse_nobody
+from trunkline.sources.mcp.server_requests import refuse_without_client
 from trunkline.sources.mcp.session import LISTS_CHANGED, SESSION_NOTIFICATIONS, UpstreamSession, close_session
 from trunkline.sources.mcp.session_pool import SessionPool, needs_pool
 from trunkline.sources.mcp.task_subscriptions import UpstreamTaskSubscriptions
@@ -330,7 +330,7 @@ class McpSource:
             session.server_requests.set_handler(partial(self._sink.forward_request, client))
         else:
             session.on_notification = partial(self._nobody_heard, session)
-            session.server_requests.set_handler(refuse_nobody)
+            session.server_requests.set_handler(refuse_without_client)
 
     def _client_heard(self, client: str, session: UpstreamSession, method: str, params: Json) -> None:
         if method in LISTS_CHANGED:

@@ -15,11 +15,11 @@ from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.protocol.jsonrpc import readable_id
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.child_io import PipeProtocol, StderrTail, describe_exit, stderr_hint
-from trunkline.runtime.children import Child, Children, child_environment
+from trunkline.runtime.children import Children, child_environment
 from trunkline.runtime.deadlines import wait_first
 from trunkline.runtime.fair_reading import FairReader
 from trunkline.runtime.source_context import SourceContext
-from trunkline.runtime.supervisor_client import Limits
+from trunkline.runtime.supervisor_client import Child, Limits
 from trunkline.sources.mcp.initialize import initialize_session
 from trunkline.sources.mcp.session import Count, UpstreamSession
 from trunkline.sources.mcp.source import McpSource, Tuning

@@ -16,8 +16,8 @@ from urllib.parse import quote
 from trunkline.core.errors import SOURCE_OVER_LIMITS, GatewayError
 from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.runtime.child_io import PipeProtocol, StderrTail, describe_exit, head_text, safe_text, stderr_hint
-from trunkline.runtime.children import Child, Children, start_failed
-from trunkline.runtime.supervisor_client import Limits
+from trunkline.runtime.children import Children, start_failed
+from trunkline.runtime.supervisor_client import Child, Limits
 from trunkline.runtime.temporary_folders import TemporaryFolder
 from trunkline.sdk.plugin_v1 import COOKIE, COOKIE_NAME, CORE_VERSION, PROTOCOL_VERSION
 

@@ -14,7 +14,7 @@ from trunkline.core.errors import DEADLINE, SOURCE_LOST, SOURCE_START_FAILED, TO
 from trunkline.core.server_request import ServerRequest
 from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.client_sessions import ClientSessions
-from trunkline.sources.mcp.server_requests import refuse_nobody
+from trunkline.sources.mcp.server_requests import refuse_without_client
 from trunkline.sources.mcp.session import UpstreamSession
 from trunkline.sources.mcp.session_pool import MAX_SLOTS, SessionPool, needs_pool
 
@@ -53,7 +53,7 @@ async def pool_with(opener: Opener, **options: Any) -> AsyncIterator[SessionPool
         "s",
         opener,
         **{"max_sessions": 16, "idle_s": 1000.0, **options},
-        on_opened=lambda key, session: session.server_requests.set_handler(refuse_nobody),
+        on_opened=lambda key, session: session.server_requests.set_handler(refuse_without_client),
     )
     pool = SessionPool(lanes)
     try:
@@ -262,7 +262,7 @@ async def test_a_question_that_comes_while_the_lane_is_greeted_is_for_the_call_i
         eager,
         max_sessions=4,
         idle_s=1000.0,
-        on_opened=lambda key, session: session.server_requests.set_handler(refuse_nobody),
+        on_opened=lambda key, session: session.server_requests.set_handler(refuse_without_client),
     )
     call = new_call(None, capabilities=FORMS)
     call.on_server_request = asked.append

@@ -15,7 +15,7 @@ from trunkline.core.server_request import ServerRequest
 from trunkline.runtime.http_client import MAX_WAITING, HttpPool, HttpTarget
 from trunkline.sources.mcp.http import SseUpstreamSession
 from trunkline.sources.mcp.http_session import HttpUpstreamSession
-from trunkline.sources.mcp.server_requests import MAX_OPEN, MAX_OPEN_BYTES, refuse_nobody
+from trunkline.sources.mcp.server_requests import MAX_OPEN, MAX_OPEN_BYTES, refuse_without_client
 
 EVERYTHING = b'{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}'
 FORM = {"message": "your name?", "requestedSchema": {"type": "object"}}
@@ -113,7 +113,7 @@ async def test_a_question_that_comes_before_anyone_attends_is_held() -> None:
 
 async def test_where_nobody_can_be_asked_the_server_is_told_so() -> None:
     lane = lane_that_declares()
-    lane.server_requests.set_handler(refuse_nobody)
+    lane.server_requests.set_handler(refuse_without_client)
     ask(lane)
     assert lane.sent[0]["error"]["code"] == -32601
 
