@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trunkline.config.settings import Settings
 
 Mode = Literal["intercept", "additive"]
-_MODES: Final[dict[Mode, str]] = {"intercept": "only these tools", "additive": "these tools beside its own"}
+_MODES: Final[dict[Mode, str]] = {"intercept": "only these tools", "additive": "in addition to its own"}
 
 
 class _AgentCommand(click.Command):
@@ -67,7 +67,7 @@ def agent(
     the configuration are added.
 
     What follows `--` is passed to the agent: `trunkline agent claude -- -p "What is here?"`. The exit status is the
-    agent's; without a terminal it is 130 if the agent was interrupted, and 1 if it never asked for its tools.
+    agent's. If it runs unattended, it is 130 if it was interrupted, and 1 if it never asked for its tools.
     """
     from trunkline.agents.providers.arguments import forbidden_argument
     from trunkline.cli.client.run import report
@@ -129,7 +129,7 @@ def _session_request(
 def _run(request: SessionRequest, log_file: Path | None) -> SessionResult:
     from trunkline.agents.runs.session import SessionObserver, run_session, session_log
     from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
-    from trunkline.runtime.own_process import run_event_loop as run_loop
+    from trunkline.runtime.own_process import run_event_loop
 
     try:
         log = log_file or session_log(request.settings)
@@ -138,11 +138,11 @@ def _run(request: SessionRequest, log_file: Path | None) -> SessionResult:
         raise GatewayError(Problem(code=BAD_VALUE, message=message, hint="name a file with `--log`")) from error
     screen = _Screen(request, log)
     observer = SessionObserver(emit=screen.hear, waiting=screen.waiting, ready=screen.ready)
-    return run_loop(lambda: run_session(request, observer, log))
+    return run_event_loop(lambda: run_session(request, observer, log))
 
 
 class _Screen:
-    """Shows what is to be known before the agent has the terminal, and nothing after that."""
+    """Shows problems and progress until the agent takes over the terminal, and nothing after that."""
 
     def __init__(self, request: SessionRequest, log: Path) -> None:
         from trunkline.agents.runs.progress import RunProgress
@@ -152,27 +152,28 @@ class _Screen:
         self._request = request
         self._log = log
         self._progress = RunProgress(Redactor(request.settings.secrets(request.environ), request.settings.names()))
-        self._waiting = Spinner(f"starting the tools of {request.provider}")
+        self._spinner = Spinner(f"starting the tools for {request.provider}")
         self._shown: set[str] = set()
         self._silent = False
 
     def waiting(self) -> AbstractAsyncContextManager[None]:
         from trunkline.cli.spinner import spinning
 
-        return spinning(self._waiting)
+        return spinning(self._spinner)
 
     def hear(self, event: RunEvent) -> None:
         lines = () if self._silent else [line.strip() for line in self._progress.lines(event)]
         if "\n".join(lines) in self._shown:
-            return  # a server that is tried again is down again
+            return  # a server that was retried is down again
         self._shown.add("\n".join(lines))
-        self._waiting.clear()
+        self._spinner.clear()
         for line in lines:
             click.echo(click.style(line, fg="yellow"), err=True)
 
     def ready(self, prepared: PreparedSession) -> None:
         if sys.stderr.isatty():
             tools = f"{len(prepared.tools)} tool{'' if len(prepared.tools) == 1 else 's'}"
-            said = f"{self._request.provider} {prepared.installed.version}, {tools}, {_MODES[self._request.mode]}"
-            click.echo(click.style(f"{said}; log: {self._log}", dim=True), err=True)
+            agent = f"{self._request.provider} {prepared.installed.version}"
+            line = f"{agent}, {tools}, {_MODES[self._request.mode]}; log: {self._log}"
+            click.echo(click.style(line, dim=True), err=True)
         self._silent = True

@@ -1,4 +1,4 @@
-"""`trunkline run WORKFLOW`: a workflow from its first state to its last."""
+"""`trunkline run` and `trunkline validate`: runs a workflow file, or reports every problem in it."""
 
 from __future__ import annotations
 
@@ -6,33 +6,29 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from trunkline.cli.options import CONFIG, SHOW_COMMANDS
 
 if TYPE_CHECKING:
-    from trunkline.agents.runs.checking import CheckedWorkflow
-    from trunkline.agents.runs.run_events import RunEnded
-    from trunkline.cli.run_output import OutputBuffer, Screen
-    from trunkline.config.settings import Settings
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from trunkline.agents.runs.checking import CheckedWorkflow, PluginStart
+    from trunkline.agents.runs.run_events import RunEnded
+    from trunkline.cli.run_output import OutputBuffer
+    from trunkline.config.settings import Settings
 
 _STATUS: Final = {"success": 0, "failure": 1, "interrupted": 130}
 _REFUSED: Final = 2
-_LAST_WORDS_S: Final = 0.3
-"""For a reader of an interrupted run to take what is left."""
+_FLUSH_S: Final = 0.3
+"""How long the reader of an interrupted run has to take the rest of its output."""
 
 
 @click.command(short_help="Run a workflow.")
 @click.argument("workflow", type=click.Path(path_type=Path))
-@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input of the workflow; once for each.")
+@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input of the workflow; repeatable.")
 @CONFIG
-@click.option("--json", "as_json", is_flag=True, help="For programs: what happens, one JSON object per line on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print events on stdout, one JSON object per line, for programs.")
 @click.option(
     "--log",
     "log_file",
@@ -46,7 +42,7 @@ _LAST_WORDS_S: Final = 0.3
     metavar="FOLDER",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     default=".",
-    help="The folder that steps work in; without it the one this is run in.",
+    help="The folder that steps work in. Default: the current folder.",
 )
 @SHOW_COMMANDS
 def run(
@@ -58,28 +54,14 @@ def run(
     folder: Path,
     show_commands: bool,
 ) -> None:
-    """Run a workflow file: agents, commands, and the way between them.
+    """Run a workflow file: agents, commands, and the transitions between them.
 
-    The file is checked first, as `trunkline validate` does. Progress goes to stderr, and what the last step put out to
+    The file is checked first, as by `trunkline validate`. Progress goes to stderr, the output of the last step to
     stdout.
 
-    Ctrl+C ends the step and everything that it started. The exit status is 0 if the run ended in success, 1 if it
-    ended in failure, 2 if the file or the inputs are not good, 130 if it was interrupted.
+    Ctrl+C ends the step and everything it started. The exit status is 0 if the run succeeded, 1 if it failed, 2 if the
+    file or the inputs are invalid, and 130 if it was interrupted.
     """
-    given = _pairs(inputs)
-    from trunkline.cli.client.run import report
-    from trunkline.core.errors import GatewayError
-
-    checked = _checked(workflow, config, folder, as_json=as_json)
-    try:
-        settings = _settings(checked, folder.resolve(), show_commands=show_commands)
-        ended = _run(checked, given, settings, folder.resolve(), log_file, as_json=as_json)
-    except GatewayError as error:
-        sys.exit(report(error))
-    sys.exit(_STATUS[ended.status])
-
-
-def _pairs(inputs: tuple[str, ...]) -> dict[str, str]:
     given: dict[str, str] = {}
     for pair in inputs:
         name, equals, value = pair.partition("=")
@@ -88,21 +70,33 @@ def _pairs(inputs: tuple[str, ...]) -> dict[str, str]:
         if name in given:
             raise click.UsageError(f"the input `{name}` is given twice")
         given[name] = value
-    return given
+    from trunkline.cli.client.run import report
+    from trunkline.cli.configuration import default_settings
+    from trunkline.config.settings import with_commands_shown
+    from trunkline.core.errors import GatewayError
+
+    checked = _checked(workflow, config, folder, as_json=as_json)
+    folder = folder.resolve()
+    try:
+        settings = checked.settings or default_settings(folder)
+        if show_commands:
+            settings = replace(settings, gateway=with_commands_shown(settings.gateway))
+        ended = _run(checked, given, settings, folder, log_file, as_json=as_json)
+    except GatewayError as error:
+        sys.exit(report(error))
+    sys.exit(_STATUS[ended.status])
 
 
 def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool) -> CheckedWorkflow:
-    """The workflow and all that belongs to it; where anything is wrong with that, the program ends with status 2."""
+    """Read and check the workflow with all it refers to. Any error ends the program with status 2."""
     from trunkline.cli.configuration import tell_which
     from trunkline.cli.trust_prompt import until_trusted
-
-    # REFAC
     from trunkline.config.problems import summarize
 
-    read = until_trusted(lambda: read_workflow(workflow, config, folder), lambda read: read.untrusted)
+    read = until_trusted(lambda: _read_workflow(workflow, config, folder), lambda read: read.untrusted)
     if not as_json:
         tell_which(read.settings)
-    checked = check_workflow(read)
+    checked = _check_started(read)
     if checked.problems and (checked.failed or not as_json):
         click.echo(checked.shown(), err=True)
     if checked.workflow is None:
@@ -120,25 +114,25 @@ def _run(
     *,
     as_json: bool,
 ) -> RunEnded:
-    """Nothing that happens to stdout or stderr ends the run; that stdout could not be written is told at its end."""
+    """Run it. A failure to write to stdout or stderr does not end the run; for stdout it is raised afterwards."""
     from trunkline.cli.run_output import buffered_output
 
-    with buffered_output() as aside:
-        ended = _run_shown(checked, given, settings, folder, log_file, aside, as_json=as_json)
-        aside.finish(_LAST_WORDS_S if ended.status == "interrupted" else None)
-        lost = aside.errors.get(sys.stdout.fileno())
-    if lost is not None and not isinstance(lost, BrokenPipeError):  # whoever closed a pipe has read enough
-        raise lost
+    with buffered_output() as buffer:
+        ended = _run_buffered(checked, given, settings, folder, log_file, buffer, as_json=as_json)
+        buffer.finish(_FLUSH_S if ended.status == "interrupted" else None)
+        error = buffer.errors.get(sys.stdout.fileno())
+    if error is not None and not isinstance(error, BrokenPipeError):  # whoever closed a pipe has read enough
+        raise error
     return ended
 
 
-def _run_shown(
+def _run_buffered(
     checked: CheckedWorkflow,
     given: dict[str, str],
     settings: Settings,
     folder: Path,
     log_file: Path | None,
-    aside: OutputBuffer,
+    buffer: OutputBuffer,
     *,
     as_json: bool,
 ) -> RunEnded:
@@ -147,7 +141,7 @@ def _run_shown(
     from trunkline.agents.workflow.inputs import bind_inputs
     from trunkline.cli.run_output import JsonScreen, PeopleScreen
     from trunkline.cli.spinner import spinning
-    from trunkline.runtime.own_process import run_event_loop as run_loop
+    from trunkline.runtime.own_process import run_event_loop
 
     workflow = checked.workflow
     assert workflow is not None
@@ -158,65 +152,46 @@ def _run_shown(
         for problem in checked.problems:
             message = f"{problem.where}: {problem.message}"
             screen.hear(Warned(step=problem.step, code=problem.code.id, message=message, hint=problem.hint))
-    place = RunContext(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
+    context = RunContext(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
 
     async def main() -> RunEnded:
-        async with spinning(screen.waiting):
+        async with spinning(screen.spinner):
             outcome = await run_workflow(
-                workflow, inputs, settings, checked.plugins.sections, place, screen.hear, redact, checked.problems
+                workflow, inputs, settings, checked.plugins.sections, context, screen.hear, redact, checked.problems
             )
-            if outcome.stuck:
-                _leave_now(screen, outcome.ended, aside)
+            if outcome.stuck:  # something did not end in time, and even closing the loop would wait for it
+                screen.spinner.clear()
+                screen.close(outcome.ended)
+                buffer.finish(_FLUSH_S)
+                os._exit(_STATUS[outcome.ended.status])
             return outcome.ended
 
-    ended = run_loop(main)
+    ended = run_event_loop(main)
     screen.close(ended)
     return ended
 
 
-def _leave_now(screen: Screen, ended: RunEnded, aside: OutputBuffer) -> NoReturn:
-    """Something did not end in time. Our end is what ends it: even closing the loop would wait for it."""
-    screen.waiting.clear()
-    screen.close(ended)
-    aside.finish(_LAST_WORDS_S)
-    os._exit(_STATUS[ended.status])
-
-
-def _settings(checked: CheckedWorkflow, folder: Path, *, show_commands: bool) -> Settings:
-    from trunkline.config.settings import with_commands_shown
-
-    settings = checked.settings or _defaults(folder)
-    return replace(settings, gateway=with_commands_shown(settings.gateway)) if show_commands else settings
-
-
-def _defaults(folder: Path) -> Settings:
-    """What holds where there is no configuration file."""
-    from trunkline.config.settings import STATE_DIR, GatewaySettings, Settings
-
-    return Settings(folder / "trunkline.yaml", GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})
-
-
-# `trunkline validate`: every problem of a workflow file, before anything of it is run.
+# -- validate ---------------------------------------------------------------------------------------------------------
 
 
 @click.command()
 @click.argument("workflow", type=click.Path(path_type=Path))
 @CONFIG
-@click.option("--no-plugins", is_flag=True, help="Start no plugin to learn which operations it has.")
-@click.option("--start-plugins", is_flag=True, help="Start those of files that are not trusted, too.")
-@click.option("--json", "as_json", is_flag=True, help="Problems as a JSON list on stdout.")
+@click.option("--no-plugins", is_flag=True, help="Start no plugins to find out which operations they have.")
+@click.option("--start-plugins", is_flag=True, help="Also start plugins from files that are not trusted.")
+@click.option("--json", "as_json", is_flag=True, help="Print problems as a JSON list on stdout.")
 def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugins: bool, as_json: bool) -> None:
     """Check a workflow file and report every problem in it.
 
-    Plugins that the workflow exposes are started for a moment, to see whether they have the operations it names: those
-    of files that are trusted (`trunkline trust`), and none where anything is wrong already.
+    Plugins that the workflow exposes are started for a moment, to see whether they have the operations it names. Only
+    plugins from trusted files are started (see `trunkline trust`), and none if there is an error already.
     """
     if no_plugins and start_plugins:
         raise click.UsageError("`--no-plugins` and `--start-plugins` exclude each other")
     from trunkline.config.problems import render_json, summarize
 
-    read = read_workflow(workflow, config, Path(), inspect_only=True)
-    checked = check_workflow(read, "none" if no_plugins else "all" if start_plugins else "trusted")
+    read = _read_workflow(workflow, config, Path(), inspect_only=True)
+    checked = _check_started(read, "none" if no_plugins else "all" if start_plugins else "trusted")
     if as_json:
         click.echo(render_json(checked.problems))
     elif checked.problems:
@@ -232,15 +207,15 @@ def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugin
         click.echo(f"{fine}; operations not checked of {unchecked}" if unchecked else fine)
 
 
-def read_workflow(workflow: Path, config: Path | None, folder: Path, *, inspect_only: bool = False) -> CheckedWorkflow:
-    """The workflow with all that belongs to it, as far as files tell."""
+def _read_workflow(workflow: Path, config: Path | None, folder: Path, *, inspect_only: bool = False) -> CheckedWorkflow:
+    """Read the workflow and the files it refers to."""
     from trunkline.agents.runs.checking import read_files
 
     return read_files(workflow, config, cwd=folder, home=Path.home(), environ=os.environ, inspect_only=inspect_only)
 
 
-def check_workflow(read: CheckedWorkflow, start: PluginStart = "trusted") -> CheckedWorkflow:
-    """The same with what the outside says; where a signal comes first, the program ends."""
+def _check_started(read: CheckedWorkflow, start: PluginStart = "trusted") -> CheckedWorkflow:
+    """Check what only started plugins can tell. A signal ends the program."""
     from trunkline.agents.runs.checking import check_started
     from trunkline.agents.runs.signals import INTERRUPTED, unless_interrupted
     from trunkline.runtime.own_process import run_event_loop

@@ -1,7 +1,9 @@
-"""Where a run is shown: progress and a summary on stderr for people, or an event a line on stdout for programs.
+"""The output of a run: progress and a summary on stderr for people, or events on stdout for programs.
 
-Both write to streams that take everything at once (`aside.py`), and whose failures are told at the end of the run.
+It is written by a thread, so that a reader that does not read holds up no run. A full pipe or a stopped terminal would
+otherwise stop everything: the agent's tools, deadlines, and Ctrl+C.
 """
+
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from threading import Condition, Thread
-from typing import TYPE_CHECKING, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
@@ -28,17 +30,12 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-# Output that makes nobody wait: what is written leaves in a thread, so a reader that does not read holds up no run.
-#
-# A pipe that is full or a terminal that was stopped would otherwise stop everything: the agent's tools, deadlines, and
-# also Ctrl+C.
-
 _MOST_BYTES: Final = 64 << 20
-"""What waits for a reader at most; more counts as written to nobody."""
+"""How much output is kept for a reader; beyond that, writing fails."""
 
 
 class OutputBuffer:
-    """One thread for all streams: what goes to the same terminal keeps its order."""
+    """Writes to descriptors from one thread, in order, even if several of them are the same terminal."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -47,15 +44,15 @@ class OutputBuffer:
         self._waiting_bytes = 0
         self._ended = False
         self.errors: dict[int, OSError] = {}
-        """Why nothing can be written any more, by descriptor."""
+        """By descriptor, the error after which nothing more is written to it."""
         self._thread = Thread(target=self._write_all, name="output", daemon=True)
         self._thread.start()
 
     def put(self, fd: int, data: bytes) -> None:
-        """Raises what went wrong with the descriptor before."""
+        """Queue data. Raises the descriptor's earlier error, if it had one."""
         with self._changed:
             if self._waiting_bytes + len(data) > self._most_bytes:
-                self.errors.setdefault(fd, OSError(errno.ENOBUFS, "nobody reads what is written"))
+                self.errors.setdefault(fd, OSError(errno.ENOBUFS, "nobody reads the output"))
             if fd in self.errors:
                 raise self.errors[fd]
             self._waiting_bytes += len(data)
@@ -63,7 +60,7 @@ class OutputBuffer:
             self._changed.notify_all()
 
     def finish(self, limit_s: float | None) -> None:
-        """Until everything has left, or for so long. Nothing can be written afterwards."""
+        """Wait until everything is written, at most for the given time. Nothing can be written afterwards."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting_bytes, limit_s)
             self._ended = True
@@ -76,28 +73,25 @@ class OutputBuffer:
                 if not self._queue:
                     return
                 fd, data = self._queue.popleft()
-            self._write(fd, data)
+            left = memoryview(data)
+            try:
+                while left and fd not in self.errors:
+                    left = left[os.write(fd, left) :]
+            except OSError as error:
+                self.errors[fd] = error
             with self._changed:
                 self._waiting_bytes -= len(data)
                 self._changed.notify_all()
 
-    def _write(self, fd: int, data: bytes) -> None:
-        left = memoryview(data)
-        try:
-            while left and fd not in self.errors:
-                left = left[os.write(fd, left) :]
-        except OSError as error:
-            self.errors[fd] = error
-
 
 class _BufferedStream(io.BufferedIOBase):
-    """What a text stream writes to in place of its descriptor. Where it does not `matter`, failures pass silently."""
+    """Takes the place of a descriptor below a text stream. Errors pass silently unless it is `strict`."""
 
-    def __init__(self, aside: OutputBuffer, fd: int, *, matters: bool) -> None:
+    def __init__(self, buffer: OutputBuffer, fd: int, *, strict: bool) -> None:
         self.name = f"descriptor {fd}"
-        self._aside = aside
+        self._buffer = buffer
         self._fd = fd
-        self._matters = matters
+        self._strict = strict
 
     def writable(self) -> bool:
         return True
@@ -111,70 +105,65 @@ class _BufferedStream(io.BufferedIOBase):
     def write(self, buffer: ReadableBuffer, /) -> int:
         data = bytes(buffer)
         try:
-            self._aside.put(self._fd, data)
+            self._buffer.put(self._fd, data)
         except OSError:
-            if self._matters:
+            if self._strict:
                 raise
         return len(data)
 
 
 @contextmanager
 def buffered_output() -> Generator[OutputBuffer, None, None]:
-    """While this lasts, stdout and stderr are such streams. Whoever uses it also calls `finish`."""
-    aside = OutputBuffer()
+    """Write stdout and stderr through a buffer inside the block, which should end with `finish`."""
+    buffer = OutputBuffer()
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = _over(aside, sys.stdout, matters=True), _over(aside, sys.stderr, matters=False)
+    sys.stdout, sys.stderr = _over(buffer, sys.stdout, strict=True), _over(buffer, sys.stderr, strict=False)
     try:
-        yield aside
+        yield buffer
     finally:
         sys.stdout, sys.stderr = before
-        aside.finish(0.0)
+        buffer.finish(0.0)
 
 
-def _over(aside: OutputBuffer, stream: TextIO, *, matters: bool) -> TextIO:
+def _over(buffer: OutputBuffer, stream: TextIO, *, strict: bool) -> TextIO:
     try:
         fd = stream.fileno()
     except (OSError, ValueError):
-        return stream  # no file at all
+        return stream  # not a file
     stream.flush()
     return io.TextIOWrapper(
-        _BufferedStream(aside, fd, matters=matters), stream.encoding, stream.errors, newline="\n", write_through=True
+        _BufferedStream(buffer, fd, strict=strict), stream.encoding, stream.errors, newline="\n", write_through=True
     )
 
+
+# -- what is shown ----------------------------------------------------------------------------------------------------
 
 _COLOURS: Final = {"success": "green", "failure": "red", "interrupted": "yellow"}
 
 
-class Screen(Protocol):
-    waiting: Spinner
-
-    def hear(self, event: RunEvent, /) -> None: ...
-    def close(self, ended: RunEnded, /) -> None: ...
-
-
 class JsonScreen:
-    """One JSON object a line, at once. Nothing that happens to stdout ends the run."""
+    """Prints each event at once as one line of JSON."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
-        self.waiting = Spinner("")
+        self.spinner = Spinner("")
         self._redact = redact
 
     def hear(self, event: RunEvent) -> None:
         members = as_json(event, self._redact)
         members["time"] = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = json.dumps(members)  # ASCII: nothing in it reaches a terminal as a control character
+        line = json.dumps(members)  # ASCII, so that no control character reaches a terminal
         with suppress(OSError):
             sys.stdout.write(f"{line}\n")
 
     def close(self, ended: RunEnded) -> None:
-        """Everything has been said."""
+        """Nothing is left to print."""
 
 
 class PeopleScreen:
-    """Lines as things happen, below them what is waited for; at the end a table, and on stdout the last output."""
+    """Prints progress with a spinner below it, a summary at the end, and the last output on stdout."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
-        self.waiting = Spinner("")
+        self.spinner = Spinner("")
         self._progress = RunProgress(redact)
         self._summary = RunSummary(redact)
 
@@ -182,7 +171,7 @@ class PeopleScreen:
         self._summary.on_event(event)
         activity = self._progress.activity(event)
         if activity:
-            self.waiting.begin(activity)
+            self.spinner.restart(activity)
         for line in self._progress.lines(event):
             self._show(_styled(line, event))
 
@@ -194,7 +183,7 @@ class PeopleScreen:
                 echo_data(ended.output)
 
     def _show(self, line: str) -> None:
-        self.waiting.clear()
+        self.spinner.clear()
         click.echo(line, err=True)
 
 

@@ -14,7 +14,7 @@ import stat
 import struct
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from types import TracebackType
 from typing import Final, Protocol
@@ -128,8 +128,11 @@ class RootHandle:
     def _open(self, path: str, flags: int) -> int:
         relative = self.relative(path)
         if self._calls is not None:
-            with _unsettled():
+            try:
                 return self._calls.openat2(self._fd, os.fsencode(relative), flags | os.O_CLOEXEC)
+            except OSError as error:
+                if error.errno not in _UNSETTLED | _NOT_THERE:
+                    raise  # otherwise the walk decides
         for _ in range(_TRIES):  # the last name may become a link after the walk saw that it is none
             folder_fd, name = self.resolve(relative)
             try:
@@ -167,7 +170,7 @@ class RootHandle:
         The name was no link at that moment and need not exist; it is `.` for the folder itself. `check` is called
         before each folder that is made, and raises to forbid it.
         """
-        with _Trail(self._fd, self._hidden) as trail:
+        with contextlib.closing(_Trail(self._fd, self._hidden)) as trail:
             parts = deque(_steps(self.relative(path)))
             links = 0
             while parts:
@@ -198,15 +201,11 @@ class _Trail:
         self._fds = [start_fd]
         self._hidden = hidden
 
-    def __enter__(self) -> _Trail:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.restart()
-
     def restart(self) -> None:
         while len(self._fds) > 1:
             os.close(self._fds.pop())
+
+    close = restart
 
     def back(self) -> None:
         if len(self._fds) == 1:
@@ -326,16 +325,6 @@ def _steps(path: str) -> tuple[str, ...]:
     """The names in a path. One that ends in a slash must be a folder: a final `.` checks that."""
     parts = _parts(path)
     return (*parts, ".") if parts and path.endswith(("/", "/.")) else parts
-
-
-@contextlib.contextmanager
-def _unsettled() -> Generator[None]:
-    """Suppress errors of `openat2` after which the walk is to be tried."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _UNSETTLED | _NOT_THERE:
-            raise
 
 
 @cache

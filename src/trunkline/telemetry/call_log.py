@@ -1,4 +1,9 @@
-"""The call log: every event becomes one structured line, human on a terminal and JSON anywhere else."""
+"""The call log: every event becomes one structured line, human on a terminal and JSON anywhere else.
+
+The line of a call is made of two parts that are kept (what was called, who called) and two numbers, so that names are
+redacted and escaped once and not once per call. Arguments, results and servers' error texts are not read, except to
+find out whether a result says that its tool failed.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +30,19 @@ from trunkline.telemetry.log_format import (
 from trunkline.telemetry.log_writer import LineWriter
 from trunkline.telemetry.redaction import Redactor
 
-# The lines of calls in the log.
-#
-# A line is made from two parts that are kept (what was called, who called) and two numbers, so that names are redacted
-# and escaped once and not once per call. Arguments, results and servers' error texts are not looked at, but for whether a
-# result says that its tool failed.
-
 _FINE_OUTCOMES: Final = frozenset({"ok", "cached", "input_required"})
 _KEPT_PARTS: Final = 4096
 _LONGEST_KEPT_NAME: Final = 256
-"""Longer names come from broken or hostile clients; they are formatted each time, so that nobody fills our memory."""
+"""Longer names come from broken or hostile clients; they are formatted each time, so that they cannot fill memory."""
 
 IdsOf = Callable[[Call], tuple[str, str] | None]
 _What = tuple[str, ...]
-"""Source, tool and method; of all that is not just `ok` also the outcome, `executed` and the kind of error."""
+"""Source, tool and method; unless the outcome is plainly `ok`, also the outcome, `executed` and the kind of error."""
 _Who = tuple[str, str | None, str]
 
 
 class CallLines:
-    """Those of one stream of events. Which names callers know is known as soon as it follows a router."""
+    """Writes the lines of calls of one stream of events. They have callers' names of tools once it follows a router."""
 
     def __init__(
         self, form: LineFormat, put: Callable[[str], None], logs: Callable[[Level], bool], ids_of: IdsOf | None = None
@@ -62,8 +61,8 @@ class CallLines:
         self._stamp_from = self._stamp_until = 0.0
 
     def follow(self, router: NamingRouter, command_of: Callable[[Call], str] | None = None) -> None:
-        """From now on lines have the names that spans have. `command_of` gives the command that a call ran, to be shown
-        as it is, or nothing."""
+        """Write the names that spans have. `command_of` returns the command that a call ran, to be shown as it is, or
+        an empty text."""
         self._router = router
         self._names = ToolNames(router)
         self._command_of = command_of
@@ -76,7 +75,8 @@ class CallLines:
         if type(outcome) is Result and not (call.method == TOOLS_CALL and tool_failed(outcome)):
             what = (call.source, call.tool, call.method)
         else:
-            what = _ending_of(call)
+            method, source, _, word, executed, _, error = summarize(call, "")
+            what = (source, call.tool, method, word, executed, error)
         head = self._heads.get(what)
         if head is None:
             head = self._make_head(call, what)
@@ -87,26 +87,25 @@ class CallLines:
         tail = self._tails.get(who)
         if tail is None:
             tail = self._make_tail(who)
-        if self._ids_of is not None or self._command_of is not None:
-            tail = self._with_more(tail, call)
-        now = time()
-        if not self._stamp_from <= now < self._stamp_until:
-            self._renew_stamp(now)
-        self._put(f"{self._stamp}{head}{seconds * 1000:.3f}{tail}")
-
-    def _with_more(self, tail: str, call: Call) -> str:
         if self._ids_of is not None and (ids := self._ids_of(call)) is not None:
             tail = self._format.traced(tail, *ids)
         if self._command_of is not None and (command := self._command_of(call)):
             tail = self._format.with_command(tail, command)
-        return tail
+        now = time()
+        if not self._stamp_from <= now < self._stamp_until:
+            # One stamp serves all calls of its millisecond: making it takes longer than all the rest of a line.
+            milliseconds = int(now * 1000)
+            self._stamp = self._format.stamp(milliseconds)
+            self._stamp_from = milliseconds / 1000
+            self._stamp_until = (milliseconds + 1) / 1000
+        self._put(f"{self._stamp}{head}{seconds * 1000:.3f}{tail}")
 
     def _make_head(self, call: Call, what: _What) -> str:
         source, tool, method, outcome, executed, error = what if len(what) > 3 else (*what, "ok", "", "")
         name = origin = ""
         if self._names is not None and method == TOOLS_CALL:
             name, origin = self._names.tool(call), self._names.source(source)
-        level = _level_of(outcome)
+        level: Level = "info" if outcome in _FINE_OUTCOMES else "error" if outcome == INTERNAL.id else "warning"
         target = CallFields(source, tool, method, outcome, executed, name, origin, error)
         head = self._format.head(level, target) if self._logs(level) else ""
         if max(map(len, what)) <= _LONGEST_KEPT_NAME:
@@ -123,24 +122,6 @@ class CallLines:
                 self._tails.clear()
             self._tails[who] = tail
         return tail
-
-    def _renew_stamp(self, now: float) -> None:
-        """One stamp serves all calls of its millisecond: making it takes longer than all the rest of a line."""
-        milliseconds = int(now * 1000)
-        self._stamp = self._format.stamp(milliseconds)
-        self._stamp_from = milliseconds / 1000
-        self._stamp_until = (milliseconds + 1) / 1000
-
-
-def _ending_of(call: Call) -> _What:
-    method, source, _, word, executed, _, error = summarize(call, "")
-    return (source, call.tool, method, word, executed, error)
-
-
-def _level_of(outcome: str) -> Level:
-    if outcome in _FINE_OUTCOMES:
-        return "info"
-    return "error" if outcome == INTERNAL.id else "warning"
 
 
 LogFormat = Literal["auto", "human", "json"]
@@ -172,8 +153,8 @@ class CallLog:
         return self._writer.dropped
 
     def attach(self, events: Events, ids_of: IdsOf | None = None) -> CallLines:
-        """`ids_of` tells the trace and the span of a call, where calls are traced. What is returned writes the lines of
-        calls: it can be told which router's they are."""
+        """Log these events. `ids_of` returns the trace and the span of a call, where calls are traced. The returned
+        object writes the lines of calls; it can be given the router they belong to."""
         lines = CallLines(self._format, self._put, self._logs, ids_of)
         events.call_done.append(lines.call_done)
         events.health.append(self._health_changed)
@@ -184,7 +165,7 @@ class CallLog:
         self._writer.close()
 
     def _health_changed(self, source: str, health: Health) -> None:
-        to_do = health.state == "ready" and health.hint  # it works, and not as somebody may believe
+        to_do = health.state == "ready" and health.hint  # it works, but not as somebody may believe
         level: Level = "info" if health.state in _FINE_STATES and not to_do else "warning"
         reason = f": {health.reason}" if health.reason else ""
         fields: list[tuple[str, object]] = [("source", source), ("state", health.state), ("restarts", health.restarts)]
@@ -212,13 +193,5 @@ class CallLog:
 
 
 def choose_format(wanted: LogFormat, fd: int, redact: Redact) -> LineFormat:
-    if wanted == "human" or (wanted == "auto" and _is_terminal(fd)):
-        return HumanFormat(redact)
-    return JsonFormat(redact)
-
-
-def _is_terminal(fd: int) -> bool:
-    try:
-        return os.isatty(fd)
-    except OSError:
-        return False
+    human = wanted == "human" or (wanted == "auto" and os.isatty(fd))
+    return HumanFormat(redact) if human else JsonFormat(redact)

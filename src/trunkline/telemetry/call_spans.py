@@ -1,4 +1,8 @@
-"""One span per call of a router: whose child it is when the call begins, and what is said of it when it has ended."""
+"""One span per call of a router: its parent is found when the call begins, its attributes are set when it has ended.
+
+Names, kinds and outcomes are recorded; arguments, results, headers and servers' texts never are. The names of
+attributes are those of OpenTelemetry's conventions for MCP and GenAI where they have one.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +20,16 @@ from trunkline.telemetry.otlp_json import encode_attributes
 from trunkline.telemetry.redaction import one_line
 from trunkline.telemetry.span import SERVER, TRACEPARENT, TRACESTATE, Span, Value, new_trace_id, read_parent, read_state
 
-# What is recorded of a call: names, kinds and outcomes. Arguments, results, headers and servers' texts never are.
-#
-# The names of attributes are those of OpenTelemetry's conventions for MCP and GenAI where they have one.
-
 _SESSION_PREFIX: Final = 8
+_KEPT_PARTS: Final = 4096
+_LONGEST_KEPT: Final = 1024
 
 Who = tuple[str, str | None, str]
 
 
 @dataclass(slots=True)
 class SharedAttributes:
-    """What spans of like calls share. `json` is `attributes` as OTLP writes them, ready to be followed by more."""
+    """The attributes that spans of like calls share. `json` has them as OTLP writes them, ready to be followed by more."""
 
     attributes: dict[str, Value]
     json: str
@@ -36,72 +38,15 @@ class SharedAttributes:
     message: str = ""
 
 
-@dataclass(slots=True)
-class CallAttributes:
-    """Makes the two parts of a call's attributes that come again and again: what was called, and by whom."""
-
-    redact: Callable[[str], str]
-    kind_of: Callable[[str], str]
-    transport: str
-
-    def of_what(self, what: CallSummary) -> SharedAttributes:
-        method, source, name, outcome, executed, number, error = what
-        name = self._name(name)
-        found: dict[str, Value] = {"mcp.method.name": self._name(method)}
-        if method == TOOLS_CALL:
-            found["gen_ai.operation.name"] = "execute_tool"
-            found |= {"gen_ai.tool.name": name, "tool.name": name} if name else {}
-        elif name:
-            found["gen_ai.prompt.name"] = name
-        if source:
-            found["tool.source"] = self._source(source)
-        found["trunkline.outcome"] = outcome
-        if executed:
-            found["trunkline.executed"] = executed
-        if number:
-            found["rpc.response.status_code"] = number
-        if error:
-            found["error.type"] = error
-        if self.transport:
-            found["network.transport"] = self.transport
-        title = CODES[error].title if error in CODES else ""
-        shown = self._name(method)
-        if method == TOOLS_CALL:  # one for a server that is down, which never said what it has, has no name
-            shown = f"tool.call.{name}" if name else "tool.call"
-        return SharedAttributes(found, encode_attributes(found) + ",", shown, error, title)
-
-    def of_whom(self, who: Who) -> SharedAttributes:
-        """Of the session only its beginning: whoever has the whole id can use the session."""
-        version, session, client = who
-        found: dict[str, Value] = {}
-        if version:
-            found["mcp.protocol.version"] = self._name(version)
-        if session:
-            found["mcp.session.id"] = self._name(session[:_SESSION_PREFIX])
-        if client:
-            found["trunkline.client"] = self._name(client)
-        return SharedAttributes(found, encode_attributes(found) + "," if found else "")
-
-    def _source(self, source: str) -> str:
-        return source_label(self.kind_of(source), self._name(source))
-
-    def _name(self, text: str) -> str:
-        return one_line(self.redact(text), NAME_LIMIT)
-
-
-_KEPT_PARTS: Final = 4096
-_LONGEST_KEPT: Final = 1024
-
-
 class TracedRouter(NamingRouter, Protocol):
-    """What tracing needs of a router: to be told of calls, and by which names callers know tools."""
+    """What tracing needs of a router: its calls, and the names that callers know."""
 
     events: Events
     on_call: Callable[[Call], None] | None
 
 
 class CallSpans:
-    """`steps` are the spans that calls of some callers belong to; `calls` are the calls that are under way."""
+    """Makes the spans of calls. `steps` are the parents for calls of some callers; `calls` are those under way."""
 
     def __init__(
         self,
@@ -117,13 +62,14 @@ class CallSpans:
         self._calls = calls
         self._leave = leave
         self._redact = redact
-        self._make = CallAttributes(redact, kind_of, transport)
+        self._kind_of = kind_of
+        self._transport = transport
         self._names = ToolNames(router, kind_of)
         self._whats: dict[CallSummary, SharedAttributes] = {}
         self._whos: dict[Who, SharedAttributes] = {}
 
     def began(self, call: Call) -> None:
-        """Its server is told of the span, so that what it records is a child of ours."""
+        """Begin a span, and pass it on to the server, so that spans of the server become its children."""
         meta = call.meta
         if meta is not None and (TRACEPARENT in meta or TRACESTATE in meta):
             span = self._within(call, meta)
@@ -143,12 +89,12 @@ class CallSpans:
         return Span("", step.trace_id, step.span_id, self._leave, kind=SERVER)
 
     def _within(self, call: Call, meta: Mapping[str, Json]) -> Span | None:
-        """A call whose client says which span it comes from. None where that span is not recorded: then neither is
-        this one, and the client's context travels on as it came."""
+        """The span of a call whose client names a parent. None where the parent is not recorded: then this one is not
+        either, and the client's context is passed on as it came."""
         step = self._steps.get(call.caller.principal)
         remote = read_parent(meta)
         if remote is None or (step is not None and step.trace_id != remote.trace_id):
-            # A state belongs to its trace, and this is another one.
+            # The state belongs to the client's trace, and this span is in another one.
             call.meta = {name: value for name, value in meta.items() if name != TRACESTATE}
             span = self._root() if step is None else self._child(step)
             span.link = None if remote is None else (remote.trace_id, remote.span_id)
@@ -168,8 +114,8 @@ class CallSpans:
         what = summarize(call, self._name_of(call))
         caller = call.caller
         who = (caller.version, caller.session, caller.client)
-        kept = self._whats.get(what) or self._keep_what(what)
-        span.kept = (kept, self._whos.get(who) or self._keep_who(who))
+        kept = self._whats.get(what) or self._shared_by_calls(what)
+        span.kept = (kept, self._whos.get(who) or self._shared_by_callers(who))
         span.name, span.error, span.message = kept.name, kept.error, kept.message
         took_ns = int(seconds * 1e9)
         if call.method == TOOLS_CALL:
@@ -181,19 +127,53 @@ class CallSpans:
             return self._names.tool(call)
         return prompt_of(call) if call.method == PROMPTS_GET and call.source else ""
 
-    def _keep_what(self, what: CallSummary) -> SharedAttributes:
-        made = self._make.of_what(what)
+    def _shared_by_calls(self, what: CallSummary) -> SharedAttributes:
+        method, source, name, outcome, executed, number, error = what
+        name = self._name(name)
+        found: dict[str, Value] = {"mcp.method.name": self._name(method)}
+        if method == TOOLS_CALL:
+            found["gen_ai.operation.name"] = "execute_tool"
+            found |= {"gen_ai.tool.name": name, "tool.name": name} if name else {}
+        elif name:
+            found["gen_ai.prompt.name"] = name
+        if source:
+            found["tool.source"] = source_label(self._kind_of(source), self._name(source))
+        found["trunkline.outcome"] = outcome
+        if executed:
+            found["trunkline.executed"] = executed
+        if number:
+            found["rpc.response.status_code"] = number
+        if error:
+            found["error.type"] = error
+        if self._transport:
+            found["network.transport"] = self._transport
+        title = CODES[error].title if error in CODES else ""
+        shown = self._name(method)
+        if method == TOOLS_CALL:  # a call to a server that never listed its tools has no name
+            shown = f"tool.call.{name}" if name else "tool.call"
+        made = SharedAttributes(found, encode_attributes(found) + ",", shown, error, title)
         if sum(map(len, what)) <= _LONGEST_KEPT:
             if len(self._whats) >= _KEPT_PARTS:
                 self._whats.clear()
             self._whats[what] = made
         return made
 
-    def _keep_who(self, who: Who) -> SharedAttributes:
-        made = self._make.of_whom(who)
+    def _shared_by_callers(self, who: Who) -> SharedAttributes:
         version, session, client = who
+        found: dict[str, Value] = {}
+        if version:
+            found["mcp.protocol.version"] = self._name(version)
+        if session:
+            # Of the session only its beginning: whoever has the whole id can use it.
+            found["mcp.session.id"] = self._name(session[:_SESSION_PREFIX])
+        if client:
+            found["trunkline.client"] = self._name(client)
+        made = SharedAttributes(found, encode_attributes(found) + "," if found else "")
         if len(version) + len(session or "") + len(client) <= _LONGEST_KEPT:
             if len(self._whos) >= _KEPT_PARTS:
                 self._whos.clear()
             self._whos[who] = made
         return made
+
+    def _name(self, text: str) -> str:
+        return one_line(self._redact(text), NAME_LIMIT)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
-from typing import Final, Protocol
+from typing import Final
 
 from trunkline.core.errors import CODES
 from trunkline.core.events import Level, LogEvent
@@ -21,15 +21,15 @@ NAME_LIMIT: Final = 128
 TEXT_LIMIT: Final = 2048
 _SESSION_PREFIX: Final = 8
 _WIDEST_LEVEL: Final = len("warning")
-_GIVEN: Final = ("ok", "cached")
+_RESULTS: Final = ("ok", "cached")
 
 Redact = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class CallFields:
-    """What was called and how it ended. `executed` is known for failures only; `name`, `origin` and `error` are what
-    the call's span has as `tool.name`, `tool.source` and `error.type`, each empty where it has none."""
+    """What was called, and its outcome. `executed` is known for failures only; `name`, `origin` and `error` are the
+    `tool.name`, `tool.source` and `error.type` of the call's span, empty where it has none."""
 
     source: str
     tool: str
@@ -47,7 +47,7 @@ class CallFields:
 
 @dataclass(frozen=True, slots=True)
 class CallerFields:
-    """Who called. Of the session only its beginning is shown: whoever has the whole id can use the session."""
+    """The caller. Of the session only its beginning is shown: whoever has the whole id can use the session."""
 
     principal: str
     session: str | None
@@ -61,32 +61,6 @@ class CallerFields:
             yield "client", self.name
 
 
-class LineFormat(Protocol):
-    def stamp(self, milliseconds: int, /) -> str:
-        """The line's beginning, from a time in milliseconds since the epoch."""
-        ...
-
-    def head(self, level: Level, target: CallFields, /) -> str:
-        """From after the stamp to before the duration."""
-        ...
-
-    def tail(self, client: CallerFields, /) -> str:
-        """Everything after the duration, line feed included."""
-        ...
-
-    def traced(self, tail: str, trace_id: str, span_id: str, /) -> str:
-        """The same tail for a call that has a span."""
-        ...
-
-    def with_command(self, tail: str, command: str, /) -> str:
-        """The same tail for a call that ran a command. Secrets are expected to be hidden in it already."""
-        ...
-
-    def note(self, note: LogEvent, /) -> str:
-        """Everything after the stamp, for a line that is not about a call."""
-        ...
-
-
 class JsonFormat:
     """One JSON object per line, in ASCII: nothing in it can end the line or reach a terminal as a control character."""
 
@@ -94,10 +68,12 @@ class JsonFormat:
         self._redact = redact
 
     def stamp(self, milliseconds: int) -> str:
+        """The line's beginning, from a time in milliseconds since the epoch."""
         second, rest = divmod(milliseconds, 1000)
         return f'{{"ts":"{time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))}.{rest:03d}Z",'
 
     def head(self, level: Level, target: CallFields) -> str:
+        """From after the stamp to before the duration."""
         fields = [
             ("level", level),
             ("event", "call"),
@@ -112,15 +88,19 @@ class JsonFormat:
         return f'{self._members(fields, NAME_LIMIT)},"ms":'
 
     def tail(self, client: CallerFields) -> str:
+        """Everything after the duration, line feed included."""
         return f",{self._members(client.fields(), NAME_LIMIT)}}}\n"
 
     def traced(self, tail: str, trace_id: str, span_id: str) -> str:
+        """The same tail for a call that has a span."""
         return f'{tail[:-2]},"trace_id":"{trace_id}","span_id":"{span_id}"}}\n'
 
     def with_command(self, tail: str, command: str) -> str:
+        """The same tail for a call that ran a command, in which secrets are hidden already."""
         return f'{tail[:-2]},"command":{_quoted(command[:TEXT_LIMIT])}}}\n'
 
     def note(self, note: LogEvent) -> str:
+        """Everything after the stamp, for a line that is not about a call."""
         fields = [("level", note.level), ("event", note.event), ("message", note.message), *note.fields]
         return f"{self._members(fields, TEXT_LIMIT)}}}\n"
 
@@ -140,7 +120,7 @@ def _quoted(text: str) -> str:
 
 
 class HumanFormat:
-    """Local time, level, what, how it ended; the rest as `key=value`. No colours: levels are words."""
+    """Local time, level, what was called, outcome; the rest as `key=value`. Its parts are those of `JsonFormat`."""
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
@@ -154,7 +134,7 @@ class HumanFormat:
         outcome = target.outcome
         if code := CODES.get(outcome):
             outcome = f"{outcome} ({code.title}; executed: {target.executed})"
-        elif outcome in _GIVEN and target.error:
+        elif outcome in _RESULTS and target.error:
             outcome = f"{outcome} ({target.error})"
         return f"{level:<{_WIDEST_LEVEL}} {self._word(where)} {outcome} "
 
@@ -179,3 +159,6 @@ class HumanFormat:
         line = one_line(self._redact(text), limit)
         needs_quotes = not line or " " in line or '"' in line or "=" in line
         return '"' + line.replace('"', '\\"') + '"' if needs_quotes else line
+
+
+LineFormat = JsonFormat | HumanFormat

@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _read_on(self) -> None:
-        """Resume reading, unless responses are unread, the queue is full, bytes are unparsed, or the client backs off."""
+        """Resume reading unless responses are unread, the queue is full, bytes are unparsed or the client backs off."""
         waits = self._blocked_since or self._backoff_timer is not None or len(self._queue) >= _MAX_PIPELINED
         if waits or (self._fair_reader is not None and self._fair_reader.waiting):
             return

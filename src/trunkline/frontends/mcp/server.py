@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final
 
+from trunkline.core.call import PROGRESS
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import UNKNOWN_METHOD, Problem
 from trunkline.core.seal import Sealer
@@ -140,7 +141,7 @@ class McpServer:
         request_id = cancelled_id(message)
         if request_id is not None:
             session.calls.cancel(request_id, "the client took it back")
-        elif message.method == "notifications/progress":
+        elif message.method == PROGRESS:
             session.server_requests.handle_progress(message)
         elif message.method == NOTIFICATIONS_ROOTS_LIST_CHANGED:
             self.router.notify(session.caller, message.method, b"{}" if message.params is None else message.params)

@@ -29,13 +29,15 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     text_member,
 )
+from trunkline.protocol.mcp.methods import TOOLS_CALL, TOOLS_LIST
 from trunkline.protocol.mcp.modern import LATEST_MODERN, NAME_PARAMETERS, PROTOCOL_VERSION, encode_header
 from trunkline.protocol.mcp.param_headers import BadAnnotation, HeaderParameter, header_parameters_of, param_headers
 
 _PROGRESS: Final = encode_notification(PROGRESS)[:-1]
-_CALL: Final = "tools/call"
-_LIST: Final = "tools/list"
-_LIST_HEADERS: Final[Headers] = [(b"mcp-method", _LIST.encode()), (b"mcp-protocol-version", LATEST_MODERN.encode())]
+_LIST_HEADERS: Final[Headers] = [
+    (b"mcp-method", TOOLS_LIST.encode()),
+    (b"mcp-protocol-version", LATEST_MODERN.encode()),
+]
 _MAX_PAGES: Final = 64
 
 
@@ -168,7 +170,7 @@ class HeaderParameters:
 
     def headers(self, message: Message) -> Headers:
         """Those of a call, as far as it is known what its tool wants."""
-        if not self._tools or message.method != _CALL:
+        if not self._tools or message.method != TOOLS_CALL:
             return []
         params = _members(message.params)
         mirrors = self._tools.get(_text(params, "name") or "", ())
@@ -179,7 +181,7 @@ class HeaderParameters:
         try:
             return (
                 status == 400
-                and message.method == _CALL
+                and message.method == TOOLS_CALL
                 and msgspec.json.decode(body, type=_ErrorAnswer).error.code == HEADER_MISMATCH.jsonrpc
             )
         except (msgspec.MsgspecError, RecursionError):
@@ -193,7 +195,9 @@ class HeaderParameters:
         for number in range(1, _MAX_PAGES + 1):
             params = {"_meta": bytes(meta)} | ({} if cursor is None else {"cursor": encode(cursor)})
             body = b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}'
-            reply = self._gateway.post(body % (number, _LIST.encode(), encode_members(params)), headers=_LIST_HEADERS)
+            reply = self._gateway.post(
+                body % (number, TOOLS_LIST.encode(), encode_members(params)), headers=_LIST_HEADERS
+            )
             try:
                 await reply.wait()
                 page = msgspec.json.decode(reply.body, type=_PageAnswer).result

@@ -39,6 +39,7 @@ from trunkline.protocol.jsonrpc import (
     single_line,
 )
 from trunkline.protocol.mcp.methods import (
+    INITIALIZE,
     NOTIFICATIONS_CANCELLED,
     NOTIFICATIONS_INITIALIZED,
     PING,
@@ -337,7 +338,7 @@ class RelayedRequest:
 
     @property
     def opens_session(self) -> bool:
-        return self.message.method == "initialize" and not self.modern
+        return self.message.method == INITIALIZE and not self.modern
 
     async def _serve(self) -> None:
         relay = self._relay

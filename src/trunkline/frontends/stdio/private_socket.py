@@ -1,4 +1,4 @@
-"""The door of one run: a Unix socket for the agent's tool server, each connection one MCP client in lines of JSON."""
+"""The frontend of one run: a Unix socket for the agent, each connection one MCP client with lines of JSON."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ from trunkline.search.discovery import Discovery
 
 _MAX_CLIENTS: Final = 64
 _MISREADS_JSON: Final = b'"gemini-cli'
-"""How the name of a client begins that takes a text for more than a text."""
-_PLACE: Final = "TMPDIR"
-"""What decides where the socket is, for people who cannot have it there."""
+"""How the name of a client begins that parses every text as JSON."""
+_SOCKET_SETTING: Final = "TMPDIR"
+"""The setting that decides where the socket is, for the error where that is impossible."""
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptedCalls:
-    """The tools whose calls were under way when a client was gone all at once, and when that was last. `reconnected` says
-    whether a client has asked for the tools since."""
+    """The tools whose calls were in flight when a client disconnected, and when that was last.
+
+    `reconnected` says whether a client has listed the tools since.
+    """
 
     tools: tuple[str, ...] = ()
     at: float = 0.0
@@ -41,9 +43,9 @@ class InterruptedCalls:
 
 
 class PrivateSocketServer:
-    """Its clients are all the same caller's: an agent may restart its server, or have several.
+    """Serves the clients on one socket; all are the same caller, as an agent may restart its MCP client or have several.
 
-    Results whose text is over `result_chars` are cut, where there is one.
+    Results whose text is longer than `result_chars` are shortened.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class PrivateSocketServer:
         self.caller = caller
         self.limit_bytes = limit_bytes
         self.listed = False
-        """Whether a client was given a list with tools in it."""
+        """Whether a client has got a list with tools in it."""
         self.on_listed: Callable[[], None] | None = None
         self.interrupted_calls = InterruptedCalls()
         self._path = path
@@ -74,15 +76,14 @@ class PrivateSocketServer:
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
-        """How many clients there are."""
         return len(self._clients)
 
     async def start(self) -> None:
-        """Listen; raises GatewayError where that cannot be."""
-        self._listener = await Listener.open(self._path, self._connected, _PLACE)
+        """Listen. Raises GatewayError where that is impossible."""
+        self._listener = await Listener.open(self._path, self._connected, _SOCKET_SETTING)
 
     async def close(self) -> None:
-        """Nobody new comes, and those who came get what is answered within a moment."""
+        """Stop listening, and end the clients once what is answered within a moment was sent."""
         if self._listener is not None:
             self._listener.close()
         self.server.end_subscriptions()

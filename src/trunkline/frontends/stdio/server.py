@@ -1,4 +1,4 @@
-"""MCP in lines: one client with one line of JSON per message, by whatever way the lines come."""
+"""MCP over stdio: one client, one line of JSON per message, nothing else on stdout."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ _MAX_HELD: Final = 1000
 
 
 class LineSession:
-    """`name` is that of its connection, and of its session where it can be asked something."""
+    """The messages of one client, line by line, and the responses.
+
+    `name` names its requests of the modern era, and its session where it declares capabilities of its own.
+    """
 
     def __init__(
-        self, server: McpServer, caller: Caller, name: str, make_wire: Callable[[LineHandler], LineTransport]
+        self, server: McpServer, caller: Caller, name: str, make_transport: Callable[[LineHandler], LineTransport]
     ) -> None:
         self._server = server
-        self.transport = make_wire(self)
+        self.transport = make_transport(self)
         self.write = self.transport.write
         self._principal = caller.principal
         self._name = name
@@ -51,12 +54,12 @@ class LineSession:
         self.ends = False
 
     async def serve(self) -> None:
-        """Until the client closes its end."""
+        """Serve until the client closes its end."""
         await self.transport.serve()
         await self._finish()
 
     async def _finish(self) -> None:
-        """What the client already asked gets some time to be answered."""
+        """Give requests in flight some time, then end the session."""
         why = "the gateway is shutting down" if self.stopped else "the client is gone"
         for key in self._listening:
             self._server.cancel_modern(self._principal, key, why)
@@ -67,16 +70,18 @@ class LineSession:
         await self.transport.close()
 
     def stop(self) -> None:
-        """The gateway is to end; what does not end in time is answered all the same."""
+        """Begin to end: the gateway shuts down. What does not end in time is answered with an error."""
         self.stopped = self.ends = True
         self.transport.hurry()
 
     def unread(self, size_bytes: int) -> None:
-        """What a client asked for is its own to take; it can ask for no more meanwhile."""
+        """Nothing to do: a client that does not read cannot send further requests meanwhile."""
 
     def notify(self, message: bytes) -> None:
-        """News, or a question. Servers may have more to tell than memory holds: of what a client that does not read
-        has waiting each message is kept once, and progress and the log are left out."""
+        """Send a notification or a server's request.
+
+        For a client that does not read, each notification is kept once, and progress and log messages are dropped.
+        """
         if not (self.transport.backlogged and message.startswith(_NOTIFICATION)):
             self.write(message)
         elif not message.startswith(_PASSING) and len(self._held) < _MAX_HELD:
@@ -105,7 +110,7 @@ class LineSession:
         else:
             self._serve(message, LineResponder(self, message.id_json))
 
-    def _batch_over(self) -> None:
+    def _batch_ended(self) -> None:
         self.unanswered -= 1
 
     def _serve(self, message: Message, responder: Responder) -> None:
@@ -117,10 +122,13 @@ class LineSession:
             responder.error(encode_error(problem), problem)
 
     def _other(self, message: Message) -> None:
-        if message.method is None:
-            self._server.legacy_response(self._session, message)
-        else:
-            self._notification(message)
+        """Handle a notification or a response; `cancelled` may mean a request of either era, as ids are unique here."""
+        self._server.legacy_other(self._session, message)
+        request_id = None if message.method is None else cancelled_id(message)
+        if request_id is not None:
+            key = (self._name, request_id)
+            self._listening.discard(key)
+            self._server.cancel_modern(self._principal, key, "the client took it back", self._session.calls)
 
     def _request(self, message: Message, responder: Responder) -> None:
         if not is_modern(message):
@@ -131,17 +139,10 @@ class LineSession:
         if message.method == SUBSCRIPTIONS_LISTEN and key in self._server.listen_streams:
             self._listening.add(key)
 
-    def _notification(self, message: Message) -> None:
-        """`cancelled` may mean a request of either era: ids are unique among what this one client has in flight."""
-        self._server.legacy_notification(self._session, message)
-        request_id = cancelled_id(message)
-        if request_id is not None:
-            key = (self._name, request_id)
-            self._listening.discard(key)
-            self._server.cancel_modern(self._principal, key, "the client took it back", self._session.calls)
-
 
 class LineResponder:
+    """Responds to one request with a line."""
+
     __slots__ = ("_client", "_id_json", "_open")
 
     def __init__(self, client: LineSession, id_json: bytes) -> None:
@@ -169,7 +170,7 @@ class LineResponder:
         return self._open
 
     def cancelled(self, problem: Problem) -> None:
-        """A client that took its request back expects no answer; one that waited until we end does."""
+        """A client that cancelled its request expects no response; one that waits when the gateway ends does."""
         if self._client.ends:
             self.error(encode_error(problem), problem)
         else:
@@ -185,14 +186,12 @@ class LineResponder:
         return was_open
 
 
-# MCP over stdio: one client, one line of JSON per message, nothing else on stdout.
-
 PRINCIPAL: Final = "local"
 NAME: Final = "stdio"
 
 
 class StdioServer(LineSession):
-    """The one client of its server, which ends with it."""
+    """The frontend of `trunkline stdio`: its one client, with which the server ends."""
 
     def __init__(self, server: McpServer, *, limit_bytes: int, stdin_fd: int = 0, stdout_fd: int = 1) -> None:
         transport = partial(StdioTransport, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)

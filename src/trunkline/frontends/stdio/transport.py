@@ -1,4 +1,4 @@
-"""A client's messages as lines of JSON: its lines in, messages out, and neither faster than the other side takes."""
+"""Transports for lines of JSON, with backpressure in both directions: what all have in common, and stdio."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from trunkline.protocol.jsonrpc import encode_error, error_message, readable_id
 from trunkline.runtime.fair_reading import FairReader
 
 LAST_ANSWERS_S: Final = 5.0
-"""How long a client that closed its end is still served, if it reads: a script may close it right after asking."""
+"""How long a client that closed its end is still served while it reads: a script may close right after a request."""
 STOP_S: Final = 1.0
-"""The same when the gateway is to end."""
-_CROWDED_BYTES: Final = 1024 * 1024
+"""The same when the gateway shuts down."""
+_BACKLOG_BYTES: Final = 1024 * 1024
 
 
 class LineHandler(Protocol):
-    """Who gets the client's messages."""
+    """Handles the client's messages."""
 
     def line(self, line: bytes) -> None: ...
 
     def unread(self, size_bytes: int) -> None:
-        """The client does not read, and this much waits for it."""
+        """The client does not read, and this many bytes wait for it."""
 
     def room(self) -> None:
-        """It reads again."""
+        """The client reads again."""
 
 
 class LineTransport:
-    """What the ways that lines come by have in common: pipes and sockets set `_in` and `_out` to their transports."""
+    """Base of the transports for pipes and sockets, which set `_in` and `_out`."""
 
     def __init__(self, lines: LineHandler, *, limit_bytes: int) -> None:
         self._lines = lines
@@ -50,24 +50,28 @@ class LineTransport:
         self._hurried = False
         self._fair_reader = FairReader(self._feed, self._turn)
         self._others_turn = False
-        self._may_go_on = asyncio.Event()
-        self._may_go_on.set()
+        self._may_read = asyncio.Event()
+        self._may_read.set()
         self.out_gone = False
         """Whether the client has closed the end it reads from."""
 
     async def serve(self) -> None:
-        """Until the client closes its end, or `stop`."""
+        """Wait until the client closes its end, or `stop`."""
         await self._over
 
-    async def finish(self, owed: Callable[[], object]) -> None:
-        """The client closed its end: wait while answers are owed to it, it reads, and time is left."""
-        # The limit is looked at each time: many clients close their end first, and send a signal when that takes long.
+    async def finish(self, pending: Callable[[], object]) -> None:
+        """Wait while responses are pending, the client reads, and time is left."""
+        # The limit is read each time: many clients close their end first, and send a signal when that takes long.
         since = self._loop.time()
-        while owed() and not self._is_gone() and self._loop.time() < since + self._patience_s:
+        while (
+            pending()
+            and not self._is_gone()
+            and self._loop.time() < since + (STOP_S if self._hurried else LAST_ANSWERS_S)
+        ):
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:
-        """Everything written leaves, as far as the client takes it in time."""
+        """Send everything written, as far as the client reads it in time."""
         if self._out is None:
             return
         self._flush()
@@ -76,22 +80,18 @@ class LineTransport:
             self._out.abort()
 
     def _is_gone(self) -> bool:
-        """Whether the client will not read what is owed to it."""
+        """Whether the client will read nothing more."""
         return self.out_gone
 
-    @property
-    def _patience_s(self) -> float:
-        return STOP_S if self._hurried else LAST_ANSWERS_S
-
     def hurry(self) -> None:
-        """The gateway is to end."""
+        """Stop, with less time for pending responses: the gateway shuts down."""
         self._hurried = True
         self.stop()
 
     def stop(self) -> None:
         self._fair_reader.close()
         self._stop_reading()
-        self._may_go_on.set()
+        self._may_read.set()
         if not self._over.done():
             self._over.set_result(None)
 
@@ -100,7 +100,7 @@ class LineTransport:
             self._in.close()
 
     def output_closed(self) -> None:
-        """The client reads no more."""
+        """The client closed the end it reads from."""
         self.out_gone = True
         self.stop()
 
@@ -128,20 +128,20 @@ class LineTransport:
             self._lines.line(line)
 
     def _too_long(self, head: bytes) -> None:
-        """That one message is refused, under its id where that can be read; the rest of its line is skipped."""
+        """Refuse one message, under its id where that can be parsed; the rest of its line is skipped."""
         reason = f"A message is larger than {self._limit_bytes} bytes (`limits.request_bytes`)"
         request_id = readable_id(head)
         id_json = b"null" if request_id is None else b"%d" % request_id
         self.write(error_message(id_json, encode_error(Problem(code=REQUEST_TOO_LARGE, message=reason))))
 
     def hold(self, held: bool) -> None:
-        """Whether to leave further messages with the client for now."""
+        """Read no further messages for now, or read again."""
         if held != self._held:
             self._held = held
             self._read_or_wait()
 
     def pressure(self, high: bool) -> None:
-        """A client that does not read is not read from either."""
+        """Stop reading from a client that does not read, or resume."""
         self._unread = high
         self._read_or_wait()
         if not high:
@@ -150,9 +150,9 @@ class LineTransport:
     def _read_or_wait(self) -> None:
         wait = self._held or self._unread or self._others_turn
         if wait:
-            self._may_go_on.clear()
+            self._may_read.clear()
         else:
-            self._may_go_on.set()
+            self._may_read.set()
         if self._in is None or self._in.is_closing() or self._over.done():
             return
         if wait:
@@ -163,7 +163,7 @@ class LineTransport:
     # -- out ------------------------------------------------------------------------------------------------------
 
     def write(self, *parts: Json) -> None:
-        """One message, in parts. All that happens in one turn of the loop leaves in one write."""
+        """Send one message, in parts. All messages of one turn of the event loop leave in one write."""
         if not self._parts:
             self._loop.call_soon(self._flush)
         self._parts += parts
@@ -179,20 +179,22 @@ class LineTransport:
 
     @property
     def unread_bytes(self) -> int:
-        """What was written and the client has not taken yet."""
+        """The size of what was written and not read yet."""
         return 0 if self._out is None else self._out.get_write_buffer_size()
 
     @property
     def backlogged(self) -> bool:
-        return self.unread_bytes > _CROWDED_BYTES
+        return self.unread_bytes > _BACKLOG_BYTES
 
 
-# One client on standard input and output.
+# -- stdio ------------------------------------------------------------------------------------------------------------
 
 _READ_BYTES: Final = 256 * 1024
 
 
 class StdioTransport(LineTransport):
+    """Standard input and output, be they pipes, files or devices."""
+
     def __init__(self, lines: LineHandler, *, limit_bytes: int, stdin_fd: int = 0, stdout_fd: int = 1) -> None:
         super().__init__(lines, limit_bytes=limit_bytes)
         self._stdin_fd = stdin_fd
@@ -214,7 +216,7 @@ class StdioTransport(LineTransport):
         while not self._over.done() and (data := os.read(self._stdin_fd, _READ_BYTES)):
             self.received(data)
             await asyncio.sleep(0)
-            await self._may_go_on.wait()
+            await self._may_read.wait()
 
 
 class _Input(asyncio.Protocol):

@@ -22,10 +22,10 @@ _SEPARATORS: Final = " ,\t\n"
 
 @dataclass(frozen=True, slots=True)
 class PathFilter:
-    """A path is taken if it fully matches `wanted` (where there is one) and does not match `unwanted`.
+    """A path is taken if it fully matches `wanted`, where there is one, and does not match `unwanted`.
 
-    `names` are globs that the name of every wanted file fits, in a form that ripgrep reads the same way: they save
-    work, the regular expressions decide. None at all where there are no such globs.
+    `names` are globs that the name of every wanted file fits and that ripgrep reads the same way, if there are any:
+    they save work, the regular expressions decide.
     """
 
     wanted: str | None
@@ -34,19 +34,21 @@ class PathFilter:
 
 
 def path_filter(patterns: Sequence[str]) -> PathFilter:
-    """One of the plain patterns must fit, none of those that begin with `!` may. Raises ToolFault."""
+    """At least one plain pattern must match, and none that begins with `!`. Raises ToolFault."""
     check_length("".join(patterns))
     wanted: list[str] = []
     unwanted: list[str] = []
-    names: list[str | None] = []
+    names: list[str] = []
     for pattern in patterns:
         if pattern.startswith("!"):
             unwanted.append(_regex(pattern[1:]))
-        else:
-            wanted.append(_regex(pattern))
-            names.append(_name_part(pattern))
-    known = [name for name in names if name is not None]
-    return PathFilter("|".join(wanted) or None, "|".join(unwanted) or None, known if len(known) == len(names) else ())
+            continue
+        wanted.append(_regex(pattern))
+        name = pattern.rpartition("/")[2]
+        is_plain = _PLAIN_NAME.fullmatch(name) and "**" not in name and not _EMPTY_CHOICE.search(name)
+        if is_plain and name.count("{") == name.count("}"):
+            names.append(name)
+    return PathFilter("|".join(wanted) or None, "|".join(unwanted) or None, names if len(names) == len(wanted) else ())
 
 
 def check_length(pattern: str) -> None:
@@ -56,7 +58,7 @@ def check_length(pattern: str) -> None:
 
 
 def split_patterns(text: str) -> list[str]:
-    """The patterns of a list written with blanks or commas; those inside braces belong to their pattern."""
+    """The patterns of a list separated by blanks or commas, except for those inside braces."""
     found: list[str] = []
     current, depth = "", 0
     for char in text:
@@ -70,97 +72,67 @@ def split_patterns(text: str) -> list[str]:
 
 
 def _regex(pattern: str) -> str:
-    """A pattern without a `/` is about names at any depth, one with a `/` about paths from the folder searched."""
+    """A pattern without a `/` matches names at any depth, one with a `/` paths relative to the folder searched."""
     path = pattern.removeprefix("./").removeprefix("/")
     if not path:
         raise ToolFault("A pattern for paths is empty")
     try:
-        regex = _Translator(f"{path}**" if path.endswith("/") else path).run()
+        regex = _translate(f"{path}**" if path.endswith("/") else path)
     except ValueError as error:
         raise ToolFault(f"{quoted(pattern)} is not a pattern for paths: {error}") from None
     return f"(?:{regex})" if "/" in pattern else f"(?:(?:.*/)?{regex})"
 
 
-def _name_part(pattern: str) -> str | None:
-    name = pattern.rpartition("/")[2]
-    plain = _PLAIN_NAME.fullmatch(name) and "**" not in name and not _EMPTY_CHOICE.search(name)
-    return name if plain and name.count("{") == name.count("}") else None
-
-
-class _Translator:
-    """One pass over a pattern. Raises ValueError, with the reason, for what is none."""
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
-        self._at = 0
-        self._depth = 0
-
-    def run(self) -> str:
-        return self._sequence(at_start=True)
-
-    def _sequence(self, *, at_start: bool) -> str:
-        """Up to the end of the pattern, or of the alternative inside braces."""
-        out: list[str] = []
-        while self._at < len(self._pattern):
-            char = self._pattern[self._at]
-            if self._depth and char in ",}":
-                break
-            out.append(self._one(char, at_start=at_start))
-            at_start = self._pattern[self._at - 1] == "/"
-        return "".join(out)
-
-    def _one(self, char: str, *, at_start: bool) -> str:
-        if char == "*":
-            return self._stars(at_start=at_start)
-        self._at += 1
-        if char == "?":
-            return "[^/]"
-        if char == "[":
-            return self._set()
+def _translate(pattern: str) -> str:
+    """A pattern as a regular expression. Raises ValueError, with the reason, for what is none."""
+    out: list[str] = []
+    braces: list[bool] = []  # for each open brace, whether a name begins there
+    at, at_start = 0, True
+    while at < len(pattern):
+        char = pattern[at]
         if char == "{":
-            return self._choice(at_start=at_start)
-        if char == "\\":
-            self._at += 1
-            if self._at > len(self._pattern):
-                raise ValueError("it ends in a backslash that escapes nothing")
-            return re.escape(self._pattern[self._at - 1])
-        return re.escape(char)
+            if len(braces) == _MAX_DEPTH:
+                raise ValueError(f"braces are nested more than {_MAX_DEPTH} deep")
+            braces.append(at_start)
+            out.append("(?:")
+            at += 1
+            continue
+        if braces and char in ",}":
+            out.append("|" if char == "," else ")")
+            at_start = braces[-1] if char == "," else False
+            braces = braces if char == "," else braces[:-1]
+            at += 1
+            continue
+        if char == "*":
+            stars, at = at, at + len(pattern[at:]) - len(pattern[at:].lstrip("*"))
+            rest = pattern[at : at + 1]
+            is_deep = at - stars == 2 and at_start
+            if is_deep and rest == "/":
+                at += 1
+                out.append("(?:[^/]+/)*")
+            else:
+                out.append(".+" if is_deep and (not rest or (braces and rest in ",}")) else "[^/]*")
+        elif char == "[":
+            regex, at = _set(pattern, at + 1)
+            out.append(regex)
+        elif char == "\\" and at + 1 == len(pattern):
+            raise ValueError("it ends in a backslash that escapes nothing")
+        else:
+            at += 2 if char == "\\" else 1
+            out.append("[^/]" if char == "?" else re.escape(pattern[at - 1]))
+        at_start = pattern[at - 1] == "/"
+    if braces:
+        raise ValueError("a `{` is never closed")
+    return "".join(out)
 
-    def _stars(self, *, at_start: bool) -> str:
-        begin = self._at
-        while self._pattern[self._at : self._at + 1] == "*":
-            self._at += 1
-        if self._at - begin == 2 and at_start:
-            rest = self._pattern[self._at : self._at + 1]
-            if rest == "/":
-                self._at += 1
-                return "(?:[^/]+/)*"
-            if not rest or (self._depth and rest in ",}"):
-                return ".+"
-        return "[^/]*"
 
-    def _choice(self, *, at_start: bool) -> str:
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise ValueError(f"braces are nested more than {_MAX_DEPTH} deep")
-        alternatives = [self._sequence(at_start=at_start)]
-        while self._pattern[self._at : self._at + 1] == ",":
-            self._at += 1
-            alternatives.append(self._sequence(at_start=at_start))
-        if self._at >= len(self._pattern):
-            raise ValueError("a `{` is never closed")
-        self._at += 1
-        self._depth -= 1
-        return f"(?:{'|'.join(alternatives)})"
-
-    def _set(self) -> str:
-        """No set matches `/`."""
-        found = _SET.match(self._pattern, self._at)
-        if found is None:
-            raise ValueError("a `[` is never closed")
-        self._at = found.end()
-        members = "".join(_set_member(member) for member in _SET_MEMBER.finditer(found[2]))
-        return f"(?!/)[{'^' if found[1] else ''}{members}]"
+def _set(pattern: str, at: int) -> tuple[str, int]:
+    """A set, which never matches `/`, and its end."""
+    found = _SET.match(pattern, at)
+    if found is None:
+        raise ValueError("a `[` is never closed")
+    members = "".join(_set_member(member) for member in _SET_MEMBER.finditer(found[2]))
+    return f"(?!/)[{'^' if found[1] else ''}{members}]", found.end()
 
 
 def _set_member(member: re.Match[str]) -> str:

@@ -132,6 +132,7 @@ def _finish_modern(session: UpstreamSession, outcome: Outcome) -> UpstreamSessio
     session.has_tasks = TASKS in extensions(bytes(server.capabilities))
     session.meta_for = RequestMeta(logs="logging" in server.capability_names(), tasks=session.has_tasks)
     server.protocol_version = LATEST_MODERN
+    server.server_info = Raw(b"{}")
     with suppress(BadMessage):  # nothing depends on its name, so nothing fails over it
         meta = members_of(members_of(raw, "result").get("_meta", Raw(b"{}")), "`_meta`")
         server.server_info = meta.get(SERVER_INFO, Raw(b"{}"))

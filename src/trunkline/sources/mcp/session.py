@@ -1,6 +1,6 @@
-"""A session: one conversation with one server (a process, an HTTP session), with ids of its own.
+"""One MCP session with one server, over any transport: requests by id, notifications, and the end of the session.
 
-Many requests are in flight at once and matched by id. Whatever a server sends (noise, strange ids, broken JSON) costs
+Many requests are in flight at once and matched by id. Whatever a server sends (noise, unknown ids, broken JSON) costs
 at most the one request it belongs to.
 """
 
@@ -52,7 +52,7 @@ from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.safe_calls import call_safely
 from trunkline.sources.mcp.server_requests import (
     ESCAPED,
-    MARK,
+    INPUT_MARK,
     TASK_MARK,
     ServerRequests,
     wrong_with_input,
@@ -66,9 +66,9 @@ _EXCERPT_BYTES: Final = 2048
 _SHOWN_CHARACTERS: Final = 300
 _LARGEST_BATCH: Final = 1_000
 _LARGEST_BATCH_BYTES: Final = 1 << 20
-"""Of messages in one array: nobody else is served while they are read, and there are never so many answers to give."""
+"""Nobody else is served while an array is read, and there are never that many answers to give."""
 _LINGERS_S: Final = 5.0
-"""How long a server may go on with a call that was given up. Until then nothing it says is taken for someone else's."""
+"""How long a server may go on with an abandoned call; until then no notification is attributed to another call."""
 _NEVER_CANCELLED: Final = frozenset({INITIALIZE, SERVER_DISCOVER})
 LISTS_CHANGED: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 SESSION_NOTIFICATIONS: Final = LISTS_CHANGED | {
@@ -77,16 +77,16 @@ SESSION_NOTIFICATIONS: Final = LISTS_CHANGED | {
     NOTIFICATIONS_TASKS,
     NOTIFICATIONS_CANCELLED,
 }
-"""What a server tells to whoever tends the session, whichever calls are in flight."""
+"""What concerns the session as a whole, whichever calls are in flight."""
 
 
 class UpstreamSession:
-    """What all wires to a server share. A wire provides `_write` and calls `received` and `lose`.
+    """What all transports share. A transport provides `_write` and calls `received` and `lose`.
 
-    `prepare` gives the `_meta` members for one request, where they depend on its caller. Whoever keeps something on
-    the session beyond calls (a subscription) counts itself in `holds`. A session is `mixed` once it has carried calls of
-    more than one principal. One that `has_tasks` may get a task for an answer. `expected` are calls that will be sent
-    here next: what the server asks may be for them. `served` counts the answers that somebody waited for.
+    `server` is known once the session is initialized. `meta_for` gives the `_meta` members of one request, where they
+    depend on its caller. A session is `mixed` once it has carried calls of more than one principal; one that `has_tasks`
+    may answer with a task. `waiting_calls` will be sent here next: the server's requests may be for them. `redact`
+    removes secrets from what the server says.
     """
 
     is_process: ClassVar[bool] = False
@@ -101,7 +101,6 @@ class UpstreamSession:
         self.meta_for: Callable[[Request], bytes] | None = None
         self.subscription_count = 0
         self.redact: Callable[[str], str] = str
-        """Takes secrets out of what the server says before others see it."""
         self.principal = ""
         self.mixed = False
         self.served = 0
@@ -113,20 +112,20 @@ class UpstreamSession:
         self._count = count
         self._next_id = 0
         self._shared = False
-        self._given_up: dict[int, float] = {}
+        self._abandoned: dict[int, float] = {}
 
-    # -- requests out ---------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------
 
     def send(self, request: Request) -> None:
-        stamp = self.request_meta if self.meta_for is None else self.meta_for(request)
+        meta = self.request_meta if self.meta_for is None else self.meta_for(request)
         self._next_id = upstream_id = self._next_id + 1
         request.upstream_id = upstream_id
         request.upstream = self
         self.pending[upstream_id] = request
-        self._write(request, encode_request(request, upstream_id, stamp))
+        self._write(request, encode_request(request, upstream_id, meta))
 
     def send_shared(self, call: Call) -> None:
-        """A call on a session that others use too."""
+        """Send a call on a session that several callers share."""
         principal = call.caller.principal
         if principal != self.principal:
             self.mixed = bool(self.principal)
@@ -142,16 +141,16 @@ class UpstreamSession:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing would be lost but the server's own state if it were closed now."""
+        """Whether closing it now would lose nothing but the server's own state."""
         return not self.pending and not self.subscription_count and not self.server_requests
 
     @property
     def usable(self) -> bool:
-        """Whether a request sent now has a chance. One that has not was never written, and may go elsewhere."""
+        """Whether a request can be sent now; one that cannot was never written, and may go elsewhere."""
         return not self.lost.done()
 
     async def request(self, method: str, params: Json, timeout_s: float) -> Outcome:
-        """A request of our own: awaited, with a deadline."""
+        """Send a request of our own and wait for its outcome, with a deadline."""
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def done(request: Request) -> None:
@@ -177,7 +176,7 @@ class UpstreamSession:
         if self.pending.pop(request.upstream_id, None) is None or request.method in _NEVER_CANCELLED:
             return
         if self._shared and isinstance(request, Call):
-            self._given_up[request.upstream_id] = monotonic()
+            self._abandoned[request.upstream_id] = monotonic()
         if not self.lost.done():
             self.notify(NOTIFICATIONS_CANCELLED, b'{"requestId":%d}' % request.upstream_id)
 
@@ -187,38 +186,37 @@ class UpstreamSession:
     def _write(self, request: Request | None, message: bytes) -> None:
         raise NotImplementedError
 
-    # -- messages in ----------------------------------------------------------------------------------------------
+    # -- received ------------------------------------------------------------------------------------------------
 
     def received(self, text: bytes, request: Request | None = None) -> None:
-        """One message of the server, whole. `request` is the one whose own stream it came on, where there is such."""
+        """Handle one whole message of the server. `request` is the one on whose own stream it came, if any."""
         if not text or text[0] != _OPEN_BRACE:
-            self._no_object(text, request)
+            self._receive_other(text, request)
             return
         try:
             if not text.isascii():
                 text.decode()
             message = decode_server_message(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self._unreadable(text, request, error)
+            self._receive_undecodable(text, request, error)
             return
         if message.method is UNSET:
-            self._answered(message, text)
+            self._receive_response(message, text)
         else:
-            self._told(message, message.method, request)
+            self._receive_method(message, message.method, request)
 
-    def _no_object(self, text: bytes, request: Request | None) -> None:
-        """Space before a message, several messages at once (2025-03-26), or what programs print beside the protocol,
-        which can be so much that it must cost next to nothing."""
+    def _receive_other(self, text: bytes, request: Request | None) -> None:
+        """Handle leading space, batches (2025-03-26), and output beside the protocol, which must cost next to nothing."""
         stripped = text.lstrip(_SPACE)
         first = stripped[:1]
         if first == b"{":
             self.received(stripped, request)
         elif first == b"[":
-            self._several(text, request)
+            self._receive_batch(text, request)
         else:
             self._count("noise_lines")
 
-    def _several(self, text: bytes, request: Request | None) -> None:
+    def _receive_batch(self, text: bytes, request: Request | None) -> None:
         batch = decode_batch(replace_lone_surrogates(text)) if len(text) <= _LARGEST_BATCH_BYTES else None
         if batch is None or len(batch) > _LARGEST_BATCH:
             self._count("protocol_errors")
@@ -232,15 +230,15 @@ class UpstreamSession:
             else:
                 self._count("noise_lines")
 
-    def _unreadable(self, text: bytes, request: Request | None, error: Exception) -> None:
-        """No message as it stands; half a character in a text can be mended."""
+    def _receive_undecodable(self, text: bytes, request: Request | None, error: Exception) -> None:
+        """Retry with lone surrogates replaced, else treat the message as malformed."""
         mended = replace_lone_surrogates(text)
         if mended != text:
             self.received(mended, request)
         else:
-            self._broken(text, error)
+            self._receive_malformed(text, error)
 
-    def _answered(self, message: ServerMessage, text: bytes) -> None:
+    def _receive_response(self, message: ServerMessage, text: bytes) -> None:
         request = self._take(message)
         if request is None:
             self._count("unmatched_answers")
@@ -261,7 +259,7 @@ class UpstreamSession:
         request.finish(Failure(problem))
 
     def _special_result(self, raw: memoryview, text: bytes, request: Request) -> Outcome:
-        """A question or a task, if the words mean what they seem to."""
+        """The outcome of a result that seems to ask for input or to be a task."""
         wrong = wrong_with_input(raw, request)
         if wrong == "":
             return NeedsInput(bytes(raw))
@@ -278,32 +276,32 @@ class UpstreamSession:
             upstream_id = int(bytes(message.id))
         except ValueError:
             return None
-        if self._given_up:
-            self._given_up.pop(upstream_id, None)
+        if self._abandoned:
+            self._abandoned.pop(upstream_id, None)
         return self.pending.pop(upstream_id, None)
 
-    def _told(self, message: ServerMessage, method: str, stream: Request | None) -> None:
-        """A notification, or a request of the server's own."""
+    def _receive_method(self, message: ServerMessage, method: str, stream: Request | None) -> None:
+        """Handle a notification or a request of the server."""
         params = b"{}" if message.params is UNSET else bytes(message.params)
         if message.id is not UNSET:
-            self.server_requests.receive(message.id, method, params, lambda: self._causes(stream))
+            self.server_requests.receive(message.id, method, params, lambda: self._candidate_calls(stream))
         elif method == PROGRESS:
-            self._progressed(params)
+            self._receive_progress(params)
         elif method not in SESSION_NOTIFICATIONS:
-            self._noticed(method, params, stream)
+            self._receive_notification(method, params, stream)
         elif method != NOTIFICATIONS_CANCELLED or not self.server_requests.cancelled(params):
             self.on_notification(method, params)
 
-    def _causes(self, stream: Request | None) -> tuple[Call, ...]:
-        """The calls that may be behind what the server asks, the likeliest last."""
+    def _candidate_calls(self, stream: Request | None) -> tuple[Call, ...]:
+        """The calls that may have caused a request of the server, the likeliest last."""
         if stream is not None:
             return (stream,) if isinstance(stream, Call) and not stream.done else ()
-        expected = [call for call in self.waiting_calls if not call.done]
-        return (*expected, *[request for request in self.pending.values() if isinstance(request, Call)])
+        waiting = [call for call in self.waiting_calls if not call.done]
+        return (*waiting, *[request for request in self.pending.values() if isinstance(request, Call)])
 
-    def _noticed(self, method: str, params: bytes, stream: Request | None) -> None:
-        """It belongs to the call whose stream it came on, or to the only one there is; else to the session."""
-        if not params.startswith(b"{") or method == STREAM_CLOSED:  # that is a word between our own parts
+    def _receive_notification(self, method: str, params: bytes, stream: Request | None) -> None:
+        """Hand a notification to the call on whose stream it came, or to the only call there is, else to the session."""
+        if not params.startswith(b"{") or method == STREAM_CLOSED:  # used only inside the gateway
             self._count("protocol_errors")
             return
         call = self._only_call() if stream is None else stream
@@ -313,8 +311,8 @@ class UpstreamSession:
             self.on_notification(method, params)
 
     def _only_call(self) -> Call | None:
-        """The one that must be meant, unless it may be what is left of a call of someone else."""
-        if self.mixed or self._given_up_lately():
+        """The only call in flight, unless a notification may belong to an abandoned call or to another caller."""
+        if self.mixed or self._abandoned_lately():
             return None
         only: Call | None = None
         for request in self.pending.values():
@@ -324,14 +322,14 @@ class UpstreamSession:
                 only = request
         return only
 
-    def _given_up_lately(self) -> bool:
-        """Whether the server may still be at work for a caller who is gone. Some tell when they have stopped."""
+    def _abandoned_lately(self) -> bool:
+        """Whether the server may still be working for a caller who is gone."""
         horizon = monotonic() - _LINGERS_S
-        while self._given_up and next(iter(self._given_up.values())) < horizon:
-            del self._given_up[next(iter(self._given_up))]
-        return bool(self._given_up)
+        while self._abandoned and next(iter(self._abandoned.values())) < horizon:
+            del self._abandoned[next(iter(self._abandoned))]
+        return bool(self._abandoned)
 
-    def _progressed(self, params: bytes) -> None:
+    def _receive_progress(self, params: bytes) -> None:
         try:
             token = msgspec.json.decode(params, type=_Progress).progressToken
         except msgspec.MsgspecError:
@@ -343,8 +341,8 @@ class UpstreamSession:
         else:
             self._count("unmatched_progress")
 
-    def _broken(self, text: bytes, error: Exception) -> None:
-        """A message that is no message. Banners cost nothing; a broken answer fails the request whose id it shows."""
+    def _receive_malformed(self, text: bytes, error: Exception) -> None:
+        """Count noise such as banners; fail the request whose id a broken answer shows."""
         upstream_id = readable_id(text[:256])
         request = None if upstream_id is None else self.pending.pop(upstream_id, None)
         if request is None:
@@ -357,14 +355,14 @@ class UpstreamSession:
     # -- the end --------------------------------------------------------------------------------------------------
 
     def lose(self, problem: Problem) -> None:
-        """The wire is gone: everything in flight ends now, and whoever tends the session learns why.
+        """Fail everything in flight and report the loss.
 
-        It counts as lost before anything ends: a call that takes the place of one that ends must not come here.
+        The session counts as lost before any request ends: a call that follows one of them must not come here.
         """
         pending, self.pending = self.pending, {}
         if not self.lost.done():
             self.lost.set_result(problem)
-        call_safely("questions of a lost server", self.server_requests.withdraw_all)
+        call_safely("requests of a lost server", self.server_requests.withdraw_all)
         for request in pending.values():
             call_safely("a request to a lost server", request.finish, Failure(_about(problem, request)))
 
@@ -378,7 +376,7 @@ class UpstreamSession:
         return self.problem(SOURCE_AUTH_REQUIRED, f"answered HTTP {status}", hint=hint)
 
     def result_of(self, outcome: Outcome) -> bytes:
-        """The result of a request of our own, or a GatewayError that says why there is none."""
+        """The result of a request of our own. Raises GatewayError if there is none."""
         if isinstance(outcome, Result):
             return bytes(outcome.raw)
         if isinstance(outcome, Failure):
@@ -391,7 +389,7 @@ class UpstreamSession:
         return ""
 
     async def drained(self) -> None:
-        """Until a lost session has answered what it still carries. Most wires lose everything at once."""
+        """Wait until a lost session has answered what it still carries. Most transports lose everything at once."""
 
     async def close(self) -> None:
         raise NotImplementedError
@@ -402,7 +400,7 @@ class _Progress(msgspec.Struct):
 
 
 def _about(problem: Problem, request: Request) -> Problem:
-    """The same problem, as it concerns one request: whether its tool may have run."""
+    """The same problem for one request, with whether its tool may have run."""
     phase = request.phase
     not_sent = phase == "queued"
     tool: str = getattr(request, "tool", "")
@@ -410,15 +408,15 @@ def _about(problem: Problem, request: Request) -> Problem:
 
 
 def _ignore(method: str, params: Json) -> None:
-    """Until someone tends the session, what it is told is dropped."""
+    """Drops notifications until there is a handler."""
 
 
 async def close_session(session: UpstreamSession) -> None:
-    """Close a session that is given up; one that is lost already first gets to answer what it can."""
+    """Close a session; one that is lost already first gets to answer what it still carries."""
     if session.lost.done():
         await session.drained()
     await session.close()
-    # What leads back to the session is cut: a cycle would stay, with its buffers, until the collector finds it.
+    # Break reference cycles, which would keep its buffers until the collector runs.
     session.server_requests.close()
     session.on_notification = _ignore
     session.meta_for = None

@@ -1,7 +1,8 @@
-"""The folders in which git keeps repositories, and the configuration files that it reads of one."""
+"""Finds git repositories and the configuration files that git reads for them, and overrides what these make git run."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ _GITDIR: Final = b"gitdir: "
 
 
 def read_git_file(path: str) -> bytes | None:
-    """A plain file, whatever leads to it; None where there is none, or one too large to be believed."""
+    """The content of a regular file; None for anything else, and for one that is too large."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -39,7 +40,7 @@ def read_git_file(path: str) -> bytes | None:
 
 
 def gitdir_target(data: bytes, folder: str) -> str | None:
-    """Where a file `.git` in this folder says that the repository is."""
+    """The repository that a file `.git` in this folder points to."""
     if not data.startswith(_GITDIR):
         return None
     path = os.fsdecode(data[len(_GITDIR) :].rstrip(b"\r\n"))
@@ -47,16 +48,13 @@ def gitdir_target(data: bytes, folder: str) -> str | None:
 
 
 def is_repository(path: str) -> bool:
-    """Whether git takes this folder for one."""
-    if not os.path.lexists(f"{path}/HEAD"):
-        return False
-    return os.path.lexists(f"{path}/commondir") or (
-        os.path.isdir(f"{path}/objects") and os.path.isdir(f"{path}/refs")  # noqa: PTH112
-    )
+    """Whether git takes this folder for a repository."""
+    has_own = os.path.isdir(f"{path}/objects") and os.path.isdir(f"{path}/refs")  # noqa: PTH112
+    return os.path.lexists(f"{path}/HEAD") and (has_own or os.path.lexists(f"{path}/commondir"))
 
 
 def repository_at(folder: str) -> str | None:
-    """The repository that git finds in this very folder."""
+    """The repository that git finds in this folder, not above it."""
     dot = f"{folder}/.git"
     if os.path.isdir(dot):  # noqa: PTH112
         return dot
@@ -67,13 +65,13 @@ def repository_at(folder: str) -> str | None:
 
 
 def repository_above(folder: str) -> str | None:
-    """The repository that git finds from this folder, upwards."""
+    """The repository that git finds from this folder upwards."""
     start = Path(os.path.realpath(folder))
     return next(filter(None, (repository_at(str(at)) for at in (start, *start.parents))), None)
 
 
 def configurations_of(repository: str) -> Iterator[str]:
-    """The files that may be read as its configuration, with those of its modules and other working trees."""
+    """The configuration files of a repository, of its submodules and of its other working trees."""
     yield f"{repository}/config"
     yield f"{repository}/config.worktree"
     common = read_git_file(f"{repository}/commondir")
@@ -85,27 +83,22 @@ def configurations_of(repository: str) -> Iterator[str]:
 
 
 def _of_modules(repository: str, depth: int) -> Iterator[str]:
-    """A module's name may have slashes in it."""
+    """The name of a submodule may have slashes in it."""
     if depth > _DEEPEST_MODULE:
         return
     for group in ("modules", "worktrees") if depth == 0 or is_repository(repository) else ("",):
-        for path in _folders_in(f"{repository}/{group}" if group else repository):
+        folders: list[str] = []
+        with contextlib.suppress(OSError), os.scandir(f"{repository}/{group}" if group else repository) as entries:
+            folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for path in folders:
             if os.path.lexists(f"{path}/HEAD"):
                 yield f"{path}/config"
                 yield f"{path}/config.worktree"
             yield from _of_modules(path, depth + 1)
 
 
-def _folders_in(path: str) -> list[str]:
-    try:
-        with os.scandir(path) as entries:
-            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
-
-
 class IncompleteGitConfig(Exception):
-    """What a repository's configuration says cannot all be known, though git would believe it."""
+    """A repository's configuration cannot be read completely, although git would use it."""
 
 
 def entries_of(path: str) -> Iterator[GitConfigEntry]:
@@ -119,14 +112,15 @@ def entries_of(path: str) -> Iterator[GitConfigEntry]:
         if len(seen) > _MOST_INCLUDED:
             raise IncompleteGitConfig(f"`{path}` includes more than {_MOST_INCLUDED} files")
         data = read_git_file(at)
-        if data is None and _is_large(at):
-            raise IncompleteGitConfig(f"`{at}` is larger than {LARGEST_GIT_FILE_BYTES >> 20} MiB")
+        with contextlib.suppress(OSError, ValueError):
+            if data is None and os.stat(at).st_size > LARGEST_GIT_FILE_BYTES:  # noqa: PTH116
+                raise IncompleteGitConfig(f"`{at}` is larger than {LARGEST_GIT_FILE_BYTES >> 20} MiB")
         try:
             entries = [] if data is None else parse_git_config(data)
         except BadGitConfig:
             if data is not None and b"\0" in data:
                 raise IncompleteGitConfig(f"`{at}` holds a NUL byte") from None
-            continue  # git refuses to go on then
+            continue  # git refuses to run then
         yield from entries
         for entry in entries:
             if entry.section in ("include", "includeif") and entry.key == "path" and entry.value:
@@ -134,28 +128,21 @@ def entries_of(path: str) -> Iterator[GitConfigEntry]:
                 waiting.append(os.path.join(os.path.dirname(at), included))  # noqa: PTH118, PTH120
 
 
-def _is_large(path: str) -> bool:
-    try:
-        return os.stat(path).st_size > LARGEST_GIT_FILE_BYTES  # noqa: PTH116
-    except (OSError, ValueError):
-        return False
-
-
-# What has git leave alone the programs that a repository's own configuration and hooks name.
+# -- overrides in git's environment ------------------------------------------------------------------------------------
 #
-# Git takes configuration from its environment, too, and that wins over every file. What the user has set for all
-# repositories holds as ever.
+# Variables keep git from running programs that only a repository names: they win over every file. What the user has set
+# for all repositories is still respected.
 
 COUNT: Final = "GIT_CONFIG_COUNT"
 _ALWAYS: Final = {"core.fsmonitor": "false", "core.hookspath": "/dev/null", "protocol.ext.allow": "never"}
 _MOST: Final = 1000
 _ADDS_UP: Final = ".helper"
-"""Values of such a key add up, and an empty one takes back those before it."""
+"""The values of such a key add up, and an empty one removes those before it."""
 
 
 def git_overrides(repositories: Iterable[str]) -> dict[str, str]:
-    """The keys of these repositories that have git run programs, with what takes their place. It reads files. Raises
-    IncompleteGitConfig where there may be others."""
+    """The keys of these repositories that make git run programs, with harmless values. Reads files. Raises
+    IncompleteGitConfig where there may be more."""
     found = dict(_ALWAYS)
     for repository in repositories:
         for path in configurations_of(repository):
@@ -169,7 +156,7 @@ def git_overrides(repositories: Iterable[str]) -> dict[str, str]:
 def git_environment(
     settings: Mapping[str, str], own: Mapping[str, Sequence[str]], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables that say so. `own` is what the user has set, which wins, and `environ` what they go into."""
+    """The variables that override these settings, except where the user has `own` ones, to be added to `environ`."""
     pairs: list[tuple[str, str]] = []
     for name, neutral in settings.items():
         values = own.get(name, ())
@@ -177,7 +164,9 @@ def git_environment(
             pairs += [(name, value) for value in ("", *values)]
         else:
             pairs.append((name, values[-1] if values else neutral))
-    start = _count(environ)
+    count = environ.get(COUNT, "")  # the user's environment may have some already
+    is_valid = count.isascii() and count.isdigit() and len(count) <= len(str(_MOST))
+    start = int(count) if is_valid else 0
     variables = {COUNT: str(start + len(pairs))}
     for number, (name, value) in enumerate(pairs, start):
         variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
@@ -185,15 +174,9 @@ def git_environment(
 
 
 def parse_git_list(text: str) -> dict[str, list[str]]:
-    """What `git config --list -z` prints: values by the names of keys."""
+    """The output of `git config --list -z` as values by key."""
     found: dict[str, list[str]] = {}
     for line in filter(None, text.split("\0")):
         name, _, value = line.partition("\n")
         found.setdefault(name, []).append(value)
     return found
-
-
-def _count(environ: Mapping[str, str]) -> int:
-    """How many settings the user's own environment has already."""
-    written = environ.get(COUNT, "")
-    return int(written) if written.isascii() and written.isdigit() and len(written) <= len(str(_MOST)) else 0
