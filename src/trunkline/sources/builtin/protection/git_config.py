@@ -23,14 +23,13 @@ _ESCAPES: Final = {character: escape for escape, character in _ESCAPED.items()}
 
 
 class BadGitConfig(ValueError):
-    """The text is not one that git would take."""
+    """The text is one that git would refuse."""
 
 
 @dataclass(frozen=True, slots=True)
 class GitConfigEntry:
-    """One line of it. Section and key are in lower case; a key without `=` has no value, which git reads as true.
-
-    What stands before the first section has none; git takes that, and makes nothing of it.
+    """One setting. Section and key are in lower case; a key without `=` has no value, which git reads as true. Before the
+    first section, where git ignores it, it has no section.
     """
 
     section: str
@@ -41,10 +40,8 @@ class GitConfigEntry:
     @property
     def name(self) -> str:
         """As `git config` spells it."""
-        if not self.section:
-            return self.key
         middle = "" if self.subsection is None else f".{self.subsection}"
-        return f"{self.section}{middle}.{self.key}"
+        return f"{self.section}{middle}.{self.key}" if self.section else self.key
 
 
 def parse_git_config(data: bytes) -> list[GitConfigEntry]:
@@ -115,10 +112,10 @@ def format_git_config(entries: Iterable[GitConfigEntry]) -> bytes:
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
-# Which keys of a repository's configuration may change as they like, and what takes the place of the others.
+# -- dangerous keys ---------------------------------------------------------------------------------------------------
 #
-# Git has too many keys that run a program, and gets more with every version, to name those. So the harmless ones are
-# named, and every other key counts.
+# Too many keys make git run a program, and every version adds some. So the harmless keys are listed, and every other one
+# counts as dangerous.
 
 _PLAIN: Final = {
     "core": """abbrev autocrlf bare bigfilethreshold checkroundtripencoding checkstat commitgraph compression eol
@@ -163,27 +160,21 @@ _OF_ONE: Final = {
     "submodule": "active branch fetchrecursesubmodules ignore",
     "lfs": "access",
 }
-"""Those with something between section and key."""
+"""Keys of sections that have a subsection."""
 _URLS: Final = frozenset(
-    (
-        ("remote", "url"),
-        ("remote", "pushurl"),
-        ("remote", "pushdefault"),
-        ("submodule", "url"),
-        ("branch", "remote"),
-        ("branch", "pushremote"),
-    )
+    (("remote", "url"), ("remote", "pushurl"), ("remote", "pushdefault"))
+    + (("submodule", "url"), ("branch", "remote"), ("branch", "pushremote"))
 )
 _WHOLE: Final = frozenset(("advice", "color", "column", "feature"))
 _HARMLESS: Final = {section: frozenset(keys.split()) for section, keys in _PLAIN.items()}
 _HARMLESS_OF_ONE: Final = {section: frozenset(keys.split()) for section, keys in _OF_ONE.items()}
 _HARMLESS_UPDATES: Final = frozenset(("checkout", "rebase", "merge", "none"))
 _PROGRAM_IN_URL: Final = re.compile(r"-|[^/]*::|.*(?://|@)-", re.DOTALL)
-"""`ext::` and its like name a program; a host that begins with a dash becomes an option of one."""
+"""`ext::` and the like name a program; a host that begins with a dash becomes an option of one."""
 
 
 def is_dangerous(entry: GitConfigEntry) -> bool:
-    """Whether this entry may have git run a program, or work elsewhere, or believe something that does."""
+    """Whether this entry may make git run a program, work in another folder, or read more configuration."""
     section, key = entry.section, entry.key
     if section in _WHOLE:
         return False
@@ -198,8 +189,7 @@ def is_dangerous(entry: GitConfigEntry) -> bool:
 
 
 def repository_named(entry: GitConfigEntry) -> str:
-    """The path of the repository that this entry fetches from or pushes to, which runs that one's hooks; empty where it
-    is on another machine."""
+    """The path of a repository that git fetches from or pushes to, and whose hooks it runs; empty for a remote one."""
     if (entry.section, entry.key) not in _URLS or not entry.value:
         return ""
     scheme, _, rest = entry.value.partition("://")
@@ -208,7 +198,7 @@ def repository_named(entry: GitConfigEntry) -> str:
     return entry.value if ":" not in entry.value.partition("/")[0] else ""
 
 
-# -- what stands for them where git is run -----------------------------------------------------------------------------
+# -- harmless values for them -----------------------------------------------------------------------------------------
 
 _DIFF: Final = 'sh -c \'diff -u -- "$2" "$5"; :\' diff'
 _INSTEAD: Final = {
@@ -231,7 +221,7 @@ _INSTEAD: Final = {
     "submodule..update": "checkout",
 }
 _NO_HELPER: Final = "refused-as-its-repository-names-a-program"
-"""There is no such helper for a remote, so git tells of it and ends."""
+"""There is no such remote helper, so git reports that and ends."""
 _PROGRAMS: Final = frozenset(
     """
     alias alternaterefscommand askpass browser clean cmd command diffcmd difffilter driver editor external fsmonitor
@@ -244,9 +234,9 @@ _PROGRAM_SECTIONS: Final = frozenset(("alias", "pager"))
 
 
 def safe_override(entry: GitConfigEntry) -> dict[str, str]:
-    """What overrides this entry of a repository where it has git run a program: values by the names of keys."""
+    """What overrides an entry of a repository that makes git run a program: values by the names of keys."""
     if entry.section in ("include", "includeif"):
-        return {}  # what is included is looked at itself
+        return {}  # included files are read themselves
     if entry.name == "core.gitproxy":
         return {"protocol.git.allow": "never"}  # of several proxies, git takes the first
     if entry.section == "remote" and entry.key in ("uploadpack", "receivepack"):

@@ -49,8 +49,9 @@ def gitdir_target(data: bytes, folder: str) -> str | None:
 
 def is_repository(path: str) -> bool:
     """Whether git takes this folder for a repository."""
-    has_own = os.path.isdir(f"{path}/objects") and os.path.isdir(f"{path}/refs")  # noqa: PTH112
-    return os.path.lexists(f"{path}/HEAD") and (has_own or os.path.lexists(f"{path}/commondir"))
+    if not os.path.lexists(f"{path}/HEAD") or os.path.lexists(f"{path}/commondir"):
+        return os.path.lexists(f"{path}/HEAD")
+    return os.path.isdir(f"{path}/objects") and os.path.isdir(f"{path}/refs")  # noqa: PTH112
 
 
 def repository_at(folder: str) -> str | None:
