@@ -1,6 +1,6 @@
-"""Writes into docs/protocol.md what passes through and how it is translated, from the table that the tests run.
+"""Writes the tables of features and translations in docs/protocol.md, from the table that the tests run.
 
-With `--check`, says whether it is current.
+With `--check`, says whether the page is current.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from tools.docs_regions import DOCS, main
 
 _GROUPS = {
     "tools": "Tools",
-    "calls": "While a call runs",
+    "calls": "During a call",
     "logging": "Logs",
-    "questions": "Questions to the client",
+    "questions": "Requests to the client",
     "resources": "Resources",
     "prompts": "Prompts",
     "completion": "Completion",
-    "server": "What the server says of itself",
+    "server": "Server information",
     "meta": "Metadata",
     "lists": "Lists",
 }
@@ -42,13 +42,13 @@ def _row(row: Requirement) -> str:
 
 def _way(row: Requirement, client: str, server: str) -> str:
     if client not in row.clients or server not in row.servers:
-        return "there is no such thing"
+        return "n/a"
     told = row.forward if client == "legacy" else row.backward
     return "the same" if told == AS_IS else told
 
 
 def clients() -> str:
-    """What the clients of the tests cannot do, so that nobody takes a gap there for one of ours."""
+    """The gaps of the client libraries under test, which are not gaps of the gateway."""
     gaps = [(row, kind, era, why) for row in REQUIREMENTS for (kind, era), why in row.lacking.items()]
     lines = [f"- {row.says}: not with {kind} at {_versions(era)} ({why})" for row, kind, era, why in gaps]
     return "\n".join(lines)

@@ -15,15 +15,15 @@ from trunkline.core.tool import ToolDefinition
 from trunkline.frontends.http.routes import ROUTES
 from trunkline.search.own_tool_definitions import TOOLS
 
-# what is said within the OpenAPI document about itself
-_SAID_HERE = {"This document": "All routes, as an OpenAPI document"}
+# the OpenAPI document's summary of itself makes sense only within it
+_OTHER_SUMMARY = {"This document": "All routes, as an OpenAPI document"}
 _CREDENTIALS = {"open": "none", "client": "client", "operator": "operator"}
 
 
 def routes() -> str:
     lines = ["| route | token | what it does |", "|---|---|---|"]
     for route in ROUTES:
-        summary = _SAID_HERE.get(route.summary, route.summary)
+        summary = _OTHER_SUMMARY.get(route.summary, route.summary)
         lines.append(f"| `{route.method} {route.path}` | {_CREDENTIALS[route.credential]} | {summary} |")
     return "\n".join(lines)
 

@@ -477,7 +477,7 @@ def _group(route: Route) -> str:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    responses: dict[str, Any] = {str(answer.status): _good(answer) for answer in route.answers}
+    responses: dict[str, Any] = {str(answer.status): _good(answer) for answer in route.responses}
     codes = [HOST_REFUSED, ORIGIN_REFUSED, *([] if route.credential == "open" else [UNAUTHORIZED]), *route.problems]
     by_status: dict[int, list[Code]] = {}
     for code in codes:
