@@ -1,4 +1,4 @@
-"""`trunkline call NAME …`: one call of one tool, from a shell."""
+"""`trunkline call`: calls one tool from a shell."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from trunkline.cli.spinner import Spinner
     from trunkline.core.call import Outcome
 
-_NOTICE_S: Final = 0.2
-"""How soon a Ctrl+C is noticed while arguments are read."""
+_POLL_S: Final = 0.2
+"""How soon Ctrl+C is noticed while arguments are read."""
 
 
 @click.command(short_help="Call a tool.")
@@ -32,7 +32,7 @@ _NOTICE_S: Final = 0.2
     metavar="FOLDER",
     type=click.Path(path_type=Path, file_okay=False),
     default=".",
-    help="Where images and sound are saved; without it here.",
+    help="Where to save images and audio. Default: the current folder.",
 )
 def call(
     name: str, arguments: tuple[str, ...], config: Path | None, url: str | None, as_json: bool, save: Path
@@ -42,8 +42,8 @@ def call(
     ARGUMENTS are one JSON object (`-` reads it from standard input), or `key=value` pairs. A value is text unless the
     tool's schema says otherwise; `key:=value` takes it as JSON.
 
-    Ctrl+C cancels the call. The exit status is 0 if the tool did what it was asked, 1 if it failed, 2 if the
-    arguments cannot be understood, 130 after Ctrl+C.
+    Ctrl+C cancels the call. The exit status is 0 if the tool succeeded, 1 if it failed, 2 if the arguments are
+    invalid, and 130 after Ctrl+C.
     """
     try:
         check_name(name)
@@ -53,23 +53,22 @@ def call(
     from trunkline.cli.call_result import show_outcome
     from trunkline.cli.client.run import run_with_client, show_delays
 
-    async def question(desk: GatewayClient, waiting: Spinner) -> Outcome:
-        text = whole if whole is not None else await _from_pairs(desk, name, arguments)
-        waiting.say(f"calling {name}")
-        call = desk.call(name, text, lambda news: waiting.say(f"{name}: {news}" if news else ""))
-        return await show_delays(call, desk, name, waiting)
+    async def request(client: GatewayClient, spinner: Spinner) -> Outcome:
+        text = whole if whole is not None else await _from_pairs(client, name, arguments)
+        spinner.say(f"calling {name}")
+        call = client.call(name, text, lambda progress: spinner.say(f"{name}: {progress}" if progress else ""))
+        return await show_delays(call, client, name, spinner)
 
     def show(outcome: Outcome) -> int:
         return show_outcome(outcome, name, as_json=as_json, folder=save)
 
     run_with_client(
-        question, show, config, url, only=name, what=f"reaching {name}", taken_back="the call was cancelled"
+        request, show, config, url, tool=name, message=f"connecting to {name}", if_cancelled="the call was cancelled"
     )
 
 
 def _typed_whole(arguments: tuple[str, ...]) -> bytes | None:
-    """The arguments, where no schema is needed to understand them. Pairs that can never be understood are refused
-    before any server is started for them."""
+    """The arguments, if no schema is needed to read them. Malformed pairs are refused before any server is started."""
     if not arguments:
         return b"{}"
     if arguments == ("-",):
@@ -82,10 +81,10 @@ def _typed_whole(arguments: tuple[str, ...]) -> bytes | None:
 
 
 def _standard_input() -> str:
-    if sys.stdin is None:  # it was closed by whoever started us
+    if sys.stdin is None:  # it was closed before we started
         raise BadArguments("there is no standard input to read")
     if sys.stdin.isatty():
-        click.echo("type the arguments as a JSON object, and Ctrl+D", err=True)
+        click.echo("type the arguments as a JSON object, then press Ctrl+D", err=True)
     try:
         return _read_interruptibly(sys.stdin.fileno()).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -93,17 +92,14 @@ def _standard_input() -> str:
 
 
 def _read_interruptibly(fd: int) -> bytes:
-    """Everything up to the end of the input.
-
-    It is read in a thread: Python's own `read` misses a signal that arrives between two pieces of the input, and waits
-    on for more.
-    """
+    """Read to the end of the input, in a thread: Python's own `read` misses a signal that arrives between two pieces
+    of the input, and goes on waiting."""
     read: bytes | OSError = b""
 
     def read_all() -> None:
         nonlocal read
         try:
-            # unbuffered: Python aborts at its end if a thread still holds the lock of a buffer
+            # unbuffered: Python aborts at exit if a thread still holds the lock of a buffer
             with open(fd, "rb", buffering=0, closefd=False) as pipe:
                 read = pipe.read()
         except OSError as error:
@@ -112,15 +108,15 @@ def _read_interruptibly(fd: int) -> bytes:
     reader = Thread(target=read_all, daemon=True)
     reader.start()
     while reader.is_alive():
-        reader.join(_NOTICE_S)
+        reader.join(_POLL_S)
     if isinstance(read, OSError):
         raise read
     return read
 
 
-async def _from_pairs(desk: GatewayClient, name: str, arguments: tuple[str, ...]) -> bytes:
+async def _from_pairs(client: GatewayClient, name: str, arguments: tuple[str, ...]) -> bytes:
     try:
         needs_schema = any(not split_pair(pair)[2] for pair in arguments)
-        return read_pairs(arguments, await desk.schema(name) if needs_schema else {})
+        return read_pairs(arguments, await client.schema(name) if needs_schema else {})
     except BadArguments as error:
         raise click.UsageError(str(error)) from None

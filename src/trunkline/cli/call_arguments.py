@@ -1,4 +1,4 @@
-"""A tool's arguments as people type them: one JSON object, or `key=value` pairs made fit by the tool's schema."""
+"""Reads a tool's arguments from the command line: one JSON object, or `key=value` pairs typed by the tool's schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ _TYPES: Final = {
     "object": "a JSON object",
     "null": "`null`",
 }
-"""The JSON types that are not text, in words."""
 _BY_TYPE: Final[dict[type, str]] = {
     str: "string",
     bool: "boolean",
@@ -29,25 +28,25 @@ _LONGEST_NAME: Final = 1000
 
 
 class BadArguments(ValueError):
-    """What was typed makes no arguments, and why."""
+    """The arguments are invalid; the message says why."""
 
 
 def is_whole(typed: Sequence[str]) -> bool:
-    """Whether one JSON object was typed, for which no schema is needed."""
+    """Whether the arguments are one JSON object, which needs no schema."""
     return len(typed) == 1 and _is_object(typed[0])
 
 
 def read_whole(text: str) -> bytes:
-    """One JSON object, passed on as it was written, to the last digit."""
+    """Check one JSON object and return it as it was written, so that numbers keep every digit."""
     import json
 
     from trunkline.protocol.jsonrpc import BadMessage, members_of, single_line
 
     check_text(text)
     try:
-        json.loads(text, parse_int=str, parse_float=str)  # for its messages, which say where
+        json.loads(text, parse_int=str, parse_float=str)  # for its error messages, which give the position
         data = text.strip().encode()
-        members_of(data, "what was given")
+        members_of(data, "the arguments")
         return bytes(single_line(data))
     except (ValueError, BadMessage, RecursionError) as error:
         raise BadArguments(f"the arguments are not a JSON object: {error}") from None
@@ -74,7 +73,7 @@ def split_pair(pair: str) -> tuple[str, str, bool]:
     """The key, the value, and whether the value is JSON."""
     check_text(pair)
     if _is_object(pair):
-        raise BadArguments("a JSON object holds all the arguments, so nothing can stand beside it")
+        raise BadArguments("a JSON object must be the only argument")
     name, equals, value = pair.partition("=")
     is_json = name.endswith(":")
     name = name.removesuffix(":")
@@ -84,14 +83,14 @@ def split_pair(pair: str) -> tuple[str, str, bool]:
 
 
 def check_name(name: str) -> None:
-    """What a tool may be called by. Longer names than any tool has would be refused somewhere on the way."""
+    """Refuse a name that no tool can have."""
     check_text(name)
     if not 0 < len(name) <= _LONGEST_NAME:
-        raise BadArguments(f"the name of a tool has 1 to {_LONGEST_NAME} characters")
+        raise BadArguments(f"a tool's name has 1 to {_LONGEST_NAME} characters")
 
 
 def check_text(text: str) -> None:
-    """A shell passes any bytes on; JSON cannot."""
+    """Refuse what is not Unicode: shells pass on any bytes, JSON cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -103,11 +102,11 @@ def _is_object(text: str) -> bool:
 
 
 def _json(name: str, value: str, kinds: set[str]) -> bytes:
-    """The value as it was typed, once it is known to be JSON."""
+    """Check that a value is JSON and return it as it was typed."""
     import json
 
     def refuse(constant: str) -> NoReturn:
-        raise ValueError(constant)  # NaN and Infinity: Python's JSON has them, nobody else's
+        raise ValueError(constant)  # NaN and Infinity, which only Python takes for JSON
 
     try:
         json.loads(value, parse_int=str, parse_float=str, parse_constant=refuse)
@@ -121,20 +120,19 @@ def _brief(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-# -- what the schema says ---------------------------------------------------------------------------------------------
+# -- the schema -------------------------------------------------------------------------------------------------------
 
 
 def kinds_of(schema: Mapping[str, Any], name: str) -> set[str]:
-    """The JSON types the schema allows for a property; empty where it does not say."""
-    described = _object(_object(schema.get("properties")).get(name))
-    return _kinds(described, schema, _MAX_DEPTH)
+    """The JSON types that the schema allows for a property; empty if it does not say."""
+    return _kinds(_object(_object(schema.get("properties")).get(name)), schema, _MAX_DEPTH)
 
 
 def _kinds(described: Mapping[str, Any], schema: Mapping[str, Any], depth: int) -> set[str]:
     if not depth:
         return set()
     found = {kind for kind in _list(described.get("type")) if isinstance(kind, str)}
-    found |= {_kind(value) for value in [*_list(described.get("enum", [])), *_list(described.get("const", []))]}
+    found |= {_BY_TYPE.get(type(value), "null") for value in [*_list(described.get("enum", [])), *_list(described.get("const", []))]}
     for group in ("anyOf", "oneOf", "allOf"):
         for choice in _list(described.get(group)):
             found |= _kinds(_object(choice), schema, depth - 1)
@@ -144,7 +142,7 @@ def _kinds(described: Mapping[str, Any], schema: Mapping[str, Any], depth: int) 
 
 
 def _referred(reference: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part of the same schema, like `#/$defs/colour`; nothing is fetched from elsewhere."""
+    """Resolve a reference within the schema, like `#/$defs/colour`; others are never fetched."""
     if not reference.startswith("#/"):
         return {}
     part: Any = schema
@@ -153,16 +151,12 @@ def _referred(reference: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return _object(part)
 
 
-def _kind(value: object) -> str:
-    return _BY_TYPE.get(type(value), "null")
-
-
 def _object(value: object) -> Mapping[str, Any]:
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
 def _list(value: object) -> list[Any]:
-    """What may be one value or a list of them, as a list."""
+    """One value or a list of values, as a list."""
     if value is None:
         return []
     return cast(list[Any], value) if isinstance(value, list) else [value]

@@ -1,10 +1,10 @@
-"""`trunkline add` and `trunkline remove`: the servers of the configuration file, changed in place."""
+"""`trunkline add` and `trunkline remove`: edit the servers of the configuration file in place."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -25,7 +25,7 @@ _WRITTEN_AS_IT_IS: Final = ("/", "~", "$")
 
 
 class _Add(click.Command):
-    """A command without `--` before it is a common slip, and its `-c` or `-e` would be taken for ours."""
+    """Explains a missing `--`, a common mistake: the server's own `-c` or `-e` would be taken for ours."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         separated = "--" in args
@@ -51,14 +51,14 @@ def _is_url(target: tuple[str, ...]) -> bool:
 @click.command(cls=_Add, short_help="Add a server to the configuration file.")
 @click.argument("name")
 @click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="URL | -- COMMAND…")
-@click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="A variable for the command; repeatable.")
+@click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="An environment variable for the command; repeatable.")
 @click.option("-H", "--header", multiple=True, metavar="'NAME: VALUE'", help="A header for the URL; repeatable.")
-@click.option("--cwd", default="", metavar="FOLDER", help="The folder the command starts in.")
+@click.option("--cwd", default="", metavar="FOLDER", help="The folder to start the command in.")
 @click.option(
-    "--transport", type=click.Choice(["sse", "streamable"]), help="How to speak to the URL, if it must be said."
+    "--transport", type=click.Choice(["sse", "streamable"]), help="The transport of the URL, if it cannot be detected."
 )
-@click.option("--disabled", is_flag=True, help="Write it down, but do not use it yet.")
-@click.option("--force", is_flag=True, help="Replace a server of the same name.")
+@click.option("--disabled", is_flag=True, help="Add it without enabling it.")
+@click.option("--force", is_flag=True, help="Replace a server with the same name.")
 @CONFIG
 @JSON
 def add(
@@ -73,15 +73,15 @@ def add(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    """Add a server to the configuration file; everything else in the file stays as it is.
+    """Add a server to the configuration file; the rest of the file is left unchanged.
 
     \b
     trunkline add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
     trunkline add github -e GITHUB_TOKEN -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
     trunkline add tracker https://tracker.example.com/mcp -H 'Authorization: Bearer ${TRACKER_TOKEN}'
 
-    `-e NAME` without a value takes it from the environment of the gateway, so that no secret is in the file. Without
-    any configuration file, `trunkline.yaml` is made in this folder.
+    `-e NAME` without a value takes it from the gateway's environment, which keeps secrets out of the file. If there is
+    no configuration file, `trunkline.yaml` is created in this folder.
     """
     from trunkline.config.config_file import ConfigFile, find_config
     from trunkline.config.edit.new_server import NewServer
@@ -112,29 +112,30 @@ def add(
 @CONFIG
 @JSON
 def remove(name: str, config: Path | None, as_json: bool) -> None:
-    """Remove a server from the configuration file; everything else in the file stays as it is."""
+    """Remove a server from the configuration file; the rest of the file is left unchanged."""
     from trunkline.cli.configuration import config_or_exit
+    from trunkline.config.edit.servers import remove_server
 
     file = config_or_exit(config, as_json=as_json)
     try:
-        change = _remove(file, name)
+        change = _edit(file, name, lambda text: remove_server(text, name))
     except GatewayError as error:
         _fail(error.problem, name, file.path, as_json=as_json)
     _report(change, as_json=as_json)
 
 
-# -- what was typed -------------------------------------------------------------------------------------------------
+# -- arguments ------------------------------------------------------------------------------------------------------
 
 
 def _check_options(is_url: bool, of_command: dict[str, Any], of_url: dict[str, Any]) -> None:
     wrong, kind = (of_command, "a URL") if is_url else (of_url, "a command")
     for option, value in wrong.items():
         if value:
-            raise click.UsageError(f"`{option}` means nothing for {kind}")
+            raise click.UsageError(f"`{option}` cannot be used with {kind}")
 
 
 def _variable(written: str) -> tuple[str, str]:
-    """`NAME=VALUE`, or `NAME` alone for a reference to the environment."""
+    """`NAME=VALUE`, or just `NAME` for a reference to the environment."""
     name, equals, value = written.partition("=")
     if not name:
         raise click.UsageError(f"`{written}` is not `NAME=VALUE`")
@@ -144,7 +145,7 @@ def _variable(written: str) -> tuple[str, str]:
 def _header(written: str) -> tuple[str, str]:
     name, colon, value = written.partition(":")
     if not colon or not name.strip():
-        raise click.UsageError(f"A header is `NAME: VALUE`, not `{name}`")
+        raise click.UsageError(f"A header is written `NAME: VALUE`, not `{name}`")
     return name.strip(), value.strip()
 
 
@@ -154,7 +155,7 @@ def _command(target: tuple[str, ...], config: Path) -> tuple[str, ...]:
 
 
 def _from_here(path: str, config: Path) -> str:
-    """A path in the file starts at the file's folder; one that is typed starts here."""
+    """Paths in the file are relative to its folder, those on the command line to the current one."""
     if not path or path.startswith(_WRITTEN_AS_IT_IS) or config.absolute().parent == Path.cwd():
         return path
     return str(Path.cwd() / path)
@@ -163,7 +164,7 @@ def _from_here(path: str, config: Path) -> str:
 def _about_relative_files(server: NewServer) -> Iterable[str]:
     for argument in server.command[1:]:
         if not argument.startswith(("-", *_WRITTEN_AS_IT_IS)) and Path(argument).is_file():
-            yield f"`{argument}` is looked for in the folder the gateway runs in; `--cwd .` makes it this one"
+            yield f"`{argument}` is relative to the folder the gateway runs in; add `--cwd .` to use this folder"
 
 
 # -- the change -----------------------------------------------------------------------------------------------------
@@ -177,31 +178,25 @@ class _Change(NamedTuple):
 
 
 def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
-    from trunkline.cli.trust_prompt import require_trust, replace_trusted, trust_new
-    from trunkline.config.edit.locked_file import create_file, open_locked
+    from trunkline.cli.trust_prompt import trust_new
+    from trunkline.config.edit.locked_file import create_file
     from trunkline.config.edit.servers import add_server
 
-    path = file.path
-    if not path.exists():
-        edited = add_server(_text(path, ""), server)
-        create_file(path, edited.text, private=server.holds_secrets)
-        trust_new(file, edited.text)
-        return _Change(server.name, path, True, edited)
-    require_trust(file)
-    with open_locked(path) as opened:
-        edited = add_server(_text(path, opened.text), server, force=force)
-        replace_trusted(file, opened, edited.text)
-    return _Change(server.name, path, False, edited)
+    if file.path.exists():
+        return _edit(file, server.name, lambda text: add_server(text, server, force=force))
+    edited = add_server(_text(file.path, ""), server)
+    create_file(file.path, edited.text, private=server.holds_secrets)
+    trust_new(file, edited.text)
+    return _Change(server.name, file.path, True, edited)
 
 
-def _remove(file: ConfigFile, name: str) -> _Change:
-    from trunkline.cli.trust_prompt import require_trust, replace_trusted
+def _edit(file: ConfigFile, name: str, edit: Callable[[ConfigText], EditResult]) -> _Change:
+    from trunkline.cli.trust_prompt import replace_trusted, require_trust
     from trunkline.config.edit.locked_file import open_locked
-    from trunkline.config.edit.servers import remove_server
 
     require_trust(file)
     with open_locked(file.path) as opened:
-        edited = remove_server(_text(file.path, opened.text), name)
+        edited = edit(_text(file.path, opened.text))
         replace_trusted(file, opened, edited.text)
     return _Change(name, file.path, False, edited)
 
@@ -213,7 +208,7 @@ def _text(path: Path, text: str) -> ConfigText:
     return ConfigText(path, text, os.environ, section_kinds())
 
 
-# -- what is said ---------------------------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------------------------------
 
 
 def _report(change: _Change, *, as_json: bool, notes: Iterable[str] = ()) -> None:
@@ -228,37 +223,37 @@ def _report(change: _Change, *, as_json: bool, notes: Iterable[str] = ()) -> Non
         click.echo(render(problems, edited.shown), err=True)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    click.echo(_sentence(change), err=True)
-    click.echo(_what_happens(change), err=True)
+    click.echo(_summary(change), err=True)
+    click.echo(_next_step(change), err=True)
 
 
 def _not_set_here(problem: Problem) -> Problem:
-    """A variable that is not set in this shell may well be where the gateway runs."""
+    """A variable that is not set in this shell may be set where the gateway runs."""
     if problem.code is not ENV_NOT_SET:
         return problem
-    hint = "set it where the gateway runs, or the server is down there"
+    hint = "set it where the gateway runs, or the server will be down"
     return replace(problem, message=f"{problem.message} here", hint=hint)
 
 
-def _sentence(change: _Change) -> str:
+def _summary(change: _Change) -> str:
     if change.created:
-        return f"Made {change.path} with the server `{change.name}`"
+        return f"Created {change.path} with the server `{change.name}`"
     words = {"added": "Added {} to {}", "replaced": "Replaced {} in {}", "removed": "Removed {} from {}"}
     return f"{words[change.edited.action].format(f'`{change.name}`', change.path)} (line {change.edited.line})"
 
 
-def _what_happens(change: _Change) -> str:
+def _next_step(change: _Change) -> str:
     settings = change.edited.settings
     if settings is None:
-        return "The file has errors, and no gateway takes it until they are solved: see `trunkline check`"
+        return "The file has errors, and no gateway uses it until they are fixed: see `trunkline check`"
     if change.created:
         return "`trunkline up` runs the gateway, and `trunkline connect` shows how to connect a client"
     from trunkline.config.settings import gateway_folder
     from trunkline.runtime.gateway_records import find_running
 
     running = find_running(gateway_folder(settings))
-    who = f"The gateway at {running.url}" if running is not None else "A running gateway"
-    return f"{who} picks the change up by itself"
+    which = f"The gateway at {running.url}" if running is not None else "A running gateway"
+    return f"{which} picks up the change automatically"
 
 
 def _fail(problem: Problem, name: str, path: Path, *, as_json: bool) -> NoReturn:
@@ -279,5 +274,5 @@ def _print_json(
     done: dict[str, Any] = {"action": action, "name": name, "file": str(path.absolute()), "created": created}
     if edited is not None:
         done |= {"place": edited.place, "line": edited.line, "loads": edited.settings is not None}
-    # in ASCII: what was typed need not be text that any terminal can show
+    # in ASCII, because arguments need not be text that a terminal can show
     click.echo(dumps(done | {"problems": loads(render_json(problems))}, indent=2))

@@ -1,4 +1,4 @@
-"""`trunkline explain`: what an error code means, and what to do about it."""
+"""`trunkline explain`: what an error code means, or why a tool is missing."""
 
 from __future__ import annotations
 
@@ -126,11 +126,11 @@ def _wrapped(text: str, width: int, mark: str = "") -> str:
     )
 
 
-# `trunkline explain --tool NAME`: why a tool is missing, or where it is.
+# -- tools ------------------------------------------------------------------------------------------------------------
 
 
 def explain_tool(name: str, config: Path | None, url: str | None, *, as_json: bool = False) -> NoReturn:
-    """Print what is known, and end the program; with 0 if a call by this name would reach a tool."""
+    """Print what a gateway knows about a tool, and exit with 0 if a call by this name would reach it."""
     from trunkline.cli.client.run import run_with_client
 
     try:
@@ -138,28 +138,27 @@ def explain_tool(name: str, config: Path | None, url: str | None, *, as_json: bo
     except BadArguments as error:
         raise click.UsageError(str(error)) from None
 
-    async def question(desk: GatewayClient, waiting: Spinner) -> Mapping[str, Any]:
-        return await desk.why(name)
+    async def request(client: GatewayClient, spinner: Spinner) -> Mapping[str, Any]:
+        return await client.why(name)
 
-    def show(told: Mapping[str, Any]) -> int:
-        echo_json(told) if as_json else show_why(name, told)
-        return 0 if told["found"] else 1
+    def show(answer: Mapping[str, Any]) -> int:
+        echo_json(answer) if as_json else show_why(name, answer)
+        return 0 if answer["found"] else 1
 
-    run_with_client(question, show, config, url, only=name, what="asking about the tool")
+    run_with_client(request, show, config, url, tool=name, message="asking about the tool")
 
 
-def show_why(name: str, told: Mapping[str, Any]) -> None:
-    if told["found"]:
-        click.echo(f"`{plain(name)}` is `{_word(told, 'address')}`, a tool of server `{_word(told, 'server')}`")
+def show_why(name: str, answer: Mapping[str, Any]) -> None:
+    def text(members: Mapping[str, Any], key: str) -> str:
+        return plain(str(members.get(key, "")))
+
+    if answer["found"]:
+        click.echo(f"`{plain(name)}` is `{text(answer, 'address')}`, a tool of server `{text(answer, 'server')}`")
     else:
         click.echo(f"`{plain(name)}` cannot be called")
-    for finding in told["findings"]:
-        click.echo(f"- {_word(finding, 'what')}")
+    for finding in answer["findings"]:
+        click.echo(f"- {text(finding, 'what')}")
         if finding.get("hint"):
-            click.echo(f"  {click.style('hint', fg='cyan')}: {_word(finding, 'hint')}")
-    if told.get("similar"):
-        click.echo(f"similar tools: {', '.join(plain(str(one)) for one in told['similar'])}")
-
-
-def _word(told: Mapping[str, Any], key: str) -> str:
-    return plain(str(told.get(key, "")))
+            click.echo(f"  {click.style('hint', fg='cyan')}: {text(finding, 'hint')}")
+    if answer.get("similar"):
+        click.echo(f"similar tools: {', '.join(plain(str(one)) for one in answer['similar'])}")

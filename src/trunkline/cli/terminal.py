@@ -1,7 +1,7 @@
-"""What may reach a terminal, and how: its width, colours, and text from outside made harmless.
+"""Writes to terminals: widths, colours, tables, and text from servers made safe to print.
 
-Nearly everything that commands show was written by servers. A terminal obeys control characters, so they are taken
-out before it sees them; a file or another program gets the text as it is.
+Nearly everything that commands print was written by servers. A terminal acts on control characters, so they are removed
+first; a file or another program gets the text unchanged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Final, TextIO
 
 import click
 
-_OBEYED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters but tab and line feed."""
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters except tab and line feed."""
 _BREAKS: Final = re.compile(r"[\u2028\u2029]")
 _JOINERS: Final = "\u200c\u200d"
-"""What is not printed and is left in its place all the same, where it joins what is."""
+"""Not printable, but kept because they join characters that are."""
 _UNKNOWN_WIDTH: Final = 100
 _WIDE: Final = ("W", "F")
 
@@ -30,8 +30,8 @@ _WIDE: Final = ("W", "F")
 
 
 def plain(text: str) -> str:
-    """Text on one line, without anything that a terminal would obey, and with what is hidden in it shown."""
-    text = " ".join(_OBEYED.sub(" ", text).split())
+    """Text on one line, without control characters, and with hidden characters made visible."""
+    text = " ".join(_CONTROL.sub(" ", text).split())
     if text.isascii():
         return text
     from trunkline.core.hidden_text import code_point, reveal
@@ -40,10 +40,10 @@ def plain(text: str) -> str:
 
 
 def tamed(text: str) -> str:
-    """Text of many lines, with a mark in place of everything that a terminal would obey or not show."""
+    """Text of several lines, with a mark in place of control and hidden characters."""
     from trunkline.core.hidden_text import reveal
 
-    return reveal(_OBEYED.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")))
+    return reveal(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")))
 
 
 def echo_data(text: str, *, err: bool = False) -> None:
@@ -54,8 +54,8 @@ def echo_data(text: str, *, err: bool = False) -> None:
 
 
 def json_text(raw: bytes) -> str:
-    """JSON for people and programs alike: indented, every number as it was written, and escapes in place of all that a
-    terminal would obey or not show, which mean the same. Text that cannot be laid out is given as it is."""
+    """Indented JSON for people and programs: numbers as they were written, control and hidden characters as escapes.
+    Text that is not JSON is returned unchanged."""
     import msgspec
 
     from trunkline.core.hidden_text import reveal
@@ -79,7 +79,7 @@ def echo_json(value: object) -> None:
 
 
 def complain(message: str, hint: str = "", *, kind: str = "error") -> None:
-    """One message for people, on stderr, as every command shows it."""
+    """Print an error or warning on stderr, as every command does."""
     colour = "yellow" if kind == "warning" else "red"
     click.echo(f"{click.style(kind, fg=colour, bold=True)}: {plain(message)}", err=True)
     if hint:
@@ -100,7 +100,7 @@ def shown_width(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Text in at most so many columns."""
+    """Shorten text to at most so many columns."""
     if shown_width(text) <= width:
         return text
     kept, used = "", 1
@@ -114,9 +114,9 @@ def cut(text: str, width: int) -> str:
 
 def terminal_width(stream: TextIO) -> int:
     """The columns of the terminal behind a stream; `COLUMNS` wins, as everywhere."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isascii() and told.isdigit() and int(told) > 0:
-        return int(told)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and int(columns) > 0:
+        return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns or _UNKNOWN_WIDTH
     except (OSError, ValueError, io.UnsupportedOperation):
@@ -127,41 +127,41 @@ def terminal_width(stream: TextIO) -> int:
 
 
 def wants_colour(environ: Mapping[str, str]) -> bool:
-    """Whether a terminal may be given colours; what is not one never is. See no-color.org."""
+    """Whether terminals get colours; other streams never do. See no-color.org."""
     return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
 def prepare_streams() -> None:
-    """No reason to fail: a character that the terminal's encoding has no room for, which is shown as an escape, and a
-    stream that whoever started us has closed."""
+    """Escape characters that the terminal's encoding lacks, and replace a stream that was closed before we started:
+    neither should make a command fail."""
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, _nowhere())
+            setattr(sys, name, _devnull())
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def give_up_stderr() -> None:
-    """After it could not be written to: Python would try once more at the end, and make that the exit status."""
-    sys.stderr = _nowhere()
+def discard_stderr() -> None:
+    """Stop writing to stderr after an error: Python would retry at exit, and fail with its own status."""
+    sys.stderr = _devnull()
 
 
-def _nowhere() -> TextIO:
+def _devnull() -> TextIO:
     return Path(os.devnull).open("w")
 
 
-# Rows in columns that fit the terminal.
+# -- tables ----------------------------------------------------------------------------------------------------------
 
 _GAP: Final = "  "
 _LEAST: Final = 8
-"""Columns are not made narrower than this for the sake of others."""
+"""Columns are not made narrower than this."""
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], colours: Sequence[str | None] = ()) -> str:
-    """Rows under their heads. `colours` are those of the second column, row by row.
+    """Rows below their heads; `colours` are those of the second column, row by row.
 
-    On a terminal every line fits its width. Elsewhere nothing is cut, so that programs see all of it.
+    On a terminal every line is cut to its width. Elsewhere nothing is cut, so that programs see all of it.
     """
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(shown_width, column)) for column in zip(heads, *cells, strict=True)]
@@ -174,8 +174,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], colours: Sequence
 
 
 def fitted(widths: Sequence[int], room: int) -> list[int]:
-    """Widths that together take no more than there is room for: the widest column gives way first, and the first one,
-    which names what the row is about, last of all."""
+    """Widths that fit the room: the widest column shrinks first, and the first one, which names the row, last."""
     fit = [min(width, max(room, _LEAST)) for width in widths]
     for columns in (range(1, len(fit)), range(len(fit))):
         while sum(fit) > room and columns:
@@ -187,13 +186,9 @@ def fitted(widths: Sequence[int], room: int) -> list[int]:
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], colour: str | None = None) -> str:
-    padded = [_padded(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    shown = [cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    padded = [text + " " * (width - shown_width(text)) for text, width in zip(shown, widths, strict=True)]
     padded[-1] = padded[-1].rstrip()
     if colour is not None and len(padded) > 1:
         padded[1] = click.style(padded[1], fg=colour)
     return _GAP.join(padded).rstrip()
-
-
-def _padded(cell: str, width: int) -> str:
-    shown = cut(cell, width)
-    return shown + " " * (width - shown_width(shown))

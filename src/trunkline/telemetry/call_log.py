@@ -36,9 +36,9 @@ _LONGEST_KEPT_NAME: Final = 256
 """Longer names come from broken or hostile clients; they are formatted each time, so that they cannot fill memory."""
 
 IdsOf = Callable[[Call], tuple[str, str] | None]
-_What = tuple[str, ...]
+_HeadKey = tuple[str, ...]
 """Source, tool and method; unless the outcome is plainly `ok`, also the outcome, `executed` and the kind of error."""
-_Who = tuple[str, str | None, str]
+_TailKey = tuple[str, str | None, str]
 
 
 class CallLines:
@@ -55,8 +55,8 @@ class CallLines:
         self._names: ToolNames | None = None
         self._names_version = -1
         self._command_of: Callable[[Call], str] | None = None
-        self._heads: dict[_What, str] = {}
-        self._tails: dict[_Who, str] = {}
+        self._heads: dict[_HeadKey, str] = {}
+        self._tails: dict[_TailKey, str] = {}
         self._stamp = ""
         self._stamp_from = self._stamp_until = 0.0
 
@@ -73,20 +73,20 @@ class CallLines:
             self._names_version = self._router.names_version
         outcome = call.outcome
         if type(outcome) is Result and not (call.method == TOOLS_CALL and tool_failed(outcome)):
-            what = (call.source, call.tool, call.method)
+            head_key = (call.source, call.tool, call.method)
         else:
             method, source, _, word, executed, _, error = summarize(call, "")
-            what = (source, call.tool, method, word, executed, error)
-        head = self._heads.get(what)
+            head_key = (source, call.tool, method, word, executed, error)
+        head = self._heads.get(head_key)
         if head is None:
-            head = self._make_head(call, what)
+            head = self._make_head(call, head_key)
         if not head:
             return  # below the level that is logged
         caller = call.caller
-        who = (caller.principal, caller.session, caller.client)
-        tail = self._tails.get(who)
+        tail_key = (caller.principal, caller.session, caller.client)
+        tail = self._tails.get(tail_key)
         if tail is None:
-            tail = self._make_tail(who)
+            tail = self._make_tail(tail_key)
         if self._ids_of is not None and (ids := self._ids_of(call)) is not None:
             tail = self._format.traced(tail, *ids)
         if self._command_of is not None and (command := self._command_of(call)):
@@ -100,27 +100,27 @@ class CallLines:
             self._stamp_until = (milliseconds + 1) / 1000
         self._put(f"{self._stamp}{head}{seconds * 1000:.3f}{tail}")
 
-    def _make_head(self, call: Call, what: _What) -> str:
-        source, tool, method, outcome, executed, error = what if len(what) > 3 else (*what, "ok", "", "")
+    def _make_head(self, call: Call, head_key: _HeadKey) -> str:
+        source, tool, method, outcome, executed, error = head_key if len(head_key) > 3 else (*head_key, "ok", "", "")
         name = origin = ""
         if self._names is not None and method == TOOLS_CALL:
             name, origin = self._names.tool(call), self._names.source(source)
         level: Level = "info" if outcome in _FINE_OUTCOMES else "error" if outcome == INTERNAL.id else "warning"
         target = CallFields(source, tool, method, outcome, executed, name, origin, error)
         head = self._format.head(level, target) if self._logs(level) else ""
-        if max(map(len, what)) <= _LONGEST_KEPT_NAME:
+        if max(map(len, head_key)) <= _LONGEST_KEPT_NAME:
             if len(self._heads) >= _KEPT_PARTS:
                 self._heads.clear()
-            self._heads[what] = head
+            self._heads[head_key] = head
         return head
 
-    def _make_tail(self, who: _Who) -> str:
-        client = CallerFields(*who)
+    def _make_tail(self, tail_key: _TailKey) -> str:
+        client = CallerFields(*tail_key)
         tail = self._format.tail(client)
         if len(client.principal) + len(client.session or "") + len(client.name) <= _LONGEST_KEPT_NAME:
             if len(self._tails) >= _KEPT_PARTS:
                 self._tails.clear()
-            self._tails[who] = tail
+            self._tails[tail_key] = tail
         return tail
 
 
@@ -174,7 +174,7 @@ class CallLog:
         if health.hint and not (health.stderr_tail and health.hint.endswith(health.stderr_tail)):
             fields.append(("hint", health.hint))
         if health.stderr_tail and level == "warning":
-            # Redacted before it is cut: half a secret would not be recognised. The end is what explains a failure.
+            # Redacted before it is cut: half a secret would not be recognised. The end is head_key explains a failure.
             fields.append(("stderr", self._redact(health.stderr_tail)[-TEXT_LIMIT:]))
         self._noted(LogEvent(level, "health", f"{source} is {health.state}{reason}", tuple(fields)))
 

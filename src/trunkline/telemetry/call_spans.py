@@ -24,12 +24,12 @@ _SESSION_PREFIX: Final = 8
 _KEPT_PARTS: Final = 4096
 _LONGEST_KEPT: Final = 1024
 
-Who = tuple[str, str | None, str]
+_CallerKey = tuple[str, str | None, str]
 
 
 @dataclass(slots=True)
 class SharedAttributes:
-    """The attributes that spans of like calls share. `json` has them as OTLP writes them, ready to be followed by more."""
+    """Attributes that spans of like calls share. `json` has them as OTLP writes them, ready to be followed by more."""
 
     attributes: dict[str, Value]
     json: str
@@ -65,8 +65,8 @@ class CallSpans:
         self._kind_of = kind_of
         self._transport = transport
         self._names = ToolNames(router, kind_of)
-        self._whats: dict[CallSummary, SharedAttributes] = {}
-        self._whos: dict[Who, SharedAttributes] = {}
+        self._by_summary: dict[CallSummary, SharedAttributes] = {}
+        self._by_caller: dict[_CallerKey, SharedAttributes] = {}
 
     def began(self, call: Call) -> None:
         """Begin a span, and pass it on to the server, so that spans of the server become its children."""
@@ -74,18 +74,16 @@ class CallSpans:
         if meta is not None and (TRACEPARENT in meta or TRACESTATE in meta):
             span = self._within(call, meta)
         else:
-            step = self._steps.get(call.caller.principal)
-            span = self._root() if step is None else self._child(step)
+            span = self._begin(self._steps.get(call.caller.principal))
         if span is None:
             return
         own = b'"%b"' % span.traceparent.encode()
         call.meta = {TRACEPARENT: own} if meta is None else {**(call.meta or {}), TRACEPARENT: own}
         self._calls[call] = span
 
-    def _root(self) -> Span:
-        return Span("", new_trace_id(), "", self._leave, kind=SERVER)
-
-    def _child(self, step: Span) -> Span:
+    def _begin(self, step: Span | None) -> Span:
+        if step is None:
+            return Span("", new_trace_id(), "", self._leave, kind=SERVER)
         return Span("", step.trace_id, step.span_id, self._leave, kind=SERVER)
 
     def _within(self, call: Call, meta: Mapping[str, Json]) -> Span | None:
@@ -96,7 +94,7 @@ class CallSpans:
         if remote is None or (step is not None and step.trace_id != remote.trace_id):
             # The state belongs to the client's trace, and this span is in another one.
             call.meta = {name: value for name, value in meta.items() if name != TRACESTATE}
-            span = self._root() if step is None else self._child(step)
+            span = self._begin(step)
             span.link = None if remote is None else (remote.trace_id, remote.span_id)
             return span
         if not remote.sampled and step is None:
@@ -111,11 +109,11 @@ class CallSpans:
         span = self._calls.pop(call, None)
         if span is None:
             return
-        what = summarize(call, self._name_of(call))
+        summary = summarize(call, self._name_of(call))
         caller = call.caller
-        who = (caller.version, caller.session, caller.client)
-        kept = self._whats.get(what) or self._shared_by_calls(what)
-        span.kept = (kept, self._whos.get(who) or self._shared_by_callers(who))
+        key = (caller.version, caller.session, caller.client)
+        kept = self._by_summary.get(summary) or self._shared_by_calls(summary)
+        span.kept = (kept, self._by_caller.get(key) or self._shared_by_callers(key))
         span.name, span.error, span.message = kept.name, kept.error, kept.message
         took_ns = int(seconds * 1e9)
         if call.method == TOOLS_CALL:
@@ -127,8 +125,8 @@ class CallSpans:
             return self._names.tool(call)
         return prompt_of(call) if call.method == PROMPTS_GET and call.source else ""
 
-    def _shared_by_calls(self, what: CallSummary) -> SharedAttributes:
-        method, source, name, outcome, executed, number, error = what
+    def _shared_by_calls(self, summary: CallSummary) -> SharedAttributes:
+        method, source, name, outcome, executed, code, error = summary
         name = self._name(name)
         found: dict[str, Value] = {"mcp.method.name": self._name(method)}
         if method == TOOLS_CALL:
@@ -136,30 +134,28 @@ class CallSpans:
             found |= {"gen_ai.tool.name": name, "tool.name": name} if name else {}
         elif name:
             found["gen_ai.prompt.name"] = name
-        if source:
-            found["tool.source"] = source_label(self._kind_of(source), self._name(source))
-        found["trunkline.outcome"] = outcome
-        if executed:
-            found["trunkline.executed"] = executed
-        if number:
-            found["rpc.response.status_code"] = number
-        if error:
-            found["error.type"] = error
-        if self._transport:
-            found["network.transport"] = self._transport
+        more = {
+            "tool.source": source_label(self._kind_of(source), self._name(source)) if source else "",
+            "trunkline.outcome": outcome,
+            "trunkline.executed": executed,
+            "rpc.response.status_code": code,
+            "error.type": error,
+            "network.transport": self._transport,
+        }
+        found |= {key: value for key, value in more.items() if value}
         title = CODES[error].title if error in CODES else ""
         shown = self._name(method)
         if method == TOOLS_CALL:  # a call to a server that never listed its tools has no name
             shown = f"tool.call.{name}" if name else "tool.call"
         made = SharedAttributes(found, encode_attributes(found) + ",", shown, error, title)
-        if sum(map(len, what)) <= _LONGEST_KEPT:
-            if len(self._whats) >= _KEPT_PARTS:
-                self._whats.clear()
-            self._whats[what] = made
+        if sum(map(len, summary)) <= _LONGEST_KEPT:
+            if len(self._by_summary) >= _KEPT_PARTS:
+                self._by_summary.clear()
+            self._by_summary[summary] = made
         return made
 
-    def _shared_by_callers(self, who: Who) -> SharedAttributes:
-        version, session, client = who
+    def _shared_by_callers(self, key: _CallerKey) -> SharedAttributes:
+        version, session, client = key
         found: dict[str, Value] = {}
         if version:
             found["mcp.protocol.version"] = self._name(version)
@@ -170,9 +166,9 @@ class CallSpans:
             found["trunkline.client"] = self._name(client)
         made = SharedAttributes(found, encode_attributes(found) + "," if found else "")
         if len(version) + len(session or "") + len(client) <= _LONGEST_KEPT:
-            if len(self._whos) >= _KEPT_PARTS:
-                self._whos.clear()
-            self._whos[who] = made
+            if len(self._by_caller) >= _KEPT_PARTS:
+                self._by_caller.clear()
+            self._by_caller[key] = made
         return made
 
     def _name(self, text: str) -> str:

@@ -21,8 +21,6 @@ from trunkline.telemetry.call_summary import outcome_word
 from trunkline.telemetry.redaction import one_line
 from trunkline.version import __version__
 
-# Memory, CPU, open files and start time of this process, under the names every Prometheus client uses.
-
 Reading = tuple[str, Literal["counter", "gauge"], str, float]
 
 _PROC: Final = Path("/proc/self")
@@ -30,7 +28,9 @@ _STARTED_AT: Final = time.time()
 
 
 def process_readings(proc: Path = _PROC) -> Iterator[Reading]:
-    """What this platform can tell: everything where /proc exists, CPU and start time anywhere."""
+    """Memory, CPU, open files and start time of this process, under the names that every Prometheus client uses.
+
+    Where there is no /proc, CPU and start time only."""
     yield "process_cpu_seconds_total", "counter", "User and system CPU time spent", time.process_time()
     yield "process_start_time_seconds", "gauge", "Start of the process, in seconds since the epoch", _STARTED_AT
     try:
@@ -56,16 +56,10 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 def labels(**values: str) -> str:
     """`source="a",tool="b"`, with the values escaped, in the order given."""
-    return ",".join(f'{name}="{label_value(value)}"' for name, value in values.items())
-
-
-def label_value(value: str) -> str:
-    # `one_line` leaves neither line feeds nor other control characters: what remains to escape are these two.
-    return one_line(value, LABEL_LIMIT).replace("\\", "\\\\").replace('"', '\\"')
-
-
-def metric_name(text: str) -> str:
-    return _NOT_IN_NAMES.sub("_", text)
+    # `one_line` leaves no line feeds or other control characters: only these two characters remain to be escaped.
+    lines = {name: one_line(value, LABEL_LIMIT) for name, value in values.items()}
+    escaped = {name: line.replace("\\", "\\\\").replace('"', '\\"') for name, line in lines.items()}
+    return ",".join(f'{name}="{value}"' for name, value in escaped.items())
 
 
 def family(name: str, kind: Kind, help_text: str, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
@@ -167,7 +161,7 @@ class Metrics:
         events.counted.append(self._counted)
 
     def gauge(self, name: str, help: str, read: Callable[[], float]) -> None:  # noqa: A002
-        """Show what `read` returns at the time of rendering, as `trunkline_<name>`."""
+        """Render what `read` returns at that time, as `trunkline_<name>`."""
         self._readings.append((_own_name(name), "gauge", help, read))
 
     def counter(self, name: str, help: str, read: Callable[[], float]) -> None:  # noqa: A002
@@ -175,7 +169,7 @@ class Metrics:
         self._readings.append((_own_name(name) + _TOTAL, "counter", help, read))
 
     def render(self) -> bytes:
-        """Everything, in the Prometheus text format (`exposition.CONTENT_TYPE`)."""
+        """Everything, in the Prometheus text format (`CONTENT_TYPE`)."""
         return "".join(self._lines()).encode("utf-8", "replace")
 
     def _call_done(self, call: Call, seconds: float) -> None:
@@ -190,7 +184,7 @@ class Metrics:
         latency.total_s += seconds
 
     def _find_cell(self, source: str, tool: str, word: str) -> _Cell:
-        """The cell of a series that was not met before, or that has none of its own."""
+        """The cell of a series that is new, or that is counted as `other`."""
         series = self._series(source, tool, word)
         cell = self._cells.get(series)
         if cell is None:
@@ -214,7 +208,7 @@ class Metrics:
         self._health[_label(source)] = health
 
     def _removed(self, source: str) -> None:
-        """What was counted stays counted; a server that is not there has no state."""
+        """What was counted stays counted; a server that is gone has no state."""
         self._health.pop(_label(source), None)
 
     def _counted(self, counter: str, source: str, amount: int) -> None:
@@ -263,7 +257,7 @@ class Metrics:
 
 
 def _own_name(name: str) -> str:
-    return "trunkline_" + metric_name(name).removeprefix("trunkline_").removesuffix(_TOTAL)
+    return "trunkline_" + _NOT_IN_NAMES.sub("_", name).removeprefix("trunkline_").removesuffix(_TOTAL)
 
 
 def _label(text: str) -> str:

@@ -1,4 +1,6 @@
-"""Takes secrets out of text before it is shown: known ones by value, credentials in headers and URLs by shape."""
+"""Makes text safe to show: takes secrets out, known ones by value, credentials in headers and URLs by shape; and escapes
+what is not printable.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from trunkline.core.hidden_text import reveal
 HIDDEN: Final = "***"
 
 _NO_TEXT: Final = re.compile("[\ud800-\udfff]")
-"""Bytes of a variable that are no text; what a program prints of them is read as the sign for that."""
+"""Bytes of a variable that are not UTF-8; what a program prints of them is read as the replacement character."""
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
 _BEARER: Final = re.compile(r"\b(bearer)\s+(?!tokens?\b)[^\s\"',;]+", re.IGNORECASE)
 _BASIC: Final = re.compile(r"\b(basic\s+)([A-Za-z0-9+/_-]{4,}={0,2})", re.IGNORECASE)
@@ -33,17 +35,17 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = (), names: Iterable[str] = ()) -> None:
         self._names: set[str] = set()
-        """Of our own: of servers and their tools. Nothing is readable without them, and everybody may know them."""
+        """Names of servers and tools, which are never hidden: nothing is readable without them."""
         self._secrets: set[str] = set()
         self._spellings: set[str] = set()
         self._lengths: dict[str, list[int]] = {}
-        """How long spellings with this beginning are, the longest first."""
+        """The lengths of spellings with this beginning, the longest first."""
         self._beginning: re.Pattern[str] | None = None
-        """Matches wherever one may begin: which characters there are at each place is a first sieve."""
+        """Matches wherever a spelling may begin, as a first filter: the characters that occur at each place."""
         self.learn(secrets, names)
 
     def learn(self, secrets: Iterable[str], names: Iterable[str] = ()) -> None:
-        """Hide these too, but for names. Nothing is unlearned: a secret that was replaced may still turn up."""
+        """Hide these too, except for names. Nothing is unlearned: a secret that was replaced may still turn up."""
         self._names.update(names)
         new = set(secrets) - self._secrets
         self._secrets |= new
@@ -74,7 +76,8 @@ class Redactor:
         shown_from = hidden_to = 0
         for match in beginning.finditer(text):
             start = match.start()
-            end = start + self._length_at(text, start)
+            lengths = self._lengths.get(text[start : start + SHORTEST_SECRET], ())
+            end = start + next((n for n in lengths if text[start : start + n] in self._spellings), 0)
             if end <= max(start, hidden_to):
                 continue
             if start >= hidden_to:
@@ -82,17 +85,13 @@ class Redactor:
             shown_from = hidden_to = end
         return "".join((*parts, text[shown_from:])) if parts else text
 
-    def _length_at(self, text: str, start: int) -> int:
-        lengths = self._lengths.get(text[start : start + SHORTEST_SECRET], ())
-        return next((length for length in lengths if text[start : start + length] in self._spellings), 0)
-
 
 def _without_basic(match: re.Match[str]) -> str:
     return f"{match[1]}{HIDDEN}" if user_and_password(match[2]) else match.group()
 
 
 def _spellings_of(value: str) -> Iterator[str]:
-    """As programs print it: in a URL, in JSON (also as Go and PHP write it), in Python, in HTML, in base64."""
+    """A value as programs print it: in a URL, in JSON (also as Go and PHP write it), in Python, HTML and base64."""
     quoted = quote(value, safe="", errors="replace")
     in_html = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     as_json = encode_basestring(value)[1:-1]
@@ -113,23 +112,19 @@ def _spellings_of(value: str) -> Iterator[str]:
     yield from (in_base64, in_base64.replace("+", "-").replace("/", "_"))
 
 
-# Text from outside (tool names, messages, stderr) made safe for one line of output.
-#
-# A name may hold a line feed, an escape sequence or a bidi override; printed as it is, it could forge a log line or drive
-# the terminal of whoever reads the log.
-
-_CUT: Final = "…"
-
-
 def one_line(text: str, limit: int) -> str:
-    """At most `limit` characters of `text`, everything that is not printable written as an escape (`\\x1b`)."""
+    """At most `limit` characters of `text`, everything that is not printable written as an escape (`\\x1b`).
+
+    A tool's name may hold a line feed, an escape sequence or a bidi override; printed as it is, it could forge a log line
+    or drive the terminal of whoever reads the log.
+    """
     if len(text) > limit:
-        text = text[: limit - 1] + _CUT
+        text = text[: limit - 1] + "…"
     shown = reveal(text, _escape)
     if shown.isprintable() and shown is text:
         return text
     escaped = "".join(char if char.isprintable() else _escape(char) for char in shown)
-    return escaped if len(escaped) <= limit else escaped[: limit - 1] + _CUT
+    return escaped if len(escaped) <= limit else escaped[: limit - 1] + "…"
 
 
 def _escape(char: str) -> str:

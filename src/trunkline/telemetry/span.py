@@ -1,4 +1,4 @@
-"""One span: what was done, when, within what, and how it ended."""
+"""One span, and the trace context (W3C) that a client sends in `_meta`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ def new_span_id() -> str:
 
 
 class Span:
-    """`kept` holds what a call's span shares with others like it; all else is its own. `link` is the context
-    (trace, span) that a caller named and that is not its parent. It leaves for its exporter when it ends."""
+    """An operation with its times, its parent and its attributes; `leave` passes it to the exporter when it ends.
+
+    `kept` holds the attributes that a call's span shares with others like it. `link` is the context (trace, span) that
+    a caller named and that is not its parent."""
 
     __slots__ = (
         "_leave",
@@ -83,7 +85,7 @@ class Span:
 
     @property
     def traceparent(self) -> str:
-        """Its context as others are told it, to make spans of their own within this one."""
+        """The context that others are sent, to make spans within this one."""
         return f"00-{self.trace_id}-{self.span_id}-01"
 
     def set(self, key: str, value: Value) -> None:
@@ -93,17 +95,15 @@ class Span:
         self.attributes.update(attributes)
 
     def fail(self, kind: str, message: str = "") -> None:
-        """It did not come to a good end. `kind` is one of few words, a code say; `message` is for people."""
+        """Mark it as failed. `kind` is one of few words, such as a code; `message` is for people."""
         self.error, self.message = kind or "error", message
 
     def end(self, at_ns: int = 0) -> None:
-        """It is over and leaves; what is said about it later is not heard."""
+        """End the span and export it; later changes are ignored."""
         if not self.end_ns:
             self.end_ns = at_ns or time_ns()
             self._leave(self)
 
-
-# The trace context that a client sent with its call (W3C, in `_meta`), read and checked.
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
@@ -122,9 +122,9 @@ class RemoteParent(NamedTuple):
 
 
 def read_parent(meta: Mapping[str, Json]) -> RemoteParent | None:
-    """The span that the caller is in; None where it names none, or none that can be."""
-    said = meta.get(TRACEPARENT)
-    match = None if said is None else _PARENT.fullmatch(said)
+    """The span that the caller is in; None where it names none, or no valid one."""
+    value = meta.get(TRACEPARENT)
+    match = None if value is None else _PARENT.fullmatch(value)
     if match is None:
         return None
     version, trace_id, span_id, flags, more = match.groups()
@@ -136,12 +136,9 @@ def read_parent(meta: Mapping[str, Json]) -> RemoteParent | None:
 
 
 def read_state(meta: Mapping[str, Json]) -> str:
-    """What the systems on the way said of this trace, for each other; empty where it is not fit to be passed on."""
-    said = meta.get(TRACESTATE)
-    if said is None:
-        return ""
+    """The trace state of the systems on the way; empty where it is not fit to be passed on."""
     try:
-        state = msgspec.json.decode(said, type=str)
+        state = msgspec.json.decode(meta.get(TRACESTATE, b'""'), type=str)
     except msgspec.MsgspecError:
         return ""
     return state if _STATE.fullmatch(state) else ""

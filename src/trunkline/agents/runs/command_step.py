@@ -22,7 +22,7 @@ from trunkline.core.source import Level
 from trunkline.runtime.child_io import HeadTailBuffer, tail_text
 from trunkline.runtime.children import child_environment
 from trunkline.runtime.commands import CommandResult, CommandRunner, CommandSpec
-from trunkline.sources.builtin.protection.git_repositories import (
+from trunkline.sources.builtin.protection.git import (
     IncompleteGitConfig,
     git_environment,
     git_overrides,

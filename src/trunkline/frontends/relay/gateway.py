@@ -1,4 +1,4 @@
-"""HTTP to one gateway: each message is a request of its own, and the gateway's absence is reported once."""
+"""HTTP to one gateway: each message is a request of its own; an unreachable gateway is logged once."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ OnEvent = Callable[[bytes], None]
 
 CONNECT_S: Final = 5.0
 SILENT_S: Final = 45.0
-"""A gateway that works on a request sends something every 15 seconds, if only a comment. One that does not is gone."""
+"""A gateway that works on a request sends at least a comment every 15 seconds; one that does not is gone."""
 HANDSHAKE_S: Final = 10.0
-"""The same for a handshake, which a gateway answers at once. Kept alive by comments, it may take twice as long."""
+"""The same for a handshake, which is answered at once; with comments it may take twice as long."""
 LINGER_S: Final = 10.0
-"""How long a response may go on that nobody waits for any more."""
+"""How long an unneeded response may go on."""
 _FAREWELL_S: Final = 1.0
 _TICK_S: Final = 1.0
 _RETRY_S: Final = 1.0
@@ -44,7 +44,7 @@ _SHORTEST_RETRY_S: Final = 0.05
 _LONGEST_RETRY_S: Final = 60.0
 _RETRY_MS: Final = 1000
 _SPARE_CONNECTIONS: Final = 64
-"""Beyond those of requests in flight: a cancellation must never wait for one of them to end."""
+"""Beyond those of requests in flight: a cancellation must never wait for one of them."""
 _EXCERPT_BYTES: Final = 120
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
@@ -84,7 +84,7 @@ class GatewayReply(Exchange):
         self._sse: SseParser | None = None
 
     async def wait(self) -> None:
-        """Until it is answered, or over."""
+        """Wait until the response is complete, or will not be."""
         await self._settled
 
     def settle(self, answer: bytes = b"") -> None:
@@ -98,22 +98,22 @@ class GatewayReply(Exchange):
 
     @property
     def last_event_id(self) -> bytes:
-        """Where the stream can be resumed; empty where that is unknown, or cannot be sent back in a header."""
+        """Where the stream can be resumed; empty where that is unknown, or cannot be sent in a header."""
         last = None if self._sse is None else self._sse.last_event_id
         return last.encode() if last and last.isascii() and last.isprintable() else b""
 
     @property
     def retry_s(self) -> float:
-        """How long to wait before the rest of the stream is asked for."""
+        """How long to wait before resuming the stream."""
         retry_ms = None if self._sse is None else self._sse.retry_ms
         return _RETRY_S if retry_ms is None else min(max(retry_ms / 1000, _SHORTEST_RETRY_S), _LONGEST_RETRY_S)
 
     def let_go(self) -> None:
-        """Nobody waits for the rest. It may still end by itself soon, and leave its connection to others."""
+        """Expect nothing more; the response may still end by itself, so that its connection can be reused."""
         self._expires_at = min(self._expires_at, self._gateway.now + LINGER_S)
 
     def drop(self) -> None:
-        """Close the connection, which tells the gateway that nobody wants the rest."""
+        """Close the connection, which tells the gateway that the rest is not needed."""
         self._gateway.forget(self)
         if not self.over:
             self.abort()
@@ -181,7 +181,7 @@ class GatewayReply(Exchange):
     # -- what is wrong with it ------------------------------------------------------------------------------------
 
     def problem(self, sent: bool | None = None) -> Problem:
-        """Why this is not an answer. `sent` says whether the message that needs one has left, where that is another
+        """Why there is no valid response. `sent` says whether the message that needs one was sent, where that is another
         message than this request."""
         gateway = self._gateway
         sent = self.written if sent is None else sent
@@ -206,7 +206,7 @@ class GatewayReply(Exchange):
 
 
 class GatewayHttp:
-    """`where` is the address as people may see it; `served` says whether it has ever answered a request."""
+    """`where` is the address without secrets; `served` says whether the gateway has ever answered a request."""
 
     def __init__(self, target: HttpTarget, *, token: str, limit_bytes: int, max_in_flight: int, events: Events) -> None:
         self.limit_bytes = limit_bytes
@@ -244,7 +244,7 @@ class GatewayHttp:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def use_session(self, session_id: bytes, version: str) -> None:
-        """From now on requests belong to this session; to none where it is empty."""
+        """Send requests in this session from now on; in none where it is empty."""
         self.session_id, self.version = session_id, version
         self._heads.clear()
 
@@ -257,7 +257,7 @@ class GatewayHttp:
         return self._send(self._post_out(body, None), on_event, HANDSHAKE_S, 2 * HANDSHAKE_S)
 
     def notify(self, body: bytes) -> GatewayReply:
-        """Send a message that has no answer: the reply is settled by its status."""
+        """Send a message that has no response: the reply is settled by its status."""
         reply = self.post(body)
         reply.needs_status_only = True
         return reply
@@ -311,12 +311,12 @@ class GatewayHttp:
         self._replies.discard(reply)
 
     def _tick(self) -> None:
-        """The only clock of all requests: what goes wrong with one of them must not stop it."""
+        """Check the timeouts of all requests, once a second; an error in one must not stop it."""
         late_s = 0.0 if self._ticking is None else self.now - self._ticking.when()
         self._ticking = None
         if self._replies:
             self._ticking = self._loop.call_later(_TICK_S, self._tick)
-        if late_s > LATE_S:  # this program was stopped, so it was not the gateway that was silent
+        if late_s > LATE_S:  # this process was suspended: it was not the gateway that was silent
             for reply in self._replies:
                 reply.heard_at += late_s
         if not self.reading:
@@ -325,14 +325,14 @@ class GatewayHttp:
             try:
                 reply.tick(self.now)
             except Exception as error:
-                self._events.note("error", "internal", f"a request's clock: {type(error).__name__}: {error}")
+                self._events.note("error", "internal", f"a request's timeout: {type(error).__name__}: {error}")
 
     @property
     def reading(self) -> bool:
         return self._pool.reading
 
     def read(self, wanted: bool) -> None:
-        """Whether to take what the gateway sends; while not, its silence means nothing."""
+        """Read what the gateway sends, or pause; while paused, its silence means nothing."""
         if wanted == self.reading:
             return
         self._pool.read(wanted)
@@ -348,10 +348,10 @@ class GatewayHttp:
             reply.drop()
         await self._pool.close()
 
-    # -- whether it is there --------------------------------------------------------------------------------------
+    # -- reachability ---------------------------------------------------------------------------------------------
 
     def failed(self, problem: Problem) -> None:
-        """One line when the gateway goes away, however many requests notice it."""
+        """Log once that the gateway is gone, however many requests notice it."""
         if not self._is_lost:
             self._is_lost = True
             self._events.note("error", "gateway_lost", problem.message, code=problem.code.id, hint=problem.hint)
@@ -361,7 +361,7 @@ class GatewayHttp:
         self.reached()
 
     def reached(self) -> None:
-        """It responded as a gateway does."""
+        """The gateway responded: log that it is back."""
         if self._is_lost:
             self._is_lost = False
             self._events.note("info", "gateway_back", f"The gateway at {self.where} is back")
@@ -387,11 +387,11 @@ class GatewayHttp:
 
 
 def check_target(target: HttpTarget, token: str) -> None:
-    """Raises GatewayError for what cannot be written into a request."""
+    """Check that the address and the token can be sent in a request. Raises GatewayError."""
     try:
         request_head(b"POST", target.path, [(b"host", target.authority)])
     except ValueError:
-        message = f"{_without_secrets(target)} is not an address of a gateway"
+        message = f"{_without_secrets(target)} is not the address of a gateway"
         raise GatewayError(Problem(code=BAD_VALUE, message=message)) from None
     if not (token.isascii() and token.isprintable() and " " not in token):
         raise GatewayError(Problem(code=BAD_VALUE, message="The token for the gateway is not one word of plain ASCII"))

@@ -1,6 +1,6 @@
-"""What the relay reads in messages: the headers that a request needs over HTTP, and whether a message is its answer.
+"""What the relay reads in messages: the headers that a request needs over HTTP, and which message is its response.
 
-Everything else in them is the client's and the gateway's business, and passes as it came.
+Everything else in them passes unchanged.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _MAX_PAGES: Final = 64
 
 
 def kind_of(data: bytes, request_id: MessageId | None) -> Literal["answer", "notification", "nonsense"]:
-    """Whether a message answers this request, is something else for the client (a request too), or is malformed."""
+    """Whether a message is the response to this request, another one for the client, or malformed."""
     try:
         check_text(data)
         message = decode_server_message(data)
-        single_line(data)  # what is only just not too deep to be looked at may be too deep for that
+        single_line(data)  # which fails on nesting that decoding just copes with
         has_result, has_error = message.result is not msgspec.UNSET, message.error is not msgspec.UNSET
         if message.method is not msgspec.UNSET:
-            # with a result, some clients would take it for the answer to another request
+            # with a result, some clients would take it for the response to another request
             return "nonsense" if has_result or has_error else "notification"
         if message.id is msgspec.UNSET or has_result == has_error:
             return "nonsense"
@@ -66,9 +66,9 @@ def is_progress(data: bytes) -> bool:
 
 
 def answer_in(body: bytes, message: Message) -> bytes | None:
-    """The answer to a request in the body of its response, on one line; None where there is none.
+    """The JSON-RPC response in the body of an HTTP response, on one line; None where there is none.
 
-    A gateway that refuses a request before it has read it cannot know its id: such an error gets it here.
+    A gateway that refuses a request before it has parsed it cannot know its id: such an error gets it here.
     """
     if kind_of(body, message.id) == "answer":
         return single_line(body)
@@ -100,7 +100,7 @@ def version_in(answer: bytes) -> str | None:
 
 
 def problem_message(message: Message, problem: Problem) -> bytes:
-    """A problem of the relay's as the answer to a request."""
+    """A problem of the relay's as the response to a request."""
     return error_message(message.id_json, encode_error(problem))
 
 
@@ -108,8 +108,7 @@ def problem_message(message: Message, problem: Problem) -> bytes:
 
 
 def request_headers(message: Message) -> Headers:
-    """The headers that repeat a 2026-07-28 request. Of one that is malformed, what can be read: the gateway refuses
-    it with the reason."""
+    """The headers that repeat members of a 2026-07-28 request; a malformed one the gateway refuses, with the reason."""
     headers: Headers = []
     if message.method is not None:
         headers.append((b"mcp-method", encode_header(message.method)))
@@ -161,7 +160,7 @@ class _PageAnswer(msgspec.Struct):
 class HeaderParameters:
     """Arguments that a 2026-07-28 call repeats in headers, which a client on a pipe does not have.
 
-    Which tools want that is asked of the gateway once it says that a header is missing.
+    The gateway is asked which tools want that once it says that a header is missing.
     """
 
     def __init__(self, gateway: GatewayHttp) -> None:
@@ -169,12 +168,12 @@ class HeaderParameters:
         self._tools: dict[str, tuple[HeaderParameter, ...]] = {}
 
     def headers(self, message: Message) -> Headers:
-        """Those of a call, as far as it is known what its tool wants."""
+        """The headers of a call, as far as those of its tool are known."""
         if not self._tools or message.method != TOOLS_CALL:
             return []
         params = _members(message.params)
-        mirrors = self._tools.get(_text(params, "name") or "", ())
-        return param_headers(mirrors, params.get("arguments", b"{}"))
+        parameters = self._tools.get(_text(params, "name") or "", ())
+        return param_headers(parameters, params.get("arguments", b"{}"))
 
     def are_missing(self, message: Message, status: int, body: bytes) -> bool:
         """Whether the gateway refused a call because its headers do not say what its body says."""
@@ -188,7 +187,7 @@ class HeaderParameters:
             return False
 
     async def learn(self, message: Message) -> None:
-        """List the tools as the sender of this call may see them."""
+        """List the tools as the sender of this call sees them."""
         meta = _members(message.params).get("_meta", b"{}")
         tools: dict[str, tuple[HeaderParameter, ...]] = {}
         cursor: str | None = None
@@ -216,11 +215,11 @@ def _header_parameters(page: _Page) -> dict[str, tuple[HeaderParameter, ...]]:
     found: dict[str, tuple[HeaderParameter, ...]] = {}
     for definition in page.tools:
         try:
-            mirrors = header_parameters_of(bytes(definition))
+            parameters = header_parameters_of(bytes(definition))
         except BadAnnotation:
             continue
-        if mirrors:
-            found[msgspec.json.decode(definition, type=_ListedTool).name] = mirrors
+        if parameters:
+            found[msgspec.json.decode(definition, type=_ListedTool).name] = parameters
     return found
 
 

@@ -1,6 +1,6 @@
-"""The relay between a stdio client and a gateway that runs: each message passes as it came, in both directions.
+"""The relay between a stdio client and a running gateway: each message passes unchanged, in both directions.
 
-Whatever becomes of the gateway, every request of the client is answered once, unless the client took it back.
+Even if the gateway goes away, every request of the client is answered once, unless the client cancelled it.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ _MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 """What is kept for a client that does not read; more stays with the gateway."""
 _MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
 _MAX_NOTIFICATIONS: Final = 1024
-_MAX_RESUMED_IN_VAIN: Final = 5
-"""How often in a row the rest of a stream is asked for without hearing anything."""
+_MAX_FAILED_RESUMES: Final = 5
+"""How often in a row a stream is resumed without receiving anything."""
 _CANCEL_AGAIN_S: Final = 1.0
 
-Give = Callable[[bytes | None], None]
-"""Takes the answer to a request; None when it will have none."""
+Respond = Callable[[bytes | None], None]
+"""Takes the response to a request; None where it gets none."""
 
 
 async def attach(target: HttpTarget, *, token: str = "", settings: Settings | None = None, how: str = "") -> int:
-    """Serve the client on standard input and output through a gateway that runs; the exit status.
+    """Serve the client on standard input and output through a running gateway; returns the exit status.
 
-    `settings` are those of the gateway where they are known; `how` is added to the line that says so.
-    A gateway that cannot be reached is no reason to end: the client is told by the answer to its first request, which
-    it shows to people, while it shows neither what stands on stderr nor why a program ended.
+    `settings` are those of the gateway where they are known; `how` is added to the log line.
+    A gateway that cannot be reached is no reason to exit: the client gets an error for its first request. Clients show
+    that to people, but neither stderr nor exit statuses.
     """
     check_target(target, token)
     known = GatewaySettings() if settings is None else settings.gateway
@@ -88,14 +88,14 @@ async def attach(target: HttpTarget, *, token: str = "", settings: Settings | No
     )
     log.attach(events)
     max_in_flight = (_MANY if settings is None else limits.in_flight_per_client) + _BESIDE_CALLS
-    # a gateway whose settings are not known here says by itself what is too much for it
+    # a gateway whose settings are not known here refuses by itself what is too large
     limit_bytes = limits.message_bytes if settings is None else limits.request_bytes
     gateway = GatewayHttp(
         target, token=token, limit_bytes=_LISTS * limits.message_bytes, max_in_flight=max_in_flight, events=events
     )
     relay = Relay(gateway, events, limit_bytes=limit_bytes, max_in_flight=max_in_flight)
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(relay.stray_error)
+    loop.set_exception_handler(relay.log_stray_error)
     for number in unignored_signals(signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, relay.stop, number)
     loop.add_signal_handler(signal.SIGHUP, relay.hang_up)
@@ -107,7 +107,7 @@ async def attach(target: HttpTarget, *, token: str = "", settings: Settings | No
         log.close()
     if relay.stopped_with is not None:
         return relay.stopped_with
-    return 0 if gateway.served or not relay.was_asked else NEVER_SERVED
+    return 0 if gateway.served or not relay.had_request else NEVER_SERVED
 
 
 class Relay:
@@ -130,7 +130,7 @@ class Relay:
         self.session = RelayedSession(gateway, self.send)
         self.header_parameters = HeaderParameters(gateway)
         self.requests: dict[MessageId, RelayedRequest] = {}
-        self.was_asked = False
+        self.had_request = False
         """Whether the client has ever sent a request."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._notifications = 0
@@ -141,18 +141,17 @@ class Relay:
         self._loop = asyncio.get_running_loop()
 
     async def serve(self) -> None:
-        """Until the client closes its end."""
+        """Serve until the client closes its end."""
         await self.transport.serve()
         await self._finish()
 
     async def _finish(self) -> None:
-        """What the client already asked gets some time; what is then still open is answered with an error, and
-        cancelled by its session's end or by closing its stream."""
-        await self.transport.finish(self._owed)
+        """Give requests in flight some time; what is then still open is answered with an error and cancelled."""
+        await self.transport.finish(self._has_pending)
         was_stopped = self.stopped_with is not None
         why = "this relay is shutting down" if was_stopped else "the client is gone"
         for request in list(self.requests.values()):
-            # a client that only closed its end waits for no answer to a subscription
+            # a client that only closed its end expects no response to a subscription
             answered = was_stopped or request.message.method != SUBSCRIPTIONS_LISTEN
             request.end(f"Call cancelled: {why}" if answered else "")
         for task in self._tasks:
@@ -163,25 +162,25 @@ class Relay:
         await self.gateway.close()
         await self.transport.close()
 
-    def _owed(self) -> bool:
-        """Whether an answer is still to come, or a message still to leave; a subscription has no end of its own."""
+    def _has_pending(self) -> bool:
+        """Whether a response or an unsent message is pending; a subscription has no end of its own."""
         return self._notifications > 0 or any(
             request.message.method != SUBSCRIPTIONS_LISTEN for request in self.requests.values()
         )
 
     def stop(self, number: int) -> None:
-        """A first signal asks for an orderly end, in which everything is answered; one more ends it at once."""
+        """The first signal asks for an orderly end, in which everything is answered; another one ends at once."""
         if self.stopped_with is not None:
             os._exit(INTERRUPTED)
         self.stopped_with = INTERRUPTED if number == signal.SIGINT else 0
         self.transport.hurry()
 
     def hang_up(self) -> None:
-        """A client that is gone closes our input too; and there is nothing here to load again."""
-        self.events.note("info", "no_reload", "SIGHUP: the gateway, not this relay, has a configuration to load again")
+        """Ignore SIGHUP: a client that is gone closes standard input too, and there is nothing to reload."""
+        self.events.note("info", "no_reload", "SIGHUP: the gateway, not this relay, has a configuration to reload")
 
-    def stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Nothing should get here; what does is logged in one line, and the relay goes on."""
+    def log_stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log an exception that nothing handled, in one line, and go on."""
         error = context.get("exception")
         detail = f"{type(error).__name__}: {error}" if error is not None else ""
         self.events.note("error", "internal", f"{context.get('message', 'stray error')} {detail}".strip())
@@ -219,7 +218,7 @@ class Relay:
             self._take(line, message, None)
 
     def _take_batch(self, texts: list[bytes]) -> None:
-        """Each message goes its own way; the answers come together."""
+        """Relay each message by itself; the responses are sent together."""
         batch = Batch(LineBatchTransport(self.send, self.send))
         for text in texts:
             message = batch.read(text)
@@ -229,14 +228,14 @@ class Relay:
 
     def _take(self, line: bytes, message: Message, batch: Batch | None) -> None:
         if message.method is not None and message.id is not None:
-            give = self._answer if batch is None else batch.ended
+            respond = self._respond if batch is None else batch.ended
             if batch is not None:
                 batch.expect()
             try:
-                self._request(line, message, message.id, give)
+                self._request(line, message, message.id, respond)
             except Exception as error:
                 self.requests.pop(message.id, None)
-                give(problem_message(message, self.internal(error)))
+                respond(problem_message(message, self.internal(error)))
         elif message.method == NOTIFICATIONS_CANCELLED:
             self._cancel(line, cancelled_id(message))
         elif self.session.exists and not is_modern(message):  # without a session it could concern nobody
@@ -244,24 +243,24 @@ class Relay:
                 self.session.initialized(line)
             self.notify(line)
 
-    def _request(self, line: bytes, message: Message, request_id: MessageId, give: Give) -> None:
-        self.was_asked = True
+    def _request(self, line: bytes, message: Message, request_id: MessageId, respond: Respond) -> None:
+        self.had_request = True
         if message.method == PING and not self.session.exists and not is_modern(message):
-            # Allowed before the handshake, and over HTTP there is nobody to ask yet.
-            give(result_message(message.id_json, b"{}"))
+            # Allowed before the handshake; over HTTP there is no session for it yet.
+            respond(result_message(message.id_json, b"{}"))
             return
         problem = self._too_much(request_id)
         if problem is not None:
-            give(problem_message(message, problem))
+            respond(problem_message(message, problem))
             return
         request = self.requests[request_id] = RelayedRequest(self, line, message, give)
         self._hold(len(line))
         if request.opens_session:
             self.session.opening(line, message)
 
-    def _answer(self, answer: bytes | None) -> None:
-        if answer is not None:
-            self.send(answer)
+    def _respond(self, response: bytes | None) -> None:
+        if response is not None:
+            self.send(response)
 
     def _too_much(self, request_id: MessageId) -> Problem | None:
         if request_id in self.requests:
@@ -276,10 +275,10 @@ class Relay:
             del self.requests[request.message.id]
             self._hold(-len(request.line))
 
-    # -- notifications, and answers of the client -----------------------------------------------------------------
+    # -- notifications, and responses of the client ---------------------------------------------------------------
 
     def notify(self, line: bytes) -> None:
-        """Send a message that has no answer."""
+        """Send a message that has no response."""
         self._notifications += 1
         self._hold(len(line))
         self.start(self._notify(line))
@@ -291,7 +290,7 @@ class Relay:
             reply = self.gateway.notify(line)
             await reply.wait()
         except GatewayError:
-            return  # reported where the session was to be opened again
+            return  # logged where the session was to be opened again
         finally:
             self._notifications -= 1
             self._hold(-len(line))
@@ -302,12 +301,12 @@ class Relay:
 
     def _cancel(self, line: bytes, request_id: MessageId | None) -> None:
         request = None if request_id is None else self.requests.get(request_id)
-        reply = None if request is None else request.take_back()
+        reply = None if request is None else request.cancel()
         if request is not None and reply is not None:
             self.start(self._cancel_until_over(line, request, reply))
 
     async def _cancel_until_over(self, line: bytes, request: RelayedRequest, reply: GatewayReply) -> None:
-        """On connections of their own, a cancellation can overtake its request: it is repeated until it is heard."""
+        """Send a cancellation until it takes effect: on another connection it can overtake its request."""
         while True:
             self.notify(line)
             await asyncio.sleep(_CANCEL_AGAIN_S)
@@ -321,16 +320,16 @@ class Relay:
 
 
 class RelayedRequest:
-    """A request of the client, from its line to its answer."""
+    """A request of the client, from its line to its response."""
 
-    __slots__ = ("_give", "_relay", "_reply", "_session_id", "_task", "_was_resumed", "line", "message", "modern")
+    __slots__ = ("_relay", "_reply", "_respond", "_session_id", "_task", "_was_resumed", "line", "message", "modern")
 
-    def __init__(self, relay: Relay, line: bytes, message: Message, give: Give) -> None:
+    def __init__(self, relay: Relay, line: bytes, message: Message, respond: Respond) -> None:
         self.line = line
         self.message = message
         self.modern = is_modern(message)
         self._relay = relay
-        self._give = give
+        self._respond = respond
         self._reply: GatewayReply | None = None
         self._session_id = b""
         self._was_resumed = False
@@ -349,16 +348,16 @@ class RelayedRequest:
         except Exception as error:
             answer = problem_message(self.message, relay.internal(error))
         relay.request_over(self)
-        self._give(answer)
+        self._respond(answer)
         if self.opens_session:
             relay.session.opened(b"" if self._reply is None else self._reply.session_id, version_in(answer))
 
     async def _ask(self) -> bytes:
-        """The gateway's answer. Raises GatewayError where there is none."""
+        """The gateway's response. Raises GatewayError where there is none."""
         relay, gateway = self._relay, self._relay.gateway
         reply = await self._send()
         if reply.status == 404 and self._session_id:
-            relay.session.gone(self._session_id)  # nothing that was sent in it ran: it is opened again
+            relay.session.gone(self._session_id)  # nothing that was sent in it ran, so it can be sent again
             reply = await self._send()
         elif self.modern and relay.header_parameters.are_missing(self.message, reply.status, reply.body):
             await relay.header_parameters.learn(self.message)
@@ -394,8 +393,10 @@ class RelayedRequest:
         return reply
 
     async def _resume(self, reply: GatewayReply) -> GatewayReply:
-        """The last of the responses that carried the answer: a stream that ended or broke before it is asked for
-        again, from its last event on. What was asked has begun, so it is never sent again."""
+        """Resume a stream that ended before the response, from its last event on; returns the last HTTP response.
+
+        The request has begun, so it is never sent again.
+        """
         gateway = self._relay.gateway
         last_event_id, pause_s, in_vain = b"", 0.0, 0
         while not (reply.answer or reply.too_large or reply.malformed):
@@ -404,7 +405,7 @@ class RelayedRequest:
             elif reply.status:
                 break
             in_vain += 1
-            if not last_event_id or gateway.session_id != self._session_id or in_vain > _MAX_RESUMED_IN_VAIN:
+            if not last_event_id or gateway.session_id != self._session_id or in_vain > _MAX_FAILED_RESUMES:
                 return reply
             await asyncio.sleep(pause_s)
             self._was_resumed = True
@@ -426,14 +427,16 @@ class RelayedRequest:
         elif kind == "notification" and not (is_progress(data) and relay.transport.backlogged):
             relay.send(single_line(data))
 
-    def take_back(self) -> GatewayReply | None:
-        """The client wants no answer any more. What the gateway has not seen is not sent, and a modern request is taken
-        back by closing its stream. A legacy one has to be cancelled by the client's own message: returns its reply.
-        A handshake cannot be taken back."""
+    def cancel(self) -> GatewayReply | None:
+        """Cancel it for the client, but for a handshake.
+
+        What was not sent yet is not sent, and a modern request is cancelled by closing its stream. A legacy one has to
+        be cancelled by the client's own message: only then its reply is returned.
+        """
         if self.opens_session:
             return None
         reply = self._close()
-        self._give(None)
+        self._respond(None)
         if reply is None:
             return None
         if self.modern or not reply.written:
@@ -444,7 +447,7 @@ class RelayedRequest:
         return reply
 
     def end(self, why: str) -> None:
-        """The relay ends; with a reason the client is told so."""
+        """End it because the relay ends; with a reason the client gets an error."""
         reply = self._close()
         if reply is not None:
             reply.drop()
@@ -456,7 +459,7 @@ class RelayedRequest:
                 phase="sent" if was_sent else "queued",
                 executed="unknown" if was_sent else "no",
             )
-            self._give(problem_message(self.message, problem))
+            self._respond(problem_message(self.message, problem))
 
     def _close(self) -> GatewayReply | None:
         self._task.cancel()

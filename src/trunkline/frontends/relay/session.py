@@ -17,11 +17,11 @@ _AGAIN_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _MAX_UNKNOWN: Final = 2
 _TRY_AGAIN: Final = frozenset({0, 200, 401, 404, 409, 429, 500, 502, 503, 504})
-"""Statuses after which the stream of notifications is asked for again; 0 stands for no response at all."""
+"""Statuses after which the stream of notifications is requested again; 0 stands for no response at all."""
 
 
 class RelayedSession:
-    """`send` sends a message to the client."""
+    """The session, and what repeats its handshake. `send` sends a message to the client."""
 
     def __init__(self, gateway: GatewayHttp, send: Callable[[bytes], None]) -> None:
         self._gateway = gateway
@@ -30,7 +30,7 @@ class RelayedSession:
         self._initialize: tuple[bytes, Message] | None = None
         self._initialized = b""
         self._pending: asyncio.Future[Problem | None] | None = None
-        """Settled once the session that is being opened is open, or cannot be."""
+        """Set once the session that is being opened is open, or cannot be."""
         self._reopening: asyncio.Task[None] | None = None
         self._notifications = NotificationStream(self, gateway, send)
         self._loop = asyncio.get_running_loop()
@@ -45,7 +45,7 @@ class RelayedSession:
         return self._state == "open"
 
     async def ready(self) -> None:
-        """Until messages may be sent in the session. Raises GatewayError where it cannot be opened again."""
+        """Wait until messages may be sent in the session. Raises GatewayError where it cannot be opened again."""
         while True:
             if self._state == "lost":
                 self._reopen()
@@ -55,7 +55,7 @@ class RelayedSession:
             if problem is not None:
                 raise GatewayError(problem)
 
-    def _settle(self, problem: Problem | None) -> None:
+    def _set_ready(self, problem: Problem | None) -> None:
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.set_result(problem)
@@ -63,7 +63,7 @@ class RelayedSession:
     # -- the client opens it --------------------------------------------------------------------------------------
 
     def opening(self, line: bytes, message: Message) -> None:
-        """The client's `initialize` is about to be sent. An earlier session is over for it."""
+        """The client's `initialize` is about to be sent: an earlier session ends."""
         if self._reopening is not None:
             self._reopening.cancel()
             self._reopening = None
@@ -82,7 +82,7 @@ class RelayedSession:
             self._gateway.use_session(session_id, version)
             if self._initialized:
                 self._notifications.start()
-        self._settle(None)
+        self._set_ready(None)
 
     def initialized(self, line: bytes) -> None:
         """The client is ready for notifications."""
@@ -93,7 +93,7 @@ class RelayedSession:
     # -- the gateway forgot it ------------------------------------------------------------------------------------
 
     def gone(self, session_id: bytes) -> None:
-        """The gateway does not know this session, so nothing that was sent in it ran."""
+        """The gateway does not know this session (any more), so nothing that was sent in it ran."""
         if self.is_open and session_id == self._gateway.session_id:
             self._state = "lost"
 
@@ -112,7 +112,7 @@ class RelayedSession:
                 self._notifications.start()
         else:
             self._gateway.failed(problem)
-        self._settle(problem)
+        self._set_ready(problem)
 
     async def _repeat_handshake(self) -> Problem | None:
         assert self._initialize is not None
@@ -148,7 +148,7 @@ class RelayedSession:
 class NotificationStream:
     """The session's own stream, opened again whenever it ends.
 
-    It is also how a gateway's end is noticed while the client asks for nothing, and its return.
+    It also shows that the gateway went away or came back while the client sends nothing.
     """
 
     def __init__(self, session: RelayedSession, gateway: GatewayHttp, send: Callable[[bytes], None]) -> None:
@@ -157,14 +157,14 @@ class NotificationStream:
         self._send = send
         self._changed = asyncio.Event()
         self._resume_at = b"", b""
-        """The session that was listened to last, and the last event that was heard on its stream."""
+        """The session of the last stream, and the last event on it."""
         self._unknown = 0
-        """How many sessions in a row were not known when their stream was asked for."""
+        """How many sessions in a row were unknown when their stream was requested."""
         self._reply: GatewayReply | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Listen to the present session."""
+        """Open the stream of the present session."""
         self._changed.set()
         if self._reply is not None:
             self._reply.settle()
@@ -173,7 +173,7 @@ class NotificationStream:
 
     @property
     def _is_offered(self) -> bool:
-        """A gateway that opens sessions and then does not know them has no such stream: many answer so to any GET."""
+        """A gateway that opens sessions and then does not know them has no such stream: many respond so to any GET."""
         return self._unknown < _MAX_UNKNOWN
 
     async def _keep_listening(self) -> None:
@@ -194,7 +194,7 @@ class NotificationStream:
 
     async def _listen(self) -> int:
         """The status of the response, once it is over."""
-        self._changed.clear()  # the present session is the one that will be listened to
+        self._changed.clear()  # this opens the stream of the present session
         session_id = self._gateway.session_id
         last_event_id = self._resume_at[1] if self._resume_at[0] == session_id else b""
         reply = self._reply = self._gateway.open_stream(self._on_message, last_event_id)

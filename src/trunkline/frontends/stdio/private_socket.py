@@ -8,6 +8,7 @@ import secrets
 import select
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
@@ -43,7 +44,7 @@ class InterruptedCalls:
 
 
 class PrivateSocketServer:
-    """Serves the clients on one socket; all are the same caller, as an agent may restart its MCP client or have several.
+    """Serves the clients on one socket. All are the same caller: an agent may restart its MCP client or have several.
 
     Results whose text is longer than `result_chars` are shortened.
     """
@@ -102,9 +103,11 @@ class PrivateSocketServer:
         return client.protocol
 
     def note_interrupted(self, tools: tuple[str, ...]) -> None:
+        """Record that a client disconnected during calls of these tools."""
         self.interrupted_calls = InterruptedCalls((*self.interrupted_calls.tools, *tools), self._loop.time())
 
     def note_listed(self, result: Result) -> None:
+        """Record that a client got this list of tools."""
         self.interrupted_calls = replace(self.interrupted_calls, reconnected=True)
         if not self.listed and json.loads(bytes(result.raw)).get("tools"):
             self.listed = True
@@ -113,19 +116,19 @@ class PrivateSocketServer:
 
 
 class _PrivateSession(LineSession):
-    def __init__(self, door: PrivateSocketServer) -> None:
-        self._socket_server = door
+    def __init__(self, server: PrivateSocketServer) -> None:
+        self._socket_server = server
         self._misreads_json = False
-        super().__init__(door.server, door.caller, f"{secrets.token_hex(8)}-private", self._make_wire)
+        super().__init__(server.server, server.caller, f"{secrets.token_hex(8)}-private", self._make_transport)
 
-    def _make_wire(self, lines: LineHandler) -> LineTransport:
+    def _make_transport(self, lines: LineHandler) -> LineTransport:
         self.protocol = _SocketTransport(lines, limit_bytes=self._socket_server.limit_bytes)
         return self.protocol
 
     async def serve(self) -> None:
         await self.transport.serve()
         tools = self._session.calls.tools()
-        if tools and not self.stopped and self.protocol.is_gone():
+        if tools and not self.stopped and self.transport.is_gone():
             self._socket_server.note_interrupted(tools)
         await self._finish()
 
@@ -133,21 +136,19 @@ class _PrivateSession(LineSession):
         if message.method == TOOLS_LIST:
             responder = _ListingResponder(responder, self._socket_server.note_listed)
         elif message.method == TOOLS_CALL:
-            responder = self._fitting(responder)
+            # what is done last to a result is what wraps the responder first
+            if self._misreads_json:
+                responder = _RewritingResponder(responder, with_structure)
+            limit = self._socket_server.result_chars
+            if limit is not None:
+                responder = _RewritingResponder(responder, partial(shortened, limit=limit))
         elif message.method == INITIALIZE:
             self._misreads_json = _MISREADS_JSON in bytes(message.params or b"")
         super()._request(message, responder)
 
-    def _fitting(self, responder: Responder) -> Responder:
-        """What is done last to a result is what this does first."""
-        if self._misreads_json:
-            responder = _RewritingResponder(responder, with_structure)
-        limit = self._socket_server.result_chars
-        return responder if limit is None else _RewritingResponder(responder, lambda result: shortened(result, limit))
-
 
 class _SocketTransport(LineTransport, asyncio.Protocol):
-    """A socket is one way for both directions: a client that has said everything may still wait for answers."""
+    """One socket for both directions: a client that shut down its side may still wait for responses."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._in = self._out = cast(asyncio.Transport, transport)  # uvloop's is none by its type
@@ -170,11 +171,7 @@ class _SocketTransport(LineTransport, asyncio.Protocol):
         self.output_closed()
 
     def is_gone(self) -> bool:
-        """Whether nobody is at the other end any more."""
-        return self._is_gone()
-
-    def _is_gone(self) -> bool:
-        """After the end of its messages, a client that is gone looks like one that waits, but for this."""
+        """Asks the socket: after its end of file, a client that is gone looks like one that waits for responses."""
         if self.out_gone or self._out is None:
             return self.out_gone
         closed = select.poll()
@@ -192,10 +189,10 @@ class _Refusal(asyncio.Protocol):
 
 
 class _WrappedResponder:
-    """An answer that is looked at on its way."""
+    """Passes everything on to another responder; subclasses look at the result."""
 
     def __init__(self, responder: Responder) -> None:
-        self._answer = responder
+        self._responder = responder
         self.error = responder.error
         self.notify = responder.notify
         self.send_request = responder.send_request
@@ -204,19 +201,19 @@ class _WrappedResponder:
 
 
 class _ListingResponder(_WrappedResponder):
-    """Sees that the tools were listed."""
+    """Reports that the tools were listed."""
 
     def __init__(self, responder: Responder, note: Callable[[Result], None]) -> None:
         super().__init__(responder)
         self._note = note
 
     def result(self, result: Result) -> None:
-        self._answer.result(result)
+        self._responder.result(result)
         self._note(result)
 
 
 class _RewritingResponder(_WrappedResponder):
-    """Makes a result fit for the agent. `change` gives None where it fits already."""
+    """Rewrites the result for the agent. `change` returns None where it may stay as it is."""
 
     def __init__(self, responder: Responder, change: Callable[[Json], bytes | None]) -> None:
         super().__init__(responder)
@@ -224,4 +221,4 @@ class _RewritingResponder(_WrappedResponder):
 
     def result(self, result: Result) -> None:
         changed = self._change(result.raw)
-        self._answer.result(result if changed is None else own_result(changed))
+        self._responder.result(result if changed is None else own_result(changed))

@@ -102,7 +102,7 @@ class LineSession:
             return
         if isinstance(message, list):
             self.unanswered += 1
-            Batch(LineBatchTransport(self.write, self.notify, self._batch_over)).serve(
+            Batch(LineBatchTransport(self.write, self.notify, self._batch_ended)).serve(
                 message, self._serve, self._other
             )
         elif message.method is None or message.id is None:

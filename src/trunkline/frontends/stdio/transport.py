@@ -79,7 +79,7 @@ class LineTransport:
         if not self.out_gone:
             self._out.abort()
 
-    def _is_gone(self) -> bool:
+    def is_gone(self) -> bool:
         """Whether the client will read nothing more."""
         return self.out_gone
 
@@ -201,47 +201,47 @@ class StdioTransport(LineTransport):
         self._stdout_fd = stdout_fd
 
     async def serve(self) -> None:
-        """Until the client closes its end, or `stop`."""
-        self._out, _ = await _writer(self._loop, _Output(self), self._stdout_fd)
+        """Serve until the client closes its end, or `stop`."""
+        if _never_waits(self._stdout_fd):
+            self._out = _FileWriter(self._stdout_fd)
+        else:
+            stdout = os.fdopen(os.dup(self._stdout_fd), "wb", 0)
+            self._out, _ = await self._loop.connect_write_pipe(lambda: _Output(self), stdout)
         if _never_waits(self._stdin_fd):
-            await self._read_file()
+            while not self._over.done() and (data := os.read(self._stdin_fd, _READ_BYTES)):
+                self.received(data)
+                await asyncio.sleep(0)
+                await self._may_read.wait()
         else:
             stdin = os.fdopen(os.dup(self._stdin_fd), "rb", 0)
             self._in, _ = await self._loop.connect_read_pipe(lambda: _Input(self), stdin)
             self._read_or_wait()
             await super().serve()
 
-    async def _read_file(self) -> None:
-        """Requests from what no event loop can watch."""
-        while not self._over.done() and (data := os.read(self._stdin_fd, _READ_BYTES)):
-            self.received(data)
-            await asyncio.sleep(0)
-            await self._may_read.wait()
-
 
 class _Input(asyncio.Protocol):
     def __init__(self, transport: StdioTransport) -> None:
-        self._pipes = transport
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._pipes.received(data)
+        self._transport.received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._pipes.stop()
+        self._transport.stop()
 
 
 class _Output(asyncio.BaseProtocol):
     def __init__(self, transport: StdioTransport) -> None:
-        self._pipes = transport
+        self._transport = transport
 
     def pause_writing(self) -> None:
-        self._pipes.pressure(True)
+        self._transport.pressure(True)
 
     def resume_writing(self) -> None:
-        self._pipes.pressure(False)
+        self._transport.pressure(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._pipes.output_closed()
+        self._transport.output_closed()
 
 
 class _FileWriter(asyncio.WriteTransport):
@@ -267,14 +267,6 @@ class _FileWriter(asyncio.WriteTransport):
 
 
 def _never_waits(fd: int) -> bool:
-    """Files and devices like /dev/null: always ready, so no event loop can watch them."""
+    """Whether it is a file or a device like /dev/null: always ready, so no event loop can watch it."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(fd))
-
-
-async def _writer(
-    loop: asyncio.AbstractEventLoop, protocol: _Output, fd: int
-) -> tuple[asyncio.WriteTransport, asyncio.BaseProtocol]:
-    if _never_waits(fd):
-        return _FileWriter(fd), protocol
-    return await loop.connect_write_pipe(lambda: protocol, os.fdopen(os.dup(fd), "wb", 0))

@@ -1,4 +1,8 @@
-"""What travels as a POST of its own: a message with the answer to it, and the farewell to a session."""
+"""The HTTP exchanges of a Streamable HTTP session: POSTs with their answers, GETs of event streams, and DELETE.
+
+A legacy server has a stream of its own on a GET, and may let an answer that broke off be resumed on another. A stream
+that ended is requested again after the pause its server wishes for, from the last event that was seen.
+"""
 
 from __future__ import annotations
 
@@ -10,36 +14,41 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from trunkline.core.call import STREAM_CLOSED, Request
-from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, Problem
+from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED
 from trunkline.protocol.mcp.methods import INITIALIZE
-from trunkline.protocol.sse import SseParser, SseTooLarge
+from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
 from trunkline.runtime.child_io import head_text
 from trunkline.runtime.http_client import Exchange
 
 if TYPE_CHECKING:
     from trunkline.sources.mcp.http_session import HttpUpstreamSession
-from typing import TYPE_CHECKING
 
-from trunkline.protocol.sse import SseEvent
-
-if TYPE_CHECKING:
-    from trunkline.sources.mcp.http_session import HttpUpstreamSession
-
-
-# Streams of events that a legacy HTTP server sends on a GET: its own news, and the rest of an answer that broke off.
-#
-# A stream that ended is asked for again after the pause its server wished for, from the last event that was seen.
-
+EVENTS: Final = b"text/event-stream"
+SESSION_ID: Final = b"mcp-session-id"
 REST_S: Final = 2.0
 """How long a stream may stay open after the answer that it was for."""
 _AGAIN_S: Final = 1.0
 _AGAIN_AT_LEAST_S: Final = 0.1
 _AGAIN_AT_MOST_S: Final = 60.0
 _UNSERVED_IN_A_ROW: Final = 3
+_EXCERPT_BYTES: Final = 1024
+_SHOWN_CHARACTERS: Final = 120
+_NO_SESSION: Final = re.compile(
+    rb"(?:no valid|invalid|missing|unknown|expired) (?:mcp[- ])?session|mcp-session-id|session[ _]id|"
+    rb"session (?:was )?not found|server not initialized",
+    re.IGNORECASE,
+)
+"""What servers say of our session. A tool may speak of sessions too (a browser's, say), and it did run."""
+
+
+def settle(future: asyncio.Future[None]) -> None:
+    """Mark what is waited for as done, once."""
+    if not future.done():
+        future.set_result(None)
 
 
 def pause_s(parser: SseParser) -> float:
-    """How long the server wants us to wait before we ask for its stream again."""
+    """How long the server wants us to wait before we request its stream again."""
     if parser.retry_ms is None:
         return _AGAIN_S
     return min(max(parser.retry_ms / 1000, _AGAIN_AT_LEAST_S), _AGAIN_AT_MOST_S)
@@ -52,7 +61,7 @@ def deliver(session: HttpUpstreamSession, events: list[SseEvent], request: Reque
 
 
 class EventStream(Exchange):
-    """One GET, from its head to its end. `request` is the one whose answer it brings, if it is for one."""
+    """One GET. `request` is the one whose answer it brings, if any."""
 
     __slots__ = ("_request", "_session", "parser", "status", "too_large")
 
@@ -87,20 +96,13 @@ class EventStream(Exchange):
             self.abort()
             self.too_large = True
             deliver(self._session, error.events, self._request)
-            self.ended()
+            self.on_end()
             return
         deliver(self._session, events, self._request)
 
-    def on_end(self) -> None:
-        self.ended()
-
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
         self.too_large = too_large
-        self.ended()
-
-    def ended(self) -> None:
-        """It is over, however it went."""
-        raise NotImplementedError
+        self.on_end()
 
 
 class OwnStream(EventStream):
@@ -112,20 +114,20 @@ class OwnStream(EventStream):
         super().__init__(session, last_event_id)
         loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[None] = loop.create_future()
-        """Whether the server has said if it has such a stream."""
+        """Done once the server has answered, whether or not it has such a stream."""
         self.closed: asyncio.Future[None] = loop.create_future()
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         super().on_head(status, headers)
-        _settle(self.opened)
+        settle(self.opened)
 
-    def ended(self) -> None:
-        _settle(self.opened)
-        _settle(self.closed)
+    def on_end(self) -> None:
+        settle(self.opened)
+        settle(self.closed)
 
 
 class Resumption:
-    """The rest of an answer, asked for until it is there, the server refuses, or nobody wants it any more.
+    """Requests the rest of an answer until it is there, the server refuses, or nobody wants it any more.
 
     The message itself is never sent again: its tool may be running.
     """
@@ -139,7 +141,7 @@ class Resumption:
         self._request = request
         self._last_event_id = parser.last_event_id or ""
         self._pause_s = pause_s(parser)
-        self._stream: _Rest | None = None
+        self._stream: _ResumedStream | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._unserved = 0
 
@@ -147,7 +149,7 @@ class Resumption:
         self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._connect)
 
     def _connect(self) -> None:
-        self._stream = _Rest(self._session, self._last_event_id, self._request, self)
+        self._stream = _ResumedStream(self._session, self._last_event_id, self._request, self)
         self._session.pool.send(self._stream)
 
     def abort(self) -> None:
@@ -156,7 +158,7 @@ class Resumption:
         if self._stream is not None:
             self._stream.abort()
 
-    def stream_ended(self, stream: _Rest) -> None:
+    def stream_ended(self, stream: _ResumedStream) -> None:
         session, request = self._session, self._request
         self._unserved = 0 if stream.served else self._unserved + 1
         if request.done:
@@ -165,7 +167,7 @@ class Resumption:
             session.exchange_ended(request, ok=True)
             session.fail(request, session.problem(ANSWER_TOO_LARGE, "an event is too large", request))
         elif stream.status not in (0, 200):
-            self._give_up(f"its answer broke off, and asked for the rest it answered HTTP {stream.status}")
+            self._give_up(f"its answer broke off, and the request for the rest was answered with HTTP {stream.status}")
         elif self._unserved >= _UNSERVED_IN_A_ROW:
             self._give_up("its answer broke off, and the rest cannot be reached")
         else:
@@ -181,7 +183,7 @@ class Resumption:
         session.fail(request, problem)
 
 
-class _Rest(EventStream):
+class _ResumedStream(EventStream):
     __slots__ = ("_cut", "_owner")
 
     def __init__(self, session: HttpUpstreamSession, last_event_id: str, request: Request, owner: Resumption) -> None:
@@ -196,38 +198,21 @@ class _Rest(EventStream):
 
     def _cut_off(self) -> None:
         self.abort()
-        self.ended()
+        self.on_end()
 
     def abort(self) -> None:
         if self._cut is not None:
             self._cut.cancel()
         super().abort()
 
-    def ended(self) -> None:
+    def on_end(self) -> None:
         if self._cut is not None:
             self._cut.cancel()
         self._owner.stream_ended(self)
 
 
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-EVENTS: Final = b"text/event-stream"
-SESSION_ID: Final = b"mcp-session-id"
-_EXCERPT_BYTES: Final = 1024
-_SHOWN_CHARACTERS: Final = 120
-_NO_SESSION: Final = re.compile(
-    rb"(?:no valid|invalid|missing|unknown|expired) (?:mcp[- ])?session|mcp-session-id|session[ _]id|"
-    rb"session (?:was )?not found|server not initialized",
-    re.IGNORECASE,
-)
-"""What servers say of our session. A tool may speak of sessions too (a browser's, say), and it did run."""
-
-
 class MessagePost(Exchange):
-    """One message on its way, and the answer to it if it is a request."""
+    """The POST of one message, and the answer if it is a request."""
 
     __slots__ = ("_parts", "_request", "_rest", "_session", "_sse", "_status")
 
@@ -267,7 +252,7 @@ class MessagePost(Exchange):
         self._rest = asyncio.get_running_loop().call_later(seconds, self._cut)
 
     def _cut(self) -> None:
-        """It needs no answer any more, and its stream stays open: the connection is of no more use to anyone."""
+        """Close a stream that stays open although no answer is needed any more."""
         self.abort()
         self._session.exchange_ended(self._request, ok=True)
 
@@ -299,26 +284,31 @@ class MessagePost(Exchange):
         if self._resumed(request):
             request.notify(STREAM_CLOSED, b"{}")
         else:
-            session.fail(request, session.problem(SOURCE_PROTOCOL, self._what_came(body), request))
+            session.fail(request, session.problem(SOURCE_PROTOCOL, self._unexpected_answer(body), request))
 
     def _session_is_lost(self, body: bytes) -> bool:
-        """The protocol asks for 404. Servers after the reference example, and older SDKs, say so in the text of a 400;
-        there an error under the id of our request is about that request."""
+        """The protocol asks for 404. Servers modelled on the reference example, and older SDKs, say so in the text of a
+        400; there an error under the id of our request is about that request."""
         if self._status != 400 or self._request is None:
             return self._status == 404
-        return _NO_SESSION.search(body[:_EXCERPT_BYTES]) is not None and _id_in(body) != self._request.upstream_id
+        if _NO_SESSION.search(body[:_EXCERPT_BYTES]) is None:
+            return False
+        try:
+            return msgspec.json.decode(body, type=_AnyId).id != self._request.upstream_id
+        except (msgspec.MsgspecError, RecursionError):
+            return True
 
     def _read_body(self, request: Request, body: bytes) -> None:
         if self._status == 200:
             self._session.received(body, request)
             return
-        # An error status with a JSON-RPC error inside: HTTP says whose it is, whatever id it carries.
+        # An error status with a JSON-RPC error inside: HTTP tells which request it is for, whatever id it carries.
         error = _error_in(body)
         if error is not None:
             self._session.refused(request, error)
 
     def _can_resume(self) -> bool:
-        """Legacy servers may end a stream before the answer and keep the rest, if they number their events."""
+        """Legacy servers that number their events may end a stream before the answer and keep the rest."""
         return self._sse is not None and bool(self._sse.last_event_id) and not self._session.modern
 
     def _resumed(self, request: Request) -> bool:
@@ -327,20 +317,16 @@ class MessagePost(Exchange):
         self._session.resume(request, self._sse)
         return True
 
-    def _what_came(self, body: bytes) -> str:
+    def _unexpected_answer(self, body: bytes) -> str:
         if self._sse is not None:
             return "the event stream ended without an answer"
         if 300 <= self._status < 400:
             return f"answered HTTP {self._status}; redirects are not followed"
+        # Some servers echo our credentials. Half of one would not be recognised, so the text is cut after redaction.
+        excerpt = self._session.redact(head_text(body, _EXCERPT_BYTES))[:_SHOWN_CHARACTERS]
         if self._status == 200:
-            return f"the answer is not the JSON-RPC response that was asked for: {self._excerpt(body)}"
-        return f"answered HTTP {self._status}: {self._excerpt(body)}"
-
-    def _excerpt(self, body: bytes) -> str:
-        """Some servers repeat what they were sent, our credentials too. Half of one would not be recognised, so it is
-        cut last."""
-        text = self._session.redact(head_text(body, _EXCERPT_BYTES))
-        return repr(text[:_SHOWN_CHARACTERS])
+            return f"the answer is not the expected JSON-RPC response: {excerpt!r}"
+        return f"answered HTTP {self._status}: {excerpt!r}"
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
         session, request = self._session, self._request
@@ -349,13 +335,14 @@ class MessagePost(Exchange):
             session.exchange_ended(request, ok=True)
             self._resumed(request)
             return
-        problem: Problem | None = None
-        if request is not None:
-            code = SOURCE_START_FAILED if not self.written else SOURCE_LOST
-            code = ANSWER_TOO_LARGE if too_large else SOURCE_PROTOCOL if malformed else code
-            problem = session.problem(code, reason, request)
+        if request is None:
+            session.exchange_ended(None, ok=too_large)
+            return
+        code = SOURCE_LOST if self.written else SOURCE_START_FAILED
+        code = ANSWER_TOO_LARGE if too_large else SOURCE_PROTOCOL if malformed else code
+        problem = session.problem(code, reason, request)
         session.exchange_ended(request, ok=too_large)
-        if request is not None and problem is not None and not request.done:
+        if not request.done:
             session.fail(request, problem)
 
 
@@ -369,8 +356,7 @@ class SessionDelete(Exchange):
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_end(self) -> None:
-        if not self.closed.done():
-            self.closed.set_result(None)
+        settle(self.closed)
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
         self.on_end()
@@ -384,24 +370,10 @@ class _AnyId(msgspec.Struct):
     id: int | str | None = None
 
 
-def _id_in(body: bytes) -> object:
-    try:
-        return msgspec.json.decode(body, type=_AnyId).id
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-
-
 def _error_in(body: bytes) -> bytes | None:
     try:
         error = bytes(msgspec.json.decode(body, type=_ErrorBody).error)
-    except (msgspec.MsgspecError, RecursionError):
+        error.decode()
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
-    return error if error.startswith(b"{") and _is_text(error) else None
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return error if error.startswith(b"{") else None

@@ -24,26 +24,27 @@ from trunkline.sources.mcp.http_exchanges import (
     Resumption,
     SessionDelete,
     pause_s,
+    settle,
 )
 from trunkline.sources.mcp.session import Count, UpstreamSession
 
 _JSON: Final = b"application/json"
 _DELETE_WAIT_S: Final = 2.0
-_LAST_WORDS_S: Final = 1.0
-_SETTLED_EVERY_S: Final = 0.05
+_LAST_MESSAGES_S: Final = 1.0
+_DRAIN_POLL_S: Final = 0.05
 _NOTIFICATION_S: Final = 10.0
-"""How long a server may take to accept a notification; nobody waits for that, but a connection does."""
+"""How long a server may take to accept a notification, which keeps a connection busy."""
 _STREAM_OPENS_S: Final = 0.5
-"""How long a call waits for the server's own stream. Some servers say nothing on it before their first event."""
+"""How long a call waits for the server's own stream. Some servers send no head before their first event."""
 _HEADER_MISMATCH: Final = -32020
 _REMEMBERED_HEADS: Final = 10_000
 _REMEMBERED_CHARACTERS: Final = 256
-"""Names longer than this are URIs that clients make up, as large as a message may be."""
+"""Longer names are URIs that clients make up, as large as a message may be."""
 RETIRED_AFTER_FAILURES: Final = 3
 
 
 class HttpUpstreamSession(UpstreamSession):
-    """One session with one server. `retire` is set when the session is lost: new calls need a new session."""
+    """A session that is `lost` takes no new calls; those in flight still get their own answers."""
 
     def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str], limit_bytes: int) -> None:
         super().__init__(source, count)
@@ -52,20 +53,20 @@ class HttpUpstreamSession(UpstreamSession):
         self.limit_bytes = limit_bytes
         self.version = ""
         self.session_id = b""
-        self.resubmit: Callable[[Request], bool] = _keep
-        self.resend_with_headers: Callable[[Call], bool] = _keep
+        self.resubmit: Callable[[Request], bool] = _refuse
+        self.resend_with_headers: Callable[[Call], bool] = _refuse
         self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._heads: dict[str, bytes] = {}
         self._posts: dict[int, MessagePost | Resumption] = {}
         self._listener: asyncio.Task[None] | None = None
-        self._heard_of_stream: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stream_answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport_failures = 0
-        self._unheard = 0
+        self._unacknowledged = 0
 
     # -- requests out ---------------------------------------------------------------------------------------------
 
     def set_version(self, version: str, *, modern: bool) -> None:
-        """The version is settled: every request from now on names it."""
+        """Name this version in every request from now on."""
         self.version = version
         self.modern = modern
         self._heads.clear()
@@ -76,41 +77,40 @@ class HttpUpstreamSession(UpstreamSession):
         if request is not None:
             self._posts[request.upstream_id] = post
         else:
-            self._unheard += 1
+            self._unacknowledged += 1
             post.cut_after(_NOTIFICATION_S)
         self.pool.send(post)
 
     def _write_answer(self, message: bytes) -> None:
-        """A server that asks us things without taking our answers does not get to fill our memory with them."""
+        """Drop answers that a server requests without reading them, which would fill our memory."""
         if self.pool.crowded:
             self._count("unread_messages_dropped")
         else:
             super()._write_answer(message)
 
     def _head(self, request: Request | None, message: bytes) -> bytes:
-        """Everything of the request's head but its length. It is the same for every call of one method and name, but
-        for the headers of that call alone."""
+        """The request's head without its length, cached by method and name."""
         if not self.modern:
-            return self._kept_head("", "")
+            return self._cached_head("", "")
         if request is None:
-            return self._kept_head(_method_in(message), "")
-        head = self._kept_head(request.method, _mirrored_name(request))
+            return self._cached_head(msgspec.json.decode(message, type=_Notification).method, "")
+        head = self._cached_head(request.method, _mirrored_name(request))
         if isinstance(request, Call) and request.headers:
             head += b"".join([b"%b: %b\r\n" % header for header in request.headers])
         return head
 
-    def _kept_head(self, method: str, name: str) -> bytes:
+    def _cached_head(self, method: str, name: str) -> bytes:
         if len(name) > _REMEMBERED_CHARACTERS:
-            return self._build_head(b"POST", self._mirrors(method, name))
+            return self._build_head(b"POST", self._mirror_headers(method, name))
         key = f"{method}\n{name}"
         head = self._heads.get(key)
         if head is None:
             if len(self._heads) > _REMEMBERED_HEADS:
                 self._heads.clear()
-            head = self._heads[key] = self._build_head(b"POST", self._mirrors(method, name))
+            head = self._heads[key] = self._build_head(b"POST", self._mirror_headers(method, name))
         return head
 
-    def _mirrors(self, method: str, name: str) -> list[tuple[bytes, bytes]]:
+    def _mirror_headers(self, method: str, name: str) -> list[tuple[bytes, bytes]]:
         if not self.modern or not method:
             return []
         mirrors = [(b"mcp-method", method.encode())]
@@ -134,18 +134,16 @@ class HttpUpstreamSession(UpstreamSession):
         return request_head(verb, self.pool.target.path, headers)[:-2]
 
     async def request(self, method: str, params: Json, timeout_s: float) -> Outcome:
-        """Our own requests are safe to repeat: a server may close a kept connection just as one is sent on it."""
+        """Repeat our own requests once, which is safe: a server may close a kept connection just as one is sent on it."""
         outcome = await super().request(method, params, timeout_s)
-        if isinstance(outcome, Failure) and outcome.problem.code is SOURCE_LOST and self._connection_failed:
+        if not isinstance(outcome, Failure) or outcome.problem.code is not SOURCE_LOST:
+            return outcome
+        if self.usable and 0 < self._transport_failures < RETIRED_AFTER_FAILURES:
             outcome = await super().request(method, params, timeout_s)
         return outcome
 
-    @property
-    def _connection_failed(self) -> bool:
-        return self.usable and 0 < self._transport_failures < RETIRED_AFTER_FAILURES
-
     def abandon(self, request: Request) -> None:
-        """Legacy servers are told by a notification, modern ones by closing the stream; either way it is closed."""
+        """Tell legacy servers by a notification, and modern ones by closing the stream, which is closed either way."""
         unsent = self.phase_of(request) == QUEUED
         post = self._posts.pop(request.upstream_id, None)
         if self.modern or unsent:
@@ -162,11 +160,11 @@ class HttpUpstreamSession(UpstreamSession):
     # -- what exchanges report ------------------------------------------------------------------------------------
 
     def exchange_ended(self, request: Request | None, *, ok: bool) -> None:
-        """An exchange is over. Only failures of the transport count against the server, and only in a row."""
+        """Account for the end of an exchange. Only transport failures in a row count against the server."""
         if request is not None:
             self._posts.pop(request.upstream_id, None)
         else:
-            self._unheard -= 1
+            self._unacknowledged -= 1
         self._transport_failures = 0 if ok else self._transport_failures + 1
         if self._transport_failures >= RETIRED_AFTER_FAILURES:
             self.retire(self.problem(SOURCE_LOST, f"{self._transport_failures} transport failures in a row"))
@@ -177,7 +175,7 @@ class HttpUpstreamSession(UpstreamSession):
         request.finish(Failure(problem))
 
     def session_lost(self, request: Request) -> None:
-        """The server knows nothing of our session, so it cannot have run the call; it may go to a new one."""
+        """Retire a session that the server has forgotten: it cannot have run the call, which may go to a new session."""
         self.pending.pop(request.upstream_id, None)
         self._count("sessions_lost")
         problem = self.problem(SOURCE_LOST, "lost our session")
@@ -187,13 +185,12 @@ class HttpUpstreamSession(UpstreamSession):
             request.finish(Failure(problem))
 
     def retire(self, problem: Problem) -> None:
-        """No more calls on this session. What is in flight still gets its own answer."""
+        """Send no more calls on this session. What is in flight still gets its own answer."""
         if not self.lost.done():
             self.lost.set_result(problem)
 
     def refused(self, request: Request, error: bytes) -> None:
-        """The server's own error. If it says that headers are wrong, its tools are not what they were, and the call
-        was not run."""
+        """Finish with the server's own error. If that is about headers, its tools have changed and the call was not run."""
         self.pending.pop(request.upstream_id, None)
         if self.modern and isinstance(request, Call) and error_code(error) == _HEADER_MISMATCH:
             request.upstream = None
@@ -202,34 +199,33 @@ class HttpUpstreamSession(UpstreamSession):
         request.finish(RemoteError(error))
 
     def awaits(self, request: Request) -> bool:
-        """Whether its answer is still to come, and on this session."""
+        """Whether its answer is still expected on this session."""
         return not request.done and self.pending.get(request.upstream_id) is request
 
     def resume(self, request: Request, parser: SseParser) -> None:
-        """Its stream ended without the answer, and the server keeps the rest."""
+        """Ask for the rest of an answer whose stream ended early."""
         resumption = self._posts[request.upstream_id] = Resumption(self, request, parser)
         resumption.start()
 
     # -- the server's own stream ----------------------------------------------------------------------------------
 
     def open_stream(self) -> None:
-        """Keep the legacy GET stream open, where notifications such as list_changed arrive."""
+        """Keep the legacy GET stream open, on which notifications such as list_changed arrive."""
         if self._listener is None:
             self._listener = asyncio.get_running_loop().create_task(self._keep_listening())
 
     async def wait_for_stream(self) -> None:
-        """Until that stream is open, or refused: what a server asks meanwhile would find no way to us."""
+        """Wait until that stream is open or refused: requests that the server makes before could not reach us."""
         if self._listener is not None:
-            either = [self._listener, self._heard_of_stream]
-            await wait_first(either, _STREAM_OPENS_S)
+            await wait_first([self._listener, self._stream_answered], _STREAM_OPENS_S)
 
     def stream_head(self, last_event_id: str) -> bytes:
         extra = [(b"last-event-id", last_event_id.encode())] if last_event_id else []
         return self._build_head(b"GET", extra) + b"\r\n"
 
     async def _keep_listening(self) -> None:
-        """A server that served the stream once is asked again, however long it is away; if it then refuses, it has
-        forgotten our session, or at least what we saw last."""
+        """Reopen a stream that was served once, however long the server is away; if it then refuses, it has forgotten our
+        session, or at least the last event."""
         served_before = False
         last_event_id = ""
         while not self.lost.done():
@@ -249,7 +245,7 @@ class HttpUpstreamSession(UpstreamSession):
 
     async def _listen_once(self, last_event_id: str) -> OwnStream:
         stream = OwnStream(self, last_event_id)
-        stream.opened.add_done_callback(lambda _: self._stream_answered())
+        stream.opened.add_done_callback(lambda _: settle(self._stream_answered))
         self.pool.send(stream)
         try:
             await stream.closed
@@ -257,14 +253,10 @@ class HttpUpstreamSession(UpstreamSession):
             stream.abort()
         return stream
 
-    def _stream_answered(self) -> None:
-        if not self._heard_of_stream.done():
-            self._heard_of_stream.set_result(None)
-
     async def drained(self) -> None:
-        """Calls that were sent before the session was retired have connections of their own, and deadlines."""
+        """Wait for calls sent before the session was retired: they have connections of their own, and deadlines."""
         while any(isinstance(request, Call) for request in self.pending.values()):
-            await asyncio.sleep(_SETTLED_EVERY_S)
+            await asyncio.sleep(_DRAIN_POLL_S)
 
     async def close(self) -> None:
         if self._listener is not None:
@@ -275,22 +267,27 @@ class HttpUpstreamSession(UpstreamSession):
         for post in list(self._posts.values()):
             if isinstance(post, Resumption):
                 post.abort()
-        await self._last_words()
+        end = asyncio.get_running_loop().time() + _LAST_MESSAGES_S
+        while self._unacknowledged > 0 and asyncio.get_running_loop().time() < end:  # such as cancellations
+            await asyncio.sleep(0.005)
         if self.session_id and not self.modern:
-            await self._delete_session()
+            delete = SessionDelete(self._build_head(b"DELETE", []) + b"content-length: 0\r\n\r\n")
+            self.pool.send(delete)
+            await asyncio.wait([delete.closed], timeout=_DELETE_WAIT_S)
+            delete.abort()
         await self.pool.close()
 
-    async def _last_words(self) -> None:
-        """Notifications still on their way (that a call was cancelled, say) are worth a moment."""
-        end = asyncio.get_running_loop().time() + _LAST_WORDS_S
-        while self._unheard > 0 and asyncio.get_running_loop().time() < end:
-            await asyncio.sleep(0.005)
 
-    async def _delete_session(self) -> None:
-        farewell = SessionDelete(self._build_head(b"DELETE", []) + b"content-length: 0\r\n\r\n")
-        self.pool.send(farewell)
-        await asyncio.wait([farewell.closed], timeout=_DELETE_WAIT_S)
-        farewell.abort()
+class _Mirrored(msgspec.Struct):
+    """The parameters that a header may mirror; the others are not looked into."""
+
+    name: str = ""
+    uri: str = ""
+    taskId: str = ""
+
+
+class _Notification(msgspec.Struct):
+    method: str = ""
 
 
 def _mirrored_name(request: Request) -> str:
@@ -304,21 +301,5 @@ def _mirrored_name(request: Request) -> str:
     return mirrored.name if parameter == "name" else mirrored.uri if parameter == "uri" else mirrored.taskId
 
 
-class _Mirrored(msgspec.Struct):
-    """The parameters that a header may mirror; the others are not looked into."""
-
-    name: str = ""
-    uri: str = ""
-    taskId: str = ""
-
-
-def _method_in(message: bytes) -> str:
-    return msgspec.json.decode(message, type=_Notification).method
-
-
-class _Notification(msgspec.Struct):
-    method: str = ""
-
-
-def _keep(request: Request) -> bool:
+def _refuse(request: Request) -> bool:
     return False

@@ -171,7 +171,7 @@ class UpstreamSession:
             raise
 
     def abandon(self, request: Request) -> None:
-        """Nobody waits for this answer: tell the server, free the entry, drop what may still come."""
+        """Forget a request that nobody waits for, tell the server, and drop the answer that may still come."""
         self.server_requests.refuse_for(request)
         if self.pending.pop(request.upstream_id, None) is None or request.method in _NEVER_CANCELLED:
             return
@@ -239,7 +239,15 @@ class UpstreamSession:
             self._receive_malformed(text, error)
 
     def _receive_response(self, message: ServerMessage, text: bytes) -> None:
-        request = self._take(message)
+        request: Request | None = None
+        if message.id is not UNSET:
+            try:
+                upstream_id = int(bytes(message.id))
+            except ValueError:
+                upstream_id = 0
+            if self._abandoned:
+                self._abandoned.pop(upstream_id, None)
+            request = self.pending.pop(upstream_id, None)
         if request is None:
             self._count("unmatched_answers")
             return
@@ -248,7 +256,9 @@ class UpstreamSession:
         if error is UNSET and result is not UNSET:
             view = memoryview(result)
             if view[0] == _OPEN_BRACE:
-                special = self.modern and (INPUT_MARK in text or ESCAPED in text or (self.has_tasks and TASK_MARK in text))
+                special = self.modern and (
+                    INPUT_MARK in text or ESCAPED in text or (self.has_tasks and TASK_MARK in text)
+                )
                 request.finish(self._special_result(view, text, request) if special else Result(view, text))
                 return
         elif error is not UNSET and result is UNSET and memoryview(error)[0] == _OPEN_BRACE:
@@ -268,17 +278,6 @@ class UpstreamSession:
             return Result(raw, text)
         self._count("protocol_errors")
         return Failure(self.problem(SOURCE_PROTOCOL, wrong, request))
-
-    def _take(self, message: ServerMessage) -> Request | None:
-        if message.id is UNSET:
-            return None
-        try:
-            upstream_id = int(bytes(message.id))
-        except ValueError:
-            return None
-        if self._abandoned:
-            self._abandoned.pop(upstream_id, None)
-        return self.pending.pop(upstream_id, None)
 
     def _receive_method(self, message: ServerMessage, method: str, stream: Request | None) -> None:
         """Handle a notification or a request of the server."""

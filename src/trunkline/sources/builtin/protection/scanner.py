@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from trunkline.sources.builtin.protection.git_repositories import gitdir_target, read_git_file
+from trunkline.sources.builtin.protection.git import gitdir_target, read_git_file
 from trunkline.sources.builtin.protection.places import GIT, HEAD, HOOKS, ProtectedPlaces
 
 PACKAGES: Final = frozenset(("node_modules", "site-packages"))

@@ -24,7 +24,7 @@ from trunkline.sources.builtin.protection.contents import (
     read_at,
     write_at,
 )
-from trunkline.sources.builtin.protection.git_config import (
+from trunkline.sources.builtin.protection.git import (
     BadGitConfig,
     GitConfigEntry,
     format_git_config,

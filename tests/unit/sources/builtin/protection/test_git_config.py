@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.waiting import at_most
 
-from trunkline.sources.builtin.protection.git_config import (
+from trunkline.sources.builtin.protection.git import (
     BadGitConfig,
     format_git_config,
     is_dangerous,
