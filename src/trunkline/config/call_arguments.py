@@ -1,4 +1,4 @@
-"""Reads the arguments of a tool call into a Struct, and says in plain words what is wrong with them.
+"""Reads the arguments of a tool call into a Struct, and explains what is wrong with them.
 
 Models write `"10"` for 10, null for what they leave out, and the names that other tools taught them. What is written as
 declared is decoded in one step; only the rest is looked at member by member.
@@ -43,7 +43,7 @@ S = TypeVar("S", bound=Struct)
 
 
 class BadArgument(Exception):
-    """What a caller wrote cannot be meant; the hint says what can."""
+    """The arguments of a call are not valid; the hint says what is expected."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(f"{message}: {hint}" if hint else message)
@@ -51,7 +51,7 @@ class BadArgument(Exception):
 
 
 class Arguments(Struct, forbid_unknown_fields=True):
-    """Arguments of which none may be unknown."""
+    """Base class of arguments that rejects unknown ones."""
 
 
 class _Params(Struct):
@@ -59,13 +59,13 @@ class _Params(Struct):
 
 
 def about(description: str, *also: str, **rules: Any) -> Meta:
-    """What an argument is for, other names for it that callers may use, and its limits."""
+    """The description of an argument, other names that callers may use for it, and its limits."""
     return Meta(description=description, extra={_ALSO: also}, **rules)
 
 
 @cache
 def spellings(shape: type[Struct]) -> Mapping[str, str]:
-    """The names that each argument may be given by, and its own."""
+    """The accepted names of arguments, each with the argument's own name."""
     hints = get_type_hints(shape, include_extras=True)
     return {spelling: name for name, hint in hints.items() for spelling in (name, *_also(hint))}
 

@@ -1,1 +1,1 @@
-"""The ways in: MCP over stdio, MCP over HTTP."""
+"""The ways in: MCP over HTTP and stdio, REST, and the relay that joins a running gateway."""

@@ -174,7 +174,7 @@ class CallLog:
         if health.hint and not (health.stderr_tail and health.hint.endswith(health.stderr_tail)):
             fields.append(("hint", health.hint))
         if health.stderr_tail and level == "warning":
-            # Redacted before it is cut: half a secret would not be recognised. The end is head_key explains a failure.
+            # Redacted before it is cut: half a secret would not be recognised. The end is what explains a failure.
             fields.append(("stderr", self._redact(health.stderr_tail)[-TEXT_LIMIT:]))
         self._noted(LogEvent(level, "health", f"{source} is {health.state}{reason}", tuple(fields)))
 

@@ -1,6 +1,7 @@
-"""Which exporter the configuration and the environment ask for, and what it is told about where spans go.
+"""The exporters of spans, chosen by the configuration and the environment: to stderr, to a file, or to a collector.
 
-The environment variables are those that every OpenTelemetry program understands.
+The environment variables are those that every OpenTelemetry program understands. Lines are written by a thread of
+their own (`log_writer`), so nobody waits for a terminal or a disk.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ def make_exporter(
     envelope = Envelope(clean(resource_of(environ), redact))
     if settings.exporter == "file":
         return FileExporter(folder / _expanded(settings.endpoint), envelope, say=say)
-    place = collector_of(settings.endpoint, environ, say)
-    return OtlpExporter(place.url, place.headers, envelope, say=say, timeout_s=place.timeout_s)
+    collector = collector_of(settings.endpoint, environ, say)
+    return OtlpExporter(collector.url, collector.headers, envelope, say=say, timeout_s=collector.timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Where spans are sent. The headers may hold credentials."""
+    """The address of a collector. The headers may hold credentials."""
 
     url: str
     headers: tuple[tuple[str, str], ...]
@@ -61,7 +62,7 @@ class Collector:
 
 
 def collector_of(endpoint: str, environ: Mapping[str, str], say: Say) -> Collector:
-    """What the configuration names comes first; then the environment; then the collector of this machine."""
+    """The collector of the configuration, else that of the environment, else that of this machine."""
     traces, general = (environ.get(f"OTEL_EXPORTER_OTLP_{name}ENDPOINT", "").strip() for name in ("TRACES_", ""))
     url = with_path(endpoint) or traces or (f"{general.rstrip('/')}{TRACES_PATH}" if general else "")
     if url and (wrong := check_collector_url(url)):
@@ -72,12 +73,12 @@ def collector_of(endpoint: str, environ: Mapping[str, str], say: Say) -> Collect
 
 
 def with_path(endpoint: str) -> str:
-    """An endpoint that is a host alone means its usual path."""
+    """An endpoint, with the usual path added to a host alone."""
     return endpoint.rstrip("/") + TRACES_PATH if endpoint and urlsplit(endpoint).path in ("", "/") else endpoint
 
 
 def resource_of(environ: Mapping[str, str]) -> dict[str, Value]:
-    """Who sends the spans."""
+    """The attributes of the program that sends the spans."""
     resource: dict[str, Value] = {
         "service.name": "trunkline",
         "service.version": __version__,
@@ -107,23 +108,16 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _timeout_s(environ: Mapping[str, str]) -> float:
-    """In milliseconds, as everywhere."""
-    said = environ.get("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") or environ.get("OTEL_EXPORTER_OTLP_TIMEOUT", "")
-    return min(max(int(said) / 1000, 0.1), 60.0) if said.strip().isdecimal() and len(said) < 20 else _TIMEOUT_S
+    """The timeout of the environment, which is in milliseconds."""
+    text = environ.get("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") or environ.get("OTEL_EXPORTER_OTLP_TIMEOUT", "")
+    return min(max(int(text) / 1000, 0.1), 60.0) if text.strip().isdecimal() and len(text) < 20 else _TIMEOUT_S
 
 
 def _expanded(path: str) -> Path:
     try:
         return Path(path).expanduser()
-    except RuntimeError:  # `~NAME` of nobody is a name like any other
+    except RuntimeError:  # no user has this name: `~NAME` is a file name like any other
         return Path(path)
-
-
-# Spans as lines: on stderr beside the log, or in a file that a collector reads.
-#
-# A thread of its own writes them (`writer`): nobody waits for a terminal or a disk.
-
-_PRIVATE: Final = 0o600
 
 
 class ConsoleExporter:
@@ -131,7 +125,7 @@ class ConsoleExporter:
 
     def __init__(self, *, redact: Callable[[str], str], log_format: LogFormat = "auto", stream_fd: int = 2) -> None:
         self._format = choose_format(log_format, stream_fd, redact)
-        self._writer = LineWriter(stream_fd, loss_line=_nothing)
+        self._writer = LineWriter(stream_fd, loss_line=_no_line)
         self._taken = 0
 
     @property
@@ -170,16 +164,16 @@ class FileExporter:
         self._path = path
         self._envelope = envelope
         self._say = say
-        self._told = False
+        self._warned = False
         self._taken = self._refused = 0
         self._fd = -1
         try:
-            # Whatever lies in the file's place: opening it must not make us wait, or our terminal its terminal.
+            # Whatever the path is: opening it must not block, nor make a terminal our controlling one.
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-            self._fd = os.open(path, flags, _PRIVATE)
+            self._fd = os.open(path, flags, 0o600)
         except OSError as error:
             self._warn(error.strerror or str(error))
-        self._writer = LineWriter(self._fd, loss_line=_nothing)
+        self._writer = LineWriter(self._fd, loss_line=_no_line)
 
     @property
     def exported(self) -> int:
@@ -194,22 +188,22 @@ class FileExporter:
         if self._fd < 0:
             self._refused += 1
             return
-        if not self._told and self._writer.dropped:
+        if not self._warned and self._writer.dropped:
             self._warn("not everything could be written")
         self._writer.put(self._envelope.around((encode_span(span),)) + "\n")
 
     def _warn(self, reason: str) -> None:
-        """Once: a disk that is full stays full for a while."""
-        self._told = True
+        """Called once: a disk that is full stays full for a while."""
+        self._warned = True
         self._say("warning", f"Spans cannot be written to {self._path}: {reason}")
 
     async def close(self) -> None:
         if self._writer.close() and self._fd >= 0:
             os.close(self._fd)
-        if self._writer.dropped and not self._told:
+        if self._writer.dropped and not self._warned:
             self._warn("not everything could be written")
 
 
-def _nothing(lines: int) -> str:
-    """What is lost here is counted, and told in the log."""
+def _no_line(lines: int) -> str:
+    """No line for lost spans: they are counted, and warned of in the log."""
     return ""

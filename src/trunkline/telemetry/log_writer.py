@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 _STUCK_MS: Final = 1000
-"""How long a non-blocking stream may stay full before what we hold for it is dropped."""
+"""How long a non-blocking stream may stay full before the queued lines are dropped."""
 
 
 class LineWriter:
@@ -63,7 +63,7 @@ class LineWriter:
     def close(self, deadline_s: float = 1.0) -> bool:
         """Write what is queued, as far as the stream takes it before the deadline; later lines are dropped.
 
-        Whether nothing writes to the stream any more.
+        Returns whether the thread has ended, so that nothing writes to the stream any more.
         """
         self._limit_lines = 0
         self._closing.set()
@@ -106,7 +106,7 @@ class LineWriter:
             self._lost += max(0, len(lines) - data[: max(0, written)].count(b"\n"))
 
     def _write_what_fits(self, data: bytes) -> int:
-        """How many bytes were written before the stream failed; all of them when it did not."""
+        """Write as much as the stream takes; returns the number of bytes."""
         rest = memoryview(data)
         try:
             while rest:

@@ -21,90 +21,10 @@ from trunkline.telemetry.call_summary import outcome_word
 from trunkline.telemetry.redaction import one_line
 from trunkline.version import __version__
 
-Reading = tuple[str, Literal["counter", "gauge"], str, float]
-
-_PROC: Final = Path("/proc/self")
-_STARTED_AT: Final = time.time()
-
-
-def process_readings(proc: Path = _PROC) -> Iterator[Reading]:
-    """Memory, CPU, open files and start time of this process, under the names that every Prometheus client uses.
-
-    Where there is no /proc, CPU and start time only."""
-    yield "process_cpu_seconds_total", "counter", "User and system CPU time spent", time.process_time()
-    yield "process_start_time_seconds", "gauge", "Start of the process, in seconds since the epoch", _STARTED_AT
-    try:
-        virtual_pages, resident_pages = (proc / "statm").read_text().split()[:2]
-        open_fds = sum(1 for _ in (proc / "fd").iterdir())
-    except (OSError, ValueError):
-        return
-    page_bytes = os.sysconf("SC_PAGE_SIZE")
-    yield "process_resident_memory_bytes", "gauge", "Memory in RAM", int(resident_pages) * page_bytes
-    yield "process_virtual_memory_bytes", "gauge", "Address space", int(virtual_pages) * page_bytes
-    yield "process_open_fds", "gauge", "Open file descriptors", open_fds
-
-
-# The Prometheus text exposition format, version 0.0.4: families of samples to bytes.
-
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 LABEL_LIMIT: Final = 128
-
 Kind = Literal["counter", "gauge", "histogram"]
-
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]")
-
-
-def labels(**values: str) -> str:
-    """`source="a",tool="b"`, with the values escaped, in the order given."""
-    # `one_line` leaves no line feeds or other control characters: only these two characters remain to be escaped.
-    lines = {name: one_line(value, LABEL_LIMIT) for name, value in values.items()}
-    escaped = {name: line.replace("\\", "\\\\").replace('"', '\\"') for name, line in lines.items()}
-    return ",".join(f'{name}="{value}"' for name, value in escaped.items())
-
-
-def family(name: str, kind: Kind, help_text: str, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
-    """A family of counters or gauges. `samples` are (labels, value); none of them, no family."""
-    lines = [f"{_series(name, text)} {number(value)}\n" for text, value in samples]
-    if lines:
-        yield _header(name, kind, help_text)
-        yield from lines
-
-
-def histogram_family(
-    name: str,
-    help_text: str,
-    bounds: Sequence[float],
-    samples: Iterable[tuple[str, Sequence[int], float]],
-) -> Iterator[str]:
-    """`samples` are (labels, counts per bucket with the one beyond the last bound, sum)."""
-    bucket_ends = [*map(number, bounds), "+Inf"]
-    header = _header(name, "histogram", help_text)
-    for text, counts, total in samples:
-        yield header
-        header = ""
-        before_le = f"{text}," if text else ""
-        up_to_here = list(accumulate(counts))
-        for end, count in zip(bucket_ends, up_to_here, strict=True):
-            yield f'{name}_bucket{{{before_le}le="{end}"}} {count}\n'
-        yield f"{_series(name + '_sum', text)} {number(total)}\n"
-        yield f"{_series(name + '_count', text)} {up_to_here[-1]}\n"
-
-
-def number(value: float) -> str:
-    if math.isfinite(value):
-        return repr(int(value)) if value == int(value) else repr(value)
-    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-
-
-def _series(name: str, label_text: str) -> str:
-    return f"{name}{{{label_text}}}" if label_text else name
-
-
-def _header(name: str, kind: Kind, help_text: str) -> str:
-    escaped = help_text.replace("\\", "\\\\").replace("\n", "\\n")
-    return f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n"
-
-
 BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 OTHER_TOOL: Final = "other"
 UNKNOWN: Final = "unknown"
@@ -115,6 +35,9 @@ _USABLE: Final = frozenset({"ready", "degraded"})
 
 _Series = tuple[str, str, str]
 _Reading = tuple[str, Literal["counter", "gauge"], str, Callable[[], float]]
+Reading = tuple[str, Literal["counter", "gauge"], str, float]
+_PROC: Final = Path("/proc/self")
+_STARTED_AT: Final = time.time()
 
 
 class _Latency:
@@ -270,3 +193,77 @@ def _read(read: Callable[[], float]) -> Iterable[tuple[str, float]]:
         return [("", float(read()))]
     except Exception:  # a reading that fails leaves the others standing
         return []
+
+
+# -- the Prometheus text format, version 0.0.4 -----------------------------------------------------------------------
+
+
+def labels(**values: str) -> str:
+    """`source="a",tool="b"`, with the values escaped, in the order given."""
+    # `one_line` leaves no line feeds or other control characters: only these two characters remain to be escaped.
+    lines = {name: one_line(value, LABEL_LIMIT) for name, value in values.items()}
+    escaped = {name: line.replace("\\", "\\\\").replace('"', '\\"') for name, line in lines.items()}
+    return ",".join(f'{name}="{value}"' for name, value in escaped.items())
+
+
+def family(name: str, kind: Kind, help_text: str, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
+    """A family of counters or gauges. `samples` are (labels, value); none of them, no family."""
+    lines = [f"{_series(name, text)} {number(value)}\n" for text, value in samples]
+    if lines:
+        yield _header(name, kind, help_text)
+        yield from lines
+
+
+def histogram_family(
+    name: str,
+    help_text: str,
+    bounds: Sequence[float],
+    samples: Iterable[tuple[str, Sequence[int], float]],
+) -> Iterator[str]:
+    """`samples` are (labels, counts per bucket with the one beyond the last bound, sum)."""
+    bucket_ends = [*map(number, bounds), "+Inf"]
+    header = _header(name, "histogram", help_text)
+    for text, counts, total in samples:
+        yield header
+        header = ""
+        before_le = f"{text}," if text else ""
+        up_to_here = list(accumulate(counts))
+        for end, count in zip(bucket_ends, up_to_here, strict=True):
+            yield f'{name}_bucket{{{before_le}le="{end}"}} {count}\n'
+        yield f"{_series(name + '_sum', text)} {number(total)}\n"
+        yield f"{_series(name + '_count', text)} {up_to_here[-1]}\n"
+
+
+def number(value: float) -> str:
+    if math.isfinite(value):
+        return repr(int(value)) if value == int(value) else repr(value)
+    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+
+
+def _series(name: str, label_text: str) -> str:
+    return f"{name}{{{label_text}}}" if label_text else name
+
+
+def _header(name: str, kind: Kind, help_text: str) -> str:
+    escaped = help_text.replace("\\", "\\\\").replace("\n", "\\n")
+    return f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n"
+
+
+# -- this process ---------------------------------------------------------------------------------------------------
+
+
+def process_readings(proc: Path = _PROC) -> Iterator[Reading]:
+    """Memory, CPU, open files and start time of this process, under the names that every Prometheus client uses.
+
+    Where there is no /proc, CPU and start time only."""
+    yield "process_cpu_seconds_total", "counter", "User and system CPU time spent", time.process_time()
+    yield "process_start_time_seconds", "gauge", "Start of the process, in seconds since the epoch", _STARTED_AT
+    try:
+        virtual_pages, resident_pages = (proc / "statm").read_text().split()[:2]
+        open_fds = sum(1 for _ in (proc / "fd").iterdir())
+    except (OSError, ValueError):
+        return
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    yield "process_resident_memory_bytes", "gauge", "Memory in RAM", int(resident_pages) * page_bytes
+    yield "process_virtual_memory_bytes", "gauge", "Address space", int(virtual_pages) * page_bytes
+    yield "process_open_fds", "gauge", "Open file descriptors", open_fds

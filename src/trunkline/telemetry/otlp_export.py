@@ -1,7 +1,7 @@
 """Sends spans to a collector in batches, over OTLP/HTTP in JSON.
 
-Whatever the collector does, calls go on: what it does not take is kept up to a limit, tried again for a while, and
-then dropped and counted.
+Whatever the collector does, calls go on: spans that it does not accept are kept up to a limit, sent again for a while,
+and then dropped and counted.
 """
 
 from __future__ import annotations
@@ -31,8 +31,16 @@ _REPLY_BYTES: Final = 1_048_576
 _TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 
 
-class _Answer(NamedTuple):
-    """`problem` is empty where the collector took the batch, but for so many that it `rejected`."""
+class _Partial(msgspec.Struct, rename="camel"):
+    rejected_spans: int = 0
+
+
+class _Exported(msgspec.Struct, rename="camel"):
+    partial_success: _Partial = msgspec.field(default_factory=_Partial)
+
+
+class _Attempt(NamedTuple):
+    """`problem` is empty where the collector accepted the batch, except for as many spans as it `rejected`."""
 
     problem: str = ""
     again: bool = False
@@ -71,7 +79,7 @@ class OtlpExporter:
         queue = self._queue
         if len(queue) >= QUEUE_LIMIT or self._closing.is_set():
             self.dropped += 1
-            self._trouble("too many wait to be sent")
+            self._warn_once("too many are waiting to be sent")
             return
         queue.append(encode_span(span))
         if self._sending is None and (self._timer is None or len(queue) >= BATCH):
@@ -90,12 +98,12 @@ class OtlpExporter:
     def _sent(self, task: asyncio.Task[None]) -> None:
         self._sending = None
         if not task.cancelled() and (fault := task.exception()) is not None:
-            self._trouble(f"{type(fault).__name__}: {fault}")
+            self._warn_once(f"{type(fault).__name__}: {fault}")
         if self._queue and not self._closing.is_set():
             self._schedule()
 
     async def _send_queue(self) -> None:
-        """What there is now, and full batches while there are some; at the end everything."""
+        """Send what is queued now, and full batches while there are some; when closing, everything."""
         queue = self._queue
         while True:
             batch = [queue.popleft() for _ in range(min(len(queue), BATCH))]
@@ -111,50 +119,52 @@ class OtlpExporter:
                 return
 
     async def _deliver(self, batch: list[str]) -> int:
-        """How many the collector took."""
+        """Send a batch, with retries; returns how many spans the collector accepted."""
         body = self._envelope.around(batch).encode()
         request = b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body)
         for pause_s in (*self._pauses_s, None):
             answer = await self._try(request)
             if not answer.problem:
-                self._no_trouble()
+                if self._in_trouble:
+                    self._in_trouble = False
+                    place = self._pool.target.place
+                    self._say("info", f"Spans reach {place} again; {self.dropped} were dropped so far")
                 return max(len(batch) - answer.rejected, 0)
-            self._trouble(answer.problem)
+            self._warn_once(answer.problem)
             if not answer.again or pause_s is None or self._closing.is_set():
                 break
             await self._pause(max(answer.wait_s, pause_s * (0.5 + random() / 2)))
         return 0
 
-    async def _try(self, request: bytes) -> _Answer:
+    async def _try(self, request: bytes) -> _Attempt:
         try:
             reply = await send_request(self._pool, request, self._timeout_s)
         except RequestFailed as fault:
-            return _Answer(str(fault), again=not fault.too_large)
+            return _Attempt(str(fault), again=not fault.too_large)
         if reply.status // 100 == 2:
-            return _Answer(rejected=_rejected(reply.body))
+            try:
+                exported = msgspec.json.decode(reply.body, type=_Exported, strict=False)
+                return _Attempt(rejected=max(0, exported.partial_success.rejected_spans))
+            except (msgspec.MsgspecError, ValueError):
+                return _Attempt()
         again = reply.status in _TRY_AGAIN
-        return _Answer(f"the collector answered {reply.status}", again, _retry_after_s(reply) if again else 0.0)
+        return _Attempt(f"the collector answered {reply.status}", again, _retry_after_s(reply) if again else 0.0)
 
     async def _pause(self, seconds: float) -> None:
-        """Shorter when we are told to end."""
+        """Sleep, or less when closing."""
         try:
             async with asyncio.timeout(seconds):
                 await self._closing.wait()
         except TimeoutError:
             pass
 
-    def _trouble(self, reason: str) -> None:
+    def _warn_once(self, reason: str) -> None:
         if not self._in_trouble:
             self._in_trouble = True
             self._say("warning", f"Spans do not reach {self._pool.target.place}: {reason}")
 
-    def _no_trouble(self) -> None:
-        if self._in_trouble:
-            self._in_trouble = False
-            self._say("info", f"Spans reach {self._pool.target.place} again; {self.dropped} were dropped so far")
-
     async def close(self) -> None:
-        """One more attempt for what is left, within the deadline."""
+        """Make one more attempt to send what is left, within the deadline."""
         self._closing.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -182,20 +192,5 @@ def _head(target: HttpTarget, headers: Iterable[tuple[str, str]]) -> bytes:
 
 
 def _retry_after_s(reply: HttpResponse) -> float:
-    said = reply.headers.get(b"retry-after", b"").strip()
-    return min(float(int(said)), _LONGEST_PAUSE_S) if said.isdigit() and len(said) < 10 else 0.0
-
-
-def _rejected(body: bytes) -> int:
-    try:
-        return max(0, msgspec.json.decode(body, type=_Exported, strict=False).partial_success.rejected_spans)
-    except (msgspec.MsgspecError, ValueError):
-        return 0
-
-
-class _Partial(msgspec.Struct, rename="camel"):
-    rejected_spans: int = 0
-
-
-class _Exported(msgspec.Struct, rename="camel"):
-    partial_success: _Partial = msgspec.field(default_factory=_Partial)
+    value = reply.headers.get(b"retry-after", b"").strip()
+    return min(float(int(value)), _LONGEST_PAUSE_S) if value.isdigit() and len(value) < 10 else 0.0

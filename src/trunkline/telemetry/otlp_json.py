@@ -29,18 +29,16 @@ def _any_value(value: Value) -> str:
     if isinstance(value, str):
         return f'"stringValue":{quoted(value)}'
     if isinstance(value, float):
-        return f'"doubleValue":{value!r}' if math.isfinite(value) else f'"doubleValue":"{_special(value)}"'
+        if math.isfinite(value):
+            return f'"doubleValue":{value!r}'
+        return f'"doubleValue":"{"NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}"'
     if isinstance(value, bool):
         return f'"boolValue":{"true" if value else "false"}'
     return f'"intValue":"{value}"'
 
 
-def _special(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
 def clean(attributes: Mapping[str, Value], redact: Callable[[str], str]) -> dict[str, Value]:
-    """Values from anywhere: secrets taken out, on one line, of bounded length."""
+    """Attributes without secrets, on one line each, of bounded length."""
     return {
         one_line(key, 128): one_line(redact(value), TEXT_LIMIT) if isinstance(value, str) else value
         for key, value in attributes.items()
@@ -78,7 +76,7 @@ def _link(span: Span) -> str:
 
 
 class Envelope:
-    """A request to export spans, round them: who sends them is said once."""
+    """The JSON of an export request around its spans, with the resource that sends them."""
 
     def __init__(self, resource: Mapping[str, Value]) -> None:
         scope = f'{{"name":"trunkline","version":{quoted(__version__)}}}'

@@ -1,4 +1,4 @@
-"""Makes text safe to show: takes secrets out, known ones by value, credentials in headers and URLs by shape; and escapes
+"""Makes text safe to show: removes secrets, known ones by value, credentials in headers and URLs by shape, and escapes
 what is not printable.
 """
 
@@ -115,8 +115,8 @@ def _spellings_of(value: str) -> Iterator[str]:
 def one_line(text: str, limit: int) -> str:
     """At most `limit` characters of `text`, everything that is not printable written as an escape (`\\x1b`).
 
-    A tool's name may hold a line feed, an escape sequence or a bidi override; printed as it is, it could forge a log line
-    or drive the terminal of whoever reads the log.
+    A name may hold a line feed, an escape sequence or a bidi override; printed as it is, it could forge a log line or
+    drive the terminal of whoever reads the log.
     """
     if len(text) > limit:
         text = text[: limit - 1] + "…"

@@ -1,4 +1,4 @@
-"""Spans of everything that is traced: who makes them, whose children they are, and how they leave."""
+"""The tracer: begins spans, gives them their parents, and passes them to an exporter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Redact = Callable[[str], str]
 
 
 class Exporter(Protocol):
-    """Where spans leave. `take` never waits, whatever has become of the place they go to."""
+    """Takes spans that have ended. `take` never waits, whatever the state of the destination."""
 
     @property
     def exported(self) -> int: ...
@@ -33,7 +33,7 @@ class Exporter(Protocol):
 
 
 class Tracer:
-    """`transport` says what clients talk over, as the conventions name it: `tcp`, `pipe` or `unix`."""
+    """Makes the spans of calls and of other operations. `transport` is that of clients: `tcp`, `pipe` or `unix`."""
 
     def __init__(self, exporter: Exporter, *, redact: Redact, transport: str = "") -> None:
         self._exporter = exporter
@@ -45,16 +45,16 @@ class Tracer:
 
     @property
     def exported(self) -> int:
-        """Spans that have left."""
+        """Spans that were exported."""
         return self._exporter.exported
 
     @property
     def dropped(self) -> int:
-        """Spans that never will."""
+        """Spans that never will be."""
         return self._exporter.dropped
 
     def begin(self, name: str, *, parent: Span | None = None, attributes: Mapping[str, Value] | None = None) -> Span:
-        """A span of our own doing. Whoever began it ends it."""
+        """Begin a span that is not a call's. The caller ends it."""
         trace_id = new_trace_id() if parent is None else parent.trace_id
         span = Span(name, trace_id, "" if parent is None else parent.span_id, self._leave)
         if attributes:
@@ -62,15 +62,16 @@ class Tracer:
         return span
 
     def calls_of(self, principal: str, parent: Span | None) -> None:
-        """Calls of this caller are children of this span from now on; with None they no longer are."""
+        """Make this span the parent of all calls of this caller from now on, or none with None."""
         if parent is None:
             self._steps.pop(principal, None)
         else:
             self._steps[principal] = parent
 
     def attach(self, router: TracedRouter, kind_of: Callable[[str], str] | None = None) -> None:
-        """A span for every call of this router, from now on. `kind_of` tells what kind a source is, where the router
-        does not. A log that names spans (`ids_of`) has to be attached before: here a call's span is let go."""
+        """Make a span for every call of this router. `kind_of` returns the kind of a source where the router does not.
+
+        A log that names spans (`ids_of`) has to be attached before, as a call's span is dropped here when it ends."""
         spans = CallSpans(
             router, kind_of or router.kind_of, self._steps, self._calls, self._take, self._redact, self._transport
         )
@@ -83,7 +84,7 @@ class Tracer:
         return None if span is None else (span.trace_id, span.span_id)
 
     def _leave(self, span: Span) -> None:
-        """What others say of their spans may hold anything."""
+        """Clean and export a span that is not a call's: its texts may hold anything."""
         span.name, span.error, span.message = (
             one_line(self._redact(text), TEXT_LIMIT) for text in (span.name, span.error, span.message)
         )
@@ -93,7 +94,7 @@ class Tracer:
         self._take(span)
 
     async def close(self) -> None:
-        """Everything leaves, within a deadline."""
+        """Export everything, within a deadline."""
         await self._exporter.close()
 
 
@@ -107,9 +108,9 @@ def make_tracer(
     transport: str = "",
     log_format: str = "auto",
 ) -> Tracer | None:
-    """None when nothing is exported: nothing is paid then. `folder` is where a relative path of a file begins.
+    """The tracer that the settings ask for, or None. Relative paths of files begin in `folder`.
 
-    Needs a running loop. What goes wrong with the exporter is told to `events`.
+    Needs a running loop. Problems of the exporter are sent to `events`.
     """
     if settings.exporter == "none":
         return None
@@ -120,7 +121,7 @@ def make_tracer(
     def say(level: Level, message: str) -> None:
         if events is None:
             return
-        if exporter is None:  # it is being made, and nobody may be listening yet
+        if exporter is None:  # it is being made, and there may be no subscribers yet
             asyncio.get_running_loop().call_soon(events.note, level, "telemetry", message)
         else:
             events.note(level, "telemetry", message)

@@ -178,7 +178,7 @@ def lines_from(text: str, offset: int) -> Iterable[tuple[int, str]]:
         offset = end
 
 
-def behind_blank_lines(text: str, offset: int) -> int:
+def skip_blank_lines(text: str, offset: int) -> int:
     """The end of the blank lines at `offset`."""
     for end, line in lines_from(text, offset):
         if line.strip():

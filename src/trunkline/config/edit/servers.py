@@ -119,7 +119,7 @@ def _plain(node: Node) -> Any:
     return node.text == "true" if node.kind == "boolean" else node.text if node.kind == "text" else node
 
 
-def check_reads_as_meant(file: ConfigText, path: tuple[str, ...], body: EntryBody, server: NewServer) -> None:
+def check_client_reads_it(file: ConfigText, path: tuple[str, ...], body: EntryBody, server: NewServer) -> None:
     """Raise CannotEdit where the client would read the entry differently: clients differ in their references.
 
     Every variable that may be meant has a value here, as it may be set where the entry is used.
@@ -128,14 +128,14 @@ def check_reads_as_meant(file: ConfigText, path: tuple[str, ...], body: EntryBod
     environ = {name: f"value-of-{name}" for name in names} | dict(file.environ)
     ours = file.path.with_name("trunkline.json")
     meant = _texts_of(
-        ConfigText(ours, _alone(ours, ("mcpServers",), server.name, as_client(server)), environ, file.kinds)
+        ConfigText(ours, _only_entry(ours, ("mcpServers",), server.name, as_client(server)), environ, file.kinds)
     )
-    read = _texts_of(ConfigText(file.path, _alone(file.path, path, server.name, body), environ, file.kinds))
+    read = _texts_of(ConfigText(file.path, _only_entry(file.path, path, server.name, body), environ, file.kinds))
     if meant is not None and read is not None and meant != read:
         raise CannotEdit("the client whose file this is reads `$` or braces in it differently")
 
 
-def _alone(path: Path, way: tuple[str, ...], name: str, body: EntryBody) -> str:
+def _only_entry(path: Path, way: tuple[str, ...], name: str, body: EntryBody) -> str:
     """The text of a file with only this entry."""
     if path.suffix.lower() == ".toml":
         return "\n".join(table_lines(way[0], name, body))
@@ -270,13 +270,13 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
         message = f"`{existing[1].key}` already exists, on line {servers.line_of(existing[1])}"
         raise _refusal(file, message, "use another name, or replace it with `--force`", code=DUPLICATE_KEY)
     if existing is None and server.name in servers.names():
-        raise _out_of_reach(file, server.name)
+        raise _not_editable(file, server.name)
     group = servers.groups[0] if existing is None else existing[0]
     body: EntryBody = {}
     try:
         body = group.body(server)
         if servers.dialect is not None:
-            check_reads_as_meant(file, group.path, body, server)
+            check_client_reads_it(file, group.path, body, server)
         if existing is None:
             edits = servers.editor.add(group.path, server.name, body)
             return _checked(file, edits, group, server.name, body, "added")
@@ -296,7 +296,7 @@ def remove_server(file: ConfigText, name: str) -> EditResult:
     if found is None:
         names = servers.names()
         if name in names:
-            raise _out_of_reach(file, name)
+            raise _not_editable(file, name)
         hint = hint_for(name, names, "servers") if names else "the file has no servers"
         raise _refusal(file, f"Unknown server `{name}`", hint, code=UNKNOWN_TOOL)
     group, member = found
@@ -349,7 +349,7 @@ def _refusal(file: ConfigText, message: str, hint: str, *, code: Code = NOT_EDIT
     return GatewayError(Problem(code=code, message=message, where=str(file.path), hint=hint))
 
 
-def _out_of_reach(file: ConfigText, name: str) -> GatewayError:
+def _not_editable(file: ConfigText, name: str) -> GatewayError:
     """The error for a server that has no entry of its own: behind an alias, or an inline table of TOML."""
     message = f"`{name}` exists, but in a form that cannot be changed safely"
     return _refusal(file, message, "change it by hand")

@@ -13,11 +13,11 @@ from trunkline.config.edit.outline import (
     Outline,
     OutlineKey,
     TextEdit,
-    behind_blank_lines,
     line_end,
     line_start,
     lines_from,
     newline_of,
+    skip_blank_lines,
 )
 from trunkline.config.edit.yaml_edit import EntryValue, quoted
 from trunkline.config.toml_parser import find_headers
@@ -80,7 +80,7 @@ class TomlText:
         for end, line in lines_from(text, last):
             if line.strip() and not line.lstrip().startswith("#"):
                 last = end
-        return behind_blank_lines(text, last)
+        return skip_blank_lines(text, last)
 
 
 def table_lines(group: str, name: str, body: Mapping[str, EntryValue]) -> list[str]:

@@ -15,7 +15,6 @@ from trunkline.config.edit.outline import (
     OutlineKey,
     TextEdit,
     begins_its_line,
-    behind_blank_lines,
     blank_lines_above,
     indent_of,
     line_end,
@@ -24,6 +23,7 @@ from trunkline.config.edit.outline import (
     newline_of,
     outline_json,
     outline_yaml,
+    skip_blank_lines,
 )
 from trunkline.config.tree import plain_scalar_kind
 
@@ -115,7 +115,7 @@ class YamlText:
             content_end, indent = parent.end, indent_of(text, parent.start) + self._indent_unit()
             if group.start < group.end:
                 cleared = [TextEdit(len(text[: group.start].rstrip(" \t")), group.end, "")]
-        at = self._behind_comments(content_end, len(indent))
+        at = self._end_of_comments(content_end, len(indent))
         lead = "" if text[:at].endswith("\n") else newline
         starts = [line_start(text, member.start) for member in group.members[1:]]
         apart = newline if any(blank_lines_above(text, start) < start for start in starts) else ""
@@ -130,7 +130,7 @@ class YamlText:
         if member is group.members[-1]:
             start = above
         elif member is group.members[0] or above < start:
-            end = behind_blank_lines(text, end)
+            end = skip_blank_lines(text, end)
         if end == len(text) and not text.endswith("\n"):
             # a file without a final line break keeps it so
             start = len(text[:start].removesuffix("\n").removesuffix("\r"))
@@ -155,9 +155,9 @@ class YamlText:
         if not begins_its_line(self._text, member.start):
             raise CannotEdit(f"`{member.key}` is not on a line of its own")
         start = line_start(self._text, member.start)
-        return start, self._behind_comments(member.end, member.start - start + 1)
+        return start, self._end_of_comments(member.end, member.start - start + 1)
 
-    def _behind_comments(self, content_end: int, column: int) -> int:
+    def _end_of_comments(self, content_end: int, column: int) -> int:
         """The end of the content's last line, and of the comments after it that are indented at least to `column`."""
         last = line_end(self._text, content_end)
         for end, line in lines_from(self._text, last):
@@ -172,9 +172,9 @@ class YamlText:
 
     def _add_in_braces(self, group: Outline, key: str, value: EntryValue) -> list[TextEdit]:
         if not group.members:
-            return self._fill(group, key, value)
+            return self._add_first(group, key, value)
         text, last, style = self._text, group.members[-1], self._style(group)
-        behind = self._behind_comma(last, group.end - 1)
+        behind = self._end_of_comma(last, group.end - 1)
         if begins_its_line(text, last.start):
             indent = indent_of(text, last.start)
             new = self._newline + indent + style.member(key, value, indent)
@@ -187,7 +187,7 @@ class YamlText:
             return [TextEdit(at, at, f"{new},")]
         return [TextEdit(last.end, last.end, ","), TextEdit(at, at, new)]
 
-    def _fill(self, group: Outline, key: str, value: EntryValue) -> list[TextEdit]:
+    def _add_first(self, group: Outline, key: str, value: EntryValue) -> list[TextEdit]:
         """Add the first key of an empty group, on lines of its own unless the whole file is one line."""
         text, root = self._text, self.root
         inside = text.index("{", group.start) + 1
@@ -210,12 +210,12 @@ class YamlText:
         if member is not group.members[-1]:
             after = group.members[index + 1].start
             if begins_its_line(text, member.start) and begins_its_line(text, after):
-                end = self._rest_of_line(self._behind_comma(member, after))
+                end = self._end_of_line(self._end_of_comma(member, after))
                 return [TextEdit(line_start(text, member.start), end, "")]
             return [TextEdit(member.start, after, "")]
         if index:
             return self._remove_last(group, group.members[index - 1], member)
-        inside, behind = text.index("{", group.start) + 1, self._behind_comma(member, group.end - 1)
+        inside, behind = text.index("{", group.start) + 1, self._end_of_comma(member, group.end - 1)
         if not (text[inside : member.start] + text[behind : group.end - 1]).strip():
             return [TextEdit(inside, group.end - 1, "")]
         return [TextEdit(member.start, behind, "")]
@@ -223,11 +223,11 @@ class YamlText:
     def _remove_last(self, group: Outline, before: OutlineKey, member: OutlineKey) -> list[TextEdit]:
         """Remove the last key, with the comma before it unless the group has a trailing comma."""
         text = self._text
-        behind = self._behind_comma(member, group.end - 1)
-        comma_behind = self._behind_comma(before, member.start)
+        behind = self._end_of_comma(member, group.end - 1)
+        comma_behind = self._end_of_comma(before, member.start)
         ends_with_comma = behind > member.end
         comma = [] if ends_with_comma else [TextEdit(comma_behind - 1, comma_behind, "")]
-        end = self._rest_of_line(behind)
+        end = self._end_of_line(behind)
         if begins_its_line(text, member.start) and end > behind:
             # from line break to line break: a file that mixes kinds of them keeps the first
             above = len(text[: line_start(text, member.start)].rstrip("\r\n"))
@@ -236,12 +236,12 @@ class YamlText:
             return [*comma, TextEdit(member.start, behind, "")]
         return [TextEdit(comma_behind, behind, "")] if ends_with_comma else [TextEdit(before.end, member.end, "")]
 
-    def _behind_comma(self, member: OutlineKey, limit: int) -> int:
+    def _end_of_comma(self, member: OutlineKey, limit: int) -> int:
         """The end of the comma after this key, or of the key where there is none; commas in comments do not count."""
         after = _COMMENT.sub(lambda match: " " * len(match.group()), self._text[member.end : limit])
         return member.end + after.find(",") + 1
 
-    def _rest_of_line(self, offset: int) -> int:
+    def _end_of_line(self, offset: int) -> int:
         """The end of the line, where only a comment is left on it."""
         rest = _END_OF_LINE.match(self._text, offset)
         return offset if rest is None else rest.end()

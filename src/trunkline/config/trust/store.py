@@ -41,8 +41,8 @@ class TrustedFile:
 
 @dataclass(frozen=True, slots=True)
 class TrustedFiles:
-    """The trusted files by path. `fault` says why the list cannot be used and is empty. `is_ours` says whether only
-    this user can have written it."""
+    """The trusted files by path; none where the list cannot be used, for the reason in `fault`. `is_ours` says whether
+    only this user can have written it."""
 
     files: Mapping[str, TrustedFile]
     fault: str = ""

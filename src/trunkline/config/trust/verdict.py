@@ -76,7 +76,7 @@ def _has_reference(node: Node) -> bool:
 
 
 def _is_left_out(node: Node, path: KeyPath) -> bool:
-    """Whether a value is harmless, or a group of the gateway's settings which all are."""
+    """Whether a value is harmless, or a group of the gateway's settings in which all are."""
     if path[0] != "gateway" or not isinstance(node, Table) or not node.entries:
         return _is_harmless(node, path)
     return _is_harmless(node, path) or all(_is_left_out(value, (*path, key.text)) for key, value in node.entries)

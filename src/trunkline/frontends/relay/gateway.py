@@ -181,8 +181,7 @@ class GatewayReply(Exchange):
     # -- what is wrong with it ------------------------------------------------------------------------------------
 
     def problem(self, sent: bool | None = None) -> Problem:
-        """Why there is no valid response. `sent` says whether the message that needs one was sent, where that is another
-        message than this request."""
+        """Why there is no valid response. `sent` is given where it was another request that carried the message."""
         gateway = self._gateway
         sent = self.written if sent is None else sent
         executed: Executed = "unknown" if sent else "no"

@@ -253,7 +253,7 @@ class Relay:
         if problem is not None:
             respond(problem_message(message, problem))
             return
-        request = self.requests[request_id] = RelayedRequest(self, line, message, give)
+        request = self.requests[request_id] = RelayedRequest(self, line, message, respond)
         self._hold(len(line))
         if request.opens_session:
             self.session.opening(line, message)

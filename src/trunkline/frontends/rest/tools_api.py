@@ -1,7 +1,7 @@
-"""Tools over REST: find them, be given them, run them, and what they cost. The same as the gateway's own tools do, also
+"""Tools over REST: find, provision and execute them, and what they cost. The same as the gateway's own tools do, also
 where those are switched off.
 
-A caller has no session here: what it is given is its principal's, or that of the handle it names as `session`.
+A caller has no session here: what it is given belongs to its principal, or to the handle that it sends as `session`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from trunkline.search.own_tool_definitions import (
 )
 
 TOOLS: Final = "tools"
-_PATIENCE_S: Final = 30.0
+_TIMEOUT_S: Final = 30.0
 
 
 class ToolsApi:
-    """`calls_of` gives what a principal has in flight, whichever door it came in by."""
+    """The handlers. `calls_of` gives what the clients of a principal have in flight."""
 
     def __init__(self, router: Router, discovery: Discovery, calls_of: Callable[[str], InFlightCalls]) -> None:
         self._router = router
@@ -51,17 +51,17 @@ class ToolsApi:
     def discover(self, request: RouteRequest) -> None:
         self._discover(request, in_body(request.http, DiscoverArguments))
 
-    def _discover(self, request: RouteRequest, asked: DiscoverArguments) -> None:
+    def _discover(self, request: RouteRequest, arguments: DiscoverArguments) -> None:
         later = _DelayedResponse(request, "The search")
         with refusing():
-            self._discovery.discover(_caller(request), asked, later.answer_with)
+            self._discovery.discover(_caller(request), arguments, later.send_result)
         later.begin()
 
     def provision(self, request: RouteRequest) -> None:
         asked = in_body(request.http, ProvisionArguments)
         later = _DelayedResponse(request, "Waiting for the servers")
-        # Right after a start a server may not have said yet what it offers.
-        self._router.when_listed(lambda: later.answer_with(partial(self._discovery.provision, _caller(request), asked)))
+        # Right after the start a server may not have listed its tools yet.
+        self._router.when_listed(lambda: later.send_result(partial(self._discovery.provision, _caller(request), asked)))
         later.begin()
 
     def unprovision(self, request: RouteRequest) -> None:
@@ -78,7 +78,7 @@ class ToolsApi:
 
         def counted() -> None:
             told = self._discovery.listing.budget(catalog)
-            later.answer(told if with_tools else {name: value for name, value in told.items() if name != TOOLS})
+            later.send(told if with_tools else {name: value for name, value in told.items() if name != TOOLS})
 
         self._router.when_listed(lambda: self._discovery.listing.when_counted(catalog, counted))
         later.begin()
@@ -86,7 +86,7 @@ class ToolsApi:
     # -- running --------------------------------------------------------------------------------------------------
 
     def execute(self, request: RouteRequest) -> None:
-        """Whatever becomes of it, the answer says whether the tool may have run."""
+        """Call a tool; every response says whether it may have run."""
         try:
             self._execute(request)
         except GatewayError as error:
@@ -94,11 +94,11 @@ class ToolsApi:
             respond_with_problem(request, error.problem)
 
     def _execute(self, request: RouteRequest) -> None:
-        """The call that an MCP client would make of the tool: one path, with every rule and limit of it."""
+        """Make the call that an MCP client would make, with every rule and limit."""
         caller, exchange = _caller(request), request.exchange
         asked = in_body(request.http, ExecuteArguments)
         with refusing():
-            name, members = self._discovery.execution.target(caller, asked)
+            name, members = self._discovery.execution.target(caller, arguments)
         calls = self._calls_of(request.principal)
         refusal = calls.refusal(exchange)
         if refusal is not None:
@@ -108,7 +108,7 @@ class ToolsApi:
         )
         if not call.done:
             calls.add(exchange, call)
-            exchange.on_gone = lambda: _cancel(call)
+            exchange.on_gone = partial(call.cancel, "the client closed the connection")
 
 
 def _ended(request: RouteRequest, calls: InFlightCalls, call: Call) -> None:
@@ -116,16 +116,12 @@ def _ended(request: RouteRequest, calls: InFlightCalls, call: Call) -> None:
     respond_with_call(request, call)
 
 
-def _cancel(call: Call) -> None:
-    call.cancel("the client closed the connection")
-
-
 def _caller(request: RouteRequest) -> Caller:
     return Caller(request.principal)
 
 
 class _DelayedResponse:
-    """An answer that may have to wait for something. It comes in time, or the client is told that it did not."""
+    """A response that may have to wait, up to a timeout."""
 
     def __init__(self, request: RouteRequest, what: str) -> None:
         self._request = request
@@ -133,21 +129,21 @@ class _DelayedResponse:
         self._timer: Deadline | None = None
 
     def begin(self) -> None:
-        """Unless it was answered by now."""
+        """Start the timeout, unless the response was sent by now."""
         if not self._request.exchange.over:
-            self._timer = Deadline(_PATIENCE_S, self._too_late)
+            self._timer = Deadline(_TIMEOUT_S, self._too_late)
             self._request.exchange.on_gone = self._timer.cancel
 
-    def answer(self, document: dict[str, Any]) -> None:
+    def send(self, document: dict[str, Any]) -> None:
         self._stop()
         self._request.respond_json(200, document)
 
-    def answer_with(self, make: Callable[[], dict[str, Any]]) -> None:
+    def send_result(self, make: Callable[[], dict[str, Any]]) -> None:
         if self._request.exchange.over:  # too late, or nobody waits any more
             return
         try:
             with refusing():
-                self.answer(make())
+                self.send(make())
         except GatewayError as error:
             self._stop()
             respond_with_problem(self._request, error.problem)
@@ -157,14 +153,14 @@ class _DelayedResponse:
             self._timer.cancel()
 
     def _too_late(self) -> None:
-        message = f"{self._what} took more than {_PATIENCE_S:g} seconds"
+        message = f"{self._what} took more than {_TIMEOUT_S:g} seconds"
         respond_with_problem(self._request, Problem(code=DEADLINE, message=message, retryable=True))
 
 
-# What a request about tools asks for: a JSON object in its body, or the parameters of its query.
-#
-# The examples people copy send JSON with `curl -d` and no header of their own, so its Content-Type is not held against
-# a body. A web page could send the same without asking first: `access.py` keeps it out.
+# -- arguments: a JSON object in the body, or query parameters --------------------------------------------------------
+
+# The examples people copy send JSON with `curl -d`, so the Content-Type of a form is accepted too. A web page could send
+# that without a preflight: `access.py` refuses it.
 
 _AS_CURL_SENDS_IT: Final = b"application/x-www-form-urlencoded"
 _TAKEN_FOR_JSON: Final = (b"", JSON, _AS_CURL_SENDS_IT)
@@ -176,7 +172,7 @@ A = TypeVar("A", DiscoverArguments, ProvisionArguments, UnprovisionArguments, Ex
 
 @contextmanager
 def refusing() -> Generator[None, None, None]:
-    """What cannot be meant is the caller's fault, and told as such."""
+    """Turn malformed arguments into a GatewayError."""
     try:
         yield
     except BadArgument as error:
@@ -186,30 +182,29 @@ def refusing() -> Generator[None, None, None]:
 
 
 def in_body(request: HttpRequest, shape: type[A]) -> A:
-    """Raises GatewayError."""
+    """The arguments in the body. Raises GatewayError."""
     switches(request)
     if _media_type(request.headers.get(b"content-type", b"")) not in _TAKEN_FOR_JSON:
         message = "Content-Type must be `application/json`"
         raise GatewayError(Problem(code=UNSUPPORTED_MEDIA, message=message, hint="it may be left out"))
     with refusing():
-        _check_object(request.body)
+        if not request.body.strip():
+            raise GatewayError(Problem(code=INVALID_PARAMS, message="The body is empty", hint=_BODY_HINT))
+        check_text(request.body)
+        with REDUCED_STACK:
+            members_of(request.body, "The body")  # one object, and no member twice
         return read(request.body, shape)
 
 
-def _check_object(body: bytes) -> None:
-    """One object, and no member of it twice."""
-    if not body.strip():
-        raise GatewayError(Problem(code=INVALID_PARAMS, message="The body is empty", hint=_BODY_HINT))
-    check_text(body)
-    with REDUCED_STACK:
-        members_of(body, "The body")
-
-
 def in_query(request: HttpRequest) -> DiscoverArguments:
-    """Raises GatewayError. `tags` may come several times, or with commas."""
+    """The arguments in the query; `tags` may come several times, or with commas. Raises GatewayError."""
+    try:
+        query = parse_qsl(request.query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+    except ValueError:
+        raise _refused("The query has too many parameters") from None
     fields: dict[str, object] = {}
     tags: list[str] = []
-    for name, value in _fields(request):
+    for name, value in query:
         if name == _TAGS:
             tags += [tag.strip() for tag in value.split(",") if tag.strip()]
         elif name in fields:
@@ -218,13 +213,6 @@ def in_query(request: HttpRequest) -> DiscoverArguments:
             fields[name] = value
     with refusing():
         return read(encode({**fields, _TAGS: tags} if tags else fields), DiscoverArguments)
-
-
-def _fields(request: HttpRequest) -> list[tuple[str, str]]:
-    try:
-        return parse_qsl(request.query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
-    except ValueError:
-        raise _refused("The query has too many parameters") from None
 
 
 def _refused(message: str) -> GatewayError:

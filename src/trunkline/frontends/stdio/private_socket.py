@@ -141,7 +141,7 @@ class _PrivateSession(LineSession):
                 responder = _RewritingResponder(responder, with_structure)
             limit = self._socket_server.result_chars
             if limit is not None:
-                responder = _RewritingResponder(responder, partial(shortened, limit=limit))
+                responder = _RewritingResponder(responder, lambda result: shortened(result, limit))
         elif message.method == INITIALIZE:
             self._misreads_json = _MISREADS_JSON in bytes(message.params or b"")
         super()._request(message, responder)

@@ -134,7 +134,7 @@ class HttpUpstreamSession(UpstreamSession):
         return request_head(verb, self.pool.target.path, headers)[:-2]
 
     async def request(self, method: str, params: Json, timeout_s: float) -> Outcome:
-        """Repeat our own requests once, which is safe: a server may close a kept connection just as one is sent on it."""
+        """Repeat our own requests once, which is safe: a server may close a kept connection just as one is sent."""
         outcome = await super().request(method, params, timeout_s)
         if not isinstance(outcome, Failure) or outcome.problem.code is not SOURCE_LOST:
             return outcome
@@ -175,7 +175,7 @@ class HttpUpstreamSession(UpstreamSession):
         request.finish(Failure(problem))
 
     def session_lost(self, request: Request) -> None:
-        """Retire a session that the server has forgotten: it cannot have run the call, which may go to a new session."""
+        """Retire a session that the server has forgotten; it cannot have run the call, which may go elsewhere."""
         self.pending.pop(request.upstream_id, None)
         self._count("sessions_lost")
         problem = self.problem(SOURCE_LOST, "lost our session")
@@ -190,7 +190,7 @@ class HttpUpstreamSession(UpstreamSession):
             self.lost.set_result(problem)
 
     def refused(self, request: Request, error: bytes) -> None:
-        """Finish with the server's own error. If that is about headers, its tools have changed and the call was not run."""
+        """Finish with the server's error. If it is about headers, its tools have changed and the call was not run."""
         self.pending.pop(request.upstream_id, None)
         if self.modern and isinstance(request, Call) and error_code(error) == _HEADER_MISMATCH:
             request.upstream = None
@@ -224,8 +224,8 @@ class HttpUpstreamSession(UpstreamSession):
         return self._build_head(b"GET", extra) + b"\r\n"
 
     async def _keep_listening(self) -> None:
-        """Reopen a stream that was served once, however long the server is away; if it then refuses, it has forgotten our
-        session, or at least the last event."""
+        """Reopen a stream that was served once, however long the server is away; if it then refuses, it has forgotten
+        our session, or at least the last event."""
         served_before = False
         last_event_id = ""
         while not self.lost.done():

@@ -130,7 +130,7 @@ def _finish_modern(session: UpstreamSession, outcome: Outcome) -> UpstreamSessio
     session.server_requests.declared = b"{}"  # servers of this era put their requests into results
     server = session.server = decode_initialize_result(raw)
     session.has_tasks = TASKS in extensions(bytes(server.capabilities))
-    session.meta_for = RequestMeta(logs="logging" in server.capability_names(), tasks=session.has_tasks)
+    session.meta_for = RequestMeta(logs=server.declares("logging"), tasks=session.has_tasks)
     server.protocol_version = LATEST_MODERN
     server.server_info = Raw(b"{}")
     with suppress(BadMessage):  # nothing depends on its name, so nothing fails over it
@@ -140,7 +140,7 @@ def _finish_modern(session: UpstreamSession, outcome: Outcome) -> UpstreamSessio
 
 
 def _raise_if_fatal(session: UpstreamSession, outcome: Outcome) -> None:
-    """Stop where `initialize` would not help: a lost session, a login, or a server that supports only other versions."""
+    """Raise where `initialize` would not help: a lost session, a login, or a server of other versions."""
     if isinstance(outcome, Failure) and (session.lost.done() or outcome.problem.code in _FATAL):
         raise GatewayError(outcome.problem)
     versions = _supported_versions(outcome) if isinstance(outcome, RemoteError) else set[str]()
@@ -184,7 +184,7 @@ async def _initialize(session: UpstreamSession, capabilities: bytes, timeout_s: 
         reason = f"answered with protocol version `{server.protocol_version}`, which is not supported"
         raise GatewayError(session.problem(SOURCE_PROTOCOL, reason))
     _set_version(session, server.protocol_version, modern=False)
-    if "logging" in server.capability_names():
+    if server.declares("logging"):
         session.meta_for = SessionLogLevel(session)
     session.notify(NOTIFICATIONS_INITIALIZED)
     return session

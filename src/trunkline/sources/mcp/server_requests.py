@@ -180,7 +180,7 @@ class ServerRequests:
         self._write(encode_notification(PROGRESS, single_line(params)))
 
     def refuse_all(self) -> None:
-        """Refuse everything: the calls it was for have ended, and the next one on this session may be someone else's."""
+        """Refuse everything: its calls have ended, and the next one on this session may be someone else's."""
         for server_request in list(self._open.values()):
             call_safely("a server request that is over", _refuse, server_request)
 
@@ -200,7 +200,11 @@ class ServerRequests:
 
     def close(self) -> None:
         """Write nothing any more."""
-        self._write = lambda _: None
+        self._write = _drop
+
+
+def _drop(message: bytes) -> None:
+    pass
 
 
 def _refuse(server_request: ServerRequest) -> None:

@@ -84,9 +84,9 @@ class UpstreamSession:
     """What all transports share. A transport provides `_write` and calls `received` and `lose`.
 
     `server` is known once the session is initialized. `meta_for` gives the `_meta` members of one request, where they
-    depend on its caller. A session is `mixed` once it has carried calls of more than one principal; one that `has_tasks`
-    may answer with a task. `waiting_calls` will be sent here next: the server's requests may be for them. `redact`
-    removes secrets from what the server says.
+    depend on its caller. A session is `mixed` once it has carried calls of more than one principal; a server that
+    `has_tasks` may answer with a task. `waiting_calls` will be sent here next: the server's requests may be for them.
+    `redact` removes secrets from what the server says.
     """
 
     is_process: ClassVar[bool] = False
@@ -206,7 +206,7 @@ class UpstreamSession:
             self._receive_method(message, message.method, request)
 
     def _receive_other(self, text: bytes, request: Request | None) -> None:
-        """Handle leading space, batches (2025-03-26), and output beside the protocol, which must cost next to nothing."""
+        """Handle leading space, batches (2025-03-26), and plain output, which must cost next to nothing."""
         stripped = text.lstrip(_SPACE)
         first = stripped[:1]
         if first == b"{":
@@ -299,7 +299,7 @@ class UpstreamSession:
         return (*waiting, *[request for request in self.pending.values() if isinstance(request, Call)])
 
     def _receive_notification(self, method: str, params: bytes, stream: Request | None) -> None:
-        """Hand a notification to the call on whose stream it came, or to the only call there is, else to the session."""
+        """Hand a notification to the call on whose stream it came, or the only call there is, else to the session."""
         if not params.startswith(b"{") or method == STREAM_CLOSED:  # used only inside the gateway
             self._count("protocol_errors")
             return
