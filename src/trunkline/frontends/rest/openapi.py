@@ -1,30 +1,31 @@
-"""The OpenAPI document, made from the table of routes."""
+"""The OpenAPI document: the schemas of all bodies, and the operations made from the table of routes.
+
+A class named `FooBody` is the component `Foo`. The classes describe only: requests are parsed more leniently, and
+responses are written where they are made; tests hold both against these schemas.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code, Executed, Phase, Severity
 from trunkline.core.source import State
-from trunkline.frontends.http.routes import AGENTS, Route, RouteResponse
+from trunkline.frontends.http.routes import AGENTS, Route
 from trunkline.version import __version__
-
-# The bodies that the HTTP routes take and give, as the OpenAPI document shows them.
-#
-# A class named `FooBody` is the component `Foo`. They describe only: requests are read more leniently than this, and
-# responses are written where they are made; tests hold both against these schemas.
 
 
 def about(description: str, **rules: Any) -> Meta:
     return Meta(description=description, **rules)
 
 
+M = TypeVar("M")
+Maybe = M | UnsetType
 Count = Annotated[int, Meta(ge=0)]
 CodeText = Annotated[str, Meta(pattern="^TL[0-9]{3}$")]
 Uri = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
@@ -62,36 +63,36 @@ class ServerStateBody(Body):
 
 class ReadinessBody(Body):
     status: Literal["ready", "draining"]
-    servers: (
-        Annotated[dict[str, ServerStateBody], about("Left out where a token is required and none was sent")] | UnsetType
-    ) = UNSET
+    servers: Maybe[
+        Annotated[dict[str, ServerStateBody], about("Left out where a token is required and none was sent")]
+    ] = UNSET
 
 
 class FaultBody(Body):
     detail: Detail
     code: Annotated[CodeText, about("Stable; `trunkline explain CODE` tells more")]
     severity: Severity
-    hint: Hint | UnsetType = UNSET
-    where: Annotated[str, about("The file with line and column")] | UnsetType = UNSET
+    hint: Maybe[Hint] = UNSET
+    where: Maybe[Annotated[str, about("The file with line and column")]] = UNSET
 
 
 class ProblemBody(Body):
     detail: Detail
     code: Annotated[CodeText, about("Stable; `trunkline explain CODE` tells more")]
-    hint: Hint | UnsetType = UNSET
-    problems: Annotated[list[FaultBody], about("Every single fault")] | UnsetType = UNSET
+    hint: Maybe[Hint] = UNSET
+    problems: Maybe[Annotated[list[FaultBody], about("Every single fault")]] = UNSET
 
 
 class JsonRpcMessageBody(Body, forbid_unknown_fields=False):
     jsonrpc: Literal["2.0"]
-    method: str | UnsetType = UNSET
-    id: str | int | UnsetType = UNSET
+    method: Maybe[str] = UNSET
+    id: Maybe[str | int] = UNSET
 
 
 class ErrorObjectBody(Body, forbid_unknown_fields=False):
     code: int
     message: str
-    data: dict[str, Any] | UnsetType = UNSET
+    data: Maybe[dict[str, Any]] = UNSET
 
 
 class JsonRpcErrorBody(Body, forbid_unknown_fields=False):
@@ -112,22 +113,20 @@ class ServerBody(Body, rename="camel"):
     in_flight: Annotated[Count, about("Calls it is working on")]
     queued: Annotated[Count, about("Calls that wait for it")]
     origin: Annotated[Literal["file", "api", "app"], about("Where it comes from; an app connected by itself")]
-    prompts: Annotated[Count, about("How many prompts it offers; absent for none, as are the next two")] | UnsetType = (
-        UNSET
-    )
-    resources: Annotated[Count, about("How many resources it lists")] | UnsetType = UNSET
-    resource_templates: Annotated[Count, about("How many resource templates it lists")] | UnsetType = UNSET
-    reason: Annotated[str, about("Why it is in this state")] | UnsetType = UNSET
-    hint: Annotated[str, about("What to do about it")] | UnsetType = UNSET
-    since: Annotated[datetime, about("When it entered this state", tz=True)] | UnsetType = UNSET
-    last_error: str | UnsetType = UNSET
-    stderr_tail: Annotated[str, about("What it last wrote to its standard error")] | UnsetType = UNSET
-    protocol_version: Annotated[str, about("The version of MCP spoken with it")] | UnsetType = UNSET
-    server: Annotated[str, about("What it calls itself")] | UnsetType = UNSET
-    collisions: (
-        Annotated[list[str], about("Its tools, prompts and resources whose name or URI another one holds")] | UnsetType
-    ) = UNSET
-    warnings: list[str] | UnsetType = UNSET
+    prompts: Maybe[Annotated[Count, about("How many prompts it offers; absent for none, as are the next two")]] = UNSET
+    resources: Maybe[Annotated[Count, about("How many resources it lists")]] = UNSET
+    resource_templates: Maybe[Annotated[Count, about("How many resource templates it lists")]] = UNSET
+    reason: Maybe[Annotated[str, about("Why it is in this state")]] = UNSET
+    hint: Maybe[Annotated[str, about("What to do about it")]] = UNSET
+    since: Maybe[Annotated[datetime, about("When it entered this state", tz=True)]] = UNSET
+    last_error: Maybe[str] = UNSET
+    stderr_tail: Maybe[Annotated[str, about("What it last wrote to its standard error")]] = UNSET
+    protocol_version: Maybe[Annotated[str, about("The version of MCP spoken with it")]] = UNSET
+    server: Maybe[Annotated[str, about("What it calls itself")]] = UNSET
+    collisions: Maybe[
+        Annotated[list[str], about("Its tools, prompts and resources whose name or URI another one holds")]
+    ] = UNSET
+    warnings: Maybe[list[str]] = UNSET
 
 
 class ServersBody(Body):
@@ -139,9 +138,9 @@ class NewServerBody(Body, forbid_unknown_fields=False):
 
     name: ServerName
     url: Uri
-    headers: dict[str, str] | UnsetType = UNSET
-    type: Annotated[str, about("`http` or `sse`, to skip detection")] | UnsetType = UNSET
-    timeout: Annotated[float, about("Of a call, in milliseconds", gt=0)] | UnsetType = UNSET
+    headers: Maybe[dict[str, str]] = UNSET
+    type: Maybe[Annotated[str, about("`http` or `sse`, to skip detection")]] = UNSET
+    timeout: Maybe[Annotated[float, about("Of a call, in milliseconds", gt=0)]] = UNSET
 
 
 class ServerAddedBody(Body):
@@ -151,17 +150,17 @@ class ServerAddedBody(Body):
 
 class ServerNamedBody(Body):
     name: ServerName
-    hint: str | UnsetType = UNSET
+    hint: Maybe[str] = UNSET
 
 
 class NewServiceBody(Body, forbid_unknown_fields=False):
     """A service with the keys that a source of `kind: service` has in the configuration, and a few."""
 
     endpoint: Annotated[Uri, about("Its address, before `/tools/execute`")]
-    tools: Annotated[list[dict[str, Any]], about("Definitions, where it does not list them")] | UnsetType = UNSET
-    token: Annotated[str, about("The token to send it for everybody")] | UnsetType = UNSET
-    tokens: dict[str, str] | UnsetType = UNSET
-    lease: Annotated[float, about("Seconds until it is gone; 60 if not given", gt=0)] | UnsetType = UNSET
+    tools: Maybe[Annotated[list[dict[str, Any]], about("Definitions, where it does not list them")]] = UNSET
+    token: Maybe[Annotated[str, about("The token to send it for everybody")]] = UNSET
+    tokens: Maybe[dict[str, str]] = UNSET
+    lease: Maybe[Annotated[float, about("Seconds until it is gone; 60 if not given", gt=0)]] = UNSET
 
 
 class ServiceRegisteredBody(Body):
@@ -195,31 +194,31 @@ class ReloadedBody(Body, rename="camel"):
 
 class FindingBody(Body):
     what: str
-    hint: Hint | UnsetType = UNSET
+    hint: Maybe[Hint] = UNSET
 
 
 class ToolExplainedBody(Body):
     name: Annotated[str, about("As in the request")]
     found: Annotated[bool, about("Whether a call by this name reaches a tool")]
     findings: list[FindingBody]
-    listed: Annotated[bool, about("Whether clients see it in the list")] | UnsetType = UNSET
-    address: Annotated[str, about("`server.tool`")] | UnsetType = UNSET
-    exposed: Annotated[str, about("The name in the list, if it has one")] | UnsetType = UNSET
-    server: ServerName | UnsetType = UNSET
-    similar: Annotated[list[str], about("Names that are similar")] | UnsetType = UNSET
+    listed: Maybe[Annotated[bool, about("Whether clients see it in the list")]] = UNSET
+    address: Maybe[Annotated[str, about("`server.tool`")]] = UNSET
+    exposed: Maybe[Annotated[str, about("The name in the list, if it has one")]] = UNSET
+    server: Maybe[ServerName] = UNSET
+    similar: Maybe[Annotated[list[str], about("Names that are similar")]] = UNSET
 
 
 # -- tools ------------------------------------------------------------------------------------------------------------
 
 
 class DiscoverBody(Body):
-    query: (
-        Annotated[str, about("What the tool should do, in plain words; may be left out only with `tags`")] | UnsetType
-    ) = UNSET
-    tags: Annotated[list[str], about("Only tools with one of these; in a query also with commas")] | UnsetType = UNSET
+    query: Maybe[Annotated[str, about("What the tool should do, in plain words; may be left out only with `tags`")]] = (
+        UNSET
+    )
+    tags: Maybe[Annotated[list[str], about("Only tools with one of these; in a query also with commas")]] = UNSET
     limit: Annotated[int, about("How many tools at most", ge=1, le=50)] = 5
     provision: Annotated[bool, about("Whether what is returned may be executed")] = True
-    session: Handle | UnsetType = UNSET
+    session: Maybe[Handle] = UNSET
     explain: Annotated[bool, about("Say of each tool why it was found")] = False
 
 
@@ -233,29 +232,27 @@ class WhyFoundBody(Body):
     words: list[MatchedWordBody]
     cosine: Annotated[float | None, about("How near in meaning, 1 is the same; null where it is not known")]
     score: Annotated[float, about("What tools are ranked by; it means nothing beyond this search")]
-    named: (
+    named: Maybe[
         Annotated[
-            bool,
-            about("The query is the name of this tool, so it comes first", extra_json_schema={"const": True}),
+            bool, about("The query is the name of this tool, so it comes first", extra_json_schema={"const": True})
         ]
-        | UnsetType
-    ) = UNSET
+    ] = UNSET
 
 
 class FoundToolBody(Body, rename={"input_schema": "inputSchema"}):
     tool_id: ToolId
     description: str
-    input_schema: Annotated[dict[str, Any], about("As its server wrote it, without whitespace")] | UnsetType = UNSET
-    read_only: (
-        Annotated[bool, about("Its server says that it only reads", extra_json_schema={"const": True})] | UnsetType
-    ) = UNSET
-    why: Annotated[WhyFoundBody, about("With `explain` only")] | UnsetType = UNSET
+    input_schema: Maybe[Annotated[dict[str, Any], about("As its server wrote it, without whitespace")]] = UNSET
+    read_only: Maybe[
+        Annotated[bool, about("Its server says that it only reads", extra_json_schema={"const": True})]
+    ] = UNSET
+    why: Maybe[Annotated[WhyFoundBody, about("With `explain` only")]] = UNSET
 
 
 class ToolRefusedBody(Body):
     tool_id: ToolId
     why: str
-    tokens: Tokens | UnsetType = UNSET
+    tokens: Maybe[Tokens] = UNSET
 
 
 class DiscoveredBody(Body, rename={"not_ready": "notReady"}):
@@ -263,19 +260,17 @@ class DiscoveredBody(Body, rename={"not_ready": "notReady"}):
     provisioned: Annotated[bool, about("Whether they may be executed now")]
     tokens: Annotated[Count, about("What all tools that the caller holds now cost")]
     budget: Annotated[Count, about("What they may cost")]
-    hint: Annotated[str, about("What to do where nothing was found")] | UnsetType = UNSET
-    left_out: Annotated[list[ToolRefusedBody], about("Found, but over the budget")] | UnsetType = UNSET
-    more: Annotated[list[ToolId], about("The next best")] | UnsetType = UNSET
-    servers: Annotated[dict[str, str], about("What servers say of themselves, once")] | UnsetType = UNSET
-    not_ready: Annotated[list[str], about("Servers whose tools may be missing here, and their states")] | UnsetType = (
-        UNSET
-    )
+    hint: Maybe[Annotated[str, about("What to do where nothing was found")]] = UNSET
+    left_out: Maybe[Annotated[list[ToolRefusedBody], about("Found, but over the budget")]] = UNSET
+    more: Maybe[Annotated[list[ToolId], about("The next best")]] = UNSET
+    servers: Maybe[Annotated[dict[str, str], about("What servers say of themselves, once")]] = UNSET
+    not_ready: Maybe[Annotated[list[str], about("Servers whose tools may be missing here, and their states")]] = UNSET
 
 
 class ProvisionBody(Body):
     tool_ids: list[ToolId]
-    context_tokens: Annotated[int, about("The budget from now on", ge=1)] | UnsetType = UNSET
-    session: Handle | UnsetType = UNSET
+    context_tokens: Maybe[Annotated[int, about("The budget from now on", ge=1)]] = UNSET
+    session: Maybe[Handle] = UNSET
 
 
 class ToolProvisionedBody(Body):
@@ -287,25 +282,25 @@ class ProvisionedBody(Body):
     provisioned: list[ToolProvisionedBody]
     tokens: Annotated[Count, about("What all tools that the caller holds now cost")]
     budget: Annotated[Count, about("What they may cost")]
-    refused: list[ToolRefusedBody] | UnsetType = UNSET
+    refused: Maybe[list[ToolRefusedBody]] = UNSET
 
 
 class UnprovisionBody(Body):
     tool_ids: list[ToolId]
-    session: Handle | UnsetType = UNSET
+    session: Maybe[Handle] = UNSET
 
 
 class UnprovisionedBody(Body):
     removed: list[ToolId]
     tokens: Annotated[Count, about("What all tools that the caller holds now cost")]
     budget: Annotated[Count, about("What they may cost")]
-    unknown: Annotated[list[ToolId], about("The caller did not hold these")] | UnsetType = UNSET
+    unknown: Maybe[Annotated[list[ToolId], about("The caller did not hold these")]] = UNSET
 
 
 class ExecuteBody(Body):
     tool_id: ToolId
-    arguments: dict[str, Any] | UnsetType = UNSET
-    session: Handle | UnsetType = UNSET
+    arguments: Maybe[dict[str, Any]] = UNSET
+    session: Maybe[Handle] = UNSET
 
 
 class ExecutedBody(Body):
@@ -314,15 +309,15 @@ class ExecutedBody(Body):
 
 class CallProblemBody(Body, rename="camel"):
     detail: Detail
-    code: Annotated[CodeText, about("Absent where the server itself refused the call")] | UnsetType = UNSET
-    hint: Hint | UnsetType = UNSET
-    source: Annotated[str, about("The server")] | UnsetType = UNSET
-    tool: str | UnsetType = UNSET
-    phase: Annotated[Phase, about("How far the call came")] | UnsetType = UNSET
-    executed: Annotated[Executed, about("Whether the tool may have run")] | UnsetType = UNSET
-    retryable: Annotated[bool, about("Whether trying again may help")] | UnsetType = UNSET
-    retry_after_ms: Count | UnsetType = UNSET
-    error: Annotated[dict[str, Any], about("The JSON-RPC error of the server, as it wrote it")] | UnsetType = UNSET
+    code: Maybe[Annotated[CodeText, about("Absent where the server itself refused the call")]] = UNSET
+    hint: Maybe[Hint] = UNSET
+    source: Maybe[Annotated[str, about("The server")]] = UNSET
+    tool: Maybe[str] = UNSET
+    phase: Maybe[Annotated[Phase, about("How far the call came")]] = UNSET
+    executed: Maybe[Annotated[Executed, about("Whether the tool may have run")]] = UNSET
+    retryable: Maybe[Annotated[bool, about("Whether trying again may help")]] = UNSET
+    retry_after_ms: Maybe[Count] = UNSET
+    error: Maybe[Annotated[dict[str, Any], about("The JSON-RPC error of the server, as it wrote it")]] = UNSET
 
 
 class ServerCostBody(Body):
@@ -363,7 +358,7 @@ class TokenBudgetBody(Body):
     disclosure: Annotated[Literal["all", "search", "auto"], about("As configured")]
     shown: Annotated[Literal["all", "search"], about("What clients see that have no search of their own")]
     context_tokens: Annotated[Count, about("The budget of a session")]
-    tools: list[ToolCostBody] | UnsetType = UNSET
+    tools: Maybe[list[ToolCostBody]] = UNSET
 
 
 SCHEMAS: Final[dict[str, Any]] = {
@@ -407,10 +402,13 @@ _GROUPS: Final = {
 }
 
 
+# -- operations -------------------------------------------------------------------------------------------------------
+
+
 def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        operations = paths.setdefault(route.path, _shared_by_methods(route.path))
+        operations = paths.setdefault(route.path, _path_parameters(route.path))
         operations[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
@@ -427,7 +425,7 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def _shared_by_methods(path: str) -> dict[str, Any]:
+def _path_parameters(path: str) -> dict[str, Any]:
     schema = _reference("SessionId" if path.startswith(_SESSIONS) else "ServerName")
     parameters = [{"name": name, "in": "path", "required": True, "schema": schema} for name in _PART.findall(path)]
     return {"parameters": parameters} if parameters else {}
@@ -440,7 +438,15 @@ def _operation(route: Route) -> dict[str, Any]:
         "tags": [_group(route)],
         "security": _SECURITY[route.credential],
     }
-    parameters = [*_switches(route), *_members_in_query(route)]
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "query", "description": meaning, "schema": {"type": "integer", "enum": [0, 1]}}
+        for name, meaning in (route.switches or {}).items()
+    ]
+    members: dict[str, dict[str, Any]] = SCHEMAS[route.query]["properties"] if route.query else {}
+    for name, schema in members.items():
+        described = {"description": schema["description"]} if "description" in schema else {}
+        bare = {key: value for key, value in schema.items() if key != "description"}
+        parameters.append({"name": name, "in": "query", **described, "schema": bare})
     if parameters:
         operation["parameters"] = parameters
     if route.body:
@@ -448,19 +454,6 @@ def _operation(route: Route) -> dict[str, Any]:
         operation["requestBody"] = {"required": True, "content": content}
     operation["responses"] = _responses(route)
     return operation
-
-
-def _switches(route: Route) -> Iterable[dict[str, Any]]:
-    for name, meaning in (route.switches or {}).items():
-        yield {"name": name, "in": "query", "description": meaning, "schema": {"type": "integer", "enum": [0, 1]}}
-
-
-def _members_in_query(route: Route) -> Iterable[dict[str, Any]]:
-    members: dict[str, dict[str, Any]] = SCHEMAS[route.query]["properties"] if route.query else {}
-    for name, schema in members.items():
-        described = {"description": schema["description"]} if "description" in schema else {}
-        bare = {key: value for key, value in schema.items() if key != "description"}
-        yield {"name": name, "in": "query", **described, "schema": bare}
 
 
 def operation_id(route: Route) -> str:
@@ -477,25 +470,22 @@ def _group(route: Route) -> str:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    responses: dict[str, Any] = {str(answer.status): _good(answer) for answer in route.responses}
+    responses: dict[str, Any] = {}
+    for response in route.responses:
+        schema: dict[str, Any] = {"schema": _reference(response.schema)} if response.schema else {}
+        content = {"content": dict.fromkeys(response.media, schema)} if response.media else {}
+        responses[str(response.status)] = {"description": response.meaning, **content}
     codes = [HOST_REFUSED, ORIGIN_REFUSED, *([] if route.credential == "open" else [UNAUTHORIZED]), *route.problems]
     by_status: dict[int, list[Code]] = {}
     for code in codes:
         by_status.setdefault(code.http, []).append(code)
-    schema = "JsonRpcError" if route.path in AGENTS else route.problem
+    problem = _reference("JsonRpcError" if route.path in AGENTS else route.problem)
     for status, group in sorted(by_status.items()):
         responses[str(status)] = {
             "description": "; ".join(f"{code.id}: {code.title}" for code in group),
-            "content": {"application/json": {"schema": _reference(schema)}},
+            "content": {"application/json": {"schema": problem}},
         }
     return dict(sorted(responses.items()))
-
-
-def _good(answer: RouteResponse) -> dict[str, Any]:
-    response: dict[str, Any] = {"description": answer.meaning}
-    schema: dict[str, Any] = _reference(answer.schema) if answer.schema else {}
-    content = {media: {"schema": schema} if schema else {} for media in answer.media}
-    return response | ({"content": content} if content else {})
 
 
 def _reference(schema: str) -> dict[str, Any]:

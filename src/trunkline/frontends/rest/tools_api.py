@@ -43,7 +43,7 @@ class ToolsApi:
         self._discovery = discovery
         self._calls_of = calls_of
 
-    # -- finding and being given ----------------------------------------------------------------------------------
+    # -- finding and provisioning ------------------------------------------------------------------------------------
 
     def discover_by_query(self, request: RouteRequest) -> None:
         self._discover(request, in_query(request.http))
@@ -58,16 +58,18 @@ class ToolsApi:
         later.begin()
 
     def provision(self, request: RouteRequest) -> None:
-        asked = in_body(request.http, ProvisionArguments)
+        arguments = in_body(request.http, ProvisionArguments)
         later = _DelayedResponse(request, "Waiting for the servers")
         # Right after the start a server may not have listed its tools yet.
-        self._router.when_listed(lambda: later.send_result(partial(self._discovery.provision, _caller(request), asked)))
+        self._router.when_listed(
+            lambda: later.send_result(partial(self._discovery.provision, _caller(request), arguments))
+        )
         later.begin()
 
     def unprovision(self, request: RouteRequest) -> None:
-        asked = in_body(request.http, UnprovisionArguments)
+        arguments = in_body(request.http, UnprovisionArguments)
         with refusing():
-            request.respond_json(200, self._discovery.unprovision(_caller(request), asked))
+            request.respond_json(200, self._discovery.unprovision(_caller(request), arguments))
 
     # -- costs ----------------------------------------------------------------------------------------------------
 
@@ -77,8 +79,8 @@ class ToolsApi:
         later = _DelayedResponse(request, "Counting tokens")
 
         def counted() -> None:
-            told = self._discovery.listing.budget(catalog)
-            later.send(told if with_tools else {name: value for name, value in told.items() if name != TOOLS})
+            costs = self._discovery.listing.budget(catalog)
+            later.send(costs if with_tools else {name: value for name, value in costs.items() if name != TOOLS})
 
         self._router.when_listed(lambda: self._discovery.listing.when_counted(catalog, counted))
         later.begin()
@@ -96,7 +98,7 @@ class ToolsApi:
     def _execute(self, request: RouteRequest) -> None:
         """Make the call that an MCP client would make, with every rule and limit."""
         caller, exchange = _caller(request), request.exchange
-        asked = in_body(request.http, ExecuteArguments)
+        arguments = in_body(request.http, ExecuteArguments)
         with refusing():
             name, members = self._discovery.execution.target(caller, arguments)
         calls = self._calls_of(request.principal)

@@ -8,7 +8,6 @@ import secrets
 import select
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final, cast
 

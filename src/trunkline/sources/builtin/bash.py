@@ -64,27 +64,27 @@ class BashArguments(Arguments):
 class BashTool:
     arguments = BashArguments
 
-    def __init__(self, place: ToolContext) -> None:
-        network = place.sandbox.network if place.sandbox.mode != "off" else "on"
+    def __init__(self, context: ToolContext) -> None:
+        network = context.sandbox.network if context.sandbox.mode != "off" else "on"
         self.definition = definition(
             BASH, _DOC + _NETWORK[network], BashArguments, title="Run a command", destroys=True, open_world=True
         )
-        self._place = place
-        self._env = child_environment(place.context.environ, extra=place.sandbox.env, inherit=())
-        self._shell = find_program("bash", self._env.get("PATH", os.defpath), place.root.path) or "/bin/sh"
-        self._commands = CommandRunner(on_fault=place.context.on_fault)
+        self._context = context
+        self._env = child_environment(context.context.environ, extra=context.sandbox.env, inherit=())
+        self._shell = find_program("bash", self._env.get("PATH", os.defpath), context.root.path) or "/bin/sh"
+        self._commands = CommandRunner(on_fault=context.context.on_fault)
         self._sandbox = SandboxProvider(
-            place.sandbox,
-            place.root.path,
+            context.sandbox,
+            context.root.path,
             self._env,
             self._commands,
-            hidden=(*place.context.private, *place.context.own_sockets),
-            fixed=place.context.own_files,
-            started=place.context.protected_files,
+            hidden=(*context.context.private, *context.context.own_sockets),
+            fixed=context.context.own_files,
+            started=context.context.protected_files,
         )
         home = self._env.get("HOME", "")
         self._guard = PlaceGuard(
-            place.root.path, place.root.protected, place.context.state_dir, place.context.note, home
+            context.root.path, context.root.protected, context.context.state_dir, context.context.note, home
         )
 
     async def prepare(self) -> ToolWarning | None:
@@ -100,7 +100,7 @@ class BashTool:
     async def run(self, arguments: BashArguments, call: RunningToolCall) -> bytes:
         _check(arguments)
         _timeout(arguments.timeout, call.left_s)  # refuses one that is too long before anything else
-        folder = await call.in_thread(self._place.root.open_folder, arguments.working_dir)
+        folder = await call.in_thread(self._context.root.open_folder, arguments.working_dir)
         try:
             guarded = await self._guard.begin()
             try:
@@ -123,7 +123,7 @@ class BashTool:
     def _hide_scratch(self) -> None:
         """From the other tools, where it lies below the root: Write could change what the next command may do."""
         if (scratch := self._sandbox.scratch) is not None:
-            self._place.root.own.hide(scratch)
+            self._context.root.own.hide(scratch)
 
     async def _command(
         self, command: str, folder: int, timeout_s: float, call: RunningToolCall, guarded: GuardedCommand
@@ -138,7 +138,7 @@ class BashTool:
                 lambda: sandbox.wrap(argv, path_of_folder(folder), read_only=mounts.read_only, pinned=mounts.pinned)
             )
             env = sandbox.environment()
-        return CommandSpec(argv=argv, env=env, folder=folder, timeout_s=timeout_s, label=self._place.source)
+        return CommandSpec(argv=argv, env=env, folder=folder, timeout_s=timeout_s, label=self._context.source)
 
 
 def _check(arguments: BashArguments) -> None:

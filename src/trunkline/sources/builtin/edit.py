@@ -60,8 +60,8 @@ class EditTool:
     arguments = EditArguments
     definition = definition("Edit", _DOC, EditArguments, title="Edit a file", destroys=True)
 
-    def __init__(self, place: ToolContext) -> None:
-        self._root = place.root
+    def __init__(self, context: ToolContext) -> None:
+        self._root = context.root
 
     async def run(self, arguments: EditArguments, call: RunningToolCall) -> bytes:
         path, old, new = arguments.path, arguments.old_string, arguments.new_string

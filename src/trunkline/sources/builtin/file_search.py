@@ -91,10 +91,10 @@ class SearchStart:
 class FileSearchTool:
     """What Glob and Grep share: finding ripgrep, where a search begins, and running the worker, a few at a time."""
 
-    def __init__(self, place: ToolContext, find: Callable[[], str | None] = find_ripgrep) -> None:
-        self._place = place
-        self._root = place.root
-        self._env = child_environment(place.context.environ, extra={}, inherit=())
+    def __init__(self, context: ToolContext, find: Callable[[], str | None] = find_ripgrep) -> None:
+        self._context = context
+        self._root = context.root
+        self._env = child_environment(context.context.environ, extra={}, inherit=())
         self._ripgrep = find()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
 
@@ -162,8 +162,8 @@ class FileSearchTool:
                 # isolated, without site-packages, and with file names in UTF-8 whatever the system's language
                 flags = ["-I", "-S", "-X", "utf8", *(["-B"] if sys.dont_write_bytecode else [])]
                 command = [sys.executable, *flags, _WORKER]
-                spawn = self._place.context.children.spawn
-                child = await spawn(command, env=self._env, cwd=self._root.path, label=self._place.source)
+                spawn = self._context.context.children.spawn
+                child = await spawn(command, env=self._env, cwd=self._root.path, label=self._context.source)
             except GatewayError as error:
                 raise _failed(error.problem.message) from None
             try:

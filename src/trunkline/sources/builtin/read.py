@@ -50,27 +50,24 @@ _DOC: Final = f"""Reads a file and returns its lines with their numbers (the num
 - It reads files only: list folders with Glob. Several files can be read in parallel."""  # noqa: E501
 
 
+Offset = Annotated[
+    int, about("The number of the first line to return; the first line of a file is 1", "start_line", "line", ge=0)
+]
+Limit = Annotated[int, about(f"How many lines to return; at most {MOST_LINES:,} come at once", "max_lines", ge=1)]
+
+
 class ReadArguments(Arguments):
     path: FilePath
-    offset: (
-        Annotated[
-            int,
-            about("The number of the first line to return; the first line of a file is 1", "start_line", "line", ge=0),
-        ]
-        | None
-    ) = None
-    limit: (
-        Annotated[int, about(f"How many lines to return; at most {MOST_LINES:,} come at once", "max_lines", ge=1)]
-        | None
-    ) = None
+    offset: Offset | None = None
+    limit: Limit | None = None
 
 
 class ReadTool:
     arguments = ReadArguments
     definition = definition("Read", _DOC, ReadArguments, title="Read a file", reads_only=True, idempotent=True)
 
-    def __init__(self, place: ToolContext) -> None:
-        self._root = place.root
+    def __init__(self, context: ToolContext) -> None:
+        self._root = context.root
 
     async def run(self, arguments: ReadArguments, call: RunningToolCall) -> bytes:
         first = max(1, arguments.offset or 1)

@@ -43,8 +43,8 @@ class WriteTool:
     arguments = WriteArguments
     definition = definition("Write", _DOC, WriteArguments, title="Write a file", destroys=True, idempotent=True)
 
-    def __init__(self, place: ToolContext) -> None:
-        self._root = place.root
+    def __init__(self, context: ToolContext) -> None:
+        self._root = context.root
 
     async def run(self, arguments: WriteArguments, call: RunningToolCall) -> bytes:
         return await call.in_thread(self._write, arguments.path, arguments.content, call)

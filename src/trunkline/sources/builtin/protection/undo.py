@@ -264,34 +264,30 @@ class ChangeUndoer:
         return True
 
     def _undo_config(self, change: PlaceChange, done: UndoneChange) -> UndoneChange:
-        """Dangerous keys become what they were; remotes and branches stay as they are now."""
+        """Dangerous keys become what they were; remotes and branches stay as they are now. Where there is no space for
+        that, which a command can bring about, the configuration is taken as a whole, and written anew if possible."""
         path, old = change.path, change.before
         data = read_at(self._base, path, LARGEST_KEPT_BYTES)
         before = self._contents.get(old.content) if old is not None and old.kind == "config" else None
-        restored = with_dangerous_keys_restored(path, before, data, self._base)
+        wanted = with_dangerous_keys_restored(path, before, data, self._base)
         self._taken += 1
-        if data is None or restored is None or self._taken > _MOST_MOVED:
-            return self._take_config(change, done, restored)
-        why = believers(self._relative(path).split("/"))
-        try:
-            item = self._quarantine.copy(self._base, path, data, why, change.keys)
-            write_at(self._base, path, restored, change.now.stamp.mode if change.now else _CONFIG_MODE)
-        except OSError:  # no space is left, which a command can bring about
-            return self._take_config(change, done, restored)
-        self._quarantine.record(replace(item, left=digest_of(restored)))
-        return replace(done, id=item.id, restored=True)
-
-    def _take_config(self, change: PlaceChange, done: UndoneChange, restored: bytes | None) -> UndoneChange:
-        """The configuration goes into quarantine as a whole, and is written anew as far as there is space."""
-        item = self._take(change)
-        is_restored = False
-        if restored is not None:
+        item: QuarantinedItem | None = None
+        restored = False
+        if data is not None and wanted is not None and self._taken <= _MOST_MOVED:
             with contextlib.suppress(OSError):
-                write_at(self._base, change.path, restored, _CONFIG_MODE)
-                is_restored = True
-                if item.id:
-                    self._quarantine.record(replace(item, left=digest_of(restored)))
-        return replace(done, id=item.id, restored=is_restored)
+                why = believers(self._relative(path).split("/"))
+                item = self._quarantine.copy(self._base, path, data, why, change.keys)
+                write_at(self._base, path, wanted, change.now.stamp.mode if change.now else _CONFIG_MODE)
+                restored = True
+        if item is None or not restored:
+            item = self._take(change)
+            if wanted is not None:
+                with contextlib.suppress(OSError):
+                    write_at(self._base, path, wanted, _CONFIG_MODE)
+                    restored = True
+        if restored and wanted is not None and item.id:
+            self._quarantine.record(replace(item, left=digest_of(wanted)))
+        return replace(done, id=item.id, restored=restored)
 
     def _relative(self, path: str) -> str:
         return path[len(self._base.rstrip("/")) + 1 :]

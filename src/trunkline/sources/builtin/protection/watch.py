@@ -138,31 +138,25 @@ class PlaceWatch:
             if names:
                 self._warn(f"A gateway was killed while a command ran in {base}; check what has changed since: {names}")
 
-    def undo(
-        self,
-        before: PlaceSnapshot,
-        scans: Sequence[PlaceScan],
-        contents: ContentStore,
-        quarantine: Quarantine,
-        is_left: Callable[[PlaceChange], bool],
-    ) -> WatchOutcome:
-        """Scan again, and undo what differs from before, except for what `is_left`."""
+    def undo(self, command: WatchedCommand) -> WatchOutcome:
+        """Scan again, and undo what differs from before the command, except for what was changed from outside."""
+        before, contents = command.before, command.contents
         undone: list[UndoneChange] = []
         planted: list[str] = []
         complete = True
         since_ns = before.taken_ns - YOUNG_NS
-        for scanner, old in zip(self._scanners, scans, strict=False):  # there may be one more by now
+        for scanner, old in zip(self._scanners, command.scans, strict=False):  # there may be one more by now
 
             def was_missed(path: str, record: PlaceRecord, old: PlaceScan = old, base: str = scanner.base) -> bool:
                 return old.was_missed(path, record.stamp, base, since_ns)
 
-            undoer = ChangeUndoer(scanner.base, before, contents, quarantine)
+            undoer = ChangeUndoer(scanner.base, before, contents, command.quarantine)
             is_whole = False
             for _ in range(_MOST_ROUNDS):  # there may have been more than one scan takes in
                 scan = _opened(scanner, before)
                 now = contents.records(scanner.base, scan)
                 all_changes = compare(before, now, contents.get, scanner.base, was_missed)
-                changes = [change for change in all_changes if not is_left(change)]
+                changes = [change for change in all_changes if not command.is_from_outside(change)]
                 done = [one for one in undoer.all(changes) if not (one.failed and one in undone)]
                 new = [one.path for one in done if one.how == "new" and not one.failed]
                 planted += (f"{scanner.base.rstrip('/')}/{path}" for path in new)
@@ -207,9 +201,7 @@ class WatchedCommand:
         try:
             with self.registry.lock(TO_THE_END_S):
                 self.command.refresh(self.before)
-                outcome = self.watch.undo(
-                    self.before, self.scans, self.contents, self.quarantine, self._is_from_outside
-                )
+                outcome = self.watch.undo(self)
                 self.registry.remove_from_all(outcome.planted)
                 running, _ = self.registry.others(forget=False)
                 wanted = (snapshot.records.values() for snapshot in (self.before, *running))
@@ -218,7 +210,7 @@ class WatchedCommand:
         finally:
             self.command.close()
 
-    def _is_from_outside(self, change: PlaceChange) -> bool:
+    def is_from_outside(self, change: PlaceChange) -> bool:
         """Whether the change was made outside the sandbox, as inside it was impossible. A file with another hard link
         could be written through that one."""
         if not self.is_mounted:
@@ -240,7 +232,7 @@ class WatchedCommand:
 def _mounts(
     before: PlaceSnapshot, scans: Sequence[PlaceScan], running: Sequence[PlaceSnapshot], roots: Sequence[str]
 ) -> ProtectiveMounts:
-    """Only what lies near the root; and while another command runs here, only what that one has mounted itself and so
+    """Only what lies in the root or a hidden folder there; and while another command runs here, only what that one has mounted itself and so
     cannot move. bubblewrap takes paths, and where any other path leads could change before the mount is made."""
     others = [other for other in running if other.overlaps(before)]
     if others:
@@ -248,11 +240,13 @@ def _mounts(
     read_only: dict[str, Identity] = {}
     pinned = set(roots)
     for base, scan in zip(before.bases, scans, strict=True):
-        near = [(path, identity) for path, identity in _candidates(before, scan) if _is_near(path, base)]
-        for path, identity in sorted(near, key=lambda item: (item[0].count("/"), item[0])):
-            if len(read_only) < MOST_MOUNTS:
+        for path, identity in sorted(_candidates(before, scan), key=lambda item: (item[0].count("/"), item[0])):
+            holder = os.path.dirname(path)  # noqa: PTH120
+            above, _, name = holder.rpartition("/")
+            is_near = holder == base or (above == base and name.startswith("."))
+            if is_near and len(read_only) < MOST_MOUNTS:
                 read_only[path] = identity
-                pinned |= {os.path.dirname(path)} - {base}  # noqa: PTH120
+                pinned |= {holder} - {base}
         git = f"{base.rstrip('/')}/{GIT}"
         if git in scan.folders:
             pinned.add(git)
@@ -287,13 +281,6 @@ def _shared_mounts(before: PlaceSnapshot, others: Sequence[PlaceSnapshot]) -> Pr
         pinned |= ways
         ways = {os.path.dirname(path) for path in ways}  # noqa: PTH120
     return ProtectiveMounts(read_only, tuple(sorted(pinned)))
-
-
-def _is_near(path: str, base: str) -> bool:
-    """Whether it lies in the root itself, or in a hidden folder there."""
-    holder = os.path.dirname(path)  # noqa: PTH120
-    above, _, name = holder.rpartition("/")
-    return holder == base or (above == base and name.startswith("."))
 
 
 def _candidates(before: PlaceSnapshot, scan: PlaceScan) -> Iterator[tuple[str, Identity]]:
