@@ -1,5 +1,7 @@
-"""Writes the table of protected places in docs/trust.md from the list in the code. With `--check`, says whether it is
-current."""
+"""Writes the table of protected places in docs/trust.md, from the list in the code.
+
+With `--check`, says whether the page is current.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from trunkline.sources.builtin.protection.places import PLACES
 def table() -> str:
     rows = [("`.git`", "git: hooks, and the programs that its configuration names")]
     rows += [(f"`{place.path}`", place.believed_by) for place in PLACES]
-    return "\n".join(["| place | who believes it |", "|---|---|", *(f"| {path} | {by} |" for path, by in rows)])
+    return "\n".join(["| place | used by |", "|---|---|", *(f"| {path} | {by} |" for path, by in rows)])
 
 
 def pages() -> dict[Path, dict[str, str]]:

@@ -27,13 +27,13 @@ HOOKS: Final = "hooks"
 
 @dataclass(frozen=True, slots=True)
 class ProtectedPlace:
-    """`believed_by` names the programs that run it, or do what it says."""
+    """A path that agents must not change; `believed_by` names the programs that run it or act on it."""
 
     path: str
     believed_by: str
 
 
-_EDITORS: Final = "editors of that family: tasks, servers and programs that they start"
+_EDITORS: Final = "the editor: tasks, servers and programs that it starts"
 PLACES: Final = (
     ProtectedPlace("trunkline.yaml", "Trunkline itself, in the folder it is started in"),
     ProtectedPlace("trunkline.yml", "Trunkline itself"),
@@ -46,7 +46,7 @@ PLACES: Final = (
     ProtectedPlace(".opencode", "OpenCode: plugins, tools, agents"),
     ProtectedPlace("opencode.json", "OpenCode: its configuration"),
     ProtectedPlace("opencode.jsonc", "OpenCode: its configuration"),
-    ProtectedPlace(".vscode/tasks.json", "Visual Studio Code: tasks, also those that run when a folder is opened"),
+    ProtectedPlace(".vscode/tasks.json", "Visual Studio Code: tasks, including those that run when a folder is opened"),
     ProtectedPlace(".vscode/launch.json", "Visual Studio Code: programs to debug"),
     ProtectedPlace(".vscode/settings.json", "Visual Studio Code: paths of programs, terminals"),
     ProtectedPlace(".vscode/mcp.json", "Visual Studio Code: MCP servers"),
@@ -60,7 +60,7 @@ PLACES: Final = (
     ProtectedPlace(".crush.json", "Crush: MCP and language servers"),
     ProtectedPlace("crush.json", "Crush: MCP and language servers"),
     ProtectedPlace(".junie/mcp", "Junie: MCP servers"),
-    ProtectedPlace(".aider.conf.yml", "Aider: commands that check and test"),
+    ProtectedPlace(".aider.conf.yml", "Aider: lint and test commands"),
     ProtectedPlace(".amazonq", "Amazon Q: MCP servers, agents"),
     ProtectedPlace(".envrc", "direnv: commands that run in every shell that enters the folder"),
 )
