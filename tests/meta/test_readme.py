@@ -24,7 +24,7 @@ def test_its_examples_are_among_those_that_are_run_and_loaded() -> None:
 
 
 def test_it_leads_to_the_documentation() -> None:
-    assert {"docs/getting-started.md", "docs/README.md", "docs/errors.md", "docs/map.md"} <= set(links(README))
+    assert {"docs/getting-started.md", "docs/README.md", "docs/errors.md", "docs/architecture.md"} <= set(links(README))
 
 
 def test_it_stays_short() -> None:

@@ -35,7 +35,7 @@ class Workbench:
     ) -> None:
         self.folder = folder
         self.root = RootFolder(folder, own=own, protected=protected, walk_only=walk_only)
-        self.place = ToolContext(source="local", root=self.root, sandbox=SandboxSettings(mode="off"), context=context)
+        self.place = ToolContext(source="local", root=self.root, sandbox=SandboxSettings(mode="off"), gateway=context)
 
     def job(self) -> RunningToolCall:
         call = Call("tools/call", b"", lambda _: None, caller=Caller(), reply=lambda _: None)

@@ -62,7 +62,7 @@ class GuardedBash:
         )
         settings = SandboxSettings(mode=mode, network="off")
         root = RootFolder(self.root, protected=protected_below(self.root, protect, files))
-        bash = BashTool(ToolContext(source="local", root=root, sandbox=settings, context=context))
+        bash = BashTool(ToolContext(source="local", root=root, sandbox=settings, gateway=context))
         self.source = BuiltinSource("local", root, {"Bash": bash})
 
     # -- commands ---------------------------------------------------------------------------------------------------

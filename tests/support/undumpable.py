@@ -14,7 +14,7 @@ import runpy
 import sys
 from pathlib import Path
 
-SUPERVISOR = Path(__file__).parents[2] / "src" / "trunkline" / "links" / "supervisor.py"
+SUPERVISOR = Path(__file__).parents[2] / "src" / "trunkline" / "runtime" / "supervisor.py"
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
 _CAP_SETFCAP = 31

@@ -1,8 +1,7 @@
-"""`trunkline budget [SERVER]`: what the tools cost a model to read, and what each mode of disclosure would save."""
+"""`trunkline budget`: how many tokens the tools cost a model, and what each mode of disclosure would save."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,42 +17,37 @@ if TYPE_CHECKING:
 _SERVER_HEADS: Final = ("SERVER", "TOOLS", "TOKENS", "SHARE")
 _TOOL_HEADS: Final = ("TOOL", "SERVER", "TOKENS", "SHARE")
 _MODE_HEADS: Final = ("MODE", "FIRST LIST", "SAVING", "WITH A SEARCH", "SAVING")
-_OWN: Final = "trunkline"
 
 
-@click.command(short_help="Show what the tools cost a model to read.")
+@click.command(short_help="Show how many tokens the tools cost.")
 @click.argument("server", required=False)
-@click.option("--tools", "by_tool", is_flag=True, help="Show each tool, not only each server.")
+@click.option("--tools", "by_tool", is_flag=True, help="Show each tool, not just each server.")
 @CONFIG
 @URL
 @JSON
 def budget(server: str | None, by_tool: bool, config: Path | None, url: str | None, as_json: bool) -> None:
-    """Show how many tokens the tools cost a model to read, the dearest first: by server, or by tool for one SERVER.
+    """Show how many tokens the tools cost a model, most expensive first: by server, or by tool for one SERVER.
 
-    Below that stands what a client is sent in each mode of `gateway.disclosure`: the list it begins with, and at most
-    all in all, until it has searched once and has what it found in its list. Tokens are estimated; models differ by
-    some percent.
+    Below that is what a client is sent in each mode of `gateway.disclosure`: the first list of tools, and the total at
+    most after one search, with the tools it found added to the list. Token counts are estimates; models differ by a
+    few percent.
     """
     from trunkline.cli.client.run import run_with_client
 
-    async def question(desk: GatewayClient, waiting: Spinner) -> Budget:
-        return await desk.budget()
+    async def request(client: GatewayClient, spinner: Spinner) -> Budget:
+        return await client.budget()
 
     def show(found: Budget) -> int:
         known = [each["name"] for each in found["servers"]]
         if server is not None and server not in known:
-            return _no_such(server, known)
+            from trunkline.config.problems import hint_for
+
+            complain(f"No server with tools is called `{server}`", hint_for(server, known, "servers with tools are"))
+            return 1
         echo_json(_of_server(found, server)) if as_json else show_budget(found, server, by_tool=by_tool)
         return 0 if found["tools"] else 1
 
-    run_with_client(question, show, config, url, what="asking what the tools cost")
-
-
-def _no_such(server: str, known: Sequence[str]) -> int:
-    from trunkline.config.problems import hint_for
-
-    complain(f"No server with tools is called `{server}`", hint_for(server, known, "those with tools are"))
-    return 1
+    run_with_client(request, show, config, url, message="asking what the tools cost")
 
 
 def _of_server(found: Budget, server: str | None) -> dict[str, Any]:
@@ -65,7 +59,7 @@ def _of_server(found: Budget, server: str | None) -> dict[str, Any]:
 
 def show_budget(found: Budget, server: str | None, *, by_tool: bool) -> None:
     if not found["tools"]:
-        click.echo("no tools: `trunkline servers` shows how the servers are", err=True)
+        click.echo("no tools: `trunkline servers` shows the state of the servers", err=True)
         return
     from trunkline.cli.terminal import table
 
@@ -75,14 +69,19 @@ def show_budget(found: Budget, server: str | None, *, by_tool: bool) -> None:
         rows = [(each["tool_id"], each["server"], *_cost(each, whole)) for each in shown["tools"]]
         click.echo(table(_TOOL_HEADS, rows))
     else:
-        rows = [(_named(each["name"]), f"{each['tools']:,}", *_cost(each, whole)) for each in shown["servers"]]
+        own = {"trunkline": "trunkline (its own)"}
+        rows = [
+            (own.get(each["name"], each["name"]), f"{each['tools']:,}", *_cost(each, whole))
+            for each in shown["servers"]
+        ]
+        ]
         click.echo(table(_SERVER_HEADS, rows))
     click.echo(f"\n{table(_MODE_HEADS, _modes(found))}")
-    _tell_choice(found)
-
-
-def _named(server: str) -> str:
-    return f"{server} (its own)" if server == _OWN else server
+    auto = found["modes"]["auto"]
+    click.echo(f"\n`auto` is `{plain(auto['chosen'])}` here: {plain(auto['why'])}")
+    click.echo(f"`gateway.disclosure` is `{plain(found['disclosure'])}`: clients see `{plain(found['shown'])}`")
+    if found["shown"] == "all" and auto["chosen"] == "search":
+        advise("remove `gateway.disclosure` to save that for clients that cannot search by themselves")
 
 
 def _cost(each: dict[str, Any], whole: int) -> tuple[str, str]:
@@ -110,11 +109,3 @@ def _saving(cost: int, whole: int) -> str:
 
 def _percent(part: int, whole: int) -> str:
     return f"{round(100 * part / whole)} %" if whole else ""
-
-
-def _tell_choice(found: Budget) -> None:
-    auto = found["modes"]["auto"]
-    click.echo(f"\n`auto` is `{plain(auto['chosen'])}` here: {plain(auto['why'])}")
-    click.echo(f"`gateway.disclosure` is `{plain(found['disclosure'])}`: clients see `{plain(found['shown'])}`")
-    if found["shown"] == "all" and auto["chosen"] == "search":
-        advise("leave `gateway.disclosure` out, and clients that cannot search by themselves save that")

@@ -1,4 +1,4 @@
-"""A call's outcome as people read it: text as text, data as JSON, pictures as files, errors with what to do."""
+"""Prints the outcome of a call: text as text, data as JSON, images and audio as files, errors with a hint."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from trunkline.core.errors import CODES, UNKNOWN_TOOL, Problem
 from trunkline.protocol.jsonrpc import BadMessage, Members, members_of
 
 _FAILED: Final = 1
-_NO_SUCH_TOOL: Final = "`trunkline tools` lists what there is, `trunkline explain --tool NAME` says why one is missing"
-_SAVED: Final = {"image": "data", "audio": "data"}
-"""Which member of a block holds what is saved."""
+_NO_SUCH_TOOL: Final = "`trunkline tools` lists all tools, `trunkline explain --tool NAME` says why one is missing"
 
 
 def show_outcome(outcome: Outcome, tool: str, *, as_json: bool, folder: Path) -> int:
-    """Print it; the exit status: 0 where the tool did what it was asked."""
+    """Print an outcome. Returns the exit status, which is 0 if the tool succeeded."""
     if isinstance(outcome, Failure):
         return _show_failure(outcome.problem, as_json=as_json)
     raw = bytes(outcome.raw)
     try:
-        members = members_of(raw, "the answer")
+        members = members_of(raw, "the response")
     except BadMessage as error:
-        complain(f"The answer cannot be read: {error}")
+        complain(f"The response cannot be read: {error}")
         return _FAILED
     if isinstance(outcome, RemoteError):
         return _show_error(raw, members, as_json=as_json)
@@ -39,7 +37,7 @@ def show_outcome(outcome: Outcome, tool: str, *, as_json: bool, folder: Path) ->
         echo_data(json_text(raw))
         return _FAILED if _is_true(members, "isError") else 0
     if isinstance(outcome, NeedsInput) or _value(members, "resultType") == "input_required":
-        complain("The tool asks for input before it goes on, which cannot be given here", "`--json` shows what it asks")
+        complain("The tool asks for input, which this command cannot give", "`--json` shows what it asks for")
         return _FAILED
     return _show_result(members, tool, folder)
 
@@ -57,23 +55,23 @@ def _show_failure(problem: Problem, *, as_json: bool) -> int:
 
 
 def _show_error(raw: bytes, error: Members, *, as_json: bool) -> int:
-    """A server's own error, or our gateway's with its code and hint inside."""
+    """Print a server's own error, or a gateway's with its code and hint inside."""
     if as_json:
         echo_data(json_text(b'{"error":%b}' % raw))
         return _FAILED
     data = _value(error, "data")
-    ours = cast(dict[str, Any], data) if isinstance(data, dict) and cast(Any, data).get("code") in CODES else {}
-    code = str(ours.get("code") or _value(error, "code") or "")
-    complain(f"{code}: {_value(error, 'message') or 'the server gives no reason'}", _hint(code, ours.get("hint")))
-    if ours:
-        _warn_if_it_ran(ours.get("executed"))
+    details = cast(dict[str, Any], data) if isinstance(data, dict) and cast(Any, data).get("code") in CODES else {}
+    code = str(details.get("code") or _value(error, "code") or "")
+    complain(f"{code}: {_value(error, 'message') or 'the server gives no reason'}", _hint(code, details.get("hint")))
+    if details:
+        _warn_if_it_ran(details.get("executed"))
     elif "data" in error:
         echo_data(json_text(bytes(error["data"])), err=True)
     return _FAILED
 
 
 def _hint(code: str, given: object) -> str:
-    """What helps a program is not always what helps at a shell."""
+    """What helps in a shell is not always what helps a program."""
     return _NO_SUCH_TOOL if code == UNKNOWN_TOOL.id else str(given or "")
 
 
@@ -88,26 +86,23 @@ def _warn_if_it_ran(executed: object) -> None:
 def _show_result(result: Members, tool: str, folder: Path) -> int:
     failed = _is_true(result, "isError")
     structured = result.get("structuredContent")
-    blocks = [block for block in _blocks(result) if not _repeats(block, structured)]
-    all_shown = True
+    try:
+        content = msgspec.json.decode(result.get("content", b"[]"), type=list[msgspec.Raw])
+    except msgspec.MsgspecError:
+        content = [result["content"]]
+    blocks = [block for block in content if not _repeats(block, structured)]
+    complete = True
     for number, block in enumerate(blocks, 1):
-        all_shown = _show_block(block, f"{tool}-{number}", folder, failed=failed) and all_shown
+        complete = _show_block(block, f"{tool}-{number}", folder, failed=failed) and complete
     if structured is not None:
         echo_data(json_text(bytes(structured)), err=failed)
     elif not blocks:
-        click.echo("the tool failed and does not say why" if failed else "done: the tool returned nothing", err=True)
-    return _FAILED if failed or not all_shown else 0
-
-
-def _blocks(result: Members) -> list[msgspec.Raw]:
-    try:
-        return msgspec.json.decode(result.get("content", b"[]"), type=list[msgspec.Raw])
-    except msgspec.MsgspecError:
-        return [result["content"]]
+        click.echo("the tool failed without saying why" if failed else "done: the tool returned nothing", err=True)
+    return _FAILED if failed or not complete else 0
 
 
 def _repeats(block: msgspec.Raw, structured: msgspec.Raw | None) -> bool:
-    """Servers write structured content as text too, for clients that do not know it."""
+    """Whether a block is the structured content as text, which servers add for older clients."""
     if structured is None:
         return False
     try:
@@ -117,7 +112,7 @@ def _repeats(block: msgspec.Raw, structured: msgspec.Raw | None) -> bool:
 
 
 def _block(raw: msgspec.Raw) -> dict[str, Any]:
-    """Empty for what is no block."""
+    """Decode a content block; empty if it is not an object."""
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
@@ -125,34 +120,25 @@ def _block(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def _show_block(raw: msgspec.Raw, name: str, folder: Path, *, failed: bool) -> bool:
-    """False where something of it is lost."""
+    """Print or save a content block. Returns False if part of it is lost."""
     block = _block(raw)
     kind, mime_type = block.get("type"), str(block.get("mimeType") or "")
     if kind == "text" and isinstance(block.get("text"), str):
         echo_data(block["text"], err=failed)
-    elif kind in _SAVED:
-        return _save(block.get(_SAVED[kind]), mime_type or kind, name, folder)
+    elif kind in ("image", "audio"):
+        return _save(block.get("data"), mime_type or kind, name, folder)
     elif kind == "resource_link" and block.get("uri"):
-        _show_link(block)
+        echo_data(plain(str(block["uri"])))
+        about = [str(block.get(key)) for key in ("title", "name", "description") if block.get(key)]
+        if about:
+            click.echo(f"  {plain(': '.join(dict.fromkeys(about)))}", err=True)
     elif kind == "resource" and isinstance(block.get("resource"), dict):
-        return _show_resource(cast(dict[str, Any], block["resource"]), name, folder, failed=failed)
+        resource = cast(dict[str, Any], block["resource"])
+        if "blob" in resource:
+            return _save(resource["blob"], str(resource.get("mimeType") or "a resource"), name, folder)
+        echo_data(str(resource.get("text", "")), err=failed)
     else:
         echo_data(json_text(bytes(raw)), err=failed)
-    return True
-
-
-def _show_link(block: dict[str, Any]) -> None:
-    """The address is data; what it is about is for people."""
-    about = [str(block.get(key)) for key in ("title", "name", "description") if block.get(key)]
-    echo_data(plain(str(block["uri"])))
-    if about:
-        click.echo(f"  {plain(': '.join(dict.fromkeys(about)))}", err=True)
-
-
-def _show_resource(resource: dict[str, Any], name: str, folder: Path, *, failed: bool) -> bool:
-    if "blob" in resource:
-        return _save(resource["blob"], str(resource.get("mimeType") or "a resource"), name, folder)
-    echo_data(str(resource.get("text", "")), err=failed)
     return True
 
 
@@ -167,7 +153,7 @@ def _save(data: object, mime_type: str, name: str, folder: Path) -> bool:
 
 
 def _value(members: Members, name: str) -> Any:
-    """A member read; None where it is not there or cannot be."""
+    """Decode a member; None if it is missing or malformed."""
     try:
         return msgspec.json.decode(members[name]) if name in members else None
     except (msgspec.MsgspecError, RecursionError):
@@ -178,7 +164,7 @@ def _is_true(members: Members, name: str) -> bool:
     return bytes(members.get(name, b"")) == b"true"
 
 
-# Images and sound of a result, saved as files: always new ones, always in the folder that was asked for.
+# -- saving images and audio as new files -----------------------------------------------------------------------------
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_STEM: Final = 100
@@ -202,20 +188,20 @@ _EXTENSIONS: Final = {
     "image/svg+xml": ".svg",
     "image/webp": ".webp",
 }
-"""The same on every machine; the table of the system knows more, and less."""
+"""Fixed here because the tables of systems differ."""
 
 
 class NotSaved(Exception):
-    """Why there is no file."""
+    """A block could not be saved; the message says why."""
 
 
 def save(data: object, mime_type: str, name: str, folder: Path) -> tuple[Path, int]:
-    """Write base64 text into a new file; its path and size. Raises NotSaved."""
+    """Write base64 text to a new file. Returns its path and size. Raises NotSaved."""
     try:
         content = base64.b64decode(data if isinstance(data, str) else "?", validate=True)
         path = _write_new(folder, file_stem(name), extension_of(mime_type), content)
     except ValueError:
-        raise NotSaved("is not valid base64 and was left out") from None
+        raise NotSaved("is not valid base64 and was not saved") from None
     except OSError as error:
         place = f": `{error.filename}`" if error.filename else ""
         raise NotSaved(f"could not be saved{place}: {error.strerror or error}") from None
@@ -223,7 +209,7 @@ def save(data: object, mime_type: str, name: str, folder: Path) -> tuple[Path, i
 
 
 def file_stem(name: str) -> str:
-    """A name made from any text, that is no path, no hidden file and no option of a command."""
+    """A file name made from any text; never a path, a hidden file or something like a command's option."""
     return _UNSAFE.sub("_", name)[:_LONGEST_STEM].lstrip(".-") or "result"
 
 
@@ -233,7 +219,7 @@ def extension_of(mime_type: str) -> str:
 
 
 def _write_new(folder: Path, stem: str, extension: str, content: bytes) -> Path:
-    """A file of a name that nothing had before."""
+    """Write to a file that did not exist before."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(1, _MAX_TRIES):
         path = folder / f"{stem}{'' if number == 1 else f'-{number}'}{extension}"

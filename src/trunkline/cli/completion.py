@@ -1,6 +1,6 @@
-"""`trunkline completion`, and what can be completed: codes, and the servers of the configuration file.
+"""`trunkline completion`, and the values that are completed: error codes, and servers of the configuration file.
 
-Completion runs at every press of the tab key. It says nothing rather than something wrong, and never fails.
+Completion runs whenever the tab key is pressed. It returns nothing rather than something wrong, and never fails.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from click.shell_completion import CompletionItem, get_completion_class
 _PROGRAM: Final = "trunkline"
 
 
-@click.command(short_help="Print the script for completion in a shell.")
+@click.command(short_help="Print the completion script for a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes commands, options and names in a shell.
+    """Print the script that lets a shell complete commands, options and names.
 
     \b
     bash:  add to ~/.bashrc:  eval "$(trunkline completion bash)"
     zsh:   add to ~/.zshrc, after compinit:  eval "$(trunkline completion zsh)"
     fish:  trunkline completion fish > ~/.config/fish/completions/trunkline.fish
 
-    The line in a start-up file runs Trunkline each time a shell starts; to avoid that, write the script to a file
-    once and source the file.
+    A line in a start-up file runs Trunkline whenever a shell starts. To avoid that, write the script to a file once,
+    and source that file.
     """
     made = get_completion_class(shell)
     assert made is not None
@@ -34,7 +34,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Error codes, whether they are written `TL305`, `tl305` or `305`."""
+    """Complete error codes, written as `TL305`, `tl305` or `305`."""
     from trunkline.core.errors import CODES
 
     written = incomplete.upper()
@@ -43,10 +43,10 @@ def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def complete_servers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The servers of the file that `-c` names, or of the one that would be found."""
+    """Complete the servers of the file named by `-c`, or of the one that would be found."""
     try:
         names = _server_names(ctx.params.get("config"))
-    except Exception:  # a file in any state must not print a traceback into somebody's command line
+    except Exception:  # no file, however broken, may print a traceback into the command line
         return []
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 

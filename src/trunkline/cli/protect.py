@@ -1,4 +1,4 @@
-"""`trunkline protect`: what agents' commands have changed at protected places, and taking it back."""
+"""`trunkline protect`: changes by agents' commands that were undone at protected places, and restoring them."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
     Found = list[tuple[Path, QuarantinedItem]]
 
-_HEADS: Final = ("ID", "WHEN", "PLACE", "WHO BELIEVES IT", "KEYS")
+_HEADS: Final = ("ID", "WHEN", "PATH", "USED BY", "KEYS")
 _MOST_KEYS: Final = 3
 
 
-@click.command(short_help="Show what was undone at protected places, or take it back.")
+@click.command(short_help="Show or restore changes undone at protected places.")
 @click.argument("action", required=False, type=click.Choice(["accept"]), metavar="[accept]")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--list", "listing", is_flag=True, help="Show what was undone, which is what happens without `accept`.")
-@click.option("--force", is_flag=True, help="Take it back although its place has changed meanwhile.")
+@click.option("--list", "listing", is_flag=True, help="Show what was undone (the default without `accept`).")
+@click.option("--force", is_flag=True, help="Restore it even if its path has changed since.")
 @CONFIG
 @JSON
 def protect(
     action: str | None, ids: tuple[str, ...], listing: bool, force: bool, config: Path | None, as_json: bool
 ) -> None:
-    """Show what agents' commands have changed at protected places, and take it back.
+    """Show changes by agents' commands that were undone at protected places, and restore them.
 
-    What is new at such a place after a command of Bash, or was changed there, is taken away and kept. Without
-    `accept`, everything that is kept is listed, with the file that it is now: read it before you take it back.
+    Whatever a Bash command adds or changes at such a place is undone and quarantined. Without `accept`, everything in
+    quarantine is listed, with the file it is kept in: read that before you restore it.
 
-    `accept ID` puts it where it was; what stands there by then is kept in its turn. ID may be left out where there is
-    only one. The exit status is 1 where something was not taken back.
+    `accept ID` restores a change; what is there by then is quarantined in turn. ID may be omitted if there is only one.
+    The exit status is 1 if something was not restored.
     """
     if listing and action is not None:
         raise click.UsageError("`--list` and `accept` exclude each other")
@@ -49,8 +49,10 @@ def protect(
 
 
 def _found(config: Path | None) -> Found:
-    """All of it: of the gateway whose configuration this is, and of those that keep their state where most do. A file
-    that lies here does not say where that is: it may have come with what an agent works on."""
+    """Everything in quarantine, of the gateway of this configuration and of those with the usual state folder.
+
+    A project's configuration cannot say that there is no other: it may have come with what an agent works on.
+    """
     from trunkline.cli.configuration import load_quietly
     from trunkline.config.config_file import find_config
     from trunkline.config.settings import STATE_DIR
@@ -65,38 +67,38 @@ def _found(config: Path | None) -> Found:
 
 def _show(found: Found, *, as_json: bool) -> None:
     if as_json:
-        _echo_json([_as_json(taken) for _, taken in found])
+        _echo_json([_as_json(item) for _, item in found])
     elif not found:
-        click.echo("Nothing was undone at protected places, or all of it was taken back.", err=True)
+        click.echo("Nothing is in quarantine: no changes were undone, or all were restored.", err=True)
     else:
         from trunkline.cli.terminal import table
 
-        click.echo(table(_HEADS, [_row(taken) for _, taken in found]))
-        advise("what was taken lies where `trunkline protect --json` says; `trunkline protect accept ID` takes it back")
+        click.echo(table(_HEADS, [_row(item) for _, item in found]))
+        advise("`trunkline protect --json` shows where each change is kept; `trunkline protect accept ID` restores it")
 
 
-def _row(taken: QuarantinedItem) -> tuple[str, ...]:
-    keys = [*taken.keys[:_MOST_KEYS], *(["…"] if len(taken.keys) > _MOST_KEYS else [])]
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(taken.at))
-    return taken.id, when, plain(taken.path), plain(taken.why), plain(", ".join(keys))
+def _row(item: QuarantinedItem) -> tuple[str, ...]:
+    keys = [*item.keys[:_MOST_KEYS], *(["…"] if len(item.keys) > _MOST_KEYS else [])]
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.at))
+    return item.id, when, plain(item.path), plain(item.why), plain(", ".join(keys))
 
 
-def _as_json(taken: QuarantinedItem) -> dict[str, object]:
+def _as_json(item: QuarantinedItem) -> dict[str, object]:
     return {
-        "id": taken.id,
-        "at": taken.at,
-        "root": taken.base,
-        "path": taken.path,
-        "how": taken.how,
-        "believed_by": taken.why,
-        "keys": list(taken.keys),
-        "bytes": taken.bytes,
-        "file": taken.thing,
+        "id": item.id,
+        "at": item.at,
+        "root": item.base,
+        "path": item.path,
+        "how": item.how,
+        "believed_by": item.why,
+        "keys": list(item.keys),
+        "bytes": item.bytes,
+        "file": item.thing,
     }
 
 
 def _echo_json(value: object) -> None:
-    """All of it in ASCII: a path need not be Unicode."""
+    """In ASCII, because a path need not be Unicode."""
     import json
 
     click.echo(json.dumps(value, indent=2))
@@ -107,27 +109,27 @@ def _accept(found: Found, ids: tuple[str, ...], *, force: bool, as_json: bool) -
     from trunkline.sources.builtin.protection.quarantine import accept_change
 
     if not ids and len(found) != 1:
-        complain("Say which: " + (", ".join(taken.id for _, taken in found) or "there is nothing to take back"))
+        complain(f"Name one of {', '.join(item.id for _, item in found)}" if found else "There is nothing to restore")
         return 1
-    known = {taken.id: (folder, taken) for folder, taken in found}
-    back: list[dict[str, object]] = []
+    known = {item.id: (folder, item) for folder, item in found}
+    restored: list[dict[str, object]] = []
     failed = False
     for wanted in ids or tuple(known):
         if wanted not in known:
-            complain(f"Nothing is kept as `{plain(wanted)}`", "`trunkline protect` lists what there is")
+            complain(f"There is no `{plain(wanted)}` in quarantine", "`trunkline protect` lists what is")
             failed = True
             continue
-        folder, taken = known[wanted]
+        folder, item = known[wanted]
         try:
-            instead = accept_change(folder, taken, force=force, home=Path.home())
+            instead = accept_change(folder, item, force=force, home=Path.home())
         except GatewayError as error:
-            complain(f"{plain(error.problem.message)} ({plain(taken.path)})", error.problem.hint)
+            complain(f"{plain(error.problem.message)} ({plain(item.path)})", error.problem.hint)
             failed = True
             continue
-        back.append(_as_json(taken))
+        restored.append(_as_json(item))
         if not as_json:
-            kept = f"; what stood there is kept as {instead.id}" if instead is not None else ""
-            click.echo(f"{plain(taken.path)} is back{kept}")
+            kept = f"; what was there is in quarantine as {instead.id}" if instead is not None else ""
+            click.echo(f"Restored {plain(item.path)}{kept}")
     if as_json:
-        _echo_json(back)
+        _echo_json(restored)
     return int(failed)

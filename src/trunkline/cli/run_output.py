@@ -4,7 +4,6 @@ It is written by a thread, so that a reader that does not read holds up no run. 
 otherwise stop everything: the agent's tools, deadlines, and Ctrl+C.
 """
 
-
 from __future__ import annotations
 
 import errno

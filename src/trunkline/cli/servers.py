@@ -1,4 +1,4 @@
-"""`trunkline servers`: every server, how it is, and what to do about those that are not well."""
+"""`trunkline servers`: the state of every server, and what to do about those that are not ready."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 _HEADS: Final = ("SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "SPEAKS", "WHY")
 _BESIDE_TOOLS: Final = {"PROMPTS": ("prompts",), "RESOURCES": ("resources", "resourceTemplates")}
-"""Columns that are there when a server has such, and what they count."""
+"""Columns shown only if a server has any, and the members they add up."""
 _ORIGINS: Final = {"api": "the API", "app": "an app"}
 _WELL: Final = ("ready", "disabled")
-_STARTING: Final = "it has not answered yet"
 _COLOURS: Final = {
     "ready": "green",
     "degraded": "yellow",
@@ -33,33 +32,33 @@ _COLOURS: Final = {
 }
 
 
-@click.command(short_help="Show every server and how it is.")
+@click.command(short_help="Show the state of every server.")
 @CONFIG
 @URL
 @JSON
 def servers(config: Path | None, url: str | None, as_json: bool) -> None:
-    """Show every server, how it is, and what to do about those that are not well.
+    """Show the state of every server, and what to do about those that are not ready.
 
-    The exit status is 0 if each of them is `ready` or `disabled`, and 1 if one is anything else, also if it is still
-    starting. Where no gateway runs, the servers are started for the moment, to see how they do.
+    The exit status is 0 if every server is `ready` or `disabled`, and 1 otherwise, also if one is still starting. If
+    no gateway is running, the servers are started for this command and stopped again.
     """
     from trunkline.cli.client.run import run_with_client
 
-    async def question(desk: GatewayClient, waiting: Spinner) -> list[Status]:
-        return await desk.servers()
+    async def request(client: GatewayClient, spinner: Spinner) -> list[Status]:
+        return await client.servers()
 
     def show(found: list[Status]) -> int:
         echo_json({"servers": found}) if as_json else show_servers(found)
         return int(any(status["state"] not in _WELL for status in found))
 
-    run_with_client(question, show, config, url, what="asking for the servers")
+    run_with_client(request, show, config, url, message="asking for the servers")
 
 
 def show_servers(found: Sequence[Status]) -> None:
     from trunkline.cli.terminal import table
 
     if not found:
-        click.echo("no servers: `trunkline add` makes the first", err=True)
+        click.echo("no servers: add one with `trunkline add`", err=True)
         return
     several = any(status.get("origin", "file") != "file" for status in found)
     beside = [head for head in _BESIDE_TOOLS if any(_count(status, head) for status in found)]
@@ -68,14 +67,15 @@ def show_servers(found: Sequence[Status]) -> None:
     rows = [_row(status, beside, with_origin=several) for status in found]
     click.echo(table(heads, rows, [_COLOURS.get(str(status["state"])) for status in found]))
     for status in found:
-        _tell_more(status)
+        _show_details(status)
     states = Counter(str(status["state"]) for status in found)
     summary = ", ".join(f"{number} {plain(state)}" for state, number in states.items())
     click.echo(f"\n{len(found)} server{'' if len(found) == 1 else 's'}: {summary}", err=True)
 
 
 def _row(status: Status, beside: Sequence[str], *, with_origin: bool) -> tuple[str, ...]:
-    origin = (_origin(status),) if with_origin else ()
+    origin = (_ORIGINS.get(str(status.get("origin")), "the file"),) if with_origin else ()
+    kind = str(status.get("kind", ""))
     return (
         str(status["name"]),
         str(status["state"]),
@@ -84,7 +84,7 @@ def _row(status: Status, beside: Sequence[str], *, with_origin: bool) -> tuple[s
         *(str(_count(status, head)) for head in beside),
         ago(str(status.get("since", ""))),
         str(status.get("restarts", 0)),
-        str(status.get("protocolVersion") or _other_kind(status)),
+        str(status.get("protocolVersion") or ("" if kind.startswith("mcp_") else kind)),
         _why(status),
     )
 
@@ -93,26 +93,16 @@ def _count(status: Status, head: str) -> int:
     return sum(count for key in _BESIDE_TOOLS[head] if isinstance(count := status.get(key), int))
 
 
-def _origin(status: Status) -> str:
-    return _ORIGINS.get(str(status.get("origin")), "the file")
-
-
-def _other_kind(status: Status) -> str:
-    """What is spoken with a server that does not speak MCP goes by the name of its kind."""
-    kind = str(status.get("kind", ""))
-    return "" if kind.startswith("mcp_") else kind
-
-
 def _why(status: Status) -> str:
     if status["state"] == "ready":
         return str(status.get("reason", ""))
-    waiting = _STARTING if status["state"] == "starting" else ""
-    return str(status.get("reason") or status.get("lastError") or waiting)
+    starting = "it has not answered yet" if status["state"] == "starting" else ""
+    return str(status.get("reason") or status.get("lastError") or starting)
 
 
-def _tell_more(status: Status) -> None:
-    """What the table has no room for, in full."""
-    lines, hints = list(_news(status)), list(_hints(status))
+def _show_details(status: Status) -> None:
+    """Print in full what the table has no room for."""
+    lines, hints = list(_details(status)), list(_hints(status))
     if not lines and not hints:
         return
     click.echo(f"\n{click.style(plain(str(status['name'])), bold=True)}", err=True)
@@ -122,27 +112,27 @@ def _tell_more(status: Status) -> None:
         advise(hint, indent="  ")
 
 
-def _news(status: Status) -> Iterator[str]:
+def _details(status: Status) -> Iterator[str]:
     if status["state"] not in _WELL:
         yield f"{status['state']}: {_why(status)}"
-        last_words = str(status.get("stderrTail", "")).strip().splitlines()[-1:]
-        if last_words and last_words[0] not in f"{_why(status)} {status.get('hint', '')}":
-            yield f"its last output on stderr: {last_words[0]}"
+        last_line = str(status.get("stderrTail", "")).strip().splitlines()[-1:]
+        if last_line and last_line[0] not in f"{_why(status)} {status.get('hint', '')}":
+            yield f"its last output on stderr: {last_line[0]}"
     for key in ("collisions", "warnings"):
         yield from map(str, status.get(key, ()))
 
 
 def _hints(status: Status) -> Iterator[str]:
     if status["state"] == "starting" and not status.get("hint"):
-        yield "ask again in a moment; calls to it wait meanwhile, and `start_timeout` says how long it may take"
+        yield "try again in a moment; calls to it wait until it is ready, at most for its `start_timeout`"
     if status.get("hint"):
         yield str(status["hint"])
     if status.get("collisions"):
-        yield "call these by their address, or set `prefix` or `tools.rename` for one of the servers"
+        yield "call these tools by their address, or set `prefix` or `tools.rename` for one of the servers"
 
 
 def ago(since: str) -> str:
-    """How long ago, in one unit; nothing for what is no time."""
+    """How long ago a time was, in one unit; empty if it is not a time."""
     try:
         then = datetime.fromisoformat(since.replace("Z", "+00:00"))
         seconds = max(0, int((datetime.now(UTC) - then).total_seconds()))

@@ -1,4 +1,4 @@
-"""`trunkline tools [QUERY]`: the tools clients see, all of them or those that a query is about."""
+"""`trunkline tools`: lists the tools that clients see, or finds some by what they do."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ if TYPE_CHECKING:
 _HEADS: Final = ("TOOL", "TAKES", "WHAT IT DOES")
 _FOUND: Final = 10
 _MOST: Final = 50
-_TELLING: Final = 0.05
-"""Words with less of a share are left out where people read it."""
+_LEAST_SHARE: Final = 0.05
+"""Words with a smaller share are not shown to people."""
 
 
-@click.command(short_help="Show the tools there are, or find some by what they do.")
+@click.command(short_help="List the tools, or find some by what they do.")
 @click.argument("query", nargs=-1)
-@click.option("--limit", type=click.IntRange(1, _MOST), default=_FOUND, show_default=True, help="How many to find.")
-@click.option("--explain", is_flag=True, help="Say for each why it was found: which words, and how near in meaning.")
+@click.option(
+    "--limit", type=click.IntRange(1, _MOST), default=_FOUND, show_default=True, help="How many tools to find."
+)
+@click.option("--explain", is_flag=True, help="Show why each was found: matching words, and similarity in meaning.")
 @CONFIG
 @URL
 @JSON
 def tools(
     query: tuple[str, ...], limit: int, explain: bool, config: Path | None, url: str | None, as_json: bool
 ) -> None:
-    """Show the tools there are; with a QUERY those that it is about, the best first.
+    """List the tools; with a QUERY, those that match it, best first.
 
-    A query is what the tool should do, in your words. What a tool takes stands in brackets where it can do without.
-    The exit status is 1 if there is nothing to show.
+    A query says in your own words what the tool should do. Optional arguments are shown in brackets. The exit status
+    is 1 if there is nothing to show.
     """
     from trunkline.cli.client.run import run_with_client
 
@@ -44,22 +46,19 @@ def tools(
     if explain and not words:
         raise click.UsageError("`--explain` needs a QUERY")
 
-    async def list_all(desk: GatewayClient, waiting: Spinner) -> list[ToolDefinition]:
-        return await desk.tools()
+    async def list_all(client: GatewayClient, spinner: Spinner) -> list[ToolDefinition]:
+        return await client.tools()
 
-    async def find(desk: GatewayClient, waiting: Spinner) -> tuple[list[Match], int]:
-        return await desk.find(words, limit), len(await desk.tools())
+    async def find(client: GatewayClient, spinner: Spinner) -> tuple[list[Match], int]:
+        return await client.find(words, limit), len(await client.tools())
+
+    def show(found: tuple[list[Match], int]) -> int:
+        return show_found(*found, words, explain=explain, as_json=as_json)
 
     if words:
-        run_with_client(
-            find,
-            lambda found: show_found(*found, words, explain=explain, as_json=as_json),
-            config,
-            url,
-            what="searching the tools",
-        )
+        run_with_client(find, show, config, url, message="searching the tools")
     run_with_client(
-        list_all, lambda found: show_tools(found, as_json=as_json), config, url, what="asking for the tools"
+        list_all, lambda found: show_tools(found, as_json=as_json), config, url, message="asking for the tools"
     )
 
 
@@ -70,20 +69,25 @@ def show_tools(everything: Sequence[ToolDefinition], *, as_json: bool) -> int:
         _show_table(everything)
         click.echo(f"\n{_number(len(everything))}", err=True)
     else:
-        click.echo("no tools: `trunkline servers` shows how the servers are", err=True)
+        click.echo("no tools: `trunkline servers` shows the state of the servers", err=True)
     return 0 if everything else 1
 
 
-def show_found(found: Sequence[Match], of: int, query: str, *, explain: bool, as_json: bool) -> int:
-    """`of` is how many tools there are."""
+def show_found(found: Sequence[Match], total: int, query: str, *, explain: bool, as_json: bool) -> int:
     if as_json:
-        echo_data(json_text(_explained_listing(found) if explain else _listing([match.tool for match in found])))
+        listing = _listing([match.tool for match in found])
+        if explain:  # definitions stay as they are, so the reasons go beside them, by the tools' names
+            import msgspec
+
+            why = msgspec.json.encode({match.tool.name: match.why for match in found})
+            listing = b'%b,"why":%b}' % (listing[:-1], why)
+        echo_data(json_text(listing))
     elif found:
         _show_reasons(found) if explain else _show_table([match.tool for match in found])
-        click.echo(f"\n{len(found)} of {_number(of)}", err=True)
+        click.echo(f"\n{len(found)} of {_number(total)}", err=True)
     else:
-        words = f"no tool fits `{query}`: try other words;" if of else "no tools:"
-        click.echo(f"{words} `trunkline servers` shows how the servers are", err=True)
+        words = f"no tool matches `{query}`: try other words;" if total else "no tools:"
+        click.echo(f"{words} `trunkline servers` shows the state of the servers", err=True)
     return 0 if found else 1
 
 
@@ -91,22 +95,8 @@ def _number(tools: int) -> str:
     return f"{tools} tool{'' if tools == 1 else 's'}"
 
 
-# -- as JSON ----------------------------------------------------------------------------------------------------------
-
-
 def _listing(tools: Sequence[ToolDefinition]) -> bytes:
     return b'{"tools":[%b]}' % b",".join(tool.definition for tool in tools)
-
-
-def _explained_listing(found: Sequence[Match]) -> bytes:
-    """Definitions stay as they are; the reasons stand beside them by the tools' names."""
-    import msgspec
-
-    reasons = msgspec.json.encode({match.tool.name: match.why for match in found})
-    return b'%b,"why":%b}' % (_listing([match.tool for match in found])[:-1], reasons)
-
-
-# -- for people -------------------------------------------------------------------------------------------------------
 
 
 def _show_table(tools: Sequence[ToolDefinition]) -> None:
@@ -128,13 +118,13 @@ def _show_reasons(found: Sequence[Match]) -> None:
 
 
 def reasons(why: MatchReasons) -> list[str]:
-    """Which words stand where, each with its part of what the words say for the tool, and how near its meaning is."""
-    telling = [found for found in why.words if found.share >= _TELLING]
-    words = ", ".join(f"`{found.word}` in its {found.field} ({found.share * 100:.0f} %)" for found in telling)
-    near = "" if why.cosine is None else f"{why.cosine:.2f} near (1 is the same)"
+    """The matching words, each with its share of the score for words, and the similarity in meaning."""
+    shown = [found for found in why.words if found.share >= _LEAST_SHARE]
+    words = ", ".join(f"`{found.word}` in its {found.field} ({found.share * 100:.0f} %)" for found in shown)
+    similarity = "not compared" if why.cosine is None else f"{why.cosine:.2f} similar (1 is identical)"
     return [
-        f"words: {words or 'none in common'}{', and it is its name' if why.named else ''}",
-        f"meaning: {near or 'not compared'}",
+        f"words: {words or 'none in common'}{'; the query is its name' if why.named else ''}",
+        f"meaning: {similarity}",
     ]
 
 
@@ -147,7 +137,7 @@ def _row(tool: ToolDefinition) -> tuple[str, str, str]:
 
 
 def _arguments(schema: bytes) -> str:
-    """The names of what a tool takes; those it can do without in brackets."""
+    """The names of a tool's arguments, optional ones in brackets."""
     import msgspec
 
     try:

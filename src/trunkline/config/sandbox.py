@@ -65,10 +65,7 @@ class SandboxSettings(Section):
         FolderAccess(), default=NOTHING, doc="Folders that are visible there as well, each with `ro` or `rw`"
     )
     env: Mapping[str, str] = key(
-        Variables(),
-        default=NOTHING,
-        doc="Environment variables of the commands, in a sandbox or not",
-        secret=True,
+        Variables(), default=NOTHING, doc="Environment variables of the commands, in a sandbox or not", secret=True
     )
 
 

@@ -70,9 +70,7 @@ class SearchSettings(Section):
     semantic: bool = key(Boolean(), default=True, doc="Search by meaning too, not only by words")
     pinned: tuple[str, ...] = key(TEXTS, default=(), doc="Tools that are always shown")
     tags: Mapping[str, tuple[str, ...]] = key(
-        MapOf(TEXTS, check_name=_check_tag),
-        default=NOTHING,
-        doc="Tags, each with the patterns of its tools",
+        MapOf(TEXTS, check_name=_check_tag), default=NOTHING, doc="Tags, each with the patterns of its tools"
     )
     show_all_to: tuple[str, ...] = key(
         TEXTS,
@@ -177,15 +175,10 @@ class GatewaySettings(Section):
         doc="`host:port` to listen on for HTTP; beyond loopback it needs a `token`",
     )
     allowed_hosts: tuple[str, ...] = key(
-        ListOf(Text(check=_check_host)),
-        default=(),
-        doc="Further `Host` names to accept, such as those of an ingress",
+        ListOf(Text(check=_check_host)), default=(), doc="Further `Host` names to accept, such as those of an ingress"
     )
     token: str = key(
-        Text(check=_check_token),
-        default="",
-        doc="Bearer token that clients must present; empty for none",
-        secret=True,
+        Text(check=_check_token), default="", doc="Bearer token that clients must present; empty for none", secret=True
     )
     operator_token: str = key(
         Text(check=_check_token),

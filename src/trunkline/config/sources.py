@@ -99,9 +99,7 @@ class SourceSection(Section):
 
     enabled: bool = key(Boolean(), default=True, doc="`false` leaves the source out without deleting it")
     prefix: str = key(
-        Text(check=_check_prefix),
-        default="",
-        doc="The prefix of its tools' names; its own name if not given",
+        Text(check=_check_prefix), default="", doc="The prefix of its tools' names; its own name if not given"
     )
     timeout: float = key(Seconds(maximum=ONE_DAY_S), default=60.0, doc="Seconds a call may take without progress")
     connect_timeout: float = key(Seconds(maximum=600.0), default=5.0, doc="Seconds one connection attempt may take")

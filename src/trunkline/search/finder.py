@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import translate
 from functools import partial
 from importlib import import_module
@@ -163,22 +164,16 @@ def _import_all(then: Callable[[Exception | None], object]) -> None:
         then(fault)
 
 
+@dataclass(eq=False, slots=True)
 class _Indexed:
     """One catalog at one version, and the callbacks that wait until it can be searched."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        entries: list[ToolEntry],
-        collection: Collection,
-        waiting: list[Callable[[_Indexed], None]],
-    ) -> None:
-        self.catalog = catalog
-        self.version = catalog.version
-        self.entries = entries
-        self.collection = collection
-        self.working = True
-        self.waiting = waiting
+    catalog: Catalog
+    version: int
+    entries: list[ToolEntry]
+    collection: Collection
+    waiting: list[Callable[[_Indexed], None]]
+    working: bool = True
 
 
 class Finder:
@@ -244,7 +239,7 @@ class Finder:
         corpus = self._engine.corpus
         assert corpus is not None
         collection = corpus.begin(_groups(catalog, entries), _tagging(self._settings.tags))
-        indexed = _Indexed(catalog, entries, collection, waiting)
+        indexed = _Indexed(catalog, catalog.version, entries, collection, waiting)
         self._step(indexed)
         return indexed
 

@@ -32,8 +32,6 @@ _STEP_S: Final = 0.002
 class _CatalogListing:
     """What clients are shown of one catalog, for as long as it and the settings stay as they are."""
 
-    __slots__ = ("always", "is_searched", "listing", "mode", "of_sessions", "version")
-
     def __init__(self, version: tuple[int, int], always: list[ToolEntry], mode: Mode) -> None:
         self.version = version
         self.always = always
@@ -103,17 +101,14 @@ class ClientListing:
         shown = self._listings.get(catalog)
         if shown is None or shown.version != version:
             always = self._always(catalog)
-            shown = self._listings[catalog] = _CatalogListing(version, always, self._chosen(catalog, always))
+            mode: Mode = "search"
+            if not any(entry.source == RESERVED_SOURCE for entry in always):
+                mode = "all"  # there is nothing to search with
+            elif self._settings.disclosure != "search":
+                mode = self.costs.chosen(catalog, always, self._settings.context_tokens)
+            shown = self._listings[catalog] = _CatalogListing(version, always, mode)
             self.costs.forget_all_but(catalog.entries(hidden=True))
         return shown
-
-    def _chosen(self, catalog: Catalog, always: list[ToolEntry]) -> Mode:
-        settings = self._settings
-        if not any(entry.source == RESERVED_SOURCE for entry in always):
-            return "all"  # there is nothing to search with
-        if settings.disclosure == "search":
-            return "search"
-        return self.costs.chosen(catalog, always, settings.context_tokens)
 
     def _mode(self, caller: Caller, catalog: Catalog, shown: _CatalogListing) -> Mode:
         settings = self._settings

@@ -23,22 +23,12 @@ _TEXT: Final[_Schema] = {"type": "string"}
 _NUMBER: Final[_Schema] = {"type": "integer"}
 _TEXTS: Final[_Schema] = {"type": "array", "items": _TEXT}
 _COUNTS: Final[_Schema] = {"type": "object", "additionalProperties": _NUMBER}
-
-
 _ONLY_READS: Final = {"readOnlyHint": True, "openWorldHint": False}
 
 
 def _object(required: _Schema, optional: _Schema | None = None) -> _Schema:
     schema: _Schema = {"type": "object", "properties": required | (optional or {})}
     return schema | {"required": list(required)} if required else schema
-
-
-def _described(kind: str, description: str) -> _Schema:
-    return {"type": kind, "description": description}
-
-
-def _list_of(item: _Schema) -> _Schema:
-    return {"type": "array", "items": item}
 
 
 def _definition(name: str, title: str, description: str, takes: _Schema, gives: _Schema) -> ToolDefinition:
@@ -68,7 +58,9 @@ _HEALTH: Final = _object(
     | {"collisions": _TEXTS, "warnings": _TEXTS},
 )
 _TOOL: Final = {"name": _TEXT, "address": _TEXT, "server": _TEXT, "description": _TEXT}
-_EXECUTED: Final = _object({"tool_id": _TEXT}, {"arguments": _described("object", "As its inputSchema says")})
+_EXECUTED: Final = _object(
+    {"tool_id": _TEXT}, {"arguments": {"type": "object", "description": "As its inputSchema says"}}
+)
 
 INFORMING: Final = (
     _definition(
@@ -76,14 +68,14 @@ INFORMING: Final = (
         "List servers",
         "List the servers behind this gateway: state, number of tools, why one is not ready.",
         _object({}),
-        _object({"servers": _list_of(_SERVER)}),
+        _object({"servers": {"type": "array", "items": _SERVER}}),
     ),
     _definition(
         "server_health",
         "Server health",
         "Health of one server, or of all: last error, what to do, restarts, end of its stderr, name collisions.",
         _object({}, {"server": _TEXT}),
-        _object({"servers": _list_of(_HEALTH)}),
+        _object({"servers": {"type": "array", "items": _HEALTH}}),
     ),
     _definition(
         "list_tools",
@@ -91,7 +83,7 @@ INFORMING: Final = (
         "List tools, of all servers or one: the name to call, address, short description. Page with offset.",
         _object({}, {"server": _TEXT, "limit": _NUMBER, "offset": _NUMBER}),
         _object(
-            {"tools": _list_of(_object(_TOOL)), "total": _NUMBER},
+            {"tools": {"type": "array", "items": _object(_TOOL)}, "total": _NUMBER},
             {"nextOffset": _NUMBER, "notReady": _TEXTS},
         ),
     ),
@@ -101,7 +93,10 @@ INFORMING: Final = (
         "Find tools by what they do, by words and meaning; best match first.",
         _object({"query": _TEXT}, {"limit": _NUMBER}),
         _object(
-            {"tools": _list_of(_object(_TOOL, {"inputSchema": {"type": "object"}})), "total": _NUMBER},
+            {
+                "tools": {"type": "array", "items": _object(_TOOL, {"inputSchema": {"type": "object"}})},
+                "total": _NUMBER,
+            },
             {"notReady": _TEXTS},
         ),
     ),
@@ -123,11 +118,11 @@ SEARCHERS: Final = (
         "Find tools for a task, by meaning, on all servers. Returns the best with their input schemas and puts them "
         "into your tool list. Call one at once: by its tool_id as the name, or with execute_tool.",
         _object(
-            {"query": _described("string", "What the tool should do, in plain words")},
+            {"query": {"type": "string", "description": "What the tool should do, in plain words"}},
             {
                 "tags": _TEXTS,
-                "limit": _described("integer", "Default 5"),
-                "provision": _described("boolean", "false: only look"),
+                "limit": {"type": "integer", "description": "Default 5"},
+                "provision": {"type": "boolean", "description": "false: only look"},
             },
         ),
     ),
@@ -135,7 +130,7 @@ SEARCHERS: Final = (
         "provision_tools",
         "Put tools into your tool list by tool_id, within a budget of tokens. Those that discover_tools returned are "
         "there already.",
-        _object({"tool_ids": _TEXTS}, {"context_tokens": _described("integer", "New budget")}),
+        _object({"tool_ids": _TEXTS}, {"context_tokens": {"type": "integer", "description": "New budget"}}),
     ),
     _searching(
         "unprovision_tools",

@@ -28,17 +28,6 @@ class ProvisionedTools:
     Those `granted` may be executed; `described_servers` are those whose instructions the session was sent. `version`
     goes up with every change of what is listed. `chose_budget` says that the session set the budget itself."""
 
-    __slots__ = (
-        "__weakref__",
-        "budget",
-        "chose_budget",
-        "described_servers",
-        "found",
-        "granted",
-        "requested",
-        "version",
-    )
-
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.chose_budget = False

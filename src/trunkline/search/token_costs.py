@@ -77,16 +77,15 @@ def tokens_of(definition: bytes) -> int:
     What a vendor's API wraps round each tool, such as `{"type":"function"}`, is not counted.
     """
     try:
-        shown = _as_written(definition) if len(definition) > _LARGE_BYTES else msgspec.json.encode(_decode(definition))
+        if len(definition) > _LARGE_BYTES:
+            raw = _decode_as_written(definition)
+            parts = (raw.name, raw.description, raw.input_schema)
+            shown = b'{"name":%b,"description":%b,"inputSchema":%b}' % parts
+        else:
+            shown = msgspec.json.encode(_decode(definition))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         shown = definition
     return tokens_of_text(shown.decode("utf-8", "replace"))
-
-
-def _as_written(definition: bytes) -> bytes:
-    shown = _decode_as_written(definition)
-    parts = (shown.name, shown.description, shown.input_schema)
-    return b'{"name":%b,"description":%b,"inputSchema":%b}' % parts
 
 
 def tokens_of_text(text: str) -> int:

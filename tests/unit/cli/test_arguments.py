@@ -136,7 +136,7 @@ def test_a_key_is_given_once() -> None:
 
 
 def test_a_json_object_stands_alone() -> None:
-    assert "nothing can stand beside it" in refusal('{"a": "b=c"}', "d=1")
+    assert "must be the only argument" in refusal('{"a": "b=c"}', "d=1")
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:

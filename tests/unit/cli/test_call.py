@@ -35,7 +35,7 @@ def test_what_can_be_understood_is_asked(arguments: list[str]) -> None:
         ([], "NAME"),
         (["t", "word"], "neither `key=value` nor a JSON object"),
         (["t", "{a: 1}"], "not a JSON object"),
-        (["t", '{"a": 1}', "b=2"], "nothing can stand beside it"),
+        (["t", '{"a": 1}', "b=2"], "must be the only argument"),
         (["t", "a=1", "-"], "`-` is neither"),
         (["t", "--nonsense"], "No such option"),
         (["\udcff"], "not valid UTF-8"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.cli.connect import CLIENTS, Endpoint, ClientSetup, program_name, program_path, client_setups
+from trunkline.cli.connect import CLIENTS, ClientSetup, Endpoint, client_setups, program_name, program_path
 
 URL = "http://127.0.0.1:4747/mcp"
 OPEN = Endpoint(URL, needs_token=False, program="/opt/trunk line/bin/trunkline")

@@ -28,7 +28,7 @@ def check_fine(folder: Path, *args: str) -> Done:
 
 def test_the_first_server_makes_a_file_that_works(tmp_path: Path) -> None:
     done = check_fine(tmp_path, "add", "files", "--", "npx", "-y", "@a/b", "--flag")
-    assert "Made trunkline.yaml with the server `files`" in done.stderr
+    assert "Created trunkline.yaml with the server `files`" in done.stderr
     assert "`trunkline up` runs the gateway" in done.stderr
     assert (tmp_path / "trunkline.yaml").read_text() == (
         'mcpServers:\n  files:\n    command: npx\n    args: [-y, "@a/b", --flag]\n'
@@ -50,7 +50,7 @@ def test_a_server_is_added_to_the_file_that_is_found(tmp_path: Path) -> None:
     (home / "trunkline.yaml").write_text("# mine\n")
     done = check_fine(tmp_path, "add", "web", "https://x.example/mcp", "--transport", "sse")
     assert f"Added `web` to {home / 'trunkline.yaml'} (line 3)" in done.stderr
-    assert "running gateway picks the change up by itself" in done.stderr
+    assert "running gateway picks up the change automatically" in done.stderr
     assert "type: sse" in (home / "trunkline.yaml").read_text()
     assert not (tmp_path / "trunkline.yaml").exists()
 
@@ -68,10 +68,10 @@ def test_a_variable_without_a_value_comes_from_the_environment(tmp_path: Path) -
     assert done.returncode == 0
     assert 'TOKEN: "${TOKEN}"' in (tmp_path / "trunkline.yaml").read_text()
     assert "warning TL110: Environment variable `TOKEN` is not set here" in done.stderr
-    assert "set it where the gateway runs, or the server is down there" in done.stderr
+    assert "set it where the gateway runs, or the server will be down" in done.stderr
     checked = trunkline_here("check", cwd=tmp_path)
     assert checked.returncode == 0
-    assert checked.stdout.endswith("fine, 1 server, trusted; 1 cannot start until what the warnings name is there\n")
+    assert checked.stdout.endswith("fine, 1 server, trusted; 1 cannot start until the warnings above are resolved\n")
     done = trunkline_here("add", "b", "-e", "TOKEN", "--", "cat", cwd=tmp_path, env={"TOKEN": "t"})
     assert "TL110" not in done.stderr
 
@@ -108,11 +108,11 @@ def test_a_taken_name_is_refused_unless_forced(tmp_path: Path) -> None:
         (["add", "a", "ftp://x/"], "`ftp://x/` is not a URL"),
         (["add", "a", "http://x/", "http://y/"], "put `--` before the server's command"),
         (["add", "a", "-e", "=b", "--", "cat"], "is not `NAME=VALUE`"),
-        (["add", "a", "-H", "secret", "http://x/"], "A header is `NAME: VALUE`"),
-        (["add", "a", "-e", "A=1", "http://x/"], "`--env` means nothing for a URL"),
-        (["add", "a", "--cwd", "/x", "http://x/"], "`--cwd` means nothing for a URL"),
-        (["add", "a", "-H", "A: b", "--", "cat"], "`--header` means nothing for a command"),
-        (["add", "a", "--transport", "sse", "--", "cat"], "`--transport` means nothing for a command"),
+        (["add", "a", "-H", "secret", "http://x/"], "A header is written `NAME: VALUE`"),
+        (["add", "a", "-e", "A=1", "http://x/"], "`--env` cannot be used with a URL"),
+        (["add", "a", "--cwd", "/x", "http://x/"], "`--cwd` cannot be used with a URL"),
+        (["add", "a", "-H", "A: b", "--", "cat"], "`--header` cannot be used with a command"),
+        (["add", "a", "--transport", "sse", "--", "cat"], "`--transport` cannot be used with a command"),
         (["add", "a", "--transport", "tcp", "http://x/"], "'tcp' is not one of"),
         (["add", "trunkline", "--", "cat"], "TL111"),
         (["add", "a.b", "--", "cat"], "TL111"),
@@ -138,7 +138,7 @@ def test_a_file_with_a_syntax_error_is_left_alone(tmp_path: Path) -> None:
 def test_a_file_with_other_errors_is_edited_and_they_are_mentioned(tmp_path: Path) -> None:
     (tmp_path / "trunkline.yaml").write_text("gatewy: {}\n")
     done = check_fine(tmp_path, "add", "a", "-c", "trunkline.yaml", "--", "cat")
-    assert "no gateway takes it until they are solved: see `trunkline check`" in done.stderr
+    assert "no gateway uses it until they are fixed: see `trunkline check`" in done.stderr
 
 
 def test_paths_are_meant_from_here_and_work_from_the_file(tmp_path: Path) -> None:

@@ -148,7 +148,9 @@ class RemoteClient:
     async def servers(self) -> list[Status]:
         """From the operator's route if this user is the operator, else from a tool that any client may call."""
         if self._target.operator_token:
-            return self._checked(await self._get_as_operator("/api/mcp/servers"), _Statuses, "list of servers")["servers"]
+            return self._checked(await self._get_as_operator("/api/mcp/servers"), _Statuses, "list of servers")[
+                "servers"
+            ]
         outcome = await self.call("trunkline.server_health", b"{}", lambda _: None)
         problem = _refusal(outcome)
         if problem is not None:

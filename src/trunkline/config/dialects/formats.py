@@ -238,10 +238,7 @@ def opencode_servers(file: ClientFile) -> ClientServers:
     if isinstance(servers, Table):
         servers = _without_bare_switches(servers, file.reader)
     client_format = ClientFormat(
-        names=_OPENCODE_NAMES,
-        instead={"env": "environment", "args": "command"},
-        adapt=adapt,
-        start_folder=file.project,
+        names=_OPENCODE_NAMES, instead={"env": "environment", "args": "command"}, adapt=adapt, start_folder=file.project
     )
     return ClientServers("mcp", servers, client_format)
 

@@ -61,7 +61,7 @@ class ConfigText:
     kinds: SourceKinds
 
     def tree(self) -> Node:
-        """Raises GatewayError where the text is not even valid YAML, JSON or TOML."""
+        """The tree of the text. Raises GatewayError where it is not valid YAML, JSON or TOML."""
         report = Report(str(self.path))
         try:
             return parse_text(self.text, self.path, report)
@@ -127,20 +127,19 @@ def check_client_reads_it(file: ConfigText, path: tuple[str, ...], body: EntryBo
     names = {name for text in server.texts() for name in _NAME.findall(text)} - OF_EDITORS
     environ = {name: f"value-of-{name}" for name in names} | dict(file.environ)
     ours = file.path.with_name("trunkline.json")
-    meant = _texts_of(
-        ConfigText(ours, _only_entry(ours, ("mcpServers",), server.name, as_client(server)), environ, file.kinds)
-    )
+    own_text = _only_entry(ours, ("mcpServers",), server.name, as_client(server))
+    meant = _texts_of(ConfigText(ours, own_text, environ, file.kinds))
     read = _texts_of(ConfigText(file.path, _only_entry(file.path, path, server.name, body), environ, file.kinds))
     if meant is not None and read is not None and meant != read:
         raise CannotEdit("the client whose file this is reads `$` or braces in it differently")
 
 
-def _only_entry(path: Path, way: tuple[str, ...], name: str, body: EntryBody) -> str:
+def _only_entry(path: Path, group: tuple[str, ...], name: str, body: EntryBody) -> str:
     """The text of a file with only this entry."""
     if path.suffix.lower() == ".toml":
-        return "\n".join(table_lines(way[0], name, body))
+        return "\n".join(table_lines(group[0], name, body))
     value: EntryBody = {name: body}
-    for key in reversed(way):
+    for key in reversed(group):
         value = {key: value}
     return dumps(value)
 
@@ -219,7 +218,8 @@ class _Servers:
         suffix = file.path.suffix.lower()
         self._file = file
         self.editor = TomlText(file.text) if suffix == ".toml" else YamlText(file.text, json=suffix in _JSON)
-        self.dialect = dialect_of(file.path, self._root) if isinstance(self._root, Table) else None
+        root = self._root if isinstance(self._root, Table) else Table(self._root.span)
+        self.dialect = dialect_of(file.path, root)  # None for Trunkline's own files
         self.groups = self._groups()
 
     def names(self) -> list[str]:

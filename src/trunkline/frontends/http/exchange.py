@@ -75,7 +75,7 @@ class HttpExchange:
         self.streaming = False
         self.replay: EventReplay | None = None
         """Where the events are kept, should the response become a stream."""
-        self.on_gone: Callable[[], None] | None = None
+        self.on_gone: Callable[[], object] | None = None
         self.on_streaming: Callable[[], None] | None = None
         self.started_at = 0.0
 

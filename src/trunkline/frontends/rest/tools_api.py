@@ -161,8 +161,8 @@ class _DelayedResponse:
 
 # -- arguments: a JSON object in the body, or query parameters --------------------------------------------------------
 
-# The examples people copy send JSON with `curl -d`, so the Content-Type of a form is accepted too. A web page could send
-# that without a preflight: `access.py` refuses it.
+# The examples people copy send JSON with `curl -d`, so the Content-Type of a form is accepted too. A web page could
+# send that without a preflight: `access.py` refuses it.
 
 _AS_CURL_SENDS_IT: Final = b"application/x-www-form-urlencoded"
 _TAKEN_FOR_JSON: Final = (b"", JSON, _AS_CURL_SENDS_IT)

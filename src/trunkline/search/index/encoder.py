@@ -98,22 +98,14 @@ def load_weights(path: Path) -> Weights:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        return _weights(arrays)
+        pieces = Embeddings(arrays["we:q"].astype(np.int8, copy=False), _floats(arrays["we:s"]))
+        count = 1 + max(int(name.split(".")[0]) for name in arrays if name[0].isdigit())
+        layers = tuple(_layer(arrays, f"{number}.") for number in range(count))
+        return Weights(pieces, _matrix(arrays, "pe") + _floats(arrays["te"])[0], _norm(arrays, "ln"), layers)
     except OSError:
         raise
     except Exception as problem:  # whatever zipfile, zlib and numpy make of a damaged file
         raise BadWeights(f"{type(problem).__name__}: {problem}") from problem
-
-
-def _weights(arrays: Arrays) -> Weights:
-    pieces = Embeddings(arrays["we:q"].astype(np.int8, copy=False), _floats(arrays["we:s"]))
-    count = 1 + max(int(name.split(".")[0]) for name in arrays if name[0].isdigit())
-    return Weights(
-        pieces,
-        _matrix(arrays, "pe") + _floats(arrays["te"])[0],
-        _norm(arrays, "ln"),
-        tuple(_layer(arrays, f"{number}.") for number in range(count)),
-    )
 
 
 def _layer(arrays: Arrays, prefix: str) -> Layer:
@@ -124,6 +116,7 @@ def _layer(arrays: Arrays, prefix: str) -> Layer:
         return _floats(arrays[f"{prefix}{name}.bias"])
 
     scale = np.float32(HEAD**-0.5)
+    narrow = (weight("g") * np.float32(0.5)).reshape(HEADS, HEAD, -1, DIMENSIONS)
     return Layer(
         attention=Linear(
             _parts_out(np.concatenate((weight("q") * scale, weight("k"), weight("v")))),
@@ -132,7 +125,7 @@ def _layer(arrays: Arrays, prefix: str) -> Layer:
         attended=Linear(_parts_out(weight("o")), shift("o")),
         attention_norm=_norm(arrays, f"{prefix}l1"),
         widen=Linear(_parts_out(weight("f")), shift("f").reshape(-1, 1, DIMENSIONS)),
-        narrow=Linear(_parts_in(weight("g") * np.float32(0.5)), shift("g")),
+        narrow=Linear(np.ascontiguousarray(narrow.transpose(2, 0, 3, 1)), shift("g")),
         norm=_norm(arrays, f"{prefix}l2"),
     )
 
@@ -140,11 +133,6 @@ def _layer(arrays: Arrays, prefix: str) -> Layer:
 def _parts_out(weight: Floats) -> Floats:
     """The blocks of a matrix with 384 columns, which yields several times 384 numbers."""
     return np.ascontiguousarray(weight.reshape(-1, HEADS, HEAD, DIMENSIONS).transpose(0, 1, 3, 2))
-
-
-def _parts_in(weight: Floats) -> Floats:
-    """The blocks of a matrix with 384 rows, which takes several times 384 numbers."""
-    return np.ascontiguousarray(weight.reshape(HEADS, HEAD, -1, DIMENSIONS).transpose(2, 0, 3, 1))
 
 
 def _norm(arrays: Arrays, name: str) -> Norm:

@@ -53,7 +53,7 @@ class VectorStore:
             self._encoder,
             self._file,
             queries_idle=self._queries.idle,
-            arrived=self._arrived,
+            arrived=lambda records: self._on_loop(self._take_over, records),
             failed=self._failed,
         )
 
@@ -105,10 +105,8 @@ class VectorStore:
         self._queries.ask(text[:MAX_CHARACTERS], self._loop, then)
 
     def query_now(self, text: str) -> Floats:
-        """For programs that can wait. Raises EncoderUnavailable."""
+        """As `query`, for programs that can wait. Raises EncoderUnavailable."""
         return query_vectors(self._encoder.get().encode, text)
-
-    # -- the end --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """End both threads and save what was encoded."""
@@ -118,10 +116,7 @@ class VectorStore:
         while (self._queries.alive or self._background.alive) and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
 
-    # -- from the threads -----------------------------------------------------------------------------------------
-
-    def _arrived(self, records: dict[str, bytes]) -> None:
-        self._on_loop(self._take_over, records)
+    # -- called from the threads ----------------------------------------------------------------------------------
 
     def _failed(self, problem: Exception) -> None:
         self._on_loop(self._note_once, _explained(problem))

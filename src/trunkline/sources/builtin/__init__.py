@@ -30,7 +30,7 @@ def build(name: str, section: BuiltinSection, context: SourceContext) -> Source:
     files = (*context.own_files, *context.protected_files)
     protected = protected_below(section.root, section.protect, files, context.roots)
     root = RootFolder(section.root, own=own, protected=protected)
-    tool_context = ToolContext(source=name, root=root, sandbox=section.sandbox, context=context)
+    tool_context = ToolContext(source=name, root=root, sandbox=section.sandbox, gateway=context)
     tools: dict[str, BuiltinTool] = {}
     for tool, class_path in TOOLS.items():
         if tool != BASH or section.runs_commands:

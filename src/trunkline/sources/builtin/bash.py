@@ -70,21 +70,21 @@ class BashTool:
             BASH, _DOC + _NETWORK[network], BashArguments, title="Run a command", destroys=True, open_world=True
         )
         self._context = context
-        self._env = child_environment(context.context.environ, extra=context.sandbox.env, inherit=())
+        self._env = child_environment(context.gateway.environ, extra=context.sandbox.env, inherit=())
         self._shell = find_program("bash", self._env.get("PATH", os.defpath), context.root.path) or "/bin/sh"
-        self._commands = CommandRunner(on_fault=context.context.on_fault)
+        self._commands = CommandRunner(on_fault=context.gateway.on_fault)
         self._sandbox = SandboxProvider(
             context.sandbox,
             context.root.path,
             self._env,
             self._commands,
-            hidden=(*context.context.private, *context.context.own_sockets),
-            fixed=context.context.own_files,
-            started=context.context.protected_files,
+            hidden=(*context.gateway.private, *context.gateway.own_sockets),
+            fixed=context.gateway.own_files,
+            started=context.gateway.protected_files,
         )
         home = self._env.get("HOME", "")
         self._guard = PlaceGuard(
-            context.root.path, context.root.protected, context.context.state_dir, context.context.note, home
+            context.root.path, context.root.protected, context.gateway.state_dir, context.gateway.note, home
         )
 
     async def prepare(self) -> ToolWarning | None:

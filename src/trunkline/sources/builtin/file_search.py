@@ -94,7 +94,7 @@ class FileSearchTool:
     def __init__(self, context: ToolContext, find: Callable[[], str | None] = find_ripgrep) -> None:
         self._context = context
         self._root = context.root
-        self._env = child_environment(context.context.environ, extra={}, inherit=())
+        self._env = child_environment(context.gateway.environ, extra={}, inherit=())
         self._ripgrep = find()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
 
@@ -162,7 +162,7 @@ class FileSearchTool:
                 # isolated, without site-packages, and with file names in UTF-8 whatever the system's language
                 flags = ["-I", "-S", "-X", "utf8", *(["-B"] if sys.dont_write_bytecode else [])]
                 command = [sys.executable, *flags, _WORKER]
-                spawn = self._context.context.children.spawn
+                spawn = self._context.gateway.children.spawn
                 child = await spawn(command, env=self._env, cwd=self._root.path, label=self._context.source)
             except GatewayError as error:
                 raise _failed(error.problem.message) from None

@@ -76,7 +76,7 @@ class ToolContext:
     source: str
     root: RootFolder
     sandbox: SandboxSettings
-    context: SourceContext
+    gateway: SourceContext
 
 
 class RunningToolCall:

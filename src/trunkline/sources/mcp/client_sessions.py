@@ -1,6 +1,6 @@
-"""Who shares a server: one session per client session, opened at the first call, capped, closed when it is idle.
+"""Sessions of single clients with a server: opened at the first call, limited in number, closed when they are idle.
 
-A server that keeps state must not be shared by strangers. Calls that arrive while a session opens wait in it.
+A server that keeps state must not be shared by strangers. Calls that arrive while a session opens wait in its entry.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from trunkline.sources.mcp.initialize import wait_for_roots
 from trunkline.sources.mcp.session import UpstreamSession, close_session
 
 SessionKey = tuple[str, str | int, bytes]
-"""The principal, its session (or a slot in the pool of those without one), and what is declared to the server."""
+"""The principal, its client session (or a slot in the pool of those without), and the capabilities declared."""
 _STOP_WAIT_S: Final = 10.0
 _REAP_EVERY_S: Final = 15.0
 _SILENT_S: Final = 60.0
 
 
 def session_key(caller: Caller) -> SessionKey | None:
-    """None for callers without a session."""
+    """The key of a caller's own session; None for callers without a client session."""
     return None if caller.session is None else (caller.principal, caller.session, caller.capabilities)
 
 
 class NoClientSessions(Exception):
-    """The server takes no conversation with one client: its calls go where all others go."""
+    """The server cannot serve single clients: their calls go to the session that all share."""
 
 
 class _RestartBackoff(RetryBackoff):
-    """When something that failed may be tried again."""
+    """Tells when something that failed may be tried again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class _RestartBackoff(RetryBackoff):
 
 
 class _Entry:
-    """One client's session: on its way, open, or lost. It carries the calls that wait until it is open."""
+    """One client's session: opening, open, or lost. It is the carrier of the calls that wait until it is open."""
 
     __slots__ = ("ended", "opening", "session", "used_at", "waiting")
 
@@ -75,7 +75,7 @@ class _Entry:
         self.waiting.append(call)
 
     def abandon(self, request: Request) -> None:
-        """Let go at once: a server may take a minute to open, and a call may hold megabytes."""
+        """Drop the call at once: a server may take a minute to start, and a call may hold megabytes."""
         self.waiting[:] = [call for call in self.waiting if call is not request]
 
     def phase_of(self, request: Request) -> Phase:
@@ -105,8 +105,8 @@ class ClientSessions:
         self._idle_s = idle_s
         self._entries: dict[SessionKey, _Entry] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._rests: dict[SessionKey | bytes, _RestartBackoff] = {}
-        """By session where its process crashed; by what is declared to the server where starts fail, whoever it is for."""
+        self._backoffs: dict[SessionKey | bytes, _RestartBackoff] = {}
+        """By session where its process crashed; by capabilities where starts fail, whoever they are for."""
         self._loop = asyncio.get_running_loop()
         self._reap_every_s = min(max(idle_s / 4, 0.25), _REAP_EVERY_S)
         self._reaper = Deadline(self._reap_every_s, self._reap)
@@ -127,24 +127,21 @@ class ClientSessions:
             entry.hold(call)
 
     def _new_entry(self, call: Call, key: SessionKey) -> _Entry | None:
-        wait_s = self._rest_left_s(key)
+        # nothing is started for a client while its own process, or every start with its capabilities, keeps failing
+        backoffs = [backoff for backoff in (self._backoffs.get(key), self._backoffs.get(key[2])) if backoff is not None]
+        wait_s = max((backoff.until - self._loop.time() for backoff in backoffs), default=0.0)
         if wait_s > SOON_S:
-            crashed = key in self._rests and key[2] not in self._rests
+            crashed = key in self._backoffs and key[2] not in self._backoffs
             reason = "this client's process keeps crashing" if crashed else "starts keep failing"
             self._refuse(call, SOURCE_START_FAILED, reason, retry_after_s=wait_s)
             return None
         if len(self._entries) >= self._max_sessions and not self._make_room():
-            reason = f"{self._max_sessions} clients already hold a server of their own (`limits.sessions_per_source`)"
+            reason = f"{self._max_sessions} clients already have a server of their own (`limits.sessions_per_source`)"
             self._refuse(call, TOO_MANY_LANES, reason, hint="set `sessions: shared` if the server keeps no state")
             return None
         entry = self._entries[key] = _Entry()
         entry.opening = self._loop.create_task(self._open(key, entry, wait_s))
         return entry
-
-    def _rest_left_s(self, key: SessionKey) -> float:
-        """How long nothing is started for a client yet, because its own process crashed or such starts failed."""
-        rests = [rest for rest in (self._rests.get(key), self._rests.get(key[2])) if rest is not None]
-        return max((rest.until - self._loop.time() for rest in rests), default=0.0)
 
     async def _open(self, key: SessionKey, entry: _Entry, wait_s: float) -> None:
         try:
@@ -152,18 +149,21 @@ class ClientSessions:
                 await asyncio.sleep(wait_s)
             session = await self._open_session(key[2])
         except NoClientSessions:
-            self._send_elsewhere(key, entry)
+            for call in self._remove(key, entry):
+                if not call.done and self._elsewhere is not None:
+                    call.upstream = None
+                    resume_safely(call, self._elsewhere, call)
             return
-        except Exception as error:  # whatever it was, those that wait get an answer
-            self._rests.setdefault(key[2], _RestartBackoff()).begin()
-            self._drop_entry(key, entry, _problem_of(error))
+        except Exception as error:  # whatever it was, the waiting calls get an answer
+            self._backoffs.setdefault(key[2], _RestartBackoff()).begin()
+            self._refuse_waiting(key, entry, _problem_of(error))
             return
-        self._rests.pop(key[2], None)
-        await self._greet(key, entry, session)
+        self._backoffs.pop(key[2], None)
+        await self._prepare(key, entry, session)
         if not session.usable:
             self._crashed(key, session)
-            ended = session.problem(SOURCE_LOST, "the process has ended")  # it will be known in a moment how
-            self._drop_entry(key, entry, session.lost.result() if session.lost.done() else ended)
+            ended = session.problem(SOURCE_LOST, "the process has ended")  # how it ended will be known in a moment
+            self._refuse_waiting(key, entry, session.lost.result() if session.lost.done() else ended)
             self._close_later(key, session)
             return
         entry.session = session
@@ -174,8 +174,8 @@ class ClientSessions:
                 resume_safely(call, session.send, call)
         self._changed()
 
-    async def _greet(self, key: SessionKey, entry: _Entry, session: UpstreamSession) -> None:
-        """What its server asks at once is for the calls that wait, and answered before they are sent."""
+    async def _prepare(self, key: SessionKey, entry: _Entry, session: UpstreamSession) -> None:
+        """Let the server's first requests reach the waiting calls, and be answered before these are sent."""
         session.waiting_calls = entry.waiting
         try:
             if self._on_opened is not None:
@@ -184,30 +184,25 @@ class ClientSessions:
                 await wait_for_roots(session)
             if isinstance(key[1], int) and all(call.done for call in entry.waiting):
                 session.server_requests.refuse_all()
-        except BaseException:  # the gateway closes, or its client has gone
+        except BaseException:  # the gateway closes, or the client has left
             if self._on_closed is not None:
                 self._on_closed(key)
             await close_session(session)
             raise
 
-    def _drop_entry(self, key: SessionKey, entry: _Entry, problem: Problem) -> None:
+    def _remove(self, key: SessionKey, entry: _Entry) -> list[Call]:
+        """Remove the entry. Returns the calls that were waiting for it."""
         if self._entries.get(key) is entry:
             del self._entries[key]
         waiting, entry.waiting = entry.waiting, []
-        for call in waiting:
+        return waiting
+
+    def _refuse_waiting(self, key: SessionKey, entry: _Entry, problem: Problem) -> None:
+        for call in self._remove(key, entry):
             self._refuse(call, SOURCE_START_FAILED, problem.message, hint=problem.hint)
 
-    def _send_elsewhere(self, key: SessionKey, entry: _Entry) -> None:
-        if self._entries.get(key) is entry:
-            del self._entries[key]
-        waiting, entry.waiting = entry.waiting, []
-        for call in waiting:
-            if not call.done and self._elsewhere is not None:
-                call.upstream = None
-                resume_safely(call, self._elsewhere, call)
-
     def _session_lost(self, key: SessionKey, entry: _Entry) -> None:
-        """The next call opens a new session; what was in flight on this one has been answered, or will be."""
+        """Forget a lost session: the next call opens a new one."""
         if self._entries.get(key) is entry:
             del self._entries[key]
         if entry.session is not None and not entry.ended:
@@ -215,21 +210,20 @@ class ClientSessions:
             self._close_later(key, entry.session)
 
     def _crashed(self, key: SessionKey, session: UpstreamSession) -> None:
-        """A process is given a rest of its own. A session that an HTTP server forgot has cost nothing."""
+        """Back off before a crashed process is started again. A session that an HTTP server forgot has cost nothing."""
         if session.is_process:
-            rest = self._rests.setdefault(key, _RestartBackoff())
-            rest.up()
-            rest.begin()
+            backoff = self._backoffs.setdefault(key, _RestartBackoff())
+            backoff.up()
+            backoff.begin()
 
     def _changed(self) -> None:
         if self._on_change is not None:
             self._on_change()
 
     def _make_room(self) -> bool:
-        """Close the session that was used longest ago, if its client has been silent for a while: most never say goodbye.
+        """Close the session unused for longest, if its client has been silent for a while: most never say goodbye.
 
-        A client that still works keeps its session, whoever else asks: its server may hold state. A slot of the pool is
-        nobody's between calls.
+        A client at work keeps its session, as its server may hold state. A slot of the pool is nobody's between calls.
         """
         horizon = self._loop.time() - _SILENT_S
         entries = [(key, entry) for key, entry in self._entries.items() if entry.idle]
@@ -241,56 +235,57 @@ class ClientSessions:
 
     @property
     def processes(self) -> int:
-        """How many clients have a process of their own that runs. A session over HTTP proves nothing of its server."""
+        """How many clients have a running process of their own. A session over HTTP proves nothing about its server."""
         sessions = (entry.session for entry in self._entries.values())
         return sum(session is not None and session.is_process and session.usable for session in sessions)
 
-    # -- what the pool needs to know and to do --------------------------------------------------------------------
+    # -- for the pool --------------------------------------------------------------------------------------------
 
-    def rests(self, key: SessionKey) -> bool:
-        """Whether its process crashed so often that calls for it are refused for now."""
-        return key in self._rests and self._rests[key].until - self._loop.time() > SOON_S
+    def is_backing_off(self, key: SessionKey) -> bool:
+        """Whether its process crashed so often that its calls are refused for now."""
+        return key in self._backoffs and self._backoffs[key].until - self._loop.time() > SOON_S
 
-    def may_take(self, key: SessionKey) -> bool:
-        """Whether there is such a session, or room for it."""
+    def has_room_for(self, key: SessionKey) -> bool:
+        """Whether this session exists or can be opened."""
         return key in self._entries or len(self._entries) < self._max_sessions or self._make_room()
 
-    def vacate(self, key: SessionKey, request: Request) -> None:
-        """A call that had a session to itself has ended. A server that may still be at work for it, because nobody
-        waited for the end, is not given to the next one: what it asks would be taken for that one's."""
+    def release(self, key: SessionKey, request: Request) -> None:
+        """End the use of a session by one call. A server that may still be working for an abandoned call is closed: its
+        requests would be taken for those of the next call."""
         entry = self._entries.get(key)
         if entry is None or entry.session is None:
             return
         if entry.session.pending.get(request.upstream_id) is request:
-            self._end(key, "its call was given up")
+            self._end(key, "its call was abandoned")
         else:
             entry.session.server_requests.refuse_all()
 
     def session_of(self, caller: Caller) -> UpstreamSession | None:
-        """The open session of a caller's session."""
+        """The open session of this caller."""
         key = session_key(caller)
         entry = None if key is None else self._entries.get(key)
         return None if entry is None else entry.session
 
-    # -- the end of sessions -----------------------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------------------------------
 
     def _reap(self) -> None:
         """Close what has been idle for too long."""
-        self._reaper = Deadline(self._reap_every_s, self._reap)  # first: nothing below may stop it
+        self._reaper = Deadline(self._reap_every_s, self._reap)  # first, so that nothing below can stop it
         now = self._loop.time()
         for key, entry in list(self._entries.items()):
             if not entry.idle:
                 entry.used_at = now
             elif now - entry.used_at > self._idle_s:
                 self._end(key, "it was idle")
-        for over in [key for key, rest in self._rests.items() if now - rest.until > AT_ONCE_WITHIN_S]:
-            del self._rests[over]
+        for over in [key for key, backoff in self._backoffs.items() if now - backoff.until > AT_ONCE_WITHIN_S]:
+            del self._backoffs[over]
 
     def forget(self, session: str) -> None:
+        """Close the sessions of a client that has left."""
         for key in [key for key in self._entries if key[1] == session]:
-            self._end(key, "its client has gone")
-        for key in [key for key in self._rests if not isinstance(key, bytes) and key[1] == session]:
-            del self._rests[key]
+            self._end(key, "its client has left")
+        for key in [key for key in self._backoffs if not isinstance(key, bytes) and key[1] == session]:
+            del self._backoffs[key]
 
     def _end(self, key: SessionKey, why: str) -> None:
         entry = self._entries.pop(key)
@@ -316,7 +311,7 @@ class ClientSessions:
     async def close(self) -> None:
         self._reaper.cancel()
         for key in list(self._entries):
-            self._end(key, "the gateway closes it")
+            self._end(key, "the gateway is closing")
         if self._closing:
             await asyncio.wait(self._closing, timeout=_STOP_WAIT_S)
 
@@ -324,19 +319,12 @@ class ClientSessions:
         self, call: Call, code: Code, reason: str, *, hint: str = "", retry_after_s: float | None = None
     ) -> None:
         message = reason if reason.startswith("Server ") else f"Server {self._source}: {reason}"
-        call.finish(
-            Failure(
-                Problem(
-                    code=code,
-                    message=message,
-                    source=self._source,
-                    tool=call.tool,
-                    hint=hint,
-                    retryable=True,
-                    retry_after_ms=None if retry_after_s is None else int(retry_after_s * 1000) + 1,
-                )
-            )
+        retry_after_ms = None if retry_after_s is None else int(retry_after_s * 1000) + 1
+        problem = Problem(
+            code=code, message=message, source=self._source, tool=call.tool, hint=hint, retryable=True,
+            retry_after_ms=retry_after_ms,
         )
+        call.finish(Failure(problem))
 
 
 def _problem_of(error: Exception) -> Problem:

@@ -1,7 +1,7 @@
-"""Lanes for callers without a session whose client can be asked things: each call has a server to itself meanwhile.
+"""Sessions for callers without a client session whose client can be asked: each call has one to itself meanwhile.
 
-So whatever that server asks belongs to that one call. Lanes are told apart by principal and capabilities and taken in
-the same order every time, so that a caller who comes again meets the same server.
+So whatever the server requests belongs to that one call. Slots are kept per principal and capabilities and taken in the
+same order every time, so that a caller who comes again meets the same server.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from trunkline.protocol.mcp.capabilities import askable
 from trunkline.sources.mcp.client_sessions import ClientSessions, SessionKey
 
 MAX_SLOTS: Final = 8
-"""How many servers may be at work for the callers of one principal with the same capabilities. Those that wait for an
-answer of their client do not count: people take their time, and others should not wait for them."""
+"""How many servers may work for callers with the same principal and capabilities. Those that wait for an answer of their
+client do not count: people take their time, and others should not wait for them."""
 
 _GroupKey = tuple[str, bytes]
 
 
 def needs_pool(caller: Caller) -> bool:
-    """Whether a server must be able to ask this caller's client something, without a session to ask it in."""
+    """Whether this caller's client can be asked things, without a client session to ask it in."""
     return caller.session is None and caller.capabilities != b"{}" and askable(caller.capabilities) != b"{}"
 
 
@@ -104,15 +104,15 @@ class _Group:
         if sum(not call.open_server_requests for call in self._slots.values()) >= MAX_SLOTS:
             return None
         free = [slot for slot in range(len(self._slots) + MAX_SLOTS) if slot not in self._slots][:MAX_SLOTS]
-        slot = next((slot for slot in free if not self._sessions.rests(self._session_key(slot))), free[0])
-        return slot if not self._slots or self._sessions.may_take(self._session_key(slot)) else None
+        slot = next((slot for slot in free if not self._sessions.is_backing_off(self._session_key(slot))), free[0])
+        return slot if not self._slots or self._sessions.has_room_for(self._session_key(slot)) else None
 
     def _leave(self, request: Request) -> None:
         slot = self._slot_of(request)
         if slot is None:
             return
         del self._slots[slot]
-        self._sessions.vacate(self._session_key(slot), request)
+        self._sessions.release(self._session_key(slot), request)
         self._fill_slots()
         if not self._slots and not self._waiting and self._siblings.get(self._key) is self:
             del self._siblings[self._key]

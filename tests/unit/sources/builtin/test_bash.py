@@ -55,7 +55,7 @@ class Shell:
             start_slots=StartSlots(),
             redact=str,
         )
-        self.tool = BashTool(ToolContext(source="local", root=self.root, sandbox=settings, context=context))
+        self.tool = BashTool(ToolContext(source="local", root=self.root, sandbox=settings, gateway=context))
         self.source = BuiltinSource("local", self.root, {"Bash": self.tool})
         self.told: list[dict[str, Any]] = []
 

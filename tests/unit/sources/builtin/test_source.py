@@ -44,7 +44,7 @@ class Stage:
     def __init__(self, folder: Path, act: Callable[[ScriptArguments, RunningToolCall], Any] | None) -> None:
         self.root = RootFolder(folder)
         settings = SandboxSettings(mode="off")
-        place: Any = ToolContext(source="local", root=self.root, sandbox=settings, context=None)  # type: ignore[arg-type]
+        place: Any = ToolContext(source="local", root=self.root, sandbox=settings, gateway=None)  # type: ignore[arg-type]
         tools: dict[str, Any] = {"Read": ReadTool(place)} | ({"Script": Script(act)} if act else {})
         self.source = BuiltinSource("local", self.root, tools)
         self.ledger = Ledger()

@@ -67,7 +67,7 @@ def test_callers_without_end_do_not_fill_the_memory() -> None:
     stamps = RequestMeta(logs=True)
     for number in range(10_000):
         stamps(call_of(capabilities=b'{"experimental":{"n":%d}}' % number))
-    assert len(stamps._made) <= 256
+    assert len(stamps._cache) <= 256
 
 
 # Before --------------------------------------------------------------------------------------------------------------

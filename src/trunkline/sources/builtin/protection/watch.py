@@ -232,8 +232,8 @@ class WatchedCommand:
 def _mounts(
     before: PlaceSnapshot, scans: Sequence[PlaceScan], running: Sequence[PlaceSnapshot], roots: Sequence[str]
 ) -> ProtectiveMounts:
-    """Only what lies in the root or a hidden folder there; and while another command runs here, only what that one has mounted itself and so
-    cannot move. bubblewrap takes paths, and where any other path leads could change before the mount is made."""
+    """Only what lies in the root or a hidden folder there; and while another command runs here, only what that one has
+    mounted and so cannot move. bubblewrap takes paths, and any other path could lead elsewhere once it mounts."""
     others = [other for other in running if other.overlaps(before)]
     if others:
         return _shared_mounts(before, others)
