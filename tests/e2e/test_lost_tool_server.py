@@ -47,7 +47,7 @@ def kill_tool_server(stage: SessionStage) -> None:
     for pid in survivors(stage.mark):
         with suppress(FileNotFoundError):  # others come and go
             words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
-            if any(word.endswith(b"/pump.py") for word in words):
+            if any(word.endswith(b"/stdio_bridge.py") for word in words):
                 os.kill(pid, signal.SIGKILL)
 
 

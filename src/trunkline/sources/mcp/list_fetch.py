@@ -1,4 +1,4 @@
-"""One list of a server, fetched page by page, within bounds that a hostile server cannot stretch."""
+"""Fetching one list of a server page by page, within limits that a hostile server cannot stretch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from trunkline.core.call import Outcome, RemoteError
+from trunkline.core.call import RemoteError
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Freshness, ListName, ToolDefinition
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, single_line, text_member
@@ -27,12 +27,12 @@ LIST_TIMEOUT_S: Final = 30.0
 _MAX_TTL_MS: Final = 365 * 24 * 3600 * 1000
 _METHOD_NOT_FOUND: Final = -32601
 _OPTIONAL: Final = ("templates", "tools")
-"""Many servers have resources and have never heard of templates. One without tools may have something else."""
+"""Lists that a server may not know at all: many have resources but no templates."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListKind:
-    """How one list is asked for, and what its items are called and known by."""
+    """How one list is requested, and how its items are named and identified."""
 
     name: ListName
     capability: str
@@ -62,7 +62,7 @@ KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FetchedList:
-    """One list as it was when it was fetched: definitions by key, in the server's order."""
+    """One list when it was fetched: definitions by key, in the server's order."""
 
     items: tuple[tuple[str, bytes], ...] = ()
     warnings: tuple[str, ...] = ()
@@ -70,25 +70,22 @@ class FetchedList:
 
 
 async def fetch_list(session: UpstreamSession, kind: ListKind) -> FetchedList:
-    """The whole list. Raises GatewayError when the server refuses, breaks the protocol or takes too long."""
-    pages = _Pages(session, kind, modern=session.modern)
+    """Fetch the whole list. Raises GatewayError when the server refuses, breaks the protocol or takes too long."""
+    pages = _Pages(session, kind)
     try:
         async with TimeLimit(LIST_TIMEOUT_S):
-            items = await _items(pages, strict=pages.modern and isinstance(session, HttpUpstreamSession))
+            items = await _items(pages, strict=session.modern and isinstance(session, HttpUpstreamSession))
     except TimeoutError:
-        reason = f"no whole `{kind.method}` within {LIST_TIMEOUT_S:g} seconds"
+        reason = f"no complete `{kind.method}` within {LIST_TIMEOUT_S:g} seconds"
         raise GatewayError(session.problem(SOURCE_LOST, reason)) from None
-    return FetchedList(tuple(items.items()), _shortened(pages.warnings), pages.freshness)
-
-
-def _shortened(warnings: list[str]) -> tuple[str, ...]:
-    """Each becomes a line in the log, and a server may have thousands of bad tools."""
-    more = len(warnings) - MAX_WARNINGS
-    return (*warnings[:MAX_WARNINGS], f"… and {more} more like these") if more > 0 else tuple(warnings)
+    warnings = pages.warnings
+    if (more := len(warnings) - MAX_WARNINGS) > 0:  # each becomes a log line, and there may be thousands of bad tools
+        warnings[MAX_WARNINGS:] = [f"… and {more} more like these"]
+    return FetchedList(tuple(items.items()), tuple(warnings), pages.freshness)
 
 
 async def _items(pages: _Pages, *, strict: bool) -> dict[str, bytes]:
-    """`strict`: tools whose arguments cannot be mirrored in headers as they ask are left out."""
+    """Read all pages. `strict` leaves out tools whose arguments cannot be mirrored in headers as declared."""
     kind, warnings = pages.kind, pages.warnings
     items: dict[str, bytes] = {}
     async for raw in pages:
@@ -109,11 +106,10 @@ async def _items(pages: _Pages, *, strict: bool) -> dict[str, bytes]:
 
 
 class _Pages:
-    """The items of a list, one after the other, and what its first page says of how long it holds."""
+    """Iterates over the items of a list; collects warnings, and the freshness that its first page states."""
 
-    def __init__(self, session: UpstreamSession, kind: ListKind, *, modern: bool) -> None:
+    def __init__(self, session: UpstreamSession, kind: ListKind) -> None:
         self.kind = kind
-        self.modern = modern
         self.warnings: list[str] = []
         self.freshness: Freshness | None = None
         self._session = session
@@ -135,19 +131,16 @@ class _Pages:
                 return
             reason = _reason_to_stop(cursor in seen, number + 1, items, size_bytes)
             if reason:
-                self._cut(reason, items)
+                # first, as only the beginning of many warnings is shown
+                self.warnings.insert(0, was_cut(self.kind.method, items, self.kind.noun, reason))
                 return
             seen.add(cursor)
-
-    def _cut(self, reason: str, items: int) -> None:
-        kind = self.kind
-        # first: of many warnings only the beginning is told
-        self.warnings.insert(0, was_cut(kind.method, items, kind.noun, reason))
 
     async def _page(self, cursor: str | None) -> bytes | None:
         params = b"{}" if cursor is None else b'{"cursor":%b}' % encode(cursor)
         outcome = await self._session.request(self.kind.method, params, LIST_TIMEOUT_S)
-        if self.kind.name in _OPTIONAL and _unknown_method(outcome):
+        unknown = isinstance(outcome, RemoteError) and error_code(outcome.raw) == _METHOD_NOT_FOUND
+        if unknown and self.kind.name in _OPTIONAL:
             if self.kind.name == "tools":
                 self.warnings.append("it declares tools, but does not know `tools/list`")
             return None
@@ -156,7 +149,7 @@ class _Pages:
     def _read(self, raw: bytes, *, first: bool) -> tuple[list[msgspec.Raw], str | None]:
         try:
             members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-            if first and self.modern:
+            if first and self._session.modern:
                 self.freshness = _freshness(members)
             page = msgspec.json.decode(members.get(self.kind.member, b"null"), type=list[msgspec.Raw])
             return page, msgspec.json.decode(members.get("nextCursor", b"null"), type=str | None)
@@ -166,7 +159,7 @@ class _Pages:
 
 
 def _reason_to_stop(seen_before: bool, pages: int, items: int, size_bytes: int) -> str:
-    """Why no further page of a list is asked for; empty where the next one is."""
+    """Why no further page is requested; empty where the next one is."""
     if seen_before:
         return "it gave the same cursor twice, so it would never end"
     if items > MAX_ITEMS:
@@ -180,12 +173,8 @@ def _reason_to_stop(seen_before: bool, pages: int, items: int, size_bytes: int) 
     return over_limit(limit)
 
 
-def _unknown_method(outcome: Outcome) -> bool:
-    return isinstance(outcome, RemoteError) and error_code(outcome.raw) == _METHOD_NOT_FOUND
-
-
 def _freshness(members: Members) -> Freshness:
-    """What is absent or nonsense means: no longer than now, and for nobody else."""
+    """How long and for whom the list is valid; without valid members, for this caller and this moment."""
     try:
         ttl_ms = min(max(msgspec.json.decode(members.get("ttlMs", b"0"), type=int), 0), _MAX_TTL_MS)
     except msgspec.MsgspecError:
@@ -195,6 +184,6 @@ def _freshness(members: Members) -> Freshness:
 
 
 async def fetch_tools(session: UpstreamSession, source: str) -> list[ToolDefinition]:
-    """The tools of a server alone."""
+    """Fetch the tools of a server alone."""
     listed = await fetch_list(session, KINDS["tools"])
     return [ToolDefinition(source, name, definition) for name, definition in listed.items]

@@ -7,7 +7,6 @@ same order every time, so that a caller who comes again meets the same server.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 from trunkline.core.call import QUEUED, Call, Caller, Request
@@ -29,6 +28,8 @@ def needs_pool(caller: Caller) -> bool:
 
 
 class SessionPool:
+    """Hands each call to the group of callers that are equal to its own."""
+
     def __init__(self, sessions: ClientSessions) -> None:
         self._sessions = sessions
         self._groups: dict[_GroupKey, _Group] = {}
@@ -42,8 +43,8 @@ class SessionPool:
 
 
 class _Group:
-    """The calls of equal callers: those that have a slot, and those that wait for one in the order they came. It is
-    one of its `siblings` while there are such calls."""
+    """The calls of equal callers: those that have a slot, and those that wait for one, first come, first served. It
+    removes itself from its `siblings` when none are left."""
 
     def __init__(self, sessions: ClientSessions, key: _GroupKey, siblings: dict[_GroupKey, _Group]) -> None:
         self._sessions = sessions
@@ -56,31 +57,28 @@ class _Group:
     def submit(self, call: Call) -> None:
         slot = self._slot_of(call)
         if slot is None:
-            call.on_done = self._then_leave(call.on_done)
-            if call.on_server_request is not None:
-                call.on_server_request = self._then_fill_slots(call.on_server_request)
+            done, forward = call.on_done, call.on_server_request
+
+            def on_done(request: Request) -> None:
+                self._leave(request)
+                done(request)
+
+            call.on_done = on_done
+            if forward is not None:
+
+                def on_server_request(server_request: ServerRequest) -> None:
+                    forward(server_request)
+                    self._fill_slots()
+
+                call.on_server_request = on_server_request
         else:  # its server refused it before running it, and it comes again
             del self._slots[slot]
         call.upstream = self
         self._waiting.append(call)
         self._fill_slots()
 
-    def _then_leave(self, done: Callable[[Request], None]) -> Callable[[Request], None]:
-        def ended(request: Request) -> None:
-            self._leave(request)
-            done(request)
-
-        return ended
-
-    def _then_fill_slots(self, ask: Callable[[ServerRequest], None]) -> Callable[[ServerRequest], None]:
-        def asked(server_request: ServerRequest) -> None:
-            ask(server_request)
-            self._fill_slots()
-
-        return asked
-
     def _fill_slots(self) -> None:
-        """Calls may end while they are being taken (nothing can be opened), so this is entered only once."""
+        """Start waiting calls. Calls may end while they are started (nothing can be opened), so this is not re-entered."""
         if self._filling:
             return
         self._filling = True
@@ -98,9 +96,11 @@ class _Group:
             self._filling = False
 
     def _free_slot(self) -> int | None:
-        """The lowest that is free, if there is a session for it or room for one more. Whoever is alone tries anyway: so
-        it learns why not. One whose process keeps crashing is passed by while there are others: the crashes may be
-        another client's doing."""
+        """The lowest free slot, if it has a session or there is room for one more.
+
+        The only call tries anyway, to learn why it cannot. A slot whose process keeps crashing is skipped while there
+        are others: the crashes may be another client's doing.
+        """
         if sum(not call.open_server_requests for call in self._slots.values()) >= MAX_SLOTS:
             return None
         free = [slot for slot in range(len(self._slots) + MAX_SLOTS) if slot not in self._slots][:MAX_SLOTS]
@@ -124,7 +124,7 @@ class _Group:
         principal, capabilities = self._key
         return (principal, slot, capabilities)
 
-    # -- as the carrier of calls that wait ------------------------------------------------------------------------
+    # -- the carrier of waiting calls -----------------------------------------------------------------------------
 
     def abandon(self, request: Request) -> None:
         self._waiting = deque(call for call in self._waiting if call is not request)
