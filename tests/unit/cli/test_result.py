@@ -91,7 +91,7 @@ def test_pictures_and_sound_are_saved_and_named(shown: Any, tmp_path: Path, bloc
 def test_a_picture_that_cannot_be_saved_is_a_failure(shown: Any, tmp_path: Path) -> None:
     found = shown({"content": [{"type": "image", "mimeType": "image/\x1b[1m", "data": "%%%"}, text("and text")]})
     assert (found.status, found.out) == (1, "and text\n")
-    assert found.err == "error: image/ [1m is not valid base64 and was left out\n"
+    assert found.err == "error: image/ [1m is not valid base64 and was not saved\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -135,7 +135,7 @@ def test_a_failed_tool_speaks_on_stderr(shown: Any) -> None:
     found = shown({"content": [text("no such file")], "structuredContent": {"errno": 2}, "isError": True})
     assert (found.status, found.out) == (1, "")
     assert found.err == 'no such file\n{\n  "errno": 2\n}\n'
-    assert "does not say why" in shown({"isError": True}).err
+    assert "without saying why" in shown({"isError": True}).err
 
 
 def test_a_failed_tools_words_are_tamed_for_the_terminal_they_go_to(

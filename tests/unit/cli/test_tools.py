@@ -63,7 +63,7 @@ def test_reasons_name_words_fields_and_nearness(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.splitlines() == [
         "fs_read  Read a file",
         "  words: `read` in its name (75 %), `file` in its description (25 %)",
-        "  meaning: 0.62 near (1 is the same)",
+        "  meaning: 0.62 similar (1 is identical)",
         "",
         "git_log  Show commits.",
         "  words: none in common",
@@ -85,7 +85,7 @@ def test_nothing_that_fits_is_a_failure(capsys: pytest.CaptureFixture[str]) -> N
     assert show_found([], 3, "zebra", explain=False, as_json=False) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert "no tool fits `zebra`" in err
+    assert "no tool matches `zebra`" in err
     assert "trunkline servers" in err
     assert show_tools([], as_json=False) == 1
     assert show_found([], 0, "zebra", explain=True, as_json=False) == 1
