@@ -74,7 +74,6 @@ def show_budget(found: Budget, server: str | None, *, by_tool: bool) -> None:
             (own.get(each["name"], each["name"]), f"{each['tools']:,}", *_cost(each, whole))
             for each in shown["servers"]
         ]
-        ]
         click.echo(table(_SERVER_HEADS, rows))
     click.echo(f"\n{table(_MODE_HEADS, _modes(found))}")
     auto = found["modes"]["auto"]

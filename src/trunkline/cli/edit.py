@@ -51,9 +51,7 @@ def _is_url(target: tuple[str, ...]) -> bool:
 @click.command(cls=_Add, short_help="Add a server to the configuration file.")
 @click.argument("name")
 @click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="URL | -- COMMAND…")
-@click.option(
-    "-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="An environment variable for the command; repeatable."
-)
+@click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="A variable for the command; repeatable.")
 @click.option("-H", "--header", multiple=True, metavar="'NAME: VALUE'", help="A header for the URL; repeatable.")
 @click.option("--cwd", default="", metavar="FOLDER", help="The folder to start the command in.")
 @click.option(

@@ -23,9 +23,7 @@ _SOCKET_URL: Final = "http://localhost/mcp"
 @click.command(short_help="Serve one client over standard input and output.")
 @CONFIG
 @click.option("--url", help="Attach to the gateway at this URL instead of starting servers.")
-@click.option(
-    "--socket", type=click.Path(path_type=Path), help="Attach to the gateway that listens on this Unix socket."
-)
+@click.option("--socket", type=click.Path(path_type=Path), help="Attach to the gateway at this Unix socket.")
 @click.option("--alone", is_flag=True, help="Start separate servers even if a gateway is running for the same file.")
 def stdio(config: Path | None, url: str | None, socket: Path | None, alone: bool) -> None:
     """Serve one client over standard input and output, for programs that start their MCP servers.

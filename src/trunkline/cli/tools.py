@@ -25,9 +25,7 @@ _LEAST_SHARE: Final = 0.05
 
 @click.command(short_help="List the tools, or find some by what they do.")
 @click.argument("query", nargs=-1)
-@click.option(
-    "--limit", type=click.IntRange(1, _MOST), default=_FOUND, show_default=True, help="How many tools to find."
-)
+@click.option("--limit", type=click.IntRange(1, _MOST), default=_FOUND, show_default=True, help="How many to find.")
 @click.option("--explain", is_flag=True, help="Show why each was found: matching words, and similarity in meaning.")
 @CONFIG
 @URL

@@ -257,8 +257,6 @@ def _report_unknown(table: Table, known: tuple[str, ...], reader: ConfigReader) 
 
 # -- installed plugins: a folder for each, with its manifest and its program -----------------------------------------
 
-_FOLDER: Final = Path("awf", "plugins")
-
 
 def installed_plugins(environ: Mapping[str, str], kinds: SourceKinds) -> dict[str, SourceSection]:
     """The plugins that AWF has installed for this user, by name. One that cannot be used says why."""
@@ -285,7 +283,7 @@ def plugin_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
     data, home = Path(environ.get("XDG_DATA_HOME", "")), Path(environ.get("HOME", ""))
     if not data.is_absolute():
         data = home / ".local" / "share"
-    return (data / _FOLDER,) if data.is_absolute() else ()
+    return (data / "awf" / "plugins",) if data.is_absolute() else ()
 
 
 def _plugins(environ: Mapping[str, str]) -> Iterator[Path]:

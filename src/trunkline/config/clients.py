@@ -289,9 +289,6 @@ def source_name_for(at: Scalar, sources: SourceList) -> str:
 # -- entries that are Trunkline itself -------------------------------------------------------------------------------
 
 _OWN: Final = "trunkline"
-_RUNNERS: Final = frozenset({"uvx", "uv", "pipx"})
-_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
-_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "fish", "cmd"})
 # programs that let a client which only starts commands reach a URL
 _BRIDGES: Final = frozenset({"mcp-remote", "mcp-proxy", "supergateway"})
 _ORIGIN: Final = re.compile(
@@ -319,15 +316,17 @@ def _starts_trunkline(command: str, args: list[str]) -> bool:
         return True
     if program.startswith("python"):
         return any(pair == ("-m", _OWN) for pair in pairwise(args))
-    if program in _RUNNERS:
+    if program in ("uvx", "uv", "pipx"):
         # what stands after `--with` is only made available to the program that is run
         return any(_package(word) == _OWN and before != "--with" for before, word in pairwise(["", *args]))
-    if program in _CONTAINERS:
+    if program in ("docker", "podman", "nerdctl"):
         return any(_package(word.rpartition("/")[2]) == _OWN for word in args if not word.startswith("-"))
     if program == "env":
         words = [word for word in args if "=" not in word and not word.startswith("-")]
         return bool(words) and _starts_trunkline(words[0], words[1:])
-    scripts = [word.removeprefix("exec ").split() for word in args if program in _SHELLS]
+    scripts = [
+        word.removeprefix("exec ").split() for word in args if program in ("sh", "bash", "zsh", "dash", "fish", "cmd")
+    ]
     return any(PurePath(words[0]).name.removesuffix(".exe") == _OWN for words in scripts if words)
 
 

@@ -140,7 +140,6 @@ def _read_to_end(descriptor: int, limit_bytes: int) -> bytes:
     return bytes(data)
 
 
-_JSON: Final = (".json", ".jsonc")
 # the programs that write these files accept comments and trailing commas
 _RELAXED: Final = frozenset({"mcp.json", "settings.json", "opencode.json"})
 # Claude Code keeps its state in the same file as its servers, and that can be many megabytes
@@ -174,7 +173,7 @@ def read_text(path: Path, report: Report, *, beyond: Path | None = None) -> str:
 def parse_text(text: str, path: Path, report: Report) -> Node:
     """The tree of a file's text, parsed by what the file's name says. Raises Invalid, with the reason reported."""
     suffix = path.suffix.lower()
-    if suffix in _JSON:
+    if suffix in (".json", ".jsonc"):
         from trunkline.config.json_parser import parse_json
 
         relaxed = suffix == ".jsonc" or path.name in _RELAXED

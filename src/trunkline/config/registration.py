@@ -36,10 +36,8 @@ from trunkline.runtime.state_files import make_private_folder, read_private, wri
 _BODY: Final = "request"
 _FILE: Final = "servers.json"
 _FILE_BYTES: Final = 4 * 1024 * 1024
-_NONE: Final = b'{"servers": []}'
 _DAMAGED: Final = (ValueError, TypeError, KeyError, RecursionError)
 _EXAMPLE: Final = '{"name": "tracker", "url": "https://tracker.example.com/mcp"}'
-_RUNS_SOMETHING: Final = ("command", "args", "env", "cwd")
 
 
 class AddedServer(NamedTuple):
@@ -87,7 +85,7 @@ def _name(table: Table) -> str:
 
 
 def _section(name: str, table: Table, reader: ConfigReader, kinds: SourceKinds, listen: BindAddress) -> SourceSection:
-    for key in _RUNS_SOMETHING:
+    for key in ("command", "args", "env", "cwd"):
         if table.get(key) is not None:
             message = f"`{key}` is not accepted here: servers with a command come from the configuration file only"
             raise GatewayError(Problem(code=COMMAND_NOT_ALLOWED, message=message, source=name))
@@ -134,7 +132,7 @@ def save_added_server(folder: Path, name: str, body: bytes | None) -> None:
     """
     make_private_folder(folder)
     try:
-        kept = _kept(read_private(folder / _FILE, _FILE_BYTES) or _NONE)
+        kept = _kept(read_private(folder / _FILE, _FILE_BYTES) or b'{"servers": []}')
     except _DAMAGED:
         kept = []
     others = [one for one in kept if not _is_called(one, name)]

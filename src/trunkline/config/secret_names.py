@@ -83,30 +83,137 @@ _WHICH: Final = re.compile(
     re.VERBOSE,
 )
 """Words that distinguish one of several secrets, or say how it is written. They may be joined: `token2`."""
-_NO_SECRETS: Final = """
-    monkey donkey turkey hockey jockey whiskey lackey flunkey turnkey hotkey
-    compass bypass surpass trespass overpass underpass lowpass highpass bandpass subpass multipass askpass
-"""
-_WORDS_NO_SECRETS: Final = frozenset(_NO_SECRETS.split())
+_WORDS_NO_SECRETS: Final = frozenset(
+    [
+        "monkey",
+        "donkey",
+        "turkey",
+        "hockey",
+        "jockey",
+        "whiskey",
+        "lackey",
+        "flunkey",
+        "turnkey",
+        "hotkey",
+        "compass",
+        "bypass",
+        "surpass",
+        "trespass",
+        "overpass",
+        "underpass",
+        "lowpass",
+        "highpass",
+        "bandpass",
+        "subpass",
+        "multipass",
+        "askpass",
+    ]
+)
 _OF_SECRET_KEYS: Final = frozenset(("api", "access", "private", "secret", "master", "signing", "encryption"))
 _OF_OPEN_KEYS: Final = frozenset(("sort", "primary", "partition", "foreign", "public", "pub", "config", "cache"))
 """Keys that identify something, or are public."""
 _OF_VAGUE_KEYS: Final = frozenset(("project", "routing", "object", "s3", "state", "group", "lookup"))
 _VAGUE: Final = frozenset(("pat", "auth", "oauth"))
-_ABOUT: Final = """
-    limit max maximum min minimum count counter num number ttl age expire expiry expiration lifetime duration timeout
-    interval rate per used left remaining budget url uri endpoint host port address domain file filename path dir
-    directory folder location name type kind length len size byte bit id env var variable prefix suffix header format
-    encoding algorithm alg method mode strategy provider store storage backend manager cache audience issuer scope
-    policy rotation required enabled disabled in field param parameter version
-"""
-_WORDS_ABOUT: Final = frozenset(_ABOUT.split())
+_WORDS_ABOUT: Final = frozenset(
+    [
+        "limit",
+        "max",
+        "maximum",
+        "min",
+        "minimum",
+        "count",
+        "counter",
+        "num",
+        "number",
+        "ttl",
+        "age",
+        "expire",
+        "expiry",
+        "expiration",
+        "lifetime",
+        "duration",
+        "timeout",
+        "interval",
+        "rate",
+        "per",
+        "used",
+        "left",
+        "remaining",
+        "budget",
+        "url",
+        "uri",
+        "endpoint",
+        "host",
+        "port",
+        "address",
+        "domain",
+        "file",
+        "filename",
+        "path",
+        "dir",
+        "directory",
+        "folder",
+        "location",
+        "name",
+        "type",
+        "kind",
+        "length",
+        "len",
+        "size",
+        "byte",
+        "bit",
+        "id",
+        "env",
+        "var",
+        "variable",
+        "prefix",
+        "suffix",
+        "header",
+        "format",
+        "encoding",
+        "algorithm",
+        "alg",
+        "method",
+        "mode",
+        "strategy",
+        "provider",
+        "store",
+        "storage",
+        "backend",
+        "manager",
+        "cache",
+        "audience",
+        "issuer",
+        "scope",
+        "policy",
+        "rotation",
+        "required",
+        "enabled",
+        "disabled",
+        "in",
+        "field",
+        "param",
+        "parameter",
+        "version",
+    ]
+)
 """Words that, after the word for a secret, say that this is a fact about it."""
-_COUNTING: Final = frozenset(("max", "min", "num"))
-_OF_COUNTED: Final = "input output prompt completion context thinking reasoning budget total stop special"
-_OF_COUNTED_TOKENS: Final = frozenset(_OF_COUNTED.split())
+_OF_COUNTED_TOKENS: Final = frozenset(
+    [
+        "input",
+        "output",
+        "prompt",
+        "completion",
+        "context",
+        "thinking",
+        "reasoning",
+        "budget",
+        "total",
+        "stop",
+        "special",
+    ]
+)
 """Tokens that are parts of a text."""
-_OFF: Final = frozenset(("no", "disable", "without", "skip"))
 
 Certainty = Literal["sure", "unless a number", "vague", ""]
 _CERTAINTIES: Final[tuple[Certainty, ...]] = ("sure", "unless a number", "vague")
@@ -122,7 +229,7 @@ def certainty_of(name: str) -> Certainty:
     secrets; numbers of tokens are counts."""
     # what comes before `=` in a text may be of any length
     words = [word.lower() for word in _WORD.findall(name[-_LONGEST_NAME:])]
-    if len(words) > 1 and words[0] in _OFF:
+    if len(words) > 1 and words[0] in ("no", "disable", "without", "skip"):
         return ""
     found = {_certainty_at(words, at) for at in range(len(words))}
     for certainty in _CERTAINTIES:
@@ -156,7 +263,7 @@ def _stem(word: str) -> str:
 
 
 def _certainty_of_strong(before: list[str], word: str, after: list[str]) -> Certainty:
-    if _COUNTING.intersection(before) or (word == "tokens" and before and before[-1] in _OF_COUNTED_TOKENS):
+    if {"max", "min", "num"}.intersection(before) or (word == "tokens" and before and before[-1] in _OF_COUNTED_TOKENS):
         return ""
     if word == "secret" and after[:1] == ["id"]:  # Vault's is a secret, others are names
         return "" if _is_about(after[1:]) else "vague"

@@ -58,9 +58,9 @@ _HEALTH: Final = _object(
     | {"collisions": _TEXTS, "warnings": _TEXTS},
 )
 _TOOL: Final = {"name": _TEXT, "address": _TEXT, "server": _TEXT, "description": _TEXT}
-_EXECUTED: Final = _object(
-    {"tool_id": _TEXT}, {"arguments": {"type": "object", "description": "As its inputSchema says"}}
-)
+_TOOL_WITH_SCHEMA: Final = _object(_TOOL, {"inputSchema": {"type": "object"}})
+_ARGUMENTS: Final = {"type": "object", "description": "As its inputSchema says"}
+_EXECUTED: Final = _object({"tool_id": _TEXT}, {"arguments": _ARGUMENTS})
 
 INFORMING: Final = (
     _definition(
@@ -92,13 +92,7 @@ INFORMING: Final = (
         "Find a tool",
         "Find tools by what they do, by words and meaning; best match first.",
         _object({"query": _TEXT}, {"limit": _NUMBER}),
-        _object(
-            {
-                "tools": {"type": "array", "items": _object(_TOOL, {"inputSchema": {"type": "object"}})},
-                "total": _NUMBER,
-            },
-            {"notReady": _TEXTS},
-        ),
+        _object({"tools": {"type": "array", "items": _TOOL_WITH_SCHEMA}, "total": _NUMBER}, {"notReady": _TEXTS}),
     ),
     _definition(
         "registry_summary",

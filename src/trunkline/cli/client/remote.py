@@ -148,16 +148,7 @@ class RemoteClient:
     async def servers(self) -> list[Status]:
         """From the operator's route if this user is the operator, else from a tool that any client may call."""
         if self._target.operator_token:
-            return self._checked(await self._get_as_operator("/api/mcp/servers"), _Statuses, "list of servers")[
-                "servers"
-            ]
-        outcome = await self.call("trunkline.server_health", b"{}", lambda _: None)
-        problem = _refusal(outcome)
-        if problem is not None:
-            raise GatewayError(replace(problem, executed="no"))
-        try:
-            assert isinstance(outcome, Result)
-            body = bytes(msgspec.json.decode(outcome.raw, type=_OwnAnswer).structured_content)
+            body = await self._get_as_operator("/api/mcp/servers")
             return self._checked(body, _Statuses, "list of servers")["servers"]
         except (AssertionError, msgspec.MsgspecError, GatewayError):
             hint = f"set {OPERATOR_VARIABLE}, or turn on `gateway.meta_tools`"

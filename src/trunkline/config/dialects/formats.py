@@ -17,9 +17,9 @@ from trunkline.config.dialects import OUR_KEYS, OUR_STEM, is_client_file_name
 from trunkline.config.dialects.references import (
     VARIABLE,
     EditorReferences,
-    OpenCodeReferences,
-    ShellReferences,
+    opencode_references,
     rewrite_keys,
+    shell_references,
 )
 from trunkline.config.problems import Invalid, nearest
 from trunkline.config.reader import ConfigReader, escape_references
@@ -186,7 +186,7 @@ def _adapt_env(env: Node, reader: ConfigReader) -> Node:
 
 def gemini_servers(file: ClientFile) -> ClientServers:
     file.reader.reference = "$NAME"
-    references = ShellReferences(file.reader)
+    references = shell_references(file.reader)
     servers = file.root.get(_GROUP)
     if isinstance(servers, Table):
         servers = _with_unused_disabled(servers, file.root.get("mcp"))
@@ -228,7 +228,7 @@ _OPENCODE_NAMES: Final = {
 
 def opencode_servers(file: ClientFile) -> ClientServers:
     file.reader.reference = "{env:NAME}"
-    references = OpenCodeReferences(file.reader, file.path.absolute().parent)
+    references = opencode_references(file.reader, file.path.absolute().parent)
     servers, timeout = _servers(file.root)
 
     def adapt(given: ServerKeys) -> ServerKeys:

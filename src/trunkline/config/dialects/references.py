@@ -131,40 +131,31 @@ class EditorReferences:
         return f"${{{variable}}}"
 
 
-class ShellReferences:
+def shell_references(reader: ConfigReader) -> Rewrite:
     """Rewrites `$NAME` and `${NAME}` of Gemini CLI, which leaves them unchanged where there is no such variable.
 
     Here an unset variable is a mistake in `${NAME}` and in `$NAME` in capitals, which is never meant literally.
     """
 
-    def __init__(self, reader: ConfigReader) -> None:
-        self._reader = reader
-
-    def __call__(self, node: Scalar) -> str:
-        return _rewritten(node.text, _BRACES_OR_BARE, self._resolve, self._reader)
-
-    def _resolve(self, match: re.Match[str]) -> str | None:
+    def resolve(match: re.Match[str]) -> str | None:
         body, bare = match.groups()
         if body is not None:
             return f"${{{body}}}" if _WITH_DEFAULT.match(body) else None
-        return f"${{{bare}}}" if self._reader.is_set(bare) or bare.isupper() else None
+        return f"${{{bare}}}" if reader.is_set(bare) or bare.isupper() else None
+
+    return lambda node: _rewritten(node.text, _BRACES_OR_BARE, resolve, reader)
 
 
-class OpenCodeReferences:
+def opencode_references(reader: ConfigReader, folder: Path) -> Rewrite:
     """Rewrites `{env:NAME}` and `{file:path}` of OpenCode."""
 
-    def __init__(self, reader: ConfigReader, folder: Path) -> None:
-        self._reader = reader
-        self._folder = folder
-
-    def __call__(self, node: Scalar) -> str:
-        return _rewritten(node.text, _OPENCODE, lambda match: self._resolve(node, match[1], match[2]), self._reader)
-
-    def _resolve(self, node: Scalar, kind: str, name: str) -> str | None:
+    def resolve(node: Scalar, kind: str, name: str) -> str | None:
         if kind == "env":
             return f"${{{name}}}" if VARIABLE.match(name) else None
-        path = self._reader.path(name) if name.startswith("~/") else self._folder / name
-        return text_of_file(node, path, self._reader)
+        path = reader.path(name) if name.startswith("~/") else folder / name
+        return text_of_file(node, path, reader)
+
+    return lambda node: _rewritten(node.text, _OPENCODE, lambda match: resolve(node, match[1], match[2]), reader)
 
 
 def _rewritten(

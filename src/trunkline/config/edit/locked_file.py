@@ -31,7 +31,6 @@ from trunkline.core.errors import (
 _LOCK_TIMEOUT_S: Final = 10.0
 _LOCK_PAUSE_S: Final = 0.02
 _BOM: Final = "\ufeff"
-_ANYBODY_MAY_WRITE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class LockedFile:
@@ -57,7 +56,7 @@ class LockedFile:
 
     def _replace(self, data: bytes) -> None:
         status = self._path.stat()
-        if not status.st_mode & _ANYBODY_MAY_WRITE or not os.access(self._path, os.W_OK):
+        if not status.st_mode & 0o222 or not os.access(self._path, os.W_OK):
             raise _error(self._shown, NOT_EDITED, "The file is read-only", f"allow writing: `chmod u+w {self._shown}`")
         with _scratch_file(self._path, data, stat.S_IMODE(status.st_mode)) as scratch:
             created = scratch.stat()

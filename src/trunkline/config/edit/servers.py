@@ -191,7 +191,6 @@ def check_other_servers(before: LoadedConfig, after: LoadedConfig, changed: set[
 # -- adding and removing ---------------------------------------------------------------------------------------------
 
 Action = Literal["added", "replaced", "removed"]
-_JSON: Final = (".json", ".jsonc")
 
 
 class EditResult(NamedTuple):
@@ -217,7 +216,9 @@ class _Servers:
         self._root = file.tree()  # an outline is only made of text without syntax errors
         suffix = file.path.suffix.lower()
         self._file = file
-        self.editor = TomlText(file.text) if suffix == ".toml" else YamlText(file.text, json=suffix in _JSON)
+        self.editor = (
+            TomlText(file.text) if suffix == ".toml" else YamlText(file.text, json=suffix in (".json", ".jsonc"))
+        )
         root = self._root if isinstance(self._root, Table) else Table(self._root.span)
         self.dialect = dialect_of(file.path, root)  # None for Trunkline's own files
         self.groups = self._groups()

@@ -20,14 +20,11 @@ from trunkline.config.config_file import PLUGINS
 from trunkline.config.reader import expand
 from trunkline.config.tree import Items, Node, Scalar, Table
 
-_GROUPS: Final = ("sources", "mcpServers", "plugins")
-_PROGRAMS: Final = ("command", "path")
 _INTERPRETER: Final = re.compile(
     r"""(?:python|pypy|node|deno|bun|tsx|ts-node|ruby|perl|php|(?:ba|da|z|k|fi|c|tc|pw)?sh|uv|go|java|lua|luajit|julia
     |Rscript|tclsh|expect|guile|elixir|escript|groovy|osascript|dotnet|[gmn]?awk|g?make|just|docker|podman)[\d.]*(?:t|-dbg)?\Z""",
     re.VERBOSE,
 )
-_SOURCING: Final = (".", "source")
 _CODE: Final = frozenset(
     (
         *(".py", ".pyz", ".sh", ".bash", ".zsh", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx"),
@@ -102,7 +99,7 @@ def local_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[Loc
 
 
 def _entries(root: Node) -> Iterator[Table]:
-    for group in _GROUPS:
+    for group in ("sources", "mcpServers", "plugins"):
         node = root.get(group) if isinstance(root, Table) else None
         members = [value for _, value in node.entries] if isinstance(node, Table) else []
         members += node.items if isinstance(node, Items) else []
@@ -142,7 +139,7 @@ def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
         with suppress(OSError):  # the working folder has been removed
             started_in = [os.getcwd()]
     env = entry.get("env")
-    commands = [word for name in _PROGRAMS for word in texts(entry.get(name))]
+    commands = [word for name in ("command", "path") for word in texts(entry.get(name))]
     return _Program(
         commands=tuple(os.path.join(folder, _from_home(word, home)) if _is_path(word) else word for word in commands),
         args=tuple(_WORKING_FOLDER.sub(".", word) for word in texts(entry.get("args"))),
@@ -228,7 +225,9 @@ def _in_words(words: Sequence[str], folders: Sequence[str], *, interpreted: bool
                 if not os.path.isdir(place):
                     completed = [place + ending for ending in _LEFT_OUT_ENDINGS]
                 yield from filter(os.path.isfile, completed)
-        interpreted = (interpreted and (not files or last in _LOADING)) or is_interpreter(word) or word in _SOURCING
+        interpreted = (
+            (interpreted and (not files or last in _LOADING)) or is_interpreter(word) or word in (".", "source")
+        )
 
 
 def code_named(command: str, args: Sequence[str], env: Mapping[str, str], folder: str) -> list[str]:

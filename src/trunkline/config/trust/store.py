@@ -17,10 +17,6 @@ from trunkline.config.config_file import PLUGINS, home_folder
 from trunkline.config.settings import STATE_DIR
 from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 
-_NAME: Final = "trusted.json"
-_DAMAGED: Final = "trusted.json.damaged"
-_KEYS: Final = ("digest", "since", "also")
-_LOCK: Final = "trusted.lock"
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _LOCK_TIMEOUT_S: Final = 10.0
 _LOCK_PAUSE_S: Final = 0.02
@@ -62,7 +58,7 @@ class TrustStore:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.folder = home_folder(environ) / STATE_DIR.removeprefix("~/")
-        self.path = self.folder / _NAME
+        self.path = self.folder / "trusted.json"
 
     def keep_below(self, roots: Iterable[Path | None]) -> None:
         """Create the folder where agents may write around it, so that it can be hidden from them."""
@@ -101,7 +97,7 @@ class TrustStore:
             if not kept.is_ours:
                 raise OSError(f"{kept.fault}; move it away")
             if kept.fault:
-                self.path.replace(self.path.with_name(_DAMAGED))
+                self.path.replace(self.path.with_name("trusted.json.damaged"))
             files = dict(kept.files)
             yield files
             if files != kept.files or kept.fault:
@@ -111,7 +107,7 @@ class TrustStore:
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self.folder / _LOCK, flags, 0o600)
+        descriptor = os.open(self.folder / "trusted.lock", flags, 0o600)
         try:
             deadline = time.monotonic() + _LOCK_TIMEOUT_S
             while True:
@@ -128,7 +124,10 @@ class TrustStore:
 
 def _parse(data: bytes) -> dict[str, TrustedFile]:
     document: Any = json.loads(data)
-    files = {name: TrustedFile(**{key: one[key] for key in _KEYS}) for name, one in document["files"].items()}
+    files = {
+        name: TrustedFile(**{key: one[key] for key in ("digest", "since", "also")})
+        for name, one in document["files"].items()
+    }
     texts: list[object] = [text for file in files.values() for text in (file.digest, file.since, file.also)]
     if document["version"] != 1 or not all(isinstance(text, str) for text in texts):
         raise ValueError

@@ -33,25 +33,23 @@ from trunkline.core.errors import NOT_TRUSTED, GatewayError, Severity
 
 _FORMAT: Final = 1
 _ANY: Final = "*"
-_TIMES: Final = ("timeout", "connect_timeout", "start_timeout", "grace")
-_TIMES_OF_CLIENTS: Final = ("timeout", "timeout_s", "start_timeout_ms", "start_timeout_s")
 
 KeyPath = tuple[str, ...]
 HARMLESS: Final[frozenset[KeyPath]] = frozenset(
     {
         ("$schema",),
         *(("gateway", name) for name in ("context_tokens", "disclosure", "log", "search", "start_wait")),
-        *(
-            ("gateway", "limits", f"{name}")
-            for name in ("call_seconds", "source_session_idle", "server_request_seconds", "session_idle")
-        ),
-        *(("sources", _ANY, name) for name in _TIMES),
+        ("gateway", "limits", "call_seconds"),
+        ("gateway", "limits", "source_session_idle"),
+        ("gateway", "limits", "server_request_seconds"),
+        ("gateway", "limits", "session_idle"),
+        *(("sources", _ANY, name) for name in ("timeout", "connect_timeout", "start_timeout", "grace")),
         ("sources", _ANY, "tools", "timeouts"),
         ("sources", _ANY, "cache", "ttl"),
         ("sources", _ANY, "declare", _ANY, "title"),
         ("sources", _ANY, "declare", _ANY, "description"),
         ("mcpServers", _ANY, "description"),
-        *(("mcpServers", _ANY, name) for name in _TIMES_OF_CLIENTS),
+        *(("mcpServers", _ANY, name) for name in ("timeout", "timeout_s", "start_timeout_ms", "start_timeout_s")),
         ("plugins", _ANY, "description"),
     }
 )
@@ -129,7 +127,6 @@ _EFFECTS: Final[dict[str, Effect]] = {
     **dict.fromkeys(("headers", "tokens"), "reach"),
 }
 """The effects of keys: what decides what a program does, and what is sent to a server."""
-_URLS: Final = (("url",), ("httpUrl",), ("serverUrl",), ("endpoint",))
 _SOURCES: Final = ("sources", "mcpServers", "plugins")
 
 
@@ -177,7 +174,7 @@ def _programs(root: Node) -> Iterator[SummaryLine]:
 def _line(path: KeyPath, node: Node) -> SummaryLine:
     in_source = len(path) > 2 and path[0] in _SOURCES
     what, rest = ("".join(path[1:2]), path[2:]) if in_source else ("", path)
-    if in_source and rest[:1] in _URLS and isinstance(node, Scalar):
+    if in_source and rest[:1] in (("url",), ("httpUrl",), ("serverUrl",), ("endpoint",)) and isinstance(node, Scalar):
         return SummaryLine("reach", what, _url(node.text))
     why = _weakened(rest, node)
     effect: Effect = _EFFECTS.get(rest[0], "set") if in_source and rest else "set"

@@ -130,8 +130,8 @@ class Collection:
         return self._work is not None
 
     def finish(self) -> None:
-        while self._work is not None:
-            self._advance()
+        while self.step():
+            pass
 
     def stop(self) -> None:
         """End its work, which would keep it in memory; it can still be searched if it is ready."""
