@@ -112,7 +112,7 @@ def test_every_metric_is_there() -> None:
 
 def test_every_event_of_the_log_is_there() -> None:
     events = found_in_source(r'note\(\s*"(?:info|warning|error|debug)",\s*"(\w+)"')
-    events |= found_in_source(r'Note\("?\w+"?, "(\w+)"') | {"call"}
+    events |= found_in_source(r'LogEvent\("?\w+"?, "(\w+)"') | {"call"}
     assert missing([f"`{event}`" for event in events], text("operating.md")) == []
     assert {"health", "reloaded", "reload_refused", "operator"} <= events
 
