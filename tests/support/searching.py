@@ -28,7 +28,7 @@ class SearchBench(Workbench):
     @asynccontextmanager
     async def lasting(self) -> AsyncIterator[Children]:
         children = self.children = Children()
-        self.place = replace(self.place, context=make_source_context(children, self._path))
+        self.place = replace(self.place, gateway=make_source_context(children, self._path))
         try:
             yield children
         finally:

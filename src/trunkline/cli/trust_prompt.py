@@ -144,8 +144,8 @@ def require_trust(file: ConfigFile) -> None:
 
 
 def replace_trusted(file: ConfigFile, opened: LockedFile, text: str) -> None:
-    """Write the file's new text, and keep it trusted if it was. Raises GatewayError if it was found and is not trusted, or
-    cannot be written.
+    """Write the file's new text, and keep it trusted if it was. Raises GatewayError if a found file is not trusted, or
+    the text cannot be written.
 
     Whoever reads it meanwhile finds the old text or the new one, and both are trusted.
     """

@@ -324,9 +324,9 @@ def _starts_trunkline(command: str, args: list[str]) -> bool:
     if program == "env":
         words = [word for word in args if "=" not in word and not word.startswith("-")]
         return bool(words) and _starts_trunkline(words[0], words[1:])
-    scripts = [
-        word.removeprefix("exec ").split() for word in args if program in ("sh", "bash", "zsh", "dash", "fish", "cmd")
-    ]
+    if program not in ("sh", "bash", "zsh", "dash", "fish", "cmd"):
+        return False
+    scripts = [word.removeprefix("exec ").split() for word in args]
     return any(PurePath(words[0]).name.removesuffix(".exe") == _OWN for words in scripts if words)
 
 

@@ -83,136 +83,27 @@ _WHICH: Final = re.compile(
     re.VERBOSE,
 )
 """Words that distinguish one of several secrets, or say how it is written. They may be joined: `token2`."""
-_WORDS_NO_SECRETS: Final = frozenset(
-    [
-        "monkey",
-        "donkey",
-        "turkey",
-        "hockey",
-        "jockey",
-        "whiskey",
-        "lackey",
-        "flunkey",
-        "turnkey",
-        "hotkey",
-        "compass",
-        "bypass",
-        "surpass",
-        "trespass",
-        "overpass",
-        "underpass",
-        "lowpass",
-        "highpass",
-        "bandpass",
-        "subpass",
-        "multipass",
-        "askpass",
-    ]
-)
+_NO_SECRETS: Final = """
+    monkey donkey turkey hockey jockey whiskey lackey flunkey turnkey hotkey
+    compass bypass surpass trespass overpass underpass lowpass highpass bandpass subpass multipass askpass
+"""
+_WORDS_NO_SECRETS: Final = frozenset(_NO_SECRETS.split())
 _OF_SECRET_KEYS: Final = frozenset(("api", "access", "private", "secret", "master", "signing", "encryption"))
 _OF_OPEN_KEYS: Final = frozenset(("sort", "primary", "partition", "foreign", "public", "pub", "config", "cache"))
 """Keys that identify something, or are public."""
 _OF_VAGUE_KEYS: Final = frozenset(("project", "routing", "object", "s3", "state", "group", "lookup"))
 _VAGUE: Final = frozenset(("pat", "auth", "oauth"))
-_WORDS_ABOUT: Final = frozenset(
-    [
-        "limit",
-        "max",
-        "maximum",
-        "min",
-        "minimum",
-        "count",
-        "counter",
-        "num",
-        "number",
-        "ttl",
-        "age",
-        "expire",
-        "expiry",
-        "expiration",
-        "lifetime",
-        "duration",
-        "timeout",
-        "interval",
-        "rate",
-        "per",
-        "used",
-        "left",
-        "remaining",
-        "budget",
-        "url",
-        "uri",
-        "endpoint",
-        "host",
-        "port",
-        "address",
-        "domain",
-        "file",
-        "filename",
-        "path",
-        "dir",
-        "directory",
-        "folder",
-        "location",
-        "name",
-        "type",
-        "kind",
-        "length",
-        "len",
-        "size",
-        "byte",
-        "bit",
-        "id",
-        "env",
-        "var",
-        "variable",
-        "prefix",
-        "suffix",
-        "header",
-        "format",
-        "encoding",
-        "algorithm",
-        "alg",
-        "method",
-        "mode",
-        "strategy",
-        "provider",
-        "store",
-        "storage",
-        "backend",
-        "manager",
-        "cache",
-        "audience",
-        "issuer",
-        "scope",
-        "policy",
-        "rotation",
-        "required",
-        "enabled",
-        "disabled",
-        "in",
-        "field",
-        "param",
-        "parameter",
-        "version",
-    ]
-)
+_ABOUT: Final = """
+    limit max maximum min minimum count counter num number ttl age expire expiry expiration lifetime duration timeout
+    interval rate per used left remaining budget url uri endpoint host port address domain file filename path dir
+    directory folder location name type kind length len size byte bit id env var variable prefix suffix header format
+    encoding algorithm alg method mode strategy provider store storage backend manager cache audience issuer scope
+    policy rotation required enabled disabled in field param parameter version
+"""
+_WORDS_ABOUT: Final = frozenset(_ABOUT.split())
 """Words that, after the word for a secret, say that this is a fact about it."""
-_OF_COUNTED_TOKENS: Final = frozenset(
-    [
-        "input",
-        "output",
-        "prompt",
-        "completion",
-        "context",
-        "thinking",
-        "reasoning",
-        "budget",
-        "total",
-        "stop",
-        "special",
-    ]
-)
+_OF_COUNTED: Final = "input output prompt completion context thinking reasoning budget total stop special"
+_OF_COUNTED_TOKENS: Final = frozenset(_OF_COUNTED.split())
 """Tokens that are parts of a text."""
 
 Certainty = Literal["sure", "unless a number", "vague", ""]

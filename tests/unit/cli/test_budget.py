@@ -72,7 +72,7 @@ def test_a_saving_that_is_not_made_is_hinted_at(capsys: pytest.CaptureFixture[st
     show_budget(budget(shown="all"), None, by_tool=False)
     out, err = capsys.readouterr()
     assert "`gateway.disclosure` is `all`: clients see `all`" in out
-    assert "hint: leave `gateway.disclosure` out" in err
+    assert "hint: remove `gateway.disclosure`" in err
 
 
 def test_a_search_that_costs_more_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ def test_a_code_may_be_written_in_several_ways() -> None:
     [
         ("TL306x", "`TL306`"),
         ("TL35", "`TL305`"),
-        ("deadline", "`TL305` (call timed out)"),
+        ("call timed", "`TL305` (call timed out)"),
         ("nonsense", "`trunkline explain` lists all codes"),
     ],
 )

@@ -13,7 +13,7 @@ from tests.support.waiting import at_most
 from trunkline.cli.main import COMMANDS, main
 
 HEAVY = {"asyncio", "uvloop", "ssl", "socket", "msgspec", "yaml", "ruamel.yaml", "http", "email", "logging", "unittest"}
-NEEDED = ("interrupts", "lazy", "main", "options", "terminal")
+NEEDED = ("interrupts", "main", "options", "terminal")
 ASKED = [["version"], ["--version"], ["--help"], *([command, "--help"] for command in [*COMMANDS, "check"])]
 LOOK = """
 import sys

@@ -70,7 +70,7 @@ def test_a_ready_server_is_not_excused_for_its_past(capsys: pytest.CaptureFixtur
 def test_collisions_and_warnings_are_told_of_any_server(capsys: pytest.CaptureFixture[str]) -> None:
     show_servers([status("git", collisions=["`git.log` wants `x`"], warnings=["a tool has no name"])])
     err = capsys.readouterr().err
-    assert "  `git.log` wants `x`\n  a tool has no name\n  hint: call these by their address" in err
+    assert "  `git.log` wants `x`\n  a tool has no name\n  hint: call these tools by their address" in err
 
 
 def test_servers_that_came_over_the_api_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +90,7 @@ def test_prompts_and_resources_have_a_column_when_there_are_some(capsys: pytest.
 
 def test_without_servers_the_way_to_the_first_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     show_servers([])
-    assert capsys.readouterr() == ("", "no servers: `trunkline add` makes the first\n")
+    assert capsys.readouterr() == ("", "no servers: add one with `trunkline add`\n")
 
 
 def test_on_a_terminal_lines_fit_and_states_have_their_colour(

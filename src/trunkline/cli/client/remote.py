@@ -150,6 +150,14 @@ class RemoteClient:
         if self._target.operator_token:
             body = await self._get_as_operator("/api/mcp/servers")
             return self._checked(body, _Statuses, "list of servers")["servers"]
+        outcome = await self.call("trunkline.server_health", b"{}", lambda _: None)
+        problem = _refusal(outcome)
+        if problem is not None:
+            raise GatewayError(replace(problem, executed="no"))
+        try:
+            assert isinstance(outcome, Result)
+            body = bytes(msgspec.json.decode(outcome.raw, type=_OwnAnswer).structured_content)
+            return self._checked(body, _Statuses, "list of servers")["servers"]
         except (AssertionError, msgspec.MsgspecError, GatewayError):
             hint = f"set {OPERATOR_VARIABLE}, or turn on `gateway.meta_tools`"
             message = f"{self._target.url} does not show its servers to clients"

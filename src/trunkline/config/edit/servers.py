@@ -216,9 +216,8 @@ class _Servers:
         self._root = file.tree()  # an outline is only made of text without syntax errors
         suffix = file.path.suffix.lower()
         self._file = file
-        self.editor = (
-            TomlText(file.text) if suffix == ".toml" else YamlText(file.text, json=suffix in (".json", ".jsonc"))
-        )
+        is_json = suffix in (".json", ".jsonc")
+        self.editor = TomlText(file.text) if suffix == ".toml" else YamlText(file.text, json=is_json)
         root = self._root if isinstance(self._root, Table) else Table(self._root.span)
         self.dialect = dialect_of(file.path, root)  # None for Trunkline's own files
         self.groups = self._groups()

@@ -225,9 +225,8 @@ def _in_words(words: Sequence[str], folders: Sequence[str], *, interpreted: bool
                 if not os.path.isdir(place):
                     completed = [place + ending for ending in _LEFT_OUT_ENDINGS]
                 yield from filter(os.path.isfile, completed)
-        interpreted = (
-            (interpreted and (not files or last in _LOADING)) or is_interpreter(word) or word in (".", "source")
-        )
+        interpreted = interpreted and (not files or last in _LOADING)
+        interpreted = interpreted or is_interpreter(word) or word in (".", "source")
 
 
 def code_named(command: str, args: Sequence[str], env: Mapping[str, str], folder: str) -> list[str]:

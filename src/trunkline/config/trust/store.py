@@ -124,10 +124,8 @@ class TrustStore:
 
 def _parse(data: bytes) -> dict[str, TrustedFile]:
     document: Any = json.loads(data)
-    files = {
-        name: TrustedFile(**{key: one[key] for key in ("digest", "since", "also")})
-        for name, one in document["files"].items()
-    }
+    listed: dict[str, Any] = document["files"]
+    files = {name: TrustedFile(one["digest"], one["since"], one["also"]) for name, one in listed.items()}
     texts: list[object] = [text for file in files.values() for text in (file.digest, file.since, file.also)]
     if document["version"] != 1 or not all(isinstance(text, str) for text in texts):
         raise ValueError

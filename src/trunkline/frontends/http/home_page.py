@@ -45,7 +45,7 @@ def home_page(
 ) -> bytes:
     page = _home().substitute(
         version=escape(__version__),
-        notify="<p><strong>The gateway is shutting down and takes no new calls.</strong></p>\n" if draining else "",
+        notice="<p><strong>The gateway is shutting down and takes no new calls.</strong></p>\n" if draining else "",
         url=_shown(url),
         header_note=", with the token in the header <code>Authorization: Bearer</code>" if needs_token else "",
         header_option=escape(' --header "Authorization: Bearer $TRUNKLINE_TOKEN"') if needs_token else "",

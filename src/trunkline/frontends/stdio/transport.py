@@ -63,11 +63,9 @@ class LineTransport:
         """Wait while responses are pending, the client reads, and time is left."""
         # The limit is read each time: many clients close their end first, and send a signal when that takes long.
         since = self._loop.time()
-        while (
-            pending()
-            and not self._is_gone()
-            and self._loop.time() < since + (STOP_S if self._hurried else LAST_ANSWERS_S)
-        ):
+        while pending() and not self.is_gone():
+            if self._loop.time() >= since + (STOP_S if self._hurried else LAST_ANSWERS_S):
+                return
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:

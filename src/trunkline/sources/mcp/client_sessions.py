@@ -321,7 +321,12 @@ class ClientSessions:
         message = reason if reason.startswith("Server ") else f"Server {self._source}: {reason}"
         retry_after_ms = None if retry_after_s is None else int(retry_after_s * 1000) + 1
         problem = Problem(
-            code=code, message=message, source=self._source, tool=call.tool, hint=hint, retryable=True,
+            code=code,
+            message=message,
+            source=self._source,
+            tool=call.tool,
+            hint=hint,
+            retryable=True,
             retry_after_ms=retry_after_ms,
         )
         call.finish(Failure(problem))

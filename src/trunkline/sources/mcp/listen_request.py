@@ -1,6 +1,6 @@
-"""A subscription that is kept at a modern server: for changes of its lists and of watched resources, or for tasks.
+"""`subscriptions/listen` at a modern server, kept open: for its lists and watched resources, or for tasks.
 
-Whenever what is wanted changes, a new one is opened before the old one is closed, so that nothing falls in between.
+Whenever what is wanted changes, a new request is opened before the old one is closed, so that nothing is missed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from trunkline.sources.mcp.session import UpstreamSession
 _ACKNOWLEDGED_S: Final = 10.0
 
 Uris = frozenset[str]
-"""Or ids of tasks."""
+"""URIs of resources, or ids of tasks."""
 
 
 class _Attempt:
-    """One request that stays open. `uris` are those it asked for, and once it is acknowledged those it has."""
+    """One open request. `uris` are those requested, and once it is acknowledged those honoured."""
 
     __slots__ = ("request", "timer", "uris")
 
@@ -39,8 +39,8 @@ class _Attempt:
 
 
 class ListenRequest:
-    """`on_held` learns which resources the server now tells of, `on_refused` which it does not, and why; `on_missed`
-    that changes of lists may have been lost. With `tasks` it is tasks that are told of, and nothing else."""
+    """`on_held` gets the URIs that the server now notifies of, `on_refused` those it does not, and why; `on_missed` is
+    called when list changes may have been missed. With `tasks` it is for tasks and nothing else."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ListenRequest:
         self._kinds = {} if tasks else announced_kinds(session.server)
         self._wanted: Uris = frozenset()
         self._active: _Attempt | None = None
-        self._asking: _Attempt | None = None
+        self._attempt: _Attempt | None = None
         self._refusal: RemoteError | None = None
         self._backoff = RetryBackoff()
         self._next: asyncio.Handle | None = None
@@ -67,24 +67,24 @@ class ListenRequest:
         self._loop = asyncio.get_running_loop()
 
     def want(self, uris: Uris) -> None:
-        """From now on these, and the lists."""
+        """Listen for these from now on, and for the lists."""
         self._wanted = uris
         self._renew_soon()
 
-    def is_under(self, subscription_id: int | str) -> bool:
-        """Whether the server means this one by that id."""
-        attempts = (self._active, self._asking)
+    def has_subscription(self, subscription_id: int | str) -> bool:
+        """Whether this id is of one of its requests."""
+        attempts = (self._active, self._attempt)
         return any(attempt is not None and attempt.request.upstream_id == subscription_id for attempt in attempts)
 
     def close(self) -> None:
         self._closed = True
         if self._next is not None:
             self._next.cancel()
-        for attempt in (self._active, self._asking):
+        for attempt in (self._active, self._attempt):
             if attempt is not None:
                 self._end(attempt)
 
-    # -- asking ---------------------------------------------------------------------------------------------------
+    # -- requesting -----------------------------------------------------------------------------------------------
 
     def _renew_soon(self, delay_s: float = 0.0) -> None:
         if self._next is None and not self._closed:
@@ -93,7 +93,7 @@ class ListenRequest:
     def _renew(self) -> None:
         self._next = None
         has: Uris = frozenset() if self._active is None else self._active.uris
-        if self._closed or self._asking is not None or not self._session.usable:
+        if self._closed or self._attempt is not None or not self._session.usable:
             return
         if self._refusal is not None:
             if self._wanted:
@@ -112,58 +112,58 @@ class ListenRequest:
         if self._wanted:
             wanted["taskIds" if self._tasks else "resourceSubscriptions"] = sorted(self._wanted)
         request = Request(SUBSCRIPTIONS_LISTEN, encode({"notifications": wanted}), self._ended)
-        self._asking = attempt = _Attempt(request, self._wanted)
+        self._attempt = attempt = _Attempt(request, self._wanted)
         attempt.timer = self._loop.call_later(_ACKNOWLEDGED_S, partial(self._unacknowledged, attempt))
         self._session.send(request)
 
     def _end(self, attempt: _Attempt) -> None:
         if attempt.timer is not None:
             attempt.timer.cancel()
-        problem = Problem(code=CANCELLED, message="A later subscription takes its place")
+        problem = Problem(code=CANCELLED, message="A later subscription has replaced it")
         attempt.request.give_up(Failure(problem))
 
-    # -- what the server says -------------------------------------------------------------------------------------
+    # -- received -------------------------------------------------------------------------------------------------
 
     def acknowledged(self, params: Json) -> None:
-        attempt = self._asking
+        attempt = self._attempt
         if attempt is None:
             return
         try:
-            said = msgspec.json.decode(params, type=_Acknowledged)
+            received = msgspec.json.decode(params, type=_Acknowledged)
         except (msgspec.MsgspecError, RecursionError):
-            said = _Acknowledged()
+            received = _Acknowledged()
         own = attempt.request.upstream_id
-        if said.meta.subscription_id != own and (said.meta.subscription_id is not None or self._tasks):
+        if received.meta.subscription_id != own and (received.meta.subscription_id is not None or self._tasks):
             return
-        told_of = said.notifications
-        self._hold(attempt, frozenset(told_of.task_ids if self._tasks else told_of.resource_subscriptions))
+        honoured = received.notifications
+        self._hold(attempt, frozenset(honoured.task_ids if self._tasks else honoured.resource_subscriptions))
 
     def _unacknowledged(self, attempt: _Attempt) -> None:
-        """Some servers never say so; their lists are listened for all the same."""
-        if attempt is self._asking:
+        """Some servers never acknowledge; the request stays open for their lists."""
+        if attempt is self._attempt:
             self._hold(attempt, frozenset())
 
     def _hold(self, attempt: _Attempt, honoured: Uris) -> None:
         if attempt.timer is not None:
             attempt.timer.cancel()
-        before, self._active, self._asking = self._active, attempt, None
+        before, self._active, self._attempt = self._active, attempt, None
         self._backoff.up()
         if before is not None:
             self._end(before)
         elif self._kinds:
-            self._on_missed()  # lists may have changed between being fetched and being listened for
-        asked, attempt.uris = attempt.uris, attempt.uris & honoured
+            self._on_missed()  # lists may have changed after they were fetched
+        requested, attempt.uris = attempt.uris, attempt.uris & honoured
         self._on_held(attempt.uris)
-        if asked != attempt.uris:
+        if requested != attempt.uris:
             source = self._session.source
-            what = "this task" if self._tasks else "changes of this resource"
-            reason = f"Server {source} does not tell of {what}"
+            what = "this task" if self._tasks else "this resource"
+            reason = f"Server {source} sends no notifications about {what}"
             problem = Problem(code=INVALID_PARAMS, message=reason, source=source)
-            self._on_refused(asked - attempt.uris, Failure(problem))
+            self._on_refused(requested - attempt.uris, Failure(problem))
         self._renew_soon()
 
     def cancelled(self, params: Json) -> None:
-        """A server over stdio ends a subscription so."""
+        """End a subscription that a server over stdio cancels."""
         try:
             request_id = msgspec.json.decode(params, type=_Cancelled).requestId
         except (msgspec.MsgspecError, RecursionError):
@@ -176,14 +176,14 @@ class ListenRequest:
     def _ended(self, request: Request) -> None:
         if self._closed or request.outcome is None:
             return
-        if self._asking is not None and request is self._asking.request:
-            self._refused(self._asking, request.outcome)
+        if self._attempt is not None and request is self._attempt.request:
+            self._refused(self._attempt, request.outcome)
         elif self._active is not None and request is self._active.request:
             self._active = None
             self._try_later(missed=True)
 
     def _refused(self, attempt: _Attempt, outcome: Outcome) -> None:
-        self._asking = None
+        self._attempt = None
         if attempt.timer is not None:
             attempt.timer.cancel()
         new = attempt.uris if self._active is None else attempt.uris - self._active.uris

@@ -1,7 +1,7 @@
-"""What the server of one session offers, fetched when it comes up and kept up to date from then on.
+"""The lists of one server (tools, prompts, resources, templates): fetched when it connects, and kept up to date.
 
-The tools are what everybody waits for: the other lists get a moment more, and are published when they come later. One
-that fails leaves what was known of it, with a warning.
+Everybody waits for the tools: the other lists get a moment more, and are published later if need be. One that fails
+keeps what was known, with a warning.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from trunkline.core.call import Call, Json
+from trunkline.core.call import Call
 from trunkline.core.errors import GatewayError
 from trunkline.core.tool import LISTS, Item, ListName, Snapshot, ToolDefinition
 from trunkline.protocol.mcp.methods import (
@@ -31,22 +31,22 @@ from trunkline.sources.mcp.session import UpstreamSession
 
 _GRACE_S: Final = 2.0
 _PAUSE_S: Final = 0.25
-"""Between two lists of one server at least, and as long as the last one took: some announce changes all the time."""
-_HOLDS_S: Final = 5.0
-"""No list is asked for again within this time merely because a client looks at it."""
+"""The least pause between two rounds, and at least as long as the last one took: some servers announce all the time."""
+_FRESH_S: Final = 5.0
+"""Within this time no list is fetched again merely because a client looks at it."""
 
-CHANGED: Final[dict[str, tuple[ListName, ...]]] = {
+_CHANGED: Final[dict[str, tuple[ListName, ...]]] = {
     NOTIFICATIONS_TOOLS_LIST_CHANGED: ("tools",),
     NOTIFICATIONS_PROMPTS_LIST_CHANGED: ("prompts",),
     NOTIFICATIONS_RESOURCES_LIST_CHANGED: ("resources", "templates"),
 }
-"""Which lists a server's announcement is about."""
+"""The lists that each notification of a server is about."""
 
 _Lists = dict[ListName, FetchedList]
 
 
 class ServerListing:
-    """`publish` gets a snapshot whenever a list has come; `on_listed` how listing again went, None for well."""
+    """`publish` gets a snapshot after each round; `on_listed` gets the reason why a later round failed, or None."""
 
     def __init__(
         self,
@@ -74,37 +74,37 @@ class ServerListing:
         self._loop = asyncio.get_running_loop()
 
     async def fetch_first(self) -> None:
-        """Everything, published at least once. Raises GatewayError when the tools cannot be had."""
+        """Fetch and publish everything. Raises GatewayError when the tools cannot be fetched."""
         self._fetching_first = True
         try:
             await self._fetch(self._declared)
         finally:
             self._fetching_first = False
         self._publish(self._snapshot())
-        self._want(())  # what was announced meanwhile
+        self._want(())  # what has been announced meanwhile
 
     def changed(self, method: str) -> None:
-        """The server announces that lists have changed; whoever was never listed is listed in full."""
-        self._want(LISTS if not self._asked_at else CHANGED[method])
+        """Fetch the lists that a notification names; all of them if none was ever fetched."""
+        self._want(LISTS if not self._asked_at else _CHANGED[method])
 
     def list_tools_then(self, then: Callable[[], None]) -> None:
-        """The tools are not what they were; `then` is called when they have been listed, or cannot be."""
+        """Fetch the tools again; call `then` when they are there or cannot be fetched."""
         self._afterwards.append(then)
         self._want(("tools",))
         if self._relisting is None:
             self._run_afterwards()
 
     def definition_of(self, tool: str) -> bytes:
-        """A tool as it was listed last; empty for one that there is not."""
+        """The last known definition of a tool; empty for an unknown one."""
         return dict(self._known.get("tools", FetchedList()).items).get(tool, b"")
 
     def missed(self) -> None:
-        """Announcements may have been lost."""
+        """Fetch everything again, as notifications may have been lost."""
         self._want(LISTS)
 
     def refresh(self) -> None:
-        """Somebody looks: lists that a server never announces, or whose time is over, are fetched again."""
-        self._want([name for name in self._asked_at if self._is_old(name)])
+        """Fetch lists again that have expired, or whose changes the server never announces."""
+        self._want([name for name in self._asked_at if self._is_stale(name)])
 
     async def close(self) -> None:
         self._closed = True
@@ -118,26 +118,25 @@ class ServerListing:
             await asyncio.wait(tasks)
 
     def forget(self) -> None:
-        """Nobody lists it any more. Definitions may be megabytes, and the collector comes seldom."""
+        """Drop the definitions, which may be megabytes, without waiting for the garbage collector."""
         self._known = {}
 
-    # -- again ----------------------------------------------------------------------------------------------------
+    # -- later rounds ----------------------------------------------------------------------------------------------
 
-    def _is_old(self, name: ListName) -> bool:
+    def _is_stale(self, name: ListName) -> bool:
         listed = self._known.get(name)
         ttl_s = listed.freshness.ttl_ms / 1000 if listed is not None and listed.freshness is not None else 0.0
         announces = self._session.server.declares(KINDS[name].capability, "listChanged")
-        return (ttl_s > 0 or not announces) and time.monotonic() - self._asked_at[name] > max(ttl_s, _HOLDS_S)
+        return (ttl_s > 0 or not announces) and time.monotonic() - self._asked_at[name] > max(ttl_s, _FRESH_S)
 
     def _want(self, names: Collection[ListName]) -> None:
-        """One round at a time, the first one included: a list that is under way is not given up for another try."""
+        """Start a round, unless one is running: that is followed by another one."""
         self._wanted |= self._declared.intersection(names)
         busy = self._fetching_first or self._relisting is not None
         if self._wanted and not busy and self._session.usable and not self._closed:
             self._relisting = self._loop.create_task(self._relist())
 
     async def _relist(self) -> None:
-        """One round at a time: whatever is announced meanwhile is one more round afterwards."""
         session = self._session
         try:
             while self._wanted and session.usable:
@@ -154,7 +153,7 @@ class ServerListing:
     def _run_afterwards(self) -> None:
         waiting, self._afterwards = self._afterwards, []
         for then in waiting:
-            call_safely("whoever waited for a list", then)
+            call_safely("what waits for a list", then)
 
     async def _relist_once(self, wanted: frozenset[ListName]) -> None:
         reason: str | None = None
@@ -162,7 +161,7 @@ class ServerListing:
             await self._fetch(wanted)
         except GatewayError as error:
             reason = error.problem.message
-        self._tell()
+        self._publish_if_usable()
         if self._on_listed is not None and self._session.usable:
             self._on_listed(reason)
 
@@ -194,10 +193,10 @@ class ServerListing:
 
     def _came_late(self, name: ListName, task: asyncio.Task[FetchedList]) -> None:
         if self._take(name, task):
-            self._tell()
+            self._publish_if_usable()
 
     def _take(self, name: ListName, task: asyncio.Task[FetchedList]) -> bool:
-        """False for one that was replaced by a later one, or is wanted by nobody any more."""
+        """Keep what was fetched. False if a later fetch has replaced it or nobody wants it any more."""
         if task.cancelled() or self._fetching.get(name) is not task:
             return False
         error = task.exception()
@@ -205,16 +204,17 @@ class ServerListing:
             self._known[name] = task.result()
         else:
             known = self._known.get(name, FetchedList())
-            self._known[name] = FetchedList(known.items, (_failed(name, error),), known.freshness)
+            reason = error.problem.message if isinstance(error, GatewayError) else f"{type(error).__name__}: {error}"
+            warning = f"its `{KINDS[name].method}` failed ({reason}); the last known list is kept"
+            self._known[name] = FetchedList(known.items, (warning,), known.freshness)
         return True
 
-    def _tell(self) -> None:
-        """A session that is gone takes its list with it."""
+    def _publish_if_usable(self) -> None:
         if self._session.usable:
             self._publish(self._snapshot())
 
     def _snapshot(self) -> Snapshot:
-        hello, source = self._session.server, self._source
+        server, source = self._session.server, self._source
         lists: _Lists = {name: self._known[name] for name in LISTS if name in self._declared and name in self._known}
         return Snapshot(
             tools=tuple(
@@ -223,10 +223,10 @@ class ServerListing:
             prompts=self._items(lists, "prompts"),
             resources=self._items(lists, "resources"),
             templates=self._items(lists, "templates"),
-            instructions=hello.instructions or "",
-            server_info=bytes(hello.server_info),
-            capabilities=bytes(hello.capabilities),
-            protocol_version=hello.protocol_version,
+            instructions=server.instructions or "",
+            server_info=bytes(server.server_info),
+            capabilities=bytes(server.capabilities),
+            protocol_version=server.protocol_version,
             warnings=tuple(warning for listed in lists.values() for warning in listed.warnings),
             freshness={name: listed.freshness for name, listed in lists.items() if listed.freshness is not None},
         )
@@ -235,24 +235,18 @@ class ServerListing:
         return tuple(Item(self._source, key, definition) for key, definition in lists.get(name, FetchedList()).items)
 
 
-def _failed(name: ListName, error: BaseException) -> str:
-    reason = error.problem.message if isinstance(error, GatewayError) else f"{type(error).__name__}: {error}"
-    return f"its `{KINDS[name].method}` failed ({reason}); what was known of it stays"
-
-
-def announced_kinds(hello: InitializeResult) -> dict[str, bool]:
-    """What a modern server is to be asked for, of the changes of its lists."""
+def announced_kinds(server: InitializeResult) -> dict[str, bool]:
+    """The list changes to subscribe to at a modern server."""
     return {
         f"{capability}ListChanged": True
         for capability in ("tools", "prompts", "resources")
-        if hello.declares(capability, "listChanged")
+        if server.declares(capability, "listChanged")
     }
 
 
-# What one client's own server offers: listed for that client alone when that server says that it changed.
-
-
 class ClientListings:
+    """The lists of sessions of single clients, fetched once such a server announces a change, for that client alone."""
+
     def __init__(self, source: str, publish_for: Callable[[str, Snapshot | None], None]) -> None:
         self._source = source
         self._publish_for = publish_for
@@ -280,32 +274,27 @@ class ClientListings:
             await asyncio.wait(self._closing)
 
 
-# Calls whose headers a modern server refused: its tools are listed again, and each goes once more with new ones.
-
-
 class _ToolCall(msgspec.Struct):
     name: str = ""
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 def resend_with_headers(listing: ServerListing, submit: Callable[[Call], None], call: Call) -> bool:
-    """False for a call that this cannot help."""
+    """Submit a call again whose headers a modern server refused, once its tools are listed anew. False if that is no
+    help."""
     if call.method != TOOLS_CALL or call.retried or call.done:
         return False
     call.retried = True
-    listing.list_tools_then(partial(_send_again, listing, submit, call))
-    return True
 
-
-def _send_again(listing: ServerListing, submit: Callable[[Call], None], call: Call) -> None:
-    if not call.done:
-        call.headers = _headers(listing, call.params)
+    def send_again() -> None:
+        if call.done:
+            return
+        try:
+            tool = msgspec.json.decode(call.params, type=_ToolCall)
+            call.headers = param_headers(header_parameters_of(listing.definition_of(tool.name)), bytes(tool.arguments))
+        except (msgspec.MsgspecError, BadAnnotation):
+            call.headers = []
         submit(call)
 
-
-def _headers(listing: ServerListing, params: Json) -> list[tuple[bytes, bytes]]:
-    try:
-        called = msgspec.json.decode(params, type=_ToolCall)
-        return param_headers(header_parameters_of(listing.definition_of(called.name)), bytes(called.arguments))
-    except (msgspec.MsgspecError, BadAnnotation):
-        return []
+    listing.list_tools_then(send_again)
+    return True

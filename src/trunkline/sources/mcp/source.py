@@ -343,7 +343,7 @@ class McpSource:
     def _nobody_heard(self, session: UpstreamSession, method: str, params: Json) -> None:
         if method in SESSION_NOTIFICATIONS:
             self._resource_subscriptions.heard(session, method, params)
-            self._task_subscriptions.heard(method, params)
+            self._task_subscriptions.on_notification(method, params)
         else:
             self._count("unattributed_notifications")
 

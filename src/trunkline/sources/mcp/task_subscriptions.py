@@ -1,6 +1,6 @@
-"""News of tasks of one modern server: a subscription there for each wish to hear of some, so that they cannot mix.
+"""Task notifications of one modern server: a subscription for each set of tasks, so that they cannot mix.
 
-A subscription that is lost is made anew, and what was missed is asked for: whoever listens need not ask as well.
+A subscription that is lost is renewed, and what was missed is fetched.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from trunkline.sources.mcp.listen_request import ListenRequest, Uris
 from trunkline.sources.mcp.session import UpstreamSession
 
 MAX_WATCHES: Final = 256
-"""Each is a request that stays open, over HTTP a connection."""
-_OVER: Final = frozenset({"completed", "failed", "cancelled"})
-_ASKED_S: Final = 10.0
+"""Each is an open request, and over HTTP a connection."""
+_FINAL_STATES: Final = frozenset({"completed", "failed", "cancelled"})
+_GET_S: Final = 10.0
 
 
 class UpstreamTaskSubscriptions:
+    """All task subscriptions of one server."""
+
     def __init__(self) -> None:
         self._subscriptions: dict[TaskWatch, _Subscription] = {}
         self._session: UpstreamSession | None = None
@@ -38,7 +40,7 @@ class UpstreamTaskSubscriptions:
         return len(self._subscriptions)
 
     def add(self, watch: TaskWatch) -> None:
-        """Before the server is up it waits for that; whoever made it knows how long that makes sense."""
+        """Subscribe, once the server is up; the caller knows how long it makes sense to wait."""
         if self._closed or len(self._subscriptions) >= MAX_WATCHES:
             watch.settle(frozenset())
             return
@@ -57,7 +59,7 @@ class UpstreamTaskSubscriptions:
     def up(self, session: UpstreamSession) -> None:
         self._session = session
         for subscription in list(self._subscriptions.values()):
-            call_safely("tasks that are listened for again", self._begin, subscription, session)
+            call_safely("a renewed task subscription", self._begin, subscription, session)
 
     def down(self) -> None:
         self._session = None
@@ -75,43 +77,38 @@ class UpstreamTaskSubscriptions:
         if subscription is not None:
             subscription.stop()
 
-    def heard(self, method: str, params: Json) -> None:
-        """What the server says of subscriptions and tasks; anything else is none of our business."""
+    def on_notification(self, method: str, params: Json) -> None:
+        """Handle a notification about subscriptions or tasks; ignore others."""
         if method == NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED:
             for subscription in list(self._subscriptions.values()):
                 subscription.acknowledged(params)
         elif method == NOTIFICATIONS_TASKS:
-            self._told(bytes(params))
-
-    def _told(self, params: bytes) -> None:
-        task = _read_task(params)
-        if task is None:
-            return
-        for subscription in list(self._subscriptions.values()):
-            if subscription.is_meant(task.meta.subscription_id):
-                subscription.told(task, params)
+            task = _read_task(raw := bytes(params))
+            for subscription in list(self._subscriptions.values()):
+                if task is not None and subscription.matches(task.meta.subscription_id):
+                    subscription.update(task, raw)
 
 
 class _Subscription:
-    """One wish, and what is open at the server for it. `left` are the tasks of which more may come."""
+    """One watch and its request at the server. `_unfinished` are the tasks that may still change."""
 
     def __init__(self, watch: TaskWatch, on_over: Callable[[TaskWatch], None]) -> None:
         self.watch = watch
         self._on_over = on_over
-        self._left = set(watch.task_ids)
+        self._unfinished = set(watch.task_ids)
         self._session: UpstreamSession | None = None
         self._listen: ListenRequest | None = None
         self._was_held = False
-        self._to_ask: list[str] = []
-        self._asking: Request | None = None
+        self._to_fetch: list[str] = []
+        self._fetching: Request | None = None
 
     def begin(self, session: UpstreamSession) -> None:
         self._session = session
-        self._listen = ListenRequest(session, self._held, self._refused, _not_about_lists, tasks=True)
-        self._listen.want(frozenset(self._left))
+        self._listen = ListenRequest(session, self._held, self._refused, _ignore_missed_lists, tasks=True)
+        self._listen.want(frozenset(self._unfinished))
 
     def stop(self) -> None:
-        self._to_ask.clear()
+        self._to_fetch.clear()
         listen, self._listen = self._listen, None
         if listen is not None:
             listen.close()
@@ -120,59 +117,59 @@ class _Subscription:
         if self._listen is not None:
             self._listen.acknowledged(params)
 
-    def is_meant(self, subscription_id: int | str | None) -> bool:
-        return self._listen is not None and (subscription_id is None or self._listen.is_under(subscription_id))
+    def matches(self, subscription_id: int | str | None) -> bool:
+        return self._listen is not None and (subscription_id is None or self._listen.has_subscription(subscription_id))
 
-    def told(self, task: _Task, params: bytes) -> None:
-        if task.task_id not in self._left or self.watch.closed:
+    def update(self, task: _Task, params: bytes) -> None:
+        if task.task_id not in self._unfinished or self.watch.closed:
             return
-        if task.status in _OVER:
-            self._left.discard(task.task_id)
+        if task.status in _FINAL_STATES:
+            self._unfinished.discard(task.task_id)
         self.watch.on_updated(task.task_id, params)
-        if not self._left:
+        if not self._unfinished:
             self._on_over(self.watch)
 
-    # -- what becomes of the subscription -------------------------------------------------------------------------
+    # -- the request at the server -------------------------------------------------------------------------------
 
     def _held(self, task_ids: Uris) -> None:
         again, self._was_held = self._was_held, True
         self.watch.settle(task_ids)
         if again:
-            self._to_ask = sorted(task_ids & self._left)
-            self._ask_next()
+            self._to_fetch = sorted(task_ids & self._unfinished)
+            self._fetch_next()
 
     def _refused(self, task_ids: Uris, outcome: Outcome) -> None:
-        """A server may refuse all for the sake of one. It is this client's loss alone."""
-        self._left -= task_ids
-        if self._left and self._listen is not None:
-            self._listen.want(frozenset(self._left))
+        """Give up tasks that the server refuses; it may refuse all of them because of one."""
+        self._unfinished -= task_ids
+        if self._unfinished and self._listen is not None:
+            self._listen.want(frozenset(self._unfinished))
         else:
             self._on_over(self.watch)
         self.watch.settle(frozenset())
 
-    # -- what was missed ------------------------------------------------------------------------------------------
+    # -- fetching what was missed ------------------------------------------------------------------------------------
 
-    def _ask_next(self) -> None:
+    def _fetch_next(self) -> None:
         session = self._session
-        if self._asking is not None or not self._to_ask or session is None or not session.usable:
+        if self._fetching is not None or not self._to_fetch or session is None or not session.usable:
             return
-        task_id = self._to_ask.pop(0)
+        task_id = self._to_fetch.pop(0)
         request = Request(TASKS_GET, b'{"taskId":%b}' % encode(task_id), lambda one: self._answered(one, timer))
-        late = Failure(session.problem(DEADLINE, f"no answer to `tasks/get` within {_ASKED_S:g} seconds"))
-        timer = Deadline(_ASKED_S, partial(request.give_up, late))
-        self._asking = request
+        late = Failure(session.problem(DEADLINE, f"no answer to `tasks/get` within {_GET_S:g} seconds"))
+        timer = Deadline(_GET_S, partial(request.give_up, late))
+        self._fetching = request
         session.send(request)
 
     def _answered(self, request: Request, timer: Deadline) -> None:
         timer.cancel()
-        self._asking = None
+        self._fetching = None
         outcome = request.outcome
         if isinstance(outcome, Result) and self._listen is not None:
             params = _as_notification(outcome.raw)
             task = None if params is None else _read_task(params)
             if task is not None and params is not None:
-                self.told(task, params)
-        self._ask_next()
+                self.update(task, params)
+        self._fetch_next()
 
 
 class _Meta(msgspec.Struct):
@@ -193,7 +190,7 @@ def _read_task(params: bytes) -> _Task | None:
 
 
 def _as_notification(result: Json) -> bytes | None:
-    """What `tasks/get` says, as the server would have told it by itself."""
+    """The result of `tasks/get` in the form of a task notification."""
     try:
         members = members_of(bytes(result), "the result")
     except BadMessage:
@@ -201,5 +198,5 @@ def _as_notification(result: Json) -> bytes | None:
     return encode_members({name: value for name, value in members.items() if name != "resultType"})
 
 
-def _not_about_lists() -> None:
-    """What was missed is asked for once the server is told of the tasks again."""
+def _ignore_missed_lists() -> None:
+    """Missed task changes are fetched once the subscription is renewed."""

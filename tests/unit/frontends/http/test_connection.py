@@ -102,8 +102,8 @@ def test_a_body_in_single_bytes_is_not_read_in_one_go(loop_factory: Loop, tmp_pa
             )
             (connection,) = here.http_server._connections
             connection.data_received(b"1\r\n \r\n" * 40_000)
-            assert connection._turns is not None
-            assert connection._turns.waiting, "others have their turn"
+            assert connection._fair_reader is not None
+            assert connection._fair_reader.waiting, "others have their turn"
             connection.data_received(b"0\r\n\r\n" + GET)
             assert [(await wire.read()).status for _ in range(2)] == [400, 200], "and all of it is read in the end"
 
@@ -425,8 +425,8 @@ def test_only_who_comes_back_sooner_than_it_was_told_rests_longer_each_time(
             clock: Any = Clock()
             loop, connection._loop = connection._loop, clock
             for _ in rests:
-                connection.rest()
-                await until(lambda: connection._resting is None, "it is read again")
+                connection.back_off()
+                await until(lambda: connection._backoff_timer is None, "it is read again")
                 clock.now += pause_s
             assert clock.waits == pytest.approx(rests)
             connection._loop = loop

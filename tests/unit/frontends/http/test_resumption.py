@@ -120,7 +120,7 @@ async def test_a_stream_that_is_paused_ends_without_the_answer_which_is_fetched_
         wire, events = await ask(client, call())
         first = await events.next()
         running = await held(here)
-        exchanges[-1].pause()
+        exchanges[-1].pause_stream()
         assert await events.rest() == []
         again, events = await resume(client, first["id"])
         await events.next()

@@ -172,7 +172,7 @@ async def test_a_query_that_is_not_understood_says_what_is_wrong(tmp_path: Path,
 
 
 async def test_a_search_that_is_never_over_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools_api, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(tools_api, "_TIMEOUT_S", 0.05)
     async with shop(tmp_path) as here:
         here.desk.add("slow", state="starting")
         for reply in (

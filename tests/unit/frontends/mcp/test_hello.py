@@ -91,7 +91,7 @@ async def test_a_greeting_waits_a_moment_for_servers_that_start_and_no_longer(
         second = asyncio.ensure_future(modern.request("server/discover"))
         assert "instructions" not in (await first).result, "it came though nobody was heard"
         assert "instructions" not in (await second).result
-        monkeypatch.setattr(initialize, "_HEARD_S", 30.0)
+        monkeypatch.setattr(initialize, "_INSTRUCTIONS_WAIT_S", 30.0)
         third = asyncio.ensure_future(initialized(here, opening()))
         await modern.request("tools/call", {"name": "nobody"})
         here.desk.sinks["slow"].publish(Snapshot(instructions="Here I am."))

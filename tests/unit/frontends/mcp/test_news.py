@@ -149,7 +149,7 @@ async def test_a_client_that_listens_while_something_comes_and_leaves_at_once_he
 
 async def test_a_client_is_told_nothing_before_it_is_greeted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifier, "_SETTLE_S", 0.0)
-    monkeypatch.setattr(initialize, "_HEARD_S", 0.5)
+    monkeypatch.setattr(initialize, "_INSTRUCTIONS_WAIT_S", 0.5)
     here = House(tmp_path)
     here.desk.add("late", state="starting")  # greetings wait for it
     async with at_pipe(here) as (pipes, _):

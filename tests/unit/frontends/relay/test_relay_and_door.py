@@ -78,7 +78,7 @@ async def test_a_stream_that_the_gateway_closes_or_loses_is_asked_for_again(tmp_
         (running,) = here.source.held
         running.notify("notifications/progress", b'{"progressToken":1,"progress":1}')
         assert (await on.pipes.next())["method"] == "notifications/progress"
-        exchanges[-1].pause()
+        exchanges[-1].pause_stream()
         running.notify("notifications/progress", b'{"progressToken":1,"progress":2}')
         assert (await on.pipes.next())["params"]["progress"] == 2
         here.break_connections()

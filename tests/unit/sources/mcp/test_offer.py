@@ -278,7 +278,7 @@ async def test_a_lane_that_is_gone_publishes_nothing_more(monkeypatch: pytest.Mo
 
 @pytest.fixture
 def nothing_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offer_module, "_HOLDS_S", -1.0)
+    monkeypatch.setattr(offer_module, "_FRESH_S", -1.0)
 
 
 @pytest.mark.usefixtures("nothing_holds")

@@ -155,7 +155,7 @@ async def test_after_a_loss_it_is_made_anew_and_what_was_missed_is_told(loss: st
 
 
 async def test_a_server_that_never_says_what_was_missed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_subscriptions, "_ASKED_S", 0.01)
+    monkeypatch.setattr(task_subscriptions, "_GET_S", 0.01)
     server = Server()
     server.answers_get = False
     async with ready_source(server) as source:
