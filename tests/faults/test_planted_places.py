@@ -325,8 +325,8 @@ async def test_what_a_killed_gateway_could_not_compare_is_told_by_the_next(tmp_p
         bases = [(str(bash.root), ProtectedPlaces())]
         watch = PlaceWatch(bases, bash.state_dir, lambda _: None, home=str(bash.home))
         left = watch.begin()
-        os.close(left._session._fd)  # as the kernel does it
-        left._session._fd = -1
+        os.close(left.command._fd)  # as the kernel does it
+        left.command._fd = -1
         bash.write(".mcp.json", "who knows")
         await bash.ok("true")
         assert bash.text(".mcp.json") == "who knows"

@@ -104,7 +104,7 @@ class House:
         self.notes: list[LogEvent] = []
         self.desk.events.noted.append(self.notes.append)
         asyncio.get_running_loop().set_exception_handler(self._stray_error)  # as the gateway does
-        server_request_timeout_s = options.pop("question_s", 600.0)
+        server_request_timeout_s = options.pop("server_request_timeout_s", 600.0)
         settings = {"disclosure": "all", "search": SearchSettings(semantic=False), "state_dir": folder / "state"}
         self.discovery = Discovery(self.desk.router, GatewaySettings(**settings | options.pop("gateway", {})))
         self.server = McpServer(

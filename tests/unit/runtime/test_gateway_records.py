@@ -29,7 +29,8 @@ _HOLD = """
 import sys, time
 from pathlib import Path
 from trunkline.runtime.gateway_records import RunningGateway, announce_running
-held = announce_running(Path(sys.argv[1]), RunningGateway(7, "http://127.0.0.1:1/mcp", "/c", "1", "2026-01-01T00:00:00Z"))
+record = RunningGateway(7, "http://127.0.0.1:1/mcp", "/c", "1", "2026-01-01T00:00:00Z")
+held = announce_running(Path(sys.argv[1]), record)
 print(held.reason or "held", flush=True)
 time.sleep(60)
 """

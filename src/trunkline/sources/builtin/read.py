@@ -79,8 +79,11 @@ class ReadTool:
             size_bytes = os.fstat(fd).st_size
             head = os.pread(fd, HEAD_BYTES, 0)
             kind = kind_of(head)
+            if kind.picture and size_bytes > PICTURE_BYTES:
+                size, most = size_in_words(size_bytes), size_in_words(PICTURE_BYTES)
+                raise ToolFault(f"{quoted(path)} is a picture of {size}; up to {most} can be shown: make it smaller")
             if kind.picture:
-                return _picture(fd, path, size_bytes, kind.picture)
+                return image_result(b"".join(blocks_of(fd, PICTURE_BYTES)), kind.picture)
             if kind.binary:
                 raise ToolFault(f"{quoted(path)} is {kind.binary} ({size_in_words(size_bytes)}), not a text file")
             if not head:
@@ -88,15 +91,6 @@ class ReadTool:
             return _lines(fd, path, first, limit, call)
         finally:
             os.close(fd)
-
-
-def _picture(fd: int, path: str, size_bytes: int, mime_type: str) -> bytes:
-    if size_bytes > PICTURE_BYTES:
-        most = size_in_words(PICTURE_BYTES)
-        raise ToolFault(
-            f"{quoted(path)} is a picture of {size_in_words(size_bytes)}; up to {most} can be shown: make it smaller"
-        )
-    return image_result(b"".join(blocks_of(fd, PICTURE_BYTES)), mime_type)
 
 
 def _lines(fd: int, path: str, first: int, limit: int, call: RunningToolCall) -> bytes:

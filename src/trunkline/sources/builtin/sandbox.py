@@ -256,16 +256,11 @@ def _remove_abandoned() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*-*"):
         pid = folder.name.removeprefix(SCRATCH_PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
-            if pid.isdigit() and folder.stat().st_uid == os.getuid() and not _runs(int(pid)):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError as error:
-        return not isinstance(error, ProcessLookupError)
-    return True
+            if pid.isdigit() and folder.stat().st_uid == os.getuid():
+                try:
+                    os.kill(int(pid), 0)
+                except ProcessLookupError:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_folder(path: str) -> bool:

@@ -26,6 +26,10 @@ _LOCKS: Final = tuple(threading.Lock() for _ in range(64))
 _SAFELY: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EACCES})
 """File systems that have none, or folders where they are forbidden."""
+_OS_ERRORS: Final = {
+    errno.ELOOP: "{} was replaced by a link at the same time: try again",
+    errno.EBUSY: "{} is a mount point of its own, so it cannot be replaced in one step",
+}
 
 _DOC: Final = """Writes a file: makes it, with the folders it needs, or replaces all of its content.
 
@@ -116,7 +120,13 @@ class FileReplacement:
             if call.cancelled:
                 raise ToolFault(f"{quoted(self._path)} was not written: the call was cancelled")
             self._put(temporary)
-            self._check_still_allowed()
+            try:
+                # The folder may have been moved to where nothing may be written. If a command moves it from now on, the
+                # file is found there when its protected places are compared.
+                self._refuse()
+            except ToolFault:
+                os.unlink(self._name, dir_fd=self._folder_fd)
+                raise
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=self._folder_fd)
@@ -157,15 +167,6 @@ class FileReplacement:
                 return
         os.rename(temporary, self._name, src_dir_fd=self._folder_fd, dst_dir_fd=self._folder_fd)
 
-    def _check_still_allowed(self) -> None:
-        """The folder may have been moved to where nothing may be written. If a command moves it from now on, the file
-        is found there when its protected places are compared."""
-        try:
-            self._refuse()
-        except ToolFault:
-            os.unlink(self._name, dir_fd=self._folder_fd)
-            raise
-
 
 def _stamp(status: os.stat_result | None) -> tuple[int, int, int, int] | None:
     return None if status is None else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
@@ -189,16 +190,9 @@ def replacing(root: RootFolder, path: str, *, make_folders: bool = False) -> Gen
         except FileNotFoundError:
             raise root.missing(path) from None
         except OSError as error:
-            raise ToolFault(_os_error_text(error, path)) from None
+            own_text = _OS_ERRORS.get(error.errno or 0)
+            raise ToolFault(own_text.format(quoted(path)) if own_text else os_error_text(error, path)) from None
         finally:
             lock.release()
     finally:
         os.close(folder_fd)
-
-
-def _os_error_text(error: OSError, path: str) -> str:
-    if error.errno == errno.ELOOP:
-        return f"{quoted(path)} was replaced by a link at the same time: try again"
-    if error.errno == errno.EBUSY:
-        return f"{quoted(path)} is a mount point of its own, so it cannot be replaced in one step"
-    return os_error_text(error, path)

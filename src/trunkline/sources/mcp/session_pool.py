@@ -16,7 +16,7 @@ from trunkline.protocol.mcp.capabilities import askable
 from trunkline.sources.mcp.client_sessions import ClientSessions, SessionKey
 
 MAX_SLOTS: Final = 8
-"""How many servers may work for callers with the same principal and capabilities. Those that wait for an answer of their
+"""How many servers may work for callers of one principal and set of capabilities. Calls that wait for an answer of their
 client do not count: people take their time, and others should not wait for them."""
 
 _GroupKey = tuple[str, bytes]
@@ -78,7 +78,7 @@ class _Group:
         self._fill_slots()
 
     def _fill_slots(self) -> None:
-        """Start waiting calls. Calls may end while they are started (nothing can be opened), so this is not re-entered."""
+        """Start waiting calls. They may end at once (nothing can be opened), so this is not re-entered."""
         if self._filling:
             return
         self._filling = True

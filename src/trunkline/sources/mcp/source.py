@@ -336,13 +336,13 @@ class McpSource:
         if method in LISTS_CHANGED:
             self._lists.changed(client, session, method)
         elif method in SESSION_NOTIFICATIONS:
-            self._resource_subscriptions.heard(session, method, params)
+            self._resource_subscriptions.on_notification(session, method, params)
         elif self._sink is not None:
             self._sink.forward_notification(client, method, params)
 
     def _nobody_heard(self, session: UpstreamSession, method: str, params: Json) -> None:
         if method in SESSION_NOTIFICATIONS:
-            self._resource_subscriptions.heard(session, method, params)
+            self._resource_subscriptions.on_notification(session, method, params)
             self._task_subscriptions.on_notification(method, params)
         else:
             self._count("unattributed_notifications")

@@ -231,7 +231,7 @@ async def test_who_waited_for_servers_to_start_is_answered_although_a_bug_is_in_
     async with house(tmp_path) as here, here.modern() as client:
         told = bugs_told()
         here.desk.add("late", state="starting")
-        here.server._lists._give = broken
+        here.server._lists._respond = broken
         here.server._initializer._respond_discover = broken
         asking = asyncio.ensure_future(client.request(method))
         await until(lambda: here.desk.router._list_waiters or told, "it waits")

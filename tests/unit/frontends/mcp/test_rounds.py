@@ -210,7 +210,7 @@ async def test_a_client_that_goes_while_it_is_asked_leaves_nothing(
         talk.pipes.end_input()
         await asyncio.wait_for(asyncio.shield(talk.serving), at_most(15))
         assert not talk.source.held
-        assert len(session.calls) == len(session.questions) == 0
+        assert len(session.calls) == len(session.server_requests) == 0
 
 
 async def test_an_id_is_taken_while_its_client_is_asked(tmp_path: Path) -> None:

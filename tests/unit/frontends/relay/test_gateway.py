@@ -14,7 +14,7 @@ from trunkline.runtime.http_client import HttpTarget
 def test_an_address_that_cannot_be_asked_is_refused_without_what_is_secret_in_it() -> None:
     with pytest.raises(GatewayError) as refused:
         check_target(HttpTarget("http://user:pw@h:1/mcp/ü?key=k3y"), "")
-    assert "http://h:1/mcp/ü is not an address" in refused.value.problem.message
+    assert "http://h:1/mcp/ü is not the address" in refused.value.problem.message
     assert "pw" not in str(refused.value.problem)
     assert "k3y" not in str(refused.value.problem)
 

@@ -186,7 +186,7 @@ async def test_a_refusal_of_the_server_is_passed_on_and_the_next_one_is_asked_an
 
 
 async def test_a_server_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches_module, "_ASKED_S", 0.05)
+    monkeypatch.setattr(watches_module, "_SUBSCRIBE_S", 0.05)
     server = Library()
     server.silent = {"resources/subscribe"}
     async with ready_source(server) as source:
@@ -198,7 +198,7 @@ async def test_a_server_that_does_not_answer_is_not_waited_for_for_ever(monkeypa
 async def test_nothing_is_left_of_a_watch_that_was_closed_before_it_was_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watches_module, "_ASKED_S", 0.05)
+    monkeypatch.setattr(watches_module, "_SUBSCRIBE_S", 0.05)
     server = Library()
     server.silent = {"resources/subscribe"}
     async with ready_source(server) as source:
@@ -275,7 +275,7 @@ async def test_a_watch_before_the_server_is_up_waits_for_it() -> None:
 
 
 async def test_a_watch_of_a_server_that_never_comes_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches_module, "_ASKED_S", 0.02)
+    monkeypatch.setattr(watches_module, "_SUBSCRIBE_S", 0.02)
     source = McpSource("s", Library().open, Tuning(shared=False, max_sessions=4, session_idle_s=1000))
     outcome = await Watcher(source).outcome()
     assert isinstance(outcome, Failure)

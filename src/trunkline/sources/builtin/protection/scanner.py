@@ -157,7 +157,10 @@ class PlaceScanner:
                 if directory is not None:
                     self._places_in(path, directory)
                     waiting.extend(directory.folders)
-                    waiting.extend(self._passed_over_targets(path, directory))
+                    # folders that are passed over where they lie, but whoever follows a link works in them
+                    targets = [os.path.realpath(_joined(path, name)) for name in directory.links]
+                    targets = [one for one in targets if self._is_below(one) and one not in self._scan.visited]
+                    waiting.extend(one for one in targets if is_passed_over(one[len(self.base) :].split("/")))
             for path in self.places.apart(PACKAGES):
                 self._place(_joined(self.base, path), listed=False)
             self._known = self._scan.visited
@@ -167,12 +170,6 @@ class PlaceScanner:
         if len(self._scan.visited) >= self._limit:
             self._scan.complete = False
         return len(self._scan.visited) < self._limit and not self._scan.full
-
-    def _passed_over_targets(self, path: str, directory: _Directory) -> list[str]:
-        """Folders that are passed over where they lie, but whoever follows a link works in them."""
-        found = (os.path.realpath(_joined(path, name)) for name in directory.links)
-        found = (target for target in found if self._is_below(target) and target not in self._scan.visited)
-        return [target for target in found if is_passed_over(target[len(self.base) :].split("/"))]
 
     def _directory(self, path: str, *, whole: bool) -> _Directory | None:
         """What is in a directory. `whole` says that everything there is of interest, since it is in a place."""
