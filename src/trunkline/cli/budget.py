@@ -71,7 +71,7 @@ def show_budget(found: Budget, server: str | None, *, by_tool: bool) -> None:
     else:
         own = {"trunkline": "trunkline (its own)"}
         rows = [
-            (own.get(each["name"], each["name"]), f"{each['tools']:,}", *_cost(each, whole))
+            (own.get(each["name"]) or str(each["name"]), f"{each['tools']:,}", *_cost(each, whole))
             for each in shown["servers"]
         ]
         click.echo(table(_SERVER_HEADS, rows))

@@ -132,8 +132,8 @@ def _kinds(described: Mapping[str, Any], schema: Mapping[str, Any], depth: int) 
     if not depth:
         return set()
     found = {kind for kind in _list(described.get("type")) if isinstance(kind, str)}
-    for value in (*_list(described.get("enum", [])), *_list(described.get("const", []))):
-        found.add(_BY_TYPE.get(cast(type, type(value)), "null"))
+    values: list[object] = [*_list(described.get("enum", [])), *_list(described.get("const", []))]
+    found |= {_BY_TYPE.get(type(value), "null") for value in values}
     for group in ("anyOf", "oneOf", "allOf"):
         for choice in _list(described.get(group)):
             found |= _kinds(_object(choice), schema, depth - 1)

@@ -110,7 +110,7 @@ def _without_subscription_id(params: bytes) -> bytes:
 
 
 class UpstreamSubscriptions:
-    """All resource subscriptions at one server. `submit` sends a call on its caller's session, which `session_name_of` names."""
+    """All resource subscriptions at one server. `submit` sends a call on the session that `session_name_of` names."""
 
     def __init__(
         self,

@@ -16,8 +16,8 @@ from trunkline.protocol.mcp.capabilities import askable
 from trunkline.sources.mcp.client_sessions import ClientSessions, SessionKey
 
 MAX_SLOTS: Final = 8
-"""How many servers may work for callers of one principal and set of capabilities. Calls that wait for an answer of their
-client do not count: people take their time, and others should not wait for them."""
+"""How many servers may work for callers of one principal and set of capabilities. Calls that wait for an answer of
+their client do not count: people take their time, and others should not wait for them."""
 
 _GroupKey = tuple[str, bytes]
 

@@ -1,6 +1,6 @@
-"""An MCP server as a source: a scout session that is always kept up, client sessions beside it, and who gets which.
+"""An MCP server as a source: a control session that is always kept up, and sessions of single clients beside it.
 
-The kinds (stdio, HTTP) differ only in how a session is opened; all that happens to it afterwards is here.
+The kinds (stdio, HTTP) differ only in how a session is opened; everything afterwards is here.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ _FAILED_PROBES: Final = 3
 _STOP_WAIT_S: Final = 10.0
 
 Opener = Callable[[Era | None, bytes, Callable[[str], None]], Awaitable[UpstreamSession]]
-"""Open a session and shake hands: (era if known, capabilities to declare, counter) → session."""
+"""Opens and initializes a session: (era if known, capabilities to declare, counter) → session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
+    """How the sessions with one server are shared, limited and probed."""
+
     shared: bool
     max_sessions: int
     session_idle_s: float
@@ -53,7 +55,7 @@ class McpSource:
         self._opener = opener
         self._tuning = tuning
         self._era: Era | None = None
-        self._talks: bool | None = None  # whether one of 2026-07-28 speaks an older version too, if that is known
+        self._also_legacy: bool | None = None  # whether a modern server is also legacy, if known
         self._probe_may_hurt = False
         self._control: UpstreamSession | None = None
         self._sessions: ClientSessions | None = None
@@ -62,19 +64,19 @@ class McpSource:
         self._parked: list[Call] = []
         self._listing: ServerListing | None = None
         self._resource_subscriptions = UpstreamSubscriptions(
-            name, self.submit, self._session_name_of, self._missed_news
+            name, self.submit, self._session_name_of, self._on_missed_changes
         )
         self._task_subscriptions = UpstreamTaskSubscriptions()
-        self._lists = ClientListings(name, self._publish_for)
+        self._client_listings = ClientListings(name, self._publish_for)
         self._leaving: set[asyncio.Task[None]] = set()
-        self._over = False
+        self._stopped = False
         self._backoff = RetryBackoff()
         self._health_tracker = HealthTracker(name, self._health_changed, self._serves_some)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
-        if self._over:  # it was taken back from a server at the last moment
+        if self._stopped:  # it was resubmitted at the last moment
             problem = Problem(
                 code=SOURCE_DOWN, message=f"Server {self.name} was stopped", source=self.name, tool=call.tool
             )
@@ -92,14 +94,14 @@ class McpSource:
             self._submit_to_control(call)
 
     def _shares(self, caller: Caller) -> bool:
-        """Whether a caller meets the same server as everybody.
+        """Whether a caller uses the session that all share.
 
-        A server of 2026-07-28 keeps nothing between calls, so all may share it. Most speak the older versions too, and
-        many ask their clients things only there: so a client of those that can be asked gets one of its own.
+        Modern servers keep no state between calls. Most speak the older versions too, and many ask their clients things
+        only there: so a client that can be asked gets a session of its own.
         """
         if self._tuning.shared or self._era != "modern":
             return self._tuning.shared
-        return caller.session is None or self._talks is False or askable(caller.capabilities) == NO_CAPABILITIES
+        return caller.session is None or self._also_legacy is False or askable(caller.capabilities) == NO_CAPABILITIES
 
     def _submit_to_control(self, call: Call) -> None:
         if self._control is not None and self._control.usable:
@@ -116,13 +118,13 @@ class McpSource:
         self._task_subscriptions.add(watch)
 
     def _session_name_of(self, caller: Caller) -> SessionName:
-        """Which session the calls of a caller use, by name; None for the scout."""
+        """Identifies the session that a caller's calls use; None is the control session."""
         if self._shares(caller):
             return None
         return (caller.principal, caller.capabilities) if needs_pool(caller) else session_key(caller)
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
-        """A modern server knows no news of clients, and one that all share could not tell whose it is."""
+        """Forward a client's notification, unless the session is shared: then the server could not tell whose it is."""
         session = None if self._shares(caller) or self._sessions is None else self._sessions.session_of(caller)
         if session is None or not session.usable:
             return
@@ -140,22 +142,22 @@ class McpSource:
         if self._sessions is not None:
             self._sessions.forget(session)
 
-    def _take_back(self, request: Request) -> bool:
-        """A call that a server refused before running it goes once more, on a new session."""
+    def _resubmit(self, request: Request) -> bool:
+        """Submit a call once more, on a new session, that a server refused before running it."""
         if not isinstance(request, Call) or request.retried or request.done:
             return False
         request.retried = True
         asyncio.get_running_loop().call_soon(self._submit_again, request)
         return True
 
-    def _mirror_again(self, call: Call) -> bool:
+    def _resend_with_headers(self, call: Call) -> bool:
         return self._listing is not None and resend_with_headers(self._listing, self._submit_again, call)
 
     def _submit_again(self, call: Call) -> None:
         if not call.done:
             self.submit(call)
 
-    # -- life -----------------------------------------------------------------------------------------------------
+    # -- lifecycle ------------------------------------------------------------------------------------------------
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
@@ -172,110 +174,104 @@ class McpSource:
         self._pool = SessionPool(sessions)
         try:
             while True:
-                await self._live_once(sink)
+                await self._run_once(sink)
                 await self._wait_before_retry()
         finally:
-            self._over = True
+            self._stopped = True
             self._resource_subscriptions.close()
             self._task_subscriptions.close()
             self._release_parked(up=False)
             await sessions.close()
-            await self._lists.close()
+            await self._client_listings.close()
             if self._leaving:
                 await asyncio.wait(self._leaving, timeout=_STOP_WAIT_S)
             if self._listing is not None:
                 self._listing.forget()
 
-    async def _live_once(self, sink: Sink) -> None:
-        """From one connection to its loss. Whatever goes wrong ends as a state with a reason."""
+    async def _run_once(self, sink: Sink) -> None:
+        """Connect once and serve until the loss. Whatever goes wrong ends as a health state with a reason."""
         session: UpstreamSession | None = None
         try:
             session = await self._open(b"{}")
-            self._talks = self._talks or None  # it may have been replaced by one that does
+            self._also_legacy = self._also_legacy or None  # it may have been replaced
             self._listing = listing = ServerListing(
-                session, self.name, sink.publish, self._listed, before=self._listing
+                session, self.name, sink.publish, self._on_listed, before=self._listing
             )
             try:
                 await listing.fetch_first()
-                self._went_up(session)
-                problem = await self._tend(session)
+                self._on_up(session)
+                problem = await self._watch(session)
             finally:
                 self._resource_subscriptions.down()
                 self._task_subscriptions.down()
                 await listing.close()
-            self._health_tracker.lost(problem, _tail(session))
+            self._health_tracker.lost(problem, session.stderr_tail())
         except GatewayError as error:
-            self._health_tracker.failed(error.problem, _tail(session))
+            self._health_tracker.failed(error.problem, "" if session is None else session.stderr_tail())
         finally:
             self._control = None
             if session is not None:
-                await self._leave(session)
-
-    async def _leave(self, session: UpstreamSession) -> None:
-        """What a retired session still carries gets its answers while the next one is being opened."""
-        leaving = asyncio.get_running_loop().create_task(close_session(session))
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
-        if not (session.pending and isinstance(session, HttpUpstreamSession)):
-            await asyncio.wait([leaving])
+                leaving = asyncio.get_running_loop().create_task(close_session(session))
+                self._leaving.add(leaving)
+                leaving.add_done_callback(self._leaving.discard)
+                if not (session.pending and isinstance(session, HttpUpstreamSession)):
+                    await asyncio.wait([leaving])
+                # else its calls are answered while the next session is being opened
 
     async def _open(self, capabilities: bytes) -> UpstreamSession:
         era: Era | None = "legacy" if self._probe_may_hurt and self._era is None else self._era
         try:
             session = await self._opener(era, capabilities, self._count)
         except GatewayError as error:
-            # Some servers die of a request they do not know: the next try says nothing but `initialize`.
+            # Some servers exit on an unknown request: the next try sends nothing but `initialize`.
             self._probe_may_hurt = self._era is None and not self._probe_may_hurt
             if error.problem.code is SOURCE_PROTOCOL:
                 self._era = None  # it may have been replaced by one of the other era
             raise
         self._era = "modern" if session.modern else "legacy"
-        await self._furnish(session)
+        await self._attach(session)
         return session
 
     async def _open_for_client(self, capabilities: bytes) -> UpstreamSession:
-        """A server of 2026-07-28 is asked whether it can hold a conversation as well."""
+        """Open a session for one client; a modern server may speak a legacy version as well."""
         if self._era != "modern":
             return await self._open(capabilities)
         try:
             session = await self._opener("legacy", capabilities, self._count)
         except GatewayError as error:
-            if error.problem.code is not SOURCE_PROTOCOL and not await self._only_talk_hurts():
+            if error.problem.code is not SOURCE_PROTOCOL and not await self._is_healthy_modern():
                 raise
-            self._talks = False
+            self._also_legacy = False
             self._resource_subscriptions.move()
             raise NoClientSessions from None
-        self._talks = True
-        await self._furnish(session)
+        self._also_legacy = True
+        await self._attach(session)
         return session
 
-    async def _only_talk_hurts(self) -> bool:
-        """Not all refuse `initialize`: some die of it, some never answer. Others are served all the same."""
-        if self._talks is not None or self._control is None:
-            return False
+    async def _is_healthy_modern(self) -> bool:
+        """Whether a server that failed over `initialize` (some exit, some never answer) serves others all the same."""
         session = self._control
+        if self._also_legacy is not None or session is None:
+            return False
         outcome = await session.request(SERVER_DISCOVER, b"{}", PROBE_TIMEOUT_S)
         return isinstance(outcome, Result) and session.usable
 
-    async def _furnish(self, session: UpstreamSession) -> None:
-        session.on_notification = partial(self._heard, session)
+    async def _attach(self, session: UpstreamSession) -> None:
+        session.on_notification = partial(self._on_notification, session)
         session.lost.add_done_callback(partial(warn_if_over_limits, self._sink))
         if isinstance(session, HttpUpstreamSession):
-            session.resubmit = self._take_back
-            session.resend_with_headers = self._mirror_again
-            if not session.modern:
-                await self._open_stream(session)
+            session.resubmit = self._resubmit
+            session.resend_with_headers = self._resend_with_headers
+            if session.modern:
+                return
+            try:  # before the first call, as requests of the server would be lost until then
+                session.open_stream()
+                await session.wait_for_stream()
+            except BaseException:
+                await session.close()
+                raise
 
-    async def _open_stream(self, session: HttpUpstreamSession) -> None:
-        """The server's own stream, before the first call: what happens meanwhile is told there."""
-        try:
-            session.open_stream()
-            await session.wait_for_stream()
-        except BaseException:
-            await session.close()
-            raise
-
-    def _went_up(self, session: UpstreamSession) -> None:
+    def _on_up(self, session: UpstreamSession) -> None:
         self._control = session
         self._backoff.up()
         self._health_tracker.ready()
@@ -283,8 +279,8 @@ class McpSource:
         self._resource_subscriptions.up(session)
         self._task_subscriptions.up(session)
 
-    async def _tend(self, session: UpstreamSession) -> Problem:
-        """Follow the server until it is lost, and ask it for signs of life."""
+    async def _watch(self, session: UpstreamSession) -> Problem:
+        """Probe the server from time to time until it is lost; returns why."""
         failed_probes = 0
         while True:
             await asyncio.wait([session.lost], timeout=self._tuning.probe_every_s)
@@ -292,17 +288,16 @@ class McpSource:
                 return session.lost.result()
             failed_probes = 0 if await self._probe(session) else failed_probes + 1
             if failed_probes >= _FAILED_PROBES:
-                return session.problem(SOURCE_LOST, f"{failed_probes} probes in a row went unanswered")
+                return session.problem(SOURCE_LOST, f"{failed_probes} probes in a row were not answered")
 
-    def _listed(self, trouble: str | None) -> None:
-        """How listing it once more went."""
+    def _on_listed(self, trouble: str | None) -> None:
         if trouble is None:
             self._health_tracker.ready()
         else:
             self._health_tracker.degraded(f"its tools could not be listed again: {trouble}")
 
     async def _probe(self, session: UpstreamSession) -> bool:
-        method = PING if not session.modern else SERVER_DISCOVER
+        method = SERVER_DISCOVER if session.modern else PING
         outcome = await session.request(method, b"{}", PROBE_TIMEOUT_S)
         if isinstance(outcome, Failure):
             self._health_tracker.degraded(f"a probe failed: {outcome.problem.message}")
@@ -310,37 +305,37 @@ class McpSource:
         self._health_tracker.ready()
         return True
 
-    def _heard(self, session: UpstreamSession, method: str, params: Json) -> None:
+    def _on_notification(self, session: UpstreamSession, method: str, params: Json) -> None:
         if method in LISTS_CHANGED and self._listing is not None:
             self._listing.changed(method)
         else:
-            self._nobody_heard(session, method, params)
+            self._on_session_notification(session, method, params)
 
-    def _missed_news(self) -> None:
+    def _on_missed_changes(self) -> None:
         if self._listing is not None:
             self._listing.missed()
 
-    # -- servers that work for one client -------------------------------------------------------------------------
+    # -- sessions of single clients ------------------------------------------------------------------------------
 
     def _client_session_opened(self, key: SessionKey, session: UpstreamSession) -> None:
-        """Its news and its questions are for that client alone. Where there is no session, only calls can be asked."""
+        """Route notifications and requests to that client alone; without a client session, to the calls alone."""
         client = key[1]
         if isinstance(client, str) and self._sink is not None:
-            session.on_notification = partial(self._client_heard, client, session)
+            session.on_notification = partial(self._on_client_notification, client, session)
             session.server_requests.set_handler(partial(self._sink.forward_request, client))
         else:
-            session.on_notification = partial(self._nobody_heard, session)
+            session.on_notification = partial(self._on_session_notification, session)
             session.server_requests.set_handler(refuse_without_client)
 
-    def _client_heard(self, client: str, session: UpstreamSession, method: str, params: Json) -> None:
+    def _on_client_notification(self, client: str, session: UpstreamSession, method: str, params: Json) -> None:
         if method in LISTS_CHANGED:
-            self._lists.changed(client, session, method)
+            self._client_listings.changed(client, session, method)
         elif method in SESSION_NOTIFICATIONS:
             self._resource_subscriptions.on_notification(session, method, params)
         elif self._sink is not None:
             self._sink.forward_notification(client, method, params)
 
-    def _nobody_heard(self, session: UpstreamSession, method: str, params: Json) -> None:
+    def _on_session_notification(self, session: UpstreamSession, method: str, params: Json) -> None:
         if method in SESSION_NOTIFICATIONS:
             self._resource_subscriptions.on_notification(session, method, params)
             self._task_subscriptions.on_notification(method, params)
@@ -373,10 +368,10 @@ class McpSource:
             else:
                 call.finish(Failure(self._health_tracker.refusal(call.tool)))
 
-    # -- what others hear of it -----------------------------------------------------------------------------------
+    # -- reporting ------------------------------------------------------------------------------------------------
 
     def _serves_some(self) -> bool:
-        """Clients with a process of their own are served whatever becomes of the one that all share."""
+        """Whether clients with a process of their own are served although the control session is down."""
         return self._sessions is not None and self._sessions.processes > 0
 
     def _health_changed(self, health: Health) -> None:
@@ -386,7 +381,3 @@ class McpSource:
     def _count(self, counter: str) -> None:
         if self._sink is not None:
             self._sink.count(counter)
-
-
-def _tail(session: UpstreamSession | None) -> str:
-    return "" if session is None else session.stderr_tail()
