@@ -161,7 +161,7 @@ def client_setups(endpoint: Endpoint) -> list[ClientSetup]:
 def connect(client: str | None, config: Path | None, url: str | None, as_json: bool) -> None:
     """Show how to connect a client to the gateway.
 
-    That is a command to run, or, for clients that have none, what to put into which file.
+    This is a command to run or, for clients that have none, a snippet to paste into a file.
 
     CLIENT is one of claude-code, codex, gemini, opencode, vscode, cursor and claude-desktop. Without it, all are shown.
     """

@@ -89,7 +89,7 @@ def main(ctx: click.Context) -> None:
 @main.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @CONFIG
-@click.option("--json", "as_json", is_flag=True, help="Problems as a JSON list on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print problems as a JSON list on stdout.")
 def check(file: Path | None, config: Path | None, as_json: bool) -> None:
     """Check a configuration file and report every problem in it."""
     if file is not None and config is not None:
