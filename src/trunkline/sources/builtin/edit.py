@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from trunkline.config.call_arguments import Arguments, about
-from trunkline.sources.builtin.file_formats import HEAD_BYTES, TextFormat, kind_of, size_in_words, with_newlines
+from trunkline.sources.builtin.file_formats import HEAD_BYTES, TextFormat, kind_of, with_newlines
 from trunkline.sources.builtin.read import FilePath, numbered
 from trunkline.sources.builtin.root import RootFolder, quoted
 from trunkline.sources.builtin.text_length import units
@@ -40,7 +40,7 @@ _SHOWN_CANDIDATE: Final = 200
 _DOC: Final = """Replaces one exact text in a file by another.
 
 - `old_string` must be in the file character for character, with its indentation, and without the line numbers that Read shows. It must occur exactly once: take in some lines around it if it is not unique, or set `replace_all` to change every occurrence (to rename something, for example).
-- The answer shows the changed lines with their numbers. Nothing is changed when the text is missing or not unique: the answer then says where to look.
+- The result shows the changed lines with their numbers. Nothing is changed when the text is missing or not unique: the result then says where to look.
 - The file keeps its permissions, encoding and line endings (write plain newlines, also for files with CRLF), and is replaced in one step.
 - An empty `old_string` makes a new file, if there is none. To replace a whole file use Write."""  # noqa: E501
 

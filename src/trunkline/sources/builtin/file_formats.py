@@ -69,7 +69,7 @@ def kind_of(head: bytes) -> FileKind:
     return FileKind(binary="binary data") if has_nul else FileKind()
 
 
-def size_in_words(size_bytes: int) -> str:
+def format_size(size_bytes: int) -> str:
     if size_bytes < 10_000:
         return "1 byte" if size_bytes == 1 else f"{size_bytes:,} bytes"
     return f"{size_bytes / 1000:,.0f} kB" if size_bytes < 10_000_000 else f"{size_bytes / 1_000_000:,.0f} MB"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Final
 
 from trunkline.config.call_arguments import Arguments, about
-from trunkline.sources.builtin.file_formats import HEAD_BYTES, encoding_of, kind_of, size_in_words
+from trunkline.sources.builtin.file_formats import HEAD_BYTES, encoding_of, format_size, kind_of
 from trunkline.sources.builtin.root import quoted
 from trunkline.sources.builtin.text_length import units
 from trunkline.sources.builtin.tool import (
@@ -80,10 +80,10 @@ class ReadTool:
             head = os.pread(fd, HEAD_BYTES, 0)
             kind = kind_of(head)
             if kind.picture and size_bytes > PICTURE_BYTES:
-                size, most = size_in_words(size_bytes), size_in_words(PICTURE_BYTES)
+                size, most = format_size(size_bytes), format_size(PICTURE_BYTES)
                 raise ToolFault(f"{quoted(path)} is a picture of {size}; up to {most} can be shown: make it smaller")
             if kind.picture:
-                return image_result(b"".join(blocks_of(fd, PICTURE_BYTES)), kind.picture)
+                return image_result(b"".join(read_blocks(fd, PICTURE_BYTES)), kind.picture)
             if kind.binary:
                 raise ToolFault(f"{quoted(path)} is {kind.binary} ({size_in_words(size_bytes)}), not a text file")
             if not head:
@@ -98,7 +98,7 @@ def _lines(fd: int, path: str, first: int, limit: int, call: RunningToolCall) ->
     size_bytes, seen_bytes = os.fstat(fd).st_size, 0
     part = LineSlice(first, min(limit, MOST_LINES), MOST_CHARACTERS - _NOTES)
     counted = True
-    for block in as_utf8(blocks_of(fd), encoding, mark):
+    for block in as_utf8(read_blocks(fd), encoding, mark):
         part.feed(block)
         seen_bytes += len(block)
         counted = not part.full or max(size_bytes, seen_bytes) <= _COUNTED_BYTES  # it may be growing
@@ -131,11 +131,11 @@ def _notes(part: LineSlice, encoding: str, counted: bool) -> list[str]:
         notes.append(f"[{these}{of_all}. Continue with offset={last + 1}]")
     elif part.first > 1:
         notes.append(f"[{these}{of_all}, the end of the file]")
-    if part.longer:
-        some = ", ".join(f"{number:,}" for number in part.longer[:10])
-        more = " and others" if len(part.longer) > 10 else ""
+    if part.cut_lines:
+        some = ", ".join(f"{number:,}" for number in part.cut_lines[:10])
+        more = " and others" if len(part.cut_lines) > 10 else ""
         notes.append(f"[Cut after {LONGEST_LINE:,} characters: line {some}{more}. Grep finds what is further right]")
-    if part.mended:
+    if part.has_invalid_bytes:
         notes.append("[Some bytes are not valid UTF-8; each is shown as \ufffd]")
     if encoding != "utf-8":
         notes.append(f"[The file is {encoding.upper()}]")
@@ -150,13 +150,13 @@ def numbered(number: int, line: str) -> str:
 
 class LineSlice:
     """Takes some lines out of a file of any size, fed with blocks of UTF-8: `lines` from `first` on, as many as `most`
-    and `characters` allow. `longer` are the numbers of lines that were cut; `since_end_bytes` is since a newline."""
+    and `characters` allow. `cut_lines` are the numbers of lines that were cut; `since_end_bytes` is since a newline."""
 
     def __init__(self, first: int, most: int, characters: int) -> None:
         self.first = first
         self.lines: list[str] = []
-        self.longer: list[int] = []
-        self.mended = False
+        self.cut_lines: list[int] = []
+        self.has_invalid_bytes = False
         self.crlf = False
         self.full = False
         self._most = most
@@ -220,7 +220,7 @@ class LineSlice:
         except UnicodeDecodeError:
             line = raw.decode(errors="replace")
             # a character at the very end of what was kept may be cut in two: it is not shown anyway
-            self.mended = self.mended or "\ufffd" in line[:LONGEST_LINE]
+            self.has_invalid_bytes = self.has_invalid_bytes or "\ufffd" in line[:LONGEST_LINE]
         cut = len(line) > LONGEST_LINE
         line = f"{line[:LONGEST_LINE]}… [cut: the line has {size_bytes:,} bytes]" if cut else line
         cost = units(line) + _NUMBER_WIDTH + 3
@@ -228,7 +228,7 @@ class LineSlice:
             self.full = True
             return
         if cut:
-            self.longer.append(self.next_line)
+            self.cut_lines.append(self.next_line)
         self._room -= cost
         self.lines.append(line)
         self.full = len(self.lines) >= self._most
@@ -245,7 +245,7 @@ def as_utf8(blocks: Iterable[bytes], encoding: str, mark: bytes) -> Iterator[byt
         yield decoder.decode(b"", final=True).encode()
 
 
-def blocks_of(fd: int, most_bytes: int | None = None) -> Iterator[bytes]:
+def read_blocks(fd: int, most_bytes: int | None = None) -> Iterator[bytes]:
     """The content of a file, up to its end or this many bytes: it may be written faster than it is read."""
     left = most_bytes
     while block := os.read(fd, _BLOCK_BYTES if left is None else min(left, _BLOCK_BYTES)):

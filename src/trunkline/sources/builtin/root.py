@@ -134,7 +134,7 @@ class RootFolder:
         self._walk_only = walk_only
 
     def trouble(self) -> str:
-        """Why the folder cannot be used; empty when it can, or when that cannot be told now."""
+        """Why the folder cannot be used; empty when it can, or when that is not known now."""
         try:
             self._open().close()
         except ToolFault as fault:
@@ -143,12 +143,12 @@ class RootFolder:
 
     # -- opening --------------------------------------------------------------------------------------------------
 
-    def open_file(self, path: str, flags: int = os.O_RDONLY) -> int:
+    def open_file(self, path: str) -> int:
         """A descriptor of a regular file that exists. Raises ToolFault."""
         self._check(path, is_file=True)
-        with self._open() as beneath, self._in_words(path):
+        with self._open() as beneath, self._faults(path):
             require_regular_file(beneath.status(path), path)
-            fd = beneath.open(path, flags | _NO_WAITING)
+            fd = beneath.open(path, os.O_RDONLY | _NO_WAITING)
             with _closed_on_error(fd):
                 require_regular_file(os.fstat(fd), path)
                 if self.own.is_secret(fd):
@@ -160,7 +160,7 @@ class RootFolder:
     def open_folder(self, path: str = ".") -> int:
         """A descriptor of a folder, for listing it and for opening what is in it. Raises ToolFault."""
         self._check(path or ".")
-        with self._open() as beneath, self._in_words(path):
+        with self._open() as beneath, self._faults(path):
             fd = beneath.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
             with _closed_on_error(fd):
                 return fd
@@ -168,13 +168,13 @@ class RootFolder:
     def parent_of(self, path: str, *, make_folders: bool = False) -> tuple[int, str]:
         """A descriptor of the folder that a file is or would be in, links followed, and its name. Raises ToolFault."""
         self._check(path, is_file=True)
-        with self._open() as beneath, self._in_words(path):
+        with self._open() as beneath, self._faults(path):
             check = partial(self._refuse_protected, path=path, folder=True)
             folder_fd, name = beneath.resolve(path, make_folders=make_folders, check=check)
             with _closed_on_error(folder_fd):
                 if name == ".":
                     raise ToolFault(f"{quoted(path)} is a folder, not a file")
-                if lies_in(folder_fd, self.own.folders):  # made just now, or nobody could have come this far
+                if lies_in(folder_fd, self.own.folders):  # made since the path was resolved
                     raise HiddenFileRefused
             return folder_fd, name
 
@@ -193,7 +193,7 @@ class RootFolder:
         written = quoted(path)
         home = os.path.realpath(self.path)
         real = _names(os.path.relpath(posixpath.join(path_of_folder(folder_fd), name), home))
-        wrong = protected_place_at(real, self.protected) or _place_linked_to(home, real, self.protected)
+        wrong = protected_place_at(real, self.protected) or _place_linked_to(home, real)
         for root in (self.path, home):
             if path.startswith(f"{root}/"):
                 path = path[len(root) :]
@@ -209,7 +209,7 @@ class RootFolder:
     def name_of(self, path: str) -> str:
         """The path as shown to people: relative to the root, `.` for the root itself. Raises ToolFault."""
         self._check(path or ".")
-        with self._open() as beneath, self._in_words(path):
+        with self._open() as beneath, self._faults(path):
             return posixpath.normpath(beneath.relative(path or "."))
 
     def _open(self) -> RootHandle:
@@ -227,7 +227,7 @@ class RootFolder:
             message = f"The root folder `{self.path}` cannot be opened: {error.strerror}"
             raise (ToolFault if unknown else RootMissing)(message) from None
 
-    # -- what went wrong ------------------------------------------------------------------------------------------
+    # -- faults ---------------------------------------------------------------------------------------------------
 
     def _check(self, path: str, *, is_file: bool = False) -> None:
         if not path:
@@ -240,7 +240,7 @@ class RootFolder:
             raise ToolFault(f"{quoted(path)} names a folder, not a file")
 
     @contextmanager
-    def _in_words(self, path: str) -> Generator[None]:
+    def _faults(self, path: str) -> Generator[None]:
         try:
             yield
         except PathEscapesRoot:
@@ -294,7 +294,7 @@ def _exists(path: str, folder_fd: int) -> bool:
     return False
 
 
-def _place_linked_to(home: str, names: Sequence[str], protected: ProtectedPlaces) -> str:
+def _place_linked_to(home: str, names: Sequence[str]) -> str:
     """The protected place in the root that is a link to this file, or to a folder above it; empty if there is none."""
     place = posixpath.join(home, *names)
     for path in (place.path for place in PLACES):

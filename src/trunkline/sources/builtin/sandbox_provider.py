@@ -80,7 +80,7 @@ class SandboxProvider:
 
     @property
     def scratch(self) -> str | None:
-        """The folder of the commands' private folders, and of what says what commands may do."""
+        """The folder that holds the commands' private folders and the socket filter."""
         return None if self._sandbox is None else str(self._sandbox.scratch)
 
     async def note(self) -> ToolWarning | None:

@@ -80,7 +80,7 @@ class ToolContext:
 
 
 class RunningToolCall:
-    """One call of a tool. `cancelled` turns true once nobody waits for its result: work in a thread looks at it."""
+    """One call of a tool. `cancelled` turns true once nobody waits for its result; work in a thread checks it."""
 
     __slots__ = ("_call", "_steps", "_threads", "cancelled")
 

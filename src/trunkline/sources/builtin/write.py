@@ -13,7 +13,7 @@ from functools import partial
 from typing import Annotated, Final
 
 from trunkline.config.call_arguments import Arguments, about
-from trunkline.sources.builtin.file_formats import TextFormat, kind_of, size_in_words, with_newlines
+from trunkline.sources.builtin.file_formats import TextFormat, kind_of, with_newlines
 from trunkline.sources.builtin.read import FilePath
 from trunkline.sources.builtin.root import RootFolder, os_error_text, quoted, require_regular_file
 from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault, definition, text_result

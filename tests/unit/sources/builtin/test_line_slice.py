@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.pairs import IN_FULL
 
-from trunkline.sources.builtin.read import LineSlice, as_utf8, blocks_of
+from trunkline.sources.builtin.read import LineSlice, as_utf8, read_blocks
 
 LINES = st.lists(st.sampled_from([b"", b"x", b"\xc3\xa9\r", b"\r", b"\xff", b"long " * 600]), max_size=12)
 
@@ -65,4 +65,4 @@ def test_text_of_any_encoding_becomes_utf8_whatever_the_blocks(encoding: str, te
 
 def test_a_file_that_never_ends_is_read_up_to_a_limit() -> None:
     with open("/dev/zero", "rb") as zeros:
-        assert b"".join(blocks_of(zeros.fileno(), 600_000)) == bytes(600_000)
+        assert b"".join(read_blocks(zeros.fileno(), 600_000)) == bytes(600_000)

@@ -93,7 +93,7 @@ class PlaceGuard:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not log it: whoever awaits the task gets it
+            task.exception()  # retrieved, so that asyncio does not log it: the awaiting caller gets it
 
     def _reported(self, outcome: WatchOutcome) -> str:
         """Log what was undone, and return it as text for the caller."""

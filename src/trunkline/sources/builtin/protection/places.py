@@ -65,7 +65,7 @@ PLACES: Final = (
     ProtectedPlace(".envrc", "direnv: commands that run in every shell that enters the folder"),
 )
 GIT_FILES: Final = ("config", "config.worktree", "commondir", HOOKS)
-"""What in the folder of a repository names programs, or says where such a thing is."""
+"""Files in the folder of a repository that name programs, or lead to such files."""
 
 
 class ProtectedPlaces:
@@ -161,7 +161,7 @@ def protected_place_at(names: Sequence[str], places: ProtectedPlaces) -> str:
     return next(("/".join(names[:end]) for end in range(1, len(names) + 1) if places.is_one(names[:end])), "")
 
 
-def believers(names: Sequence[str]) -> str:
+def programs_using(names: Sequence[str]) -> str:
     """The programs that do what a place with these names says."""
     folded = [name.casefold() for name in names]
     for place in PLACES:

@@ -157,7 +157,7 @@ class PlaceScanner:
                 if directory is not None:
                     self._places_in(path, directory)
                     waiting.extend(directory.folders)
-                    # folders that are passed over where they lie, but whoever follows a link works in them
+                    # folders that are passed over where they lie, but in which programs work that follow a link
                     targets = [os.path.realpath(_joined(path, name)) for name in directory.links]
                     targets = [one for one in targets if self._is_below(one) and one not in self._scan.visited]
                     waiting.extend(one for one in targets if is_passed_over(one[len(self.base) :].split("/")))
@@ -223,7 +223,7 @@ class PlaceScanner:
         return (self.places.may_begin(entry.name) or self.places.may_lead(entry.name)) and entry.is_symlink()
 
     def _unlisted(self, path: str) -> _Directory:
-        """One that cannot be listed or entered: whoever knows a name may find it there all the same."""
+        """One that cannot be listed or entered: a program that knows a name may still find it there."""
         status = _status(path)
         if status is not None and status.st_uid == os.geteuid():
             self._scan.complete = False

@@ -2,7 +2,7 @@
 
 Each running command has a file of its own, which holds its snapshot and is locked for as long as the command runs. A
 command that begins meanwhile merges that snapshot into its own, since what is there by now may be the other one's work.
-A file that nobody has locked was left by a gateway that was killed.
+A file without a lock was left by a gateway that was killed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp
 STATE: Final = "protected"
 COMMANDS: Final = "commands"
 TO_THE_END_S: Final = 900.0
-"""Others may have a great deal to undo, and whoever gives up leaves what his command has planted."""
+"""Others may have a great deal to undo, and giving up would leave what the command has planted."""
 _WAIT_S: Final = 30.0
 _POLL_S: Final = 0.01
 _SUFFIX: Final = ".json"

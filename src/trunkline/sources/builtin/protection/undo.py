@@ -32,7 +32,7 @@ from trunkline.sources.builtin.protection.git import (
     parse_git_config,
     repository_named,
 )
-from trunkline.sources.builtin.protection.places import GIT, HOOKS, believers
+from trunkline.sources.builtin.protection.places import GIT, HOOKS, programs_using
 from trunkline.sources.builtin.protection.quarantine import Quarantine, QuarantinedItem
 from trunkline.sources.builtin.protection.scanner import YOUNG_NS, is_passed_over
 from trunkline.sources.builtin.protection.snapshots import PlaceSnapshot
@@ -242,7 +242,7 @@ class ChangeUndoer:
 
     def _take(self, change: PlaceChange) -> QuarantinedItem:
         self._taken += 1
-        why = believers(self._relative(change.path).split("/"))
+        why = programs_using(self._relative(change.path).split("/"))
         leave = self._taken > _MOST_MOVED
         return self._quarantine.take(self._base, change.path, change.how, why, change.keys, leave=leave)
 
@@ -275,7 +275,7 @@ class ChangeUndoer:
         restored = False
         if data is not None and wanted is not None and self._taken <= _MOST_MOVED:
             with contextlib.suppress(OSError):
-                why = believers(self._relative(path).split("/"))
+                why = programs_using(self._relative(path).split("/"))
                 item = self._quarantine.copy(self._base, path, data, why, change.keys)
                 write_at(self._base, path, wanted, change.now.stamp.mode if change.now else _CONFIG_MODE)
                 restored = True
