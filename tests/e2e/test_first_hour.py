@@ -137,7 +137,7 @@ async def break_the_file(hour: Hour, gateway: HouseholdGateway, audience: Audien
 
     hour.household.config.write_text('{\n  "mcpServers": {\n    "calc": {"command": "python"\n')
     (event,) = await until(refused, "the log says what is wrong")
-    assert "the old one stays live" in event["message"] and f"{hour.household.config}:" in event["message"]
+    assert "the old one stays in effect" in event["message"] and f"{hour.household.config}:" in event["message"]
     assert (await audience.gets("calc_add", a=2, b=3)).structured == {"total": 5, "parts": [2, 3], "note": None}
     await audience.sees(hour.expected)
 

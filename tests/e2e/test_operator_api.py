@@ -89,7 +89,7 @@ async def test_a_server_is_added_used_reconnected_and_removed_while_a_client_sta
             assert not [name for name in await client.tool_names() if name.startswith("second_")]
             assert told(await api.ask("DELETE", f"{SERVERS}/second")) == (404, "TL413")
             assert told(await api.ask("POST", f"{SERVERS}/second/reconnect")) == (404, "TL413")
-    for change in ("second added", "second removed", "connected anew"):
+    for change in ("second added", "second removed", "reconnected"):
         assert change in gateway.log
     assert OPERATOR not in gateway.log
     assert "TL124" not in gateway.log, "no key of this configuration is without effect"
@@ -203,4 +203,4 @@ async def test_an_app_is_listed_but_is_its_own_to_bring_and_to_take(tmp_path: Pa
             for method, path in (("DELETE", f"{SERVERS}/Paint"), ("POST", f"{SERVERS}/Paint/reconnect")):
                 reply = await api.ask(method, path)
                 assert told(reply) == (404, "TL413")
-                assert json.loads(reply.body)["detail"] == "`Paint` is an app that dialled in"
+                assert json.loads(reply.body)["detail"] == "`Paint` is a connected app"

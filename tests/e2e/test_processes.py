@@ -157,4 +157,4 @@ def test_a_second_gateway_of_a_file_is_told_about_the_first(tmp_path: Path) -> N
         )
         assert again.returncode == 2
         assert "TL114" in again.stderr
-        assert f"a gateway for this file runs already, at http://127.0.0.1:{gateway.port}/mcp" in again.stderr
+        assert f"a gateway is already running for this file, at http://127.0.0.1:{gateway.port}/mcp" in again.stderr

@@ -143,7 +143,7 @@ async def test_a_bad_file_changes_nothing_and_says_so(tmp_path: Path) -> None:
                 await until(lambda number=number: gateway.log.count("reload_refused") >= number, "it is refused")
                 assert (await client.call("x_echo", {"text": "still"})).structured == {"text": "still"}
                 assert server.pids() == pids
-            assert "the old one stays live" in gateway.log
+            assert "the old one stays in effect" in gateway.log
             gateway.config.write_text(good)
             before = reloads(gateway)
             hang_up(gateway)

@@ -1,1 +1,1 @@
-"""A running gateway: the composition root, serving, reloads, and the gateway as a library."""
+"""Gateways: joined from their parts, served, changed while they run, and embedded in other programs."""

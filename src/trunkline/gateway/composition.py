@@ -1,4 +1,4 @@
-"""The composition root: the only module that names concrete parts and joins them into a running gateway."""
+"""The composition root: the only module that joins concrete parts into a running gateway."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trunkline.sources.builtin.protection.places import folders_of, lie_below, r
 
 
 class GatewayRuntime:
-    """Sources, router and events: everything but the doors. It owns the sources and all child processes."""
+    """Sources, router and events: a gateway without frontends. It owns the sources and all child processes."""
 
     def __init__(
         self,
@@ -38,14 +38,14 @@ class GatewayRuntime:
         private: tuple[str, ...] = (),
         protected: tuple[str, ...] = (),
     ) -> None:
-        """`private` are folders that its own tools keep away from, besides that of its state, and `protected` files
-        that they do not change, besides its configuration."""
+        """`private` are folders, besides its state folder, that its own tools do not touch; `protected` are files,
+        besides its configuration, that they do not change."""
         gateway = settings.gateway
         self._trusted = TrustStore(environ)
         self.settings = settings
         self.events = events
         self._redact = redact
-        self.children = Children(on_fault=self._supervisor_fault)
+        self.children = Children(on_fault=self._log_fault)
         definitions = DefinitionStore(gateway.state_dir / "definitions", gateway_key(settings.path))
         self.router = Router(_router_options(gateway), events, definitions)
         self.discovery = Discovery(self.router, gateway)
@@ -64,7 +64,7 @@ class GatewayRuntime:
             redact=redact,
             unfinished=self.unfinished,
             session_tokens=self.session_tokens,
-            on_fault=self._supervisor_fault,
+            on_fault=self._log_fault,
             note=self._note,
             state_dir=gateway.state_dir,
             private=tuple(dict.fromkeys((str(gateway.state_dir), str(self._trusted.folder), *private))),
@@ -90,11 +90,11 @@ class GatewayRuntime:
         changes = self.reconciler.apply(settings.sources, from_api)
         for name in (*changes.adjusted, *changes.unchanged) if differing else ():
             if lie_below(folders_of(settings.sources[name]), differing):
-                self.reconciler.reconnect(name)  # its tools know what they were told of when they were made
+                self.reconciler.reconnect(name)  # its tools keep what they were given when they were built
         return changes
 
     def shown_commands(self) -> Callable[[Call], str] | None:
-        """What tells the command of a Bash call, for the log; None where the settings do not ask for that."""
+        """A function from a Bash call to its command, for the log; None if the settings do not ask for it."""
         if not self.settings.gateway.log.show_commands:
             return None
         from trunkline.sources.builtin.command_display import CommandDisplay
@@ -102,7 +102,7 @@ class GatewayRuntime:
         return CommandDisplay(self.router.kind_of, self._redact)
 
     async def drain(self, timeout_s: float = DRAIN_S) -> None:
-        """Take no new calls, and give those in flight time to end."""
+        """Refuse new calls, and give those in flight time to end."""
         self.router.drain()
         end = asyncio.get_running_loop().time() + timeout_s
         while self.router.in_flight and asyncio.get_running_loop().time() < end:
@@ -119,7 +119,7 @@ class GatewayRuntime:
     def _note(self, level: Level, event: str, message: str, fields: Mapping[str, object]) -> None:
         self.events.note(level, event, message, **fields)
 
-    def _supervisor_fault(self, fault: str) -> None:
+    def _log_fault(self, fault: str) -> None:
         self.events.note("error", "supervisor", fault)
 
 

@@ -1,7 +1,7 @@
-"""Notices that a configuration file has changed, by a `stat` every second.
+"""Watches a configuration file for changes, by a `stat` every second.
 
-Polling works where change notifications do not: on network file systems, on mounted volumes, and where a file is
-renamed or a link is pointed elsewhere.
+Polling works where change notifications do not: on network file systems and mounted volumes, and when a file is
+replaced or a link is changed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _Signature = tuple[int, int, int, int]
 
 
 class FileWatch:
-    """Calls `on_change` when the file has changed, but not while `put_off` says so.
+    """Calls `on_change` when the file has changed, but not while `postponed` returns true.
 
-    With `read_before` the file was read a moment ago: a very recent change may have come after that, so it counts.
+    With `read_before` the file was read a moment ago: a very recent change may be later than that, so it is reported.
     """
 
     def __init__(
@@ -31,27 +31,27 @@ class FileWatch:
         every_s: float = EVERY_S,
         *,
         read_before: bool = False,
-        put_off: Callable[[], bool] = lambda: False,
+        postponed: Callable[[], bool] = lambda: False,
     ) -> None:
         self._path = path
         self._on_change = on_change
-        self._put_off = put_off
+        self._postponed = postponed
         self._every_s = every_s
         self._seen = _signature(path)
         self._known = None if read_before and _is_fresh(path) else self._seen
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(every_s, self._look)
+        self._timer = self._loop.call_later(every_s, self._check)
 
     @property
     def is_changed(self) -> bool:
-        """Whether the file is not what it was when it last counted; one that is gone changes nothing."""
+        """Whether the file differs from when it was last read; one that is gone does not count."""
         return _signature(self._path) not in (None, self._known)
 
-    def _look(self) -> None:
-        """A change counts once it has stood still for a turn: half a file is no configuration."""
-        self._timer = self._loop.call_later(self._every_s, self._look)
+    def _check(self) -> None:
+        """Report a change once the file stays the same for a turn, so that no half-written file is read."""
+        self._timer = self._loop.call_later(self._every_s, self._check)
         before, self._seen = self._seen, _signature(self._path)
-        if self._seen is not None and self._seen == before and self._seen != self._known and not self._put_off():
+        if self._seen is not None and self._seen == before and self._seen != self._known and not self._postponed():
             self._known = self._seen
             self._on_change()
 
@@ -60,18 +60,18 @@ class FileWatch:
 
 
 def _signature(path: Path) -> _Signature | None:
-    """What tells one state of a file from another; None while it is not there, as some editors have it for a moment."""
+    """What identifies a state of the file; None while it does not exist, as for a moment with some editors."""
     try:
-        status = os.stat(path)  # noqa: PTH116 - a watch is nothing but stat
+        status = os.stat(path)  # noqa: PTH116 - called every second
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _is_fresh(path: Path) -> bool:
-    """Whether it was written, or moved to its place, within the last minute (or in the future, by a wrong clock)."""
+    """Whether it was written or moved here within the last minute (or in the future, by a wrong clock)."""
     try:
-        status = os.stat(path)  # noqa: PTH116 - a watch is nothing but stat
+        status = os.stat(path)  # noqa: PTH116 - called every second
     except OSError:
         return True
     return time.time() - max(status.st_mtime, status.st_ctime) < _FRESH_S

@@ -1,7 +1,7 @@
-"""An operator's changes to a running gateway: reloads, servers that are added, removed and reconnected, services that
-register, and tokens for sessions.
+"""An operator's changes to a running gateway: reloads; adding, removing and reconnecting servers; registered services;
+and tokens of sessions.
 
-A change takes effect as a whole or not at all: a file with errors leaves everything as it is.
+A change takes effect completely or not at all: a file with errors changes nothing.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ LIVE_KEYS: Final = frozenset(
     {"token", "operator_token", "allowed_hosts", "naming", "max_name", "meta_tools"}
     | {"disclosure", "require_provisioning", "context_tokens", "search"}
 )
-"""Keys of `gateway` that a reload changes; the others wait for the next start."""
+"""Keys of `gateway` that a reload applies; changes of the others need a restart."""
 _LONGEST_SESSION: Final = 256
 _EVERYBODY: Final = "*"
 
 
 class Operations:
-    """Changes a running gateway. `folder` holds what must survive a restart."""
+    """Changes a running gateway. `folder` holds what must survive restarts."""
 
     def __init__(self, gateway: GatewayRuntime, load: Load, folder: Path) -> None:
         self.on_settings: list[Callable[[Settings], None]] = []
-        """Called before a configuration is put to use, with what it says."""
-        self.put_off: Callable[[], bool] = lambda: False
-        """Whether what the file says may be the work of a command that runs now."""
+        """Called with a configuration before it is applied."""
+        self.reload_postponed: Callable[[], bool] = lambda: False
+        """Whether a running command may have changed the file."""
         self._gateway = gateway
         self._events = gateway.events
         self._load = load
@@ -75,10 +75,10 @@ class Operations:
         self._settings = gateway.settings
         self._started_with = gateway.settings.gateway
         self.listen: BindAddress | None = None
-        """Where the HTTP door is open, whatever a changed file says; None without one."""
+        """The address that HTTP is served at, whatever a changed file says; None without HTTP."""
         self._leases = Leases(self._lease_ended)
         self._added: dict[str, AddedServer] = {}
-        self._kept: set[str] = set()
+        self._persisted: set[str] = set()
         self._removed: set[str] = set()
         self._is_refused = False
 
@@ -86,11 +86,11 @@ class Operations:
         self._leases.close()
 
     def start(self) -> None:
-        """Start all servers, including those that were added permanently over the API."""
-        self._bring_back()
+        """Start all servers, including those added permanently over the API."""
+        self._restore_added()
         self._apply()
 
-    def _bring_back(self) -> None:
+    def _restore_added(self) -> None:
         bodies, fault = load_added_servers(self._folder)
         if fault:
             self._events.note("warning", "operator", fault)
@@ -98,19 +98,21 @@ class Operations:
             try:
                 server = self._read(body)
             except GatewayError as error:
-                self._events.note("warning", "operator", f"A kept server is left out: {error.problem.message}")
+                self._events.note(
+                    "warning", "operator", f"A server added over the API is skipped: {error.problem.message}"
+                )
                 continue
             self._added[server.name] = server
-            self._kept.add(server.name)
+            self._persisted.add(server.name)
 
     # -- the file -------------------------------------------------------------------------------------------------
 
     def reload(self, *, because: str = "operator") -> dict[str, object]:
         """Apply the configuration file as it is now. Where it has errors, raises GatewayError and changes nothing."""
-        self._must_go_on()
-        if because == "operator" and self.put_off():
-            message = "The configuration has changed while a command runs that may have done so; the old one stays live"
-            hint = "it is read by itself after that"
+        self._refuse_if_draining()
+        if because == "operator" and self.reload_postponed():
+            message = "A running command may have changed the configuration; the old one stays in effect"
+            hint = "it is reloaded automatically when the command ends"
             raise GatewayError(Problem(code=RELOAD_REFUSED, message=message, hint=hint, retryable=True))
         try:
             loaded = self._load_again()
@@ -120,42 +122,42 @@ class Operations:
         if settings is None:
             raise self._refused(because, loaded.problems)
         if self.listen is not None and needs_token(self.listen, settings.gateway.token):
-            raise self._refused(because, (_opens_the_door(self.listen, settings.path),))
-        if because != "file":  # somebody asks for what the file says, all of it
+            raise self._refused(because, (_unprotected(self.listen, settings.path),))
+        if because != "file":  # an explicit reload also brings back servers removed over the API
             self._removed.clear()
-        waiting = _waits_for_restart(self._started_with, settings.gateway)
-        # some programs keep much else in the file with their servers, and write it all the time
-        is_news = because != "file" or self._is_refused or settings != self._settings
+        needs_restart = _keys_needing_restart(self._started_with, settings.gateway)
+        # some programs keep other data in the same file, and write it all the time
+        is_changed = because != "file" or self._is_refused or settings != self._settings
         self._settings = settings
         self._is_refused = False
         changes = self._apply()
-        level = "info" if is_news else "debug"
+        level = "info" if is_changed else "debug"
         self._events.note(level, "reloaded", f"Configuration reloaded: {changes}", because=because)
-        if waiting and is_news:
-            message = f"`{'`, `'.join(waiting)}` of `gateway` changed: that takes effect at the next start"
+        if needs_restart and is_changed:
+            message = f"`{'`, `'.join(needs_restart)}` of `gateway` changed: that takes effect after a restart"
             self._events.note("warning", "reloaded", message)
         warnings = [str(problem) for problem in loaded.problems]
-        return {"status": "reloaded", **_told(changes), "needsRestart": waiting, "warnings": warnings}
+        return {"status": "reloaded", **_summary(changes), "needsRestart": needs_restart, "warnings": warnings}
 
     def _load_again(self) -> LoadedConfig:
-        """Only what can be read without waiting: a pipe in place of a file would stop everything until it is fed."""
+        """Only regular files: reading a pipe would block everything until somebody writes to it."""
         path = self._settings.path
         for file in (path, plugins_file(path)):
             with contextlib.suppress(OSError):  # the loader says why
                 if not stat.S_ISREG(file.stat().st_mode):
-                    message = "The file cannot be read again: it is not a plain file"
+                    message = "The file cannot be reloaded: it is not a regular file"
                     raise GatewayError(Problem(code=CONFIG_UNREADABLE, message=message, where=str(file)))
         return self._load()
 
     def try_reload(self, because: str) -> None:
-        """For a signal or a changed file: what is wrong has been logged, and nobody waits for an answer."""
+        """Reload for a signal or a changed file: errors are only logged."""
         try:
             self.reload(because=because)
         except GatewayError:
             return
 
     def trust_changed(self) -> None:
-        """What was refused may be trusted now."""
+        """Reload after a refusal, because the file may be trusted now."""
         if self._is_refused:
             self.try_reload("file")
 
@@ -163,8 +165,8 @@ class Operations:
         errors = tuple(problem for problem in problems if problem.severity == "error")
         wrong = f"has {len(errors)} error{'' if len(errors) == 1 else 's'}"
         if any(problem.code is NOT_TRUSTED for problem in errors):
-            wrong = "is not trusted as it is now"
-        message = f"The configuration {wrong}; the old one stays live"
+            wrong = "has changed and is not trusted"
+        message = f"The configuration {wrong}; the old one stays in effect"
         hint = f"`trunkline check {self._settings.path}` shows them"
         self._is_refused = True
         first = errors[0] if errors else None
@@ -180,23 +182,23 @@ class Operations:
     # -- single servers -------------------------------------------------------------------------------------------
 
     def add_server(self, body: bytes, *, persist: bool) -> dict[str, object]:
-        self._must_go_on()
+        self._refuse_if_draining()
         server = self._read(body)
         name = server.name
         if name in self._sources():
             raise _already_there(name)
         if persist:
-            self._keep(name, server.body)
+            self._persist(name, server.body)
         self._added[name] = server
         self._apply()
-        until = "for good" if persist else "until the next start"
+        until = "permanently" if persist else "until the next start"
         self._events.note("info", "operator", f"Server {name} added over the API, {until}", source=name)
         return {"name": name, "persisted": persist}
 
     def remove_server(self, name: str) -> dict[str, object]:
-        self._must_exist(name)
-        if name in self._kept:
-            self._keep(name, None)
+        self._require_server(name)
+        if name in self._persisted:
+            self._persist(name, None)
         self._added.pop(name, None)
         self._leases.release(name)
         from_file = name in self._settings.sources
@@ -206,51 +208,51 @@ class Operations:
         self._events.note("info", "operator", f"Server {name} removed over the API", source=name)
         if not from_file:
             return {"name": name}
-        hint = f"it stands in `{self._settings.path}` and comes back with a reload or the next start"
+        hint = f"it is still in `{self._settings.path}`, so a reload or restart brings it back"
         return {"name": name, "hint": hint}
 
     def reconnect(self, name: str) -> dict[str, object]:
-        self._must_exist(name)
+        self._require_server(name)
         if not self._sources()[name].enabled:
-            message, hint = f"Server {name} is switched off", "set `enabled: true` for it"
+            message, hint = f"Server {name} is disabled", "set `enabled: true` for it"
             raise GatewayError(Problem(code=SOURCE_DISABLED, message=message, source=name, hint=hint))
         self._gateway.reconciler.reconnect(name)
-        self._events.note("info", "operator", f"Server {name} is connected anew over the API", source=name)
+        self._events.note("info", "operator", f"Server {name} reconnected over the API", source=name)
         return {"name": name}
 
     def _read(self, body: bytes) -> AddedServer:
         return read_added_server(body, section_kinds(), self.listen or self._started_with.listen)
 
-    def _must_go_on(self) -> None:
+    def _refuse_if_draining(self) -> None:
         if self._gateway.router.draining:
             raise GatewayError(Problem(code=DRAINING, message="The gateway is shutting down"))
 
-    def _must_exist(self, name: str) -> None:
-        self._must_go_on()
+    def _require_server(self, name: str) -> None:
+        self._refuse_if_draining()
         if name not in self._sources() or name == RESERVED_SOURCE:
             message, hint = f"There is no server `{name}`", ""
             if any(status.name == name for status in server_statuses(self._gateway.router)):
-                message, hint = f"`{name}` is an app that dialled in", "it comes and goes by itself"
+                message, hint = f"`{name}` is a connected app", "it can only disconnect by itself"
             raise GatewayError(Problem(code=UNKNOWN_SERVER, message=message, source=name, hint=hint))
 
-    def _keep(self, name: str, body: bytes | None) -> None:
-        """Write down that an added server outlives a restart, or no longer does."""
+    def _persist(self, name: str, body: bytes | None) -> None:
+        """Save a server for the next start, or remove it from those saved."""
         try:
             save_added_server(self._folder, name, body)
         except OSError as error:
-            message = f"The list of servers to keep cannot be written: {error.strerror or error}"
-            hint = f"make `{self._folder}` writable" + (", or leave out `persist`" if body is not None else "")
+            message = f"The list of added servers cannot be written: {error.strerror or error}"
+            hint = f"make `{self._folder}` writable" + (", or omit `persist`" if body is not None else "")
             raise GatewayError(Problem(code=STATE_NOT_WRITTEN, message=message, source=name, hint=hint)) from None
         if body is None:
-            self._kept.discard(name)
+            self._persisted.discard(name)
         else:
-            self._kept.add(name)
+            self._persisted.add(name)
 
     # -- services and their tokens ----------------------------------------------------------------------------------
 
     def register_service(self, name: str, body: bytes) -> tuple[dict[str, object], bool]:
-        """A service is there for as long as its lease lasts; to register it again renews that. Whether it is new."""
-        self._must_go_on()
+        """Add a service until its lease ends, or renew the lease. The second result says whether it is new."""
+        self._refuse_if_draining()
         leased = read_leased_service(name, body, section_kinds()["service"])
         known = self._from_file().keys() | self._added.keys()
         if name in known or (name not in self._leases.sections and name in self._gateway.router.admissions):
@@ -262,26 +264,26 @@ class Operations:
         return {"name": name, "lease": leased.lease_s, "changed": name not in changes.unchanged}, is_new
 
     def leave_service(self, name: str) -> dict[str, object]:
-        self._must_go_on()
+        self._refuse_if_draining()
         if not self._leases.release(name):
             problem = Problem(code=UNKNOWN_SERVER, message=f"No service `{name}` is registered", source=name)
             raise GatewayError(problem)
         self._apply()
-        self._events.note("info", "operator", f"Service {name} left over the API", source=name)
+        self._events.note("info", "operator", f"Service {name} unregistered over the API", source=name)
         return {"name": name}
 
     def _lease_ended(self, name: str) -> None:
-        """One whose name the file has taken meanwhile is out already."""
+        """A service whose name the file has taken is removed already."""
         if not self._gateway.router.draining and name not in self._from_file():
             self._apply()
-            self._events.note("warning", "operator", f"Service {name} is taken out: its lease ended", source=name)
+            self._events.note("warning", "operator", f"Service {name} removed: its lease ended", source=name)
 
     def put_session_token(self, session: str, body: bytes) -> dict[str, object]:
-        """The token that services are shown on behalf of a session. It is kept in memory, and nobody gets to see it."""
-        self._must_go_on()
+        """Set the token sent to services on behalf of a session. It is kept in memory only, and never shown."""
+        self._refuse_if_draining()
         _check_session(session)
         if not self._gateway.session_tokens.put(session, _token_in(body)):
-            raise GatewayError(Problem(code=TOO_MANY_SESSIONS, message="There are too many tokens of sessions already"))
+            raise GatewayError(Problem(code=TOO_MANY_SESSIONS, message="Too many sessions have tokens already"))
         self._token_changed(session)
         return {"sessionId": self._gateway.session_tokens.alias(session)}
 
@@ -291,23 +293,23 @@ class Operations:
         return {"removed": self._gateway.session_tokens.drop(session)}
 
     def _token_changed(self, session: str) -> None:
-        """What a service told with one token is not for whoever shows another, or none."""
+        """Drop cached results: what a service answered for one token is not for another."""
         self._gateway.router.cache.forget(None if session == _EVERYBODY else session)
 
-    # -- putting it to use ----------------------------------------------------------------------------------------
+    # -- applying it ----------------------------------------------------------------------------------------------
 
     def _from_file(self) -> dict[str, SourceSection]:
         return {name: section for name, section in self._settings.sources.items() if name not in self._removed}
 
     def _sources(self) -> dict[str, SourceSection]:
-        """The file's servers, then those that were added; the file has the last word about a name."""
+        """The file's servers, then those that were added; the file wins where both have a name."""
         sources = self._from_file()
         added = {name: server.section for name, server in self._added.items()} | dict(self._leases.sections)
         return sources | {name: section for name, section in added.items() if name not in sources}
 
     def _apply(self) -> Changes:
         sources, of_file = self._sources(), self._from_file()
-        # Services come and go with ever new tokens: whoever remembers secrets for good must not learn all of those.
+        # services register with ever new tokens, which subscribers that remember secrets must not collect
         lasting = {name: section for name, section in sources.items() if section is not self._leases.sections.get(name)}
         for subscriber in self.on_settings:
             subscriber(replace(self._settings, sources=lasting))
@@ -315,40 +317,40 @@ class Operations:
 
 
 def _already_there(name: str) -> GatewayError:
-    message = f"There is a server `{name}` already"
+    message = f"There is already a server `{name}`"
     return GatewayError(Problem(code=SERVER_EXISTS, message=message, source=name, hint="remove it first"))
 
 
 def _check_session(session: str) -> None:
     if not 0 < len(session) <= _LONGEST_SESSION or not session.isprintable():
-        raise GatewayError(Problem(code=INVALID_PARAMS, message="The path does not name a session"))
+        raise GatewayError(Problem(code=INVALID_PARAMS, message="The path contains no valid session id"))
 
 
 def _token_in(body: bytes) -> str:
     try:
-        said: Any = json.loads(body)
+        value: Any = json.loads(body)
     except (ValueError, RecursionError):
-        said = None
-    token = cast(dict[str, Any], said).get("token") if isinstance(said, dict) and len(said) == 1 else None  # pyright: ignore[reportUnknownArgumentType]
+        value = None
+    token = cast(dict[str, Any], value).get("token") if isinstance(value, dict) and len(value) == 1 else None  # pyright: ignore[reportUnknownArgumentType]
     if not isinstance(token, str) or not is_token(token):
-        hint = 'send {"token": "…"}, one word of plain characters'
-        raise GatewayError(Problem(code=INVALID_PARAMS, message="The body does not hold a token", hint=hint))
+        hint = 'send {"token": "…"} with a token of printable ASCII without spaces'
+        raise GatewayError(Problem(code=INVALID_PARAMS, message="The body contains no valid token", hint=hint))
     return token
 
 
-def _opens_the_door(listen: BindAddress, path: Path) -> Problem:
-    """Where to listen waits for the next start, tokens do not: without one, everybody could come in until then."""
-    message = f"Without `token` the gateway would be open to others: it listens on `{listen}` until its next start"
-    hint = "keep a `token` until it was started anew on `127.0.0.1`"
+def _unprotected(listen: BindAddress, path: Path) -> Problem:
+    """A changed address needs a restart, a removed token does not: until then the gateway would be open to everyone."""
+    message = f"Without `token` anybody could use the gateway: it listens on `{listen}` until it is restarted"
+    hint = "keep a `token` until it has been restarted on `127.0.0.1`"
     return Problem(code=TOKEN_REQUIRED, message=message, where=str(path), hint=hint)
 
 
-def _waits_for_restart(running: GatewaySettings, new: GatewaySettings) -> list[str]:
+def _keys_needing_restart(running: GatewaySettings, new: GatewaySettings) -> list[str]:
     keys = [name for name in running.declared if name not in LIVE_KEYS]
     return [name for name in keys if getattr(running, name) != getattr(new, name)]
 
 
-def _told(changes: Changes) -> dict[str, object]:
+def _summary(changes: Changes) -> dict[str, object]:
     return {
         "added": list(changes.added),
         "replaced": list(changes.replaced),

@@ -1,4 +1,4 @@
-"""The operator token that a gateway makes at its start where the configuration has none, in a private file."""
+"""The operator token that a gateway generates if the configuration has none, in a private file."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _BYTES: Final = 4096
 
 
 def token_file(folder: Path, own_name: str = "") -> Path:
-    """Where the token is kept. `own_name` tells apart several gateways that run for one configuration file."""
+    """The token's file. `own_name` distinguishes several gateways of one configuration file."""
     return folder / (f"{_FILE}-{own_name}" if own_name else _FILE)
 
 
 def make_operator_token(folder: Path, events: Events, own_name: str = "") -> str:
-    """Make a token and write it to its file; empty where that fails, and then nobody is the operator."""
+    """Generate a token and write it to its file. Returns an empty one if that fails, so that nobody is the operator."""
     path, token = token_file(folder, own_name), secrets.token_urlsafe(32)
     try:
         make_private_folder(folder)
         write_private(path, token.encode())
     except OSError as error:
-        message = f"Without `gateway.operator_token` there is no operator: `{path}`: {error.strerror or error}"
+        message = f"There is no operator: the token cannot be written to `{path}`: {error.strerror or error}"
         events.note("warning", "operator", message)
         return ""
     events.note("info", "operator", f"The operator's token is in `{path}`")
@@ -33,6 +33,6 @@ def make_operator_token(folder: Path, events: Events, own_name: str = "") -> str
 
 
 def read_operator_token(folder: Path) -> str:
-    """The token of the gateway that runs for this folder; empty where there is none to read."""
+    """The token of the gateway that uses this folder; empty if it cannot be read."""
     data = read_private(token_file(folder), _BYTES)
     return "" if data is None else data.decode("ascii", "replace").strip()

@@ -1,4 +1,4 @@
-"""A gateway that serves clients: with its log, metrics, traces, MCP server, reloads and signals."""
+"""A gateway that serves clients: log, metrics, traces, MCP server, reloads and signals."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 INTERRUPTED: Final = 130
 _YOUNG_OBJECTS: Final = 50_000
 _YOUNGER_ROUNDS: Final = 5
-"""How many collections of younger objects pass until older ones are looked at. Sessions and processes are cycles, and
-those that end are often old by then: with many more rounds they would be kept for hours."""
+"""How many collections of younger objects precede one of older objects. Ended sessions and processes are cycles of old
+objects: with many more rounds they would be kept for hours."""
 
 
 class ServedGateway:
@@ -66,12 +66,12 @@ class ServedGateway:
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._watches: list[FileWatch] = []
         self._files: dict[str, FileWatch] = {}
-        self._hang_up_later: asyncio.TimerHandle | None = None
-        self._put_off: set[str] = set()
+        self._reload_timer: asyncio.TimerHandle | None = None
+        self._postponed_files: set[str] = set()
         self._ends_with_terminal = has_terminal() and bool(unignored_signals(signal.SIGHUP))
 
     def _make_tracer(self, transport: str) -> Tracer | None:
-        """The tracer, or None where nothing is traced; the tracing code is not imported then."""
+        """The tracer, or None if tracing is off; the tracing code is not imported then."""
         gateway = self.settings.gateway
         if gateway.telemetry.exporter == "none":
             return None
@@ -89,8 +89,8 @@ class ServedGateway:
 
     def _trace(self, tracer: Tracer) -> None:
         tracer.attach(self.gateway.router)
-        self.metrics.counter("spans_exported", "Spans that were handed over", lambda: tracer.exported)
-        self.metrics.counter("spans_dropped", "Spans that nobody took", lambda: tracer.dropped)
+        self.metrics.counter("spans_exported", "Spans that were exported", lambda: tracer.exported)
+        self.metrics.counter("spans_dropped", "Spans that could not be exported", lambda: tracer.dropped)
 
     def start(self) -> None:
         """Start the servers, and reload the configuration file and the plugins file beside it when they change."""
@@ -101,56 +101,58 @@ class ServedGateway:
                 file,
                 lambda: self.operations.try_reload("file"),
                 read_before=True,
-                put_off=self._is_put_off,
+                postponed=self._reload_postponed,
             )
             self._files[str(file)] = watch
-        self.operations.put_off = self._is_put_off
-        trusted = FileWatch(TrustStore(os.environ).path, self.operations.trust_changed, put_off=self._is_put_off)
+        self.operations.reload_postponed = self._reload_postponed
+        trusted = FileWatch(
+            TrustStore(os.environ).path, self.operations.trust_changed, postponed=self._reload_postponed
+        )
         self._watches += [*self._files.values(), trusted]
 
-    def _is_put_off(self) -> bool:
-        """Whether a reload must wait for a running command, which may have planted the changed file: what it planted is
-        removed when it ends. All files are read at once, whichever of them has changed."""
+    def _reload_postponed(self) -> bool:
+        """Whether a reload must wait for a running command that may have planted the changed file: planted files are
+        removed when it ends. It waits for all files, because all are read together."""
         state_dir, home = self.settings.gateway.state_dir, os.environ.get("HOME", "")
         changed = [file for file, watch in self._files.items() if watch.is_changed]
         held = {file for file in changed if may_be_planted(file, state_dir, home)}
-        for file in held - self._put_off:
-            message = "The configuration has changed while a command runs that may have done so; it is read after that"
+        for file in held - self._postponed_files:
+            message = "A running command may have changed the configuration; it is reloaded when the command ends"
             self.events.note("warning", "reload_put_off", message, where=file)
-        self._put_off = held
+        self._postponed_files = held
         return bool(held)
 
     def stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Nothing should get here; what does is logged in one line, and the gateway goes on."""
+        """Log an unhandled error of the event loop in one line; the gateway goes on."""
         error = context.get("exception")
         detail = f"{type(error).__name__}: {error}" if error is not None else ""
         self.events.note("error", "internal", f"{context.get('message', 'stray error')} {detail}".strip())
 
     def stop(self, number: int) -> None:
-        """A first signal asks for an orderly end; one more ends it at once."""
+        """Shut down in order on a first signal, and at once on a second."""
         if not self.stopping.done():
-            self.events.note("info", "stopping", f"{signal.Signals(number).name}: finishing what is in flight")
+            self.events.note("info", "stopping", f"{signal.Signals(number).name}: finishing calls in flight")
             self.stopping.set_result(INTERRUPTED if number == signal.SIGINT else 0)
         else:
             os._exit(INTERRUPTED)
 
     def hang_up(self) -> None:
-        """SIGHUP asks for a reload; where the terminal that we are to end with was closed, for an orderly end."""
+        """On SIGHUP, reload; or shut down if the terminal this process belongs to was closed."""
         if self._ends_with_terminal and not has_terminal():
             self.stop(signal.SIGHUP)
         elif not self.stopping.done():
-            if self._hang_up_later is not None:
-                self._hang_up_later.cancel()
-            if self._is_put_off():
-                self._hang_up_later = asyncio.get_running_loop().call_later(EVERY_S, self.hang_up)
+            if self._reload_timer is not None:
+                self._reload_timer.cancel()
+            if self._reload_postponed():
+                self._reload_timer = asyncio.get_running_loop().call_later(EVERY_S, self.hang_up)
             else:
                 self.operations.try_reload("SIGHUP")
 
     async def close(self) -> None:
         for watch in self._watches:
             watch.close()
-        if self._hang_up_later is not None:
-            self._hang_up_later.cancel()
+        if self._reload_timer is not None:
+            self._reload_timer.cancel()
         self.mcp.close()
         self.operations.close()
         await self.gateway.close()
@@ -162,7 +164,7 @@ class ServedGateway:
 
 @asynccontextmanager
 async def running_gateway(settings: Settings, load: Load, *, transport: str) -> AsyncGenerator[ServedGateway, None]:
-    """`transport` is what clients talk over, as OpenTelemetry names it."""
+    """Run a gateway until the block ends. `transport` is OpenTelemetry's name for what clients connect over."""
     running = ServedGateway(settings, load, transport)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(running.stray_error)
@@ -176,7 +178,7 @@ async def running_gateway(settings: Settings, load: Load, *, transport: str) -> 
 
 
 def settle_memory() -> None:
-    """Take what start-up built out of garbage collection, and collect less often than every few calls."""
+    """Exclude what start-up built from garbage collection, and collect less often than every few calls."""
     keep_large_buffers()
     gc.collect()
     gc.freeze()
@@ -199,8 +201,8 @@ async def serve_stdio(settings: Settings, load: Load) -> int:
     async with running_gateway(settings, load, transport="pipe") as running:
         running.events.note("info", "started", "Serving one client", config=str(settings.path.absolute()))
         running.start()
-        door = StdioServer(running.mcp, limit_bytes=settings.gateway.limits.request_bytes)
-        running.stopping.add_done_callback(lambda _: door.stop())
+        server = StdioServer(running.mcp, limit_bytes=settings.gateway.limits.request_bytes)
+        running.stopping.add_done_callback(lambda _: server.stop())
         settle_memory()
-        await door.serve()
+        await server.serve()
         return running.stopping.result() if running.stopping.done() else 0

@@ -27,18 +27,18 @@ from trunkline.version import __version__
 
 
 async def serve_http(settings: Settings, load: Load, announce: Callable[[str], None]) -> int:
-    """Serve until a signal says stop; returns the exit status. `load` reads the configuration again, for a reload."""
-    transport = "tcp" if settings.gateway.socket is None else ""  # with both nobody knows which a caller uses
+    """Serve until a signal. Returns the exit status. `load` reads the configuration again, for a reload."""
+    transport = "tcp" if settings.gateway.socket is None else ""  # with both, it is not known which one a caller uses
     async with running_gateway(settings, load, transport=transport) as running:
         gateway = settings.gateway
         access = Access(gateway.listen.host, gateway.allowed_hosts, gateway.token)
-        door, pages = _door(running, access)
-        host, port = await _listen(door, running)
+        server, pages = _make_server(running, access)
+        host, port = await _listen(server, running)
         running.operations.listen = BindAddress(host, port)
         record = running_record(host=host, port=port, socket=gateway.socket, config=settings.path, version=__version__)
         announcement = announce_running(running.folder, record)
         try:
-            _let_in(running, access, announcement, port)
+            _set_tokens(running, access, announcement, port)
             running.start()
             about = {"url": record.url} | ({} if settings.origin == "named" else {"config": record.config})
             running.events.note("info", "started", f"Trunkline {__version__} listens on {record.url}", **about)
@@ -51,30 +51,30 @@ async def serve_http(settings: Settings, load: Load, announce: Callable[[str], N
         running.mcp.suspended_calls.clear()
         await running.gateway.drain()
         running.mcp.end_subscriptions()
-        running.mcp.close()  # what did not end in time is answered while there are connections to answer on
-        await door.close()
+        running.mcp.close()  # answers what did not end in time, while there are connections to answer on
+        await server.close()
         return status
 
 
-async def _listen(door: HttpServer, running: ServedGateway) -> tuple[str, int]:
+async def _listen(server: HttpServer, running: ServedGateway) -> tuple[str, int]:
     try:
-        return await door.start()
+        return await server.start()
     except GatewayError as error:
         other = find_running(running.folder)
         if other is None:
             raise
-        hint = f"a gateway for this file runs already, at {other.url}; `--port` starts another one"
+        hint = f"a gateway is already running for this file, at {other.url}; `--port` starts another one"
         raise GatewayError(replace(error.problem, hint=hint)) from None
 
 
-def _door(running: ServedGateway, access: Access) -> tuple[HttpServer, Pages]:
+def _make_server(running: ServedGateway, access: Access) -> tuple[HttpServer, Pages]:
     gateway, limits = running.settings.gateway, running.settings.gateway.limits
     raise_open_file_limit()
     connections = min(limits.connections, connection_limit())
     if connections < limits.connections:
         message = (
             f"At most {connections} HTTP connections are served at once, not {limits.connections} "
-            "(`limits.connections`): the system lets this process open too few files (`ulimit -n`)"
+            "(`limits.connections`): this process may open too few files (`ulimit -n`)"
         )
         running.events.note("warning", "few_descriptors", message)
     sessions = HttpSessions(running.mcp, limit=limits.sessions, idle_s=limits.session_idle)
@@ -90,37 +90,35 @@ def _door(running: ServedGateway, access: Access) -> tuple[HttpServer, Pages]:
     operator = OperatorApi(running.gateway.router, running.operations)
     tools = ToolsApi(running.gateway.router, running.gateway.discovery, running.mcp.calls_of)
     handlers = Handlers(pages, operator, SseRoute(running.mcp, sessions), tools)
-    door = HttpServer(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)
+    server = HttpServer(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)
     running.metrics.gauge("sessions", "Open client sessions", lambda: len(sessions))
-    running.metrics.gauge("connections", "Open HTTP connections", lambda: len(door))
+    running.metrics.gauge("connections", "Open HTTP connections", lambda: len(server))
     unfinished = running.gateway.unfinished
-    running.metrics.gauge(
-        "unfinished_bytes", "Bytes held of messages that have not ended", lambda: unfinished.total_bytes
-    )
+    running.metrics.gauge("unfinished_bytes", "Bytes held of incomplete messages", lambda: unfinished.total_bytes)
     running.metrics.counter(
-        "unfinished_given_way", "Unfinished messages that gave way to others", lambda: unfinished.given_way
+        "unfinished_given_way", "Incomplete messages dropped to make room for others", lambda: unfinished.given_way
     )
     running.metrics.gauge(
         "large_call_bytes", "Bytes held of large calls in flight", lambda: running.gateway.router.large_call_bytes
     )
     running.metrics.gauge("calls_in_flight", "Calls in flight", lambda: running.gateway.router.in_flight)
-    return door, pages
+    return server, pages
 
 
-def _let_in(running: ServedGateway, access: Access, announcement: Announcement, port: int) -> None:
-    """Set the tokens of the configuration, now and after every reload; make an operator token where none is given."""
+def _set_tokens(running: ServedGateway, access: Access, announcement: Announcement, port: int) -> None:
+    """Set the tokens of the configuration, now and after every reload; generate an operator token if it has none."""
     if announcement.reason:
         running.events.note("info", "started", f"Other programs cannot find this gateway: {announcement.reason}")
     own_name = f"{port}" if announcement.reason else ""
-    made = ""
+    generated = ""
 
     def apply(settings: Settings) -> None:
-        nonlocal made
+        nonlocal generated
         gateway = settings.gateway
-        if not gateway.operator_token and not made:
-            made = make_operator_token(running.folder, running.events, own_name)
-            running.redactor.learn([made])
-        operator_token = gateway.operator_token or made
+        if not gateway.operator_token and not generated:
+            generated = make_operator_token(running.folder, running.events, own_name)
+            running.redactor.learn([generated])
+        operator_token = gateway.operator_token or generated
         access.replace(allowed_hosts=gateway.allowed_hosts, token=gateway.token, operator_token=operator_token)
 
     running.operations.on_settings.append(apply)

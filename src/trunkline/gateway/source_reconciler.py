@@ -1,4 +1,4 @@
-"""Starts, replaces, adjusts and ends sources until they are those that the configuration names.
+"""Starts, replaces, adjusts and ends sources so that they match the configuration.
 
 A source whose connection settings are unchanged keeps its process and its calls, whatever else about it changed.
 """
@@ -27,14 +27,14 @@ from trunkline.sources import load_kind
 from trunkline.telemetry.redaction import Redactor
 
 DRAIN_S: Final = 30.0
-"""How long the calls in flight of a source that leaves may take to end."""
+"""How long calls in flight on a removed source may take to end."""
 _STOP_S: Final = 20.0
 _FILE: Final = "file"
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What was done with each source. Those `adjusted` got new rules and kept their processes."""
+    """What was done with each source; `adjusted` ones got new rules and kept their processes."""
 
     added: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -46,8 +46,8 @@ class Changes:
         named = [
             (word, names) for word in ("added", "replaced", "adjusted", "removed") if (names := getattr(self, word))
         ]
-        said = [f"{word} {', '.join(names)}" for word, names in named]
-        return "; ".join([*said, f"{len(self.unchanged)} unchanged"])
+        parts = [f"{word} {', '.join(names)}" for word, names in named]
+        return "; ".join([*parts, f"{len(self.unchanged)} unchanged"])
 
 
 class _RunningSource:
@@ -62,6 +62,8 @@ class _RunningSource:
 
 
 class SourceReconciler:
+    """Owns the running sources and their tasks."""
+
     def __init__(self, registry: SourceRegistry, context: SourceContext, events: Events) -> None:
         self._registry = registry
         self._context = context
@@ -70,7 +72,7 @@ class SourceReconciler:
         self._admissions: dict[Admission, _RunningSource] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
-        registry.on_source_retired.append(self._left)
+        registry.on_source_retired.append(self._retired)
 
     def protect(self, files: tuple[str, ...], roots: tuple[str, ...]) -> set[str]:
         """Set what sources made from now on protect. Returns the files and roots that are new or gone."""
@@ -86,20 +88,20 @@ class SourceReconciler:
         done: dict[str, list[str]] = {"added": [], "replaced": [], "adjusted": [], "unchanged": []}
         for name, section in sections.items():
             origin = "api" if name in from_api else _FILE
-            done[self._settle(name, section, origin)].append(name)
+            done[self._reconcile(name, section, origin)].append(name)
         self._registry.reorder(sections)
         return Changes(removed=removed, **{word: tuple(names) for word, names in done.items()})
 
     def reconnect(self, name: str) -> None:
-        """Start one source anew, with another process or session; calls in flight end on the old one."""
+        """Replace a source's process or session; calls in flight end on the old one."""
         source_run = self._running[name]
         self._replace(name, _RunningSource(source_run.section, source_run.origin))
 
-    def _settle(self, name: str, section: SourceSection, origin: str) -> str:
+    def _reconcile(self, name: str, section: SourceSection, origin: str) -> str:
         source_run = self._running.get(name)
         if source_run is None:
             source_run = self._running[name] = _RunningSource(section, origin)
-            self._launch(name, source_run, self._registry.add)
+            self._start(name, source_run, self._registry.add)
             return "added"
         if source_run.section == section and source_run.origin == origin:
             return "unchanged"
@@ -112,9 +114,9 @@ class SourceReconciler:
 
     def _replace(self, name: str, source_run: _RunningSource) -> None:
         self._running[name] = source_run
-        self._launch(name, source_run, self._registry.replace)
+        self._start(name, source_run, self._registry.replace)
 
-    def _launch(
+    def _start(
         self, name: str, source_run: _RunningSource, join: Callable[[str, Source, SourceOptions], SourceSink]
     ) -> None:
         section, redact = source_run.section, self._redact_for(source_run)
@@ -122,26 +124,26 @@ class SourceReconciler:
         sink = join(name, source, source_options(name, section, source_run.origin, redact))
         self._admissions[sink.admission] = source_run
         if section.enabled:
-            source_run.task = self._own(self._live(name, source, sink), name)
+            source_run.task = self._spawn(self._run(name, source, sink), name)
 
     def _build(self, name: str, section: SourceSection, redact: Redact) -> Source:
-        """Build a source. One that cannot be built is replaced by a source that is down and says why."""
+        """Build a source, or a stand-in that is down and says why."""
         if isinstance(section, UnreadySource):
-            return _Waiting(section.obstacles)
+            return _MissingSettings(section.obstacles)
         try:
             return load_kind(section.kind).build(name, section, replace(self._context, redact=redact))
         except Exception as error:
-            return _Unbuilt(error)
+            return _BuildFailed(error)
 
     def _redact_for(self, source_run: _RunningSource) -> Redact:
-        """Hides secrets in the text of a source. A service that registered has secrets of its own."""
+        """A function that hides secrets in a source's text; a registered service has secrets of its own."""
         of_all = self._context.redact
         if source_run.origin == _FILE:
             return of_all
         own = Redactor(secrets_of(source_run.section))
         return lambda text: own(of_all(text))
 
-    async def _live(self, name: str, source: Source, sink: Sink) -> None:
+    async def _run(self, name: str, source: Source, sink: Sink) -> None:
         """Run a source until it is cancelled. A bug in it takes down that source and nothing else."""
         try:
             await source.run(sink)
@@ -149,46 +151,46 @@ class SourceReconciler:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            self._died(name, sink, error)  # nobody ended it: it took the end of something else for its own
+            self._crashed(name, sink, error)  # not cancelled by us: the cancellation of something else reached it
         except Exception as error:
-            self._died(name, sink, error)
+            self._crashed(name, sink, error)
 
-    def _died(self, name: str, sink: Sink, error: BaseException) -> None:
+    def _crashed(self, name: str, sink: Sink, error: BaseException) -> None:
         reason = f"internal error: {type(error).__name__}: {error}"
         self._events.note("error", "internal", reason, source=name)
         sink.health(Health(state="down", reason=reason, since=time.time(), last_error=reason))
 
-    # -- leaving --------------------------------------------------------------------------------------------------
+    # -- removal --------------------------------------------------------------------------------------------------
 
-    def _left(self, admission: Admission) -> None:
-        if admission in self._admissions:  # guests are seen off by their host
-            self._own(self._see_off(self._admissions.pop(admission), admission), f"{admission.name} leaves")
+    def _retired(self, admission: Admission) -> None:
+        if admission in self._admissions:  # connected apps are ended by their listener
+            self._spawn(self._drain(self._admissions.pop(admission), admission), f"drain {admission.name}")
 
-    async def _see_off(self, source_run: _RunningSource, admission: Admission) -> None:
-        """Let the calls in flight end, then end the source."""
+    async def _drain(self, source_run: _RunningSource, admission: Admission) -> None:
+        """Let calls in flight end, then end the source."""
         try:
             end = asyncio.get_running_loop().time() + DRAIN_S
             while self._registry.busy(admission) and asyncio.get_running_loop().time() < end:
                 await asyncio.sleep(0.02)
         finally:
             if source_run.task is not None:
-                self._end(source_run.task)
+                self._cancel(source_run.task)
                 await asyncio.wait([source_run.task], timeout=_STOP_S)
             self._registry.release(admission)
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 
-    def _own(self, life: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(life, name=name)
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._over)
+        task.add_done_callback(self._ended)
         return task
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._ending.discard(task)
 
-    def _end(self, task: asyncio.Task[None]) -> None:
+    def _cancel(self, task: asyncio.Task[None]) -> None:
         """Cancel a task once: a second cancellation would interrupt its clean-up.
 
         `task.cancelling()` cannot tell: it is also true while a timeout inside the task is about to fire.
@@ -201,13 +203,13 @@ class SourceReconciler:
         """End every source, including those that are draining."""
         tasks = list(self._tasks)
         for task in tasks:
-            self._end(task)
+            self._cancel(task)
         if tasks:
             await asyncio.wait(tasks, timeout=_STOP_S)
 
 
-class _Unbuilt(ToolsOnlySource):
-    """Stands in for a source that could not be built; it is down and says why."""
+class _BuildFailed(ToolsOnlySource):
+    """A stand-in for a source that could not be built."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -219,14 +221,14 @@ class _Unbuilt(ToolsOnlySource):
         call.finish(Failure(Problem(code=SOURCE_DOWN, message=f"Server {call.source} is down", source=call.source)))
 
 
-class _Waiting(_Unbuilt):
-    """Stands in for a source whose settings lack something, such as a variable; it is down until a reload has it."""
+class _MissingSettings(_BuildFailed):
+    """A stand-in for a source whose settings lack something, such as a variable, until a reload provides it."""
 
     def __init__(self, obstacles: Sequence[str]) -> None:
         self._reason = "; ".join(obstacles)
 
     async def run(self, sink: Sink) -> None:
-        hint = "`trunkline check` shows the place; the gateway sees a newly set variable after a restart"
+        hint = "`trunkline check` shows where; the gateway sees a newly set variable only after a restart"
         health = Health(state="down", reason=self._reason, since=time.time(), last_error=self._reason, hint=hint)
         sink.health(health)
 

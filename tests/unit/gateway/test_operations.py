@@ -136,7 +136,7 @@ async def test_a_file_with_errors_changes_nothing_and_all_of_them_are_told(house
         assert refused(RELOAD_REFUSED, error)
         assert len(error.value.details) == 2
         assert list(house.servers()) == ["one", "two"]
-        assert "the old one stays live" in house.logged("reload_refused")[0]
+        assert "the old one stays in effect" in house.logged("reload_refused")[0]
         house.path.unlink()
         operations.try_reload("file")
         assert len(house.logged("reload_refused")) == 2
@@ -467,7 +467,7 @@ async def test_a_lease_that_ends_after_the_file_took_the_name_takes_nothing_out(
         operations.reload()
         await until(lambda: "later" not in house.servers(), "both leases ended")
         assert house.servers()["svc"] == "file"
-        assert not [note for note in house.logged("operator") if "svc is taken out" in note]
+        assert not [note for note in house.logged("operator") if "svc removed" in note]
 
 
 @pytest.mark.law

@@ -41,7 +41,7 @@ _MIN_READ_BYTES: Final = 64 * 1024
 """What a client must read of a large response every `WRITE_S` seconds."""
 
 
-class ConnectionHandler(Protocol):
+class HttpConnectionHandler(Protocol):
     """The server of a connection, which handles its requests."""
 
     responding: int
@@ -53,7 +53,7 @@ class ConnectionHandler(Protocol):
         """Check a request before its body has come; returns why it is refused."""
         ...
 
-    def refuse(self, exchange: HttpExchange, error: GatewayError, /) -> None: ...
+    def refuse(self, exchange: HttpExchange, request: HttpRequest, error: GatewayError, /) -> None: ...
 
     def first_request(self, connection: Connection, /) -> None:
         """The connection has sent its first complete request."""
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         "_unread_before",
     )
 
-    def __init__(self, server: ConnectionHandler, limits: HttpLimits, unfinished: UnfinishedBytes) -> None:
+    def __init__(self, server: HttpConnectionHandler, limits: HttpLimits, unfinished: UnfinishedBytes) -> None:
         self._server = server
         self._unfinished = unfinished
         self._parser = RequestParser(limits, self._requested, self._continue, self._awaits_body)
@@ -277,7 +277,7 @@ class Connection(asyncio.Protocol):
         if self._exchange is None and not self._queue:
             exchange = self._exchange = HttpExchange(self, request)
             self._server.responding += 1
-            self._server.refuse(exchange, error)
+            self._server.refuse(exchange, request, error)
         else:  # once those before it are answered
             self._head_refused = True
             self._parser.close()

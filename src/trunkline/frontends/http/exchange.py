@@ -43,7 +43,6 @@ class HttpExchange:
     __slots__ = (
         "_connection",
         "_extra",
-        "_over",
         "_request",
         "_statuses",
         "accepts_events",
@@ -51,6 +50,7 @@ class HttpExchange:
         "id_json",
         "on_gone",
         "on_streaming",
+        "over",
         "prefers_events",
         "replay",
         "replay_stream",
@@ -63,7 +63,7 @@ class HttpExchange:
         self._connection = connection
         self._request = request
         self._extra: list[tuple[bytes, bytes]] = []
-        self._over = False
+        self.over = False
         self._statuses = False
         self.replay_stream: ReplayStream | None = None
         self.too_many_open = False
@@ -82,7 +82,7 @@ class HttpExchange:
     # -- plain responses ------------------------------------------------------------------------------------------
 
     def respond(self, status: int, body: bytes = b"", content_type: bytes = JSON) -> None:
-        if self._over:
+        if self.over:
             return
         if status == _TOO_MANY:
             self._connection.back_off()
@@ -116,7 +116,7 @@ class HttpExchange:
     def result(self, result: Result) -> None:
         raw = result.raw
         head = b'{"jsonrpc":"2.0","id":%b,"result":' % self.id_json
-        if self._over or self.streaming or self.prefers_events:
+        if self.over or self.streaming or self.prefers_events:
             self.send(b"".join((head, raw if result.single_line else single_line(raw), b"}")), last=True)
             return
         length = len(head) + len(raw) + 1
@@ -128,7 +128,7 @@ class HttpExchange:
         self._end()
 
     def error(self, raw: Json, problem: Problem | None) -> None:
-        if problem is not None and problem.code.http == _TOO_MANY and not self._over:
+        if problem is not None and problem.code.http == _TOO_MANY and not self.over:
             self._connection.back_off()
         message = error_message(self.id_json, raw)
         status = _COMMON_STATUS
@@ -136,13 +136,13 @@ class HttpExchange:
             code = error_code(raw) if problem is None else problem.code.jsonrpc
             status = _MODERN_STATUS.get(code, _COMMON_STATUS)
         in_stream = self.prefers_events and (status == _COMMON_STATUS or not self.accepts_json)
-        if self._over or self.streaming or in_stream:
+        if self.over or self.streaming or in_stream:
             self.send(single_line(message), last=True)
         else:
             self.respond(status, message)
 
     def notify(self, message: bytes) -> None:
-        if self._over:
+        if self.over:
             self._keep_for_replay(message)
         elif self.accepts_events and self._connection.accepts_notifications():
             self.stream()
@@ -150,7 +150,7 @@ class HttpExchange:
 
     def send_request(self, message: bytes) -> bool:
         """Send it on this stream, or return False: then the session's own stream carries it."""
-        if self._over:
+        if self.over:
             self._keep_for_replay(message)
             return self.replay_stream is not None and not self.replay_stream.answered
         if self.accepts_events:
@@ -172,7 +172,7 @@ class HttpExchange:
 
     def stream(self) -> None:
         """Send the head of a stream of events, unless that has been done."""
-        if self.streaming or self._over:
+        if self.streaming or self.over:
             return
         if self.replay is not None:
             self.replay_stream = self.replay.open(self.id_json)
@@ -199,7 +199,7 @@ class HttpExchange:
         self.stream()
         if self.replay_stream is not None:
             self.replay_stream.send(message, last=last)
-        elif not self._over:
+        elif not self.over:
             self._chunk([encode_event(message)])
             if last:
                 self.end_stream()
@@ -213,7 +213,7 @@ class HttpExchange:
 
     def send_notification(self, message: bytes) -> None:
         """Send a message that is not a response; a client that does not read is detached, and may resume."""
-        if self._over:
+        if self.over:
             return
         if self._connection.accepts_notifications():
             self.send(message)
@@ -223,16 +223,16 @@ class HttpExchange:
 
     def send_response(self, message: bytes) -> None:
         """Send one of many responses on this stream; a client that lets them pile up is disconnected."""
-        if not self._over and self._connection.accepts_responses():
+        if not self.over and self._connection.accepts_responses():
             self.send(message)
 
     def named_event(self, name: bytes, data: bytes) -> None:
         self.stream()
-        if not self._over:
+        if not self.over:
             self._chunk([encode_event(data, event=name)])
 
     def send_event(self, event_id: bytes, data: bytes) -> None:
-        if not self._over:
+        if not self.over:
             self._chunk([encode_event(data, id=event_id)])
 
     def _keep_for_replay(self, message: bytes) -> None:
@@ -240,11 +240,11 @@ class HttpExchange:
             self.replay_stream.send(message)
 
     def keep_alive(self) -> None:
-        if self.streaming and not self._over:
+        if self.streaming and not self.over:
             self._chunk([COMMENT])
 
     def end_stream(self) -> None:
-        if self._over:
+        if self.over:
             return
         if not self._request.http10:
             self._write([b"0\r\n\r\n"])
@@ -267,17 +267,9 @@ class HttpExchange:
         """
         return self._connection.back_off
 
-    @property
-    def over(self) -> bool:
-        return self._over
-
-    @property
-    def path(self) -> bytes:
-        return self._request.path
-
     def disconnected(self) -> None:
         """The client closed the connection before the response was complete."""
-        self._over = True
+        self.over = True
         if self.replay_stream is not None:
             self.replay_stream.detach(self)
         on_gone, self.on_gone, self.on_streaming = self.on_gone, None, None
@@ -288,7 +280,7 @@ class HttpExchange:
         self._connection.write(parts)
 
     def _end(self) -> None:
-        self._over = True
+        self.over = True
         # The callbacks refer to this exchange: such a cycle would keep its body until the collector runs.
         self.on_gone = self.on_streaming = None
         if self.replay_stream is not None:

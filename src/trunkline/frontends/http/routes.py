@@ -11,42 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from trunkline.core.errors import (
-    ANSWER_TOO_LARGE,
-    BAD_TOOL_ID,
-    CLIENT_LIMIT,
-    COMMAND_NOT_ALLOWED,
-    DEADLINE,
-    DRAINING,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    NOT_ACCEPTABLE,
-    NOT_ANSWERED,
-    NOT_PROVISIONED,
-    PARSE_ERROR,
-    PATH_TRAVERSAL,
-    QUEUE_FULL,
-    RATE_LIMIT,
-    RELOAD_REFUSED,
-    REQUEST_TOO_LARGE,
-    SERVER_EXISTS,
-    SERVER_NOT_VALID,
-    SOURCE_AUTH_REQUIRED,
-    SOURCE_DISABLED,
-    SOURCE_DOWN,
-    SOURCE_LOST,
-    SOURCE_OVER_LIMITS,
-    SOURCE_PROTOCOL,
-    SOURCE_START_FAILED,
-    STATE_NOT_WRITTEN,
-    TOO_MANY_LANES,
-    TOO_MANY_SESSIONS,
-    UNKNOWN_SERVER,
-    UNKNOWN_SESSION,
-    UNKNOWN_TOOL,
-    UNSUPPORTED_MEDIA,
-    Code,
-)
+from trunkline.core import errors
 from trunkline.frontends.http.access import Credential
 from trunkline.frontends.http.operator import PERSIST, OperatorApi
 from trunkline.frontends.http.pages import Pages
@@ -60,7 +25,13 @@ SSE: Final = "/sse"
 AGENTS: Final = (MCP, SSE, MESSAGES)
 """The paths where MCP is spoken; their errors are JSON-RPC errors."""
 _JSON: Final = ("application/json",)
-_BAD_BODY: Final = (INVALID_PARAMS, PARSE_ERROR, INVALID_REQUEST, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA)
+_BAD_BODY: Final = (
+    errors.INVALID_PARAMS,
+    errors.PARSE_ERROR,
+    errors.INVALID_REQUEST,
+    errors.REQUEST_TOO_LARGE,
+    errors.UNSUPPORTED_MEDIA,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +68,7 @@ class Route:
     handler: Callable[[Handlers], Handler] | None
     summary: str
     responses: tuple[RouteResponse, ...]
-    problems: tuple[Code, ...] = ()
+    problems: tuple[errors.Code, ...] = ()
     body: str = ""
     query: str = ""
     switches: Mapping[str, str] | None = None
@@ -125,7 +96,7 @@ ROUTES: Final = (
             RouteResponse(200, "The response, alone or at the end of a stream", "", (*_JSON, "text/event-stream")),
             RouteResponse(202, "A notification or response was accepted", media=()),
         ),
-        problems=(UNKNOWN_SESSION, UNSUPPORTED_MEDIA),
+        problems=(errors.UNKNOWN_SESSION, errors.UNSUPPORTED_MEDIA),
     ),
     Route(
         method="GET",
@@ -134,7 +105,7 @@ ROUTES: Final = (
         handler=None,
         summary="Open a session's stream of messages from the gateway (versions before 2026-07-28)",
         responses=(RouteResponse(200, "A stream that stays open", "", ("text/event-stream",)),),
-        problems=(UNKNOWN_SESSION,),
+        problems=(errors.UNKNOWN_SESSION,),
     ),
     Route(
         method="DELETE",
@@ -143,7 +114,7 @@ ROUTES: Final = (
         handler=None,
         summary="End a session (versions before 2026-07-28)",
         responses=(RouteResponse(200, "The session has ended", media=()),),
-        problems=(UNKNOWN_SESSION,),
+        problems=(errors.UNKNOWN_SESSION,),
     ),
     Route(
         method="GET",
@@ -152,7 +123,7 @@ ROUTES: Final = (
         handler=lambda to: to.sse.open,
         summary="Open the stream of a client of HTTP+SSE, the older transport; its first event is the URL to post to",
         responses=(RouteResponse(200, "A stream; the session ends with it", "", ("text/event-stream",)),),
-        problems=(NOT_ACCEPTABLE, TOO_MANY_SESSIONS, CLIENT_LIMIT),
+        problems=(errors.NOT_ACCEPTABLE, errors.TOO_MANY_SESSIONS, errors.CLIENT_LIMIT),
         waits=True,
     ),
     Route(
@@ -163,7 +134,7 @@ ROUTES: Final = (
         summary="Send a message of a client of HTTP+SSE; `session` in the query comes from its stream",
         body="JsonRpcMessage",
         responses=(RouteResponse(202, "Accepted; the response comes on the stream", "", ("text/plain",)),),
-        problems=(INVALID_REQUEST, UNKNOWN_SESSION, UNSUPPORTED_MEDIA),
+        problems=(errors.INVALID_REQUEST, errors.UNKNOWN_SESSION, errors.UNSUPPORTED_MEDIA),
     ),
     Route(
         method="GET",
@@ -217,7 +188,7 @@ ROUTES: Final = (
         summary="Find tools by what they do; the tools returned can be executed from then on",
         query="Discover",
         responses=(RouteResponse(200, "The best first, with their input schemas", "Discovered"),),
-        problems=(INVALID_PARAMS, DEADLINE, CLIENT_LIMIT),
+        problems=(errors.INVALID_PARAMS, errors.DEADLINE, errors.CLIENT_LIMIT),
         waits=True,
     ),
     Route(
@@ -228,7 +199,7 @@ ROUTES: Final = (
         summary="The same, with the parameters as JSON",
         body="Discover",
         responses=(RouteResponse(200, "The best first, with their input schemas", "Discovered"),),
-        problems=(*_BAD_BODY, DEADLINE, CLIENT_LIMIT),
+        problems=(*_BAD_BODY, errors.DEADLINE, errors.CLIENT_LIMIT),
         waits=True,
     ),
     Route(
@@ -239,7 +210,7 @@ ROUTES: Final = (
         summary="Provision tools by id, within a token budget",
         body="Provision",
         responses=(RouteResponse(200, "The tools provisioned, and those refused with the reason", "Provisioned"),),
-        problems=(*_BAD_BODY, DEADLINE, CLIENT_LIMIT),
+        problems=(*_BAD_BODY, errors.DEADLINE, errors.CLIENT_LIMIT),
         waits=True,
     ),
     Route(
@@ -260,7 +231,7 @@ ROUTES: Final = (
         summary="Tokens that the tools cost a model, and the cost of each mode of `gateway.disclosure`",
         switches={TOOLS: "`0` leaves out the single tools"},
         responses=(RouteResponse(200, "The most expensive first", "TokenBudget"),),
-        problems=(INVALID_PARAMS, DEADLINE, CLIENT_LIMIT),
+        problems=(errors.INVALID_PARAMS, errors.DEADLINE, errors.CLIENT_LIMIT),
         waits=True,
     ),
     Route(
@@ -273,25 +244,25 @@ ROUTES: Final = (
         responses=(RouteResponse(200, "The server's result, unchanged", "Executed"),),
         problems=(
             *_BAD_BODY,
-            NOT_PROVISIONED,
-            BAD_TOOL_ID,
-            PATH_TRAVERSAL,
-            UNKNOWN_TOOL,
-            ANSWER_TOO_LARGE,
-            CLIENT_LIMIT,
-            QUEUE_FULL,
-            RATE_LIMIT,
-            TOO_MANY_LANES,
-            SOURCE_LOST,
-            SOURCE_OVER_LIMITS,
-            SOURCE_PROTOCOL,
-            NOT_ANSWERED,
-            SOURCE_DOWN,
-            SOURCE_DISABLED,
-            SOURCE_START_FAILED,
-            SOURCE_AUTH_REQUIRED,
-            DRAINING,
-            DEADLINE,
+            errors.NOT_PROVISIONED,
+            errors.BAD_TOOL_ID,
+            errors.PATH_TRAVERSAL,
+            errors.UNKNOWN_TOOL,
+            errors.ANSWER_TOO_LARGE,
+            errors.CLIENT_LIMIT,
+            errors.QUEUE_FULL,
+            errors.RATE_LIMIT,
+            errors.TOO_MANY_LANES,
+            errors.SOURCE_LOST,
+            errors.SOURCE_OVER_LIMITS,
+            errors.SOURCE_PROTOCOL,
+            errors.NOT_ANSWERED,
+            errors.SOURCE_DOWN,
+            errors.SOURCE_DISABLED,
+            errors.SOURCE_START_FAILED,
+            errors.SOURCE_AUTH_REQUIRED,
+            errors.DRAINING,
+            errors.DEADLINE,
         ),
         waits=True,
         problem="CallProblem",
@@ -303,7 +274,7 @@ ROUTES: Final = (
         handler=lambda to: to.operator.list_servers,
         summary="List all servers and their state",
         responses=(RouteResponse(200, "In the order of the file, followed by those that were added", "Servers"),),
-        problems=(INVALID_PARAMS,),
+        problems=(errors.INVALID_PARAMS,),
     ),
     Route(
         method="POST",
@@ -315,13 +286,13 @@ ROUTES: Final = (
         switches={PERSIST: "`1` keeps the server after a restart of the gateway"},
         responses=(RouteResponse(201, "It was added and is being connected", "ServerAdded"),),
         problems=(
-            INVALID_PARAMS,
-            COMMAND_NOT_ALLOWED,
-            SERVER_EXISTS,
-            UNSUPPORTED_MEDIA,
-            SERVER_NOT_VALID,
-            STATE_NOT_WRITTEN,
-            DRAINING,
+            errors.INVALID_PARAMS,
+            errors.COMMAND_NOT_ALLOWED,
+            errors.SERVER_EXISTS,
+            errors.UNSUPPORTED_MEDIA,
+            errors.SERVER_NOT_VALID,
+            errors.STATE_NOT_WRITTEN,
+            errors.DRAINING,
         ),
     ),
     Route(
@@ -331,7 +302,7 @@ ROUTES: Final = (
         handler=lambda to: to.operator.remove_server,
         summary="Remove a server; its calls in flight may finish. A server of the file comes back with the next reload",
         responses=(RouteResponse(200, "The server was removed", "ServerNamed"),),
-        problems=(INVALID_PARAMS, UNKNOWN_SERVER, STATE_NOT_WRITTEN, DRAINING),
+        problems=(errors.INVALID_PARAMS, errors.UNKNOWN_SERVER, errors.STATE_NOT_WRITTEN, errors.DRAINING),
     ),
     Route(
         method="POST",
@@ -340,7 +311,7 @@ ROUTES: Final = (
         handler=lambda to: to.operator.reconnect,
         summary="Reconnect to a server, or restart its process",
         responses=(RouteResponse(202, "The attempt has begun; the list of servers shows the outcome", "ServerNamed"),),
-        problems=(INVALID_PARAMS, UNKNOWN_SERVER, SOURCE_DISABLED, DRAINING),
+        problems=(errors.INVALID_PARAMS, errors.UNKNOWN_SERVER, errors.SOURCE_DISABLED, errors.DRAINING),
     ),
     Route(
         method="POST",
@@ -353,7 +324,13 @@ ROUTES: Final = (
             RouteResponse(201, "It was registered", "ServiceRegistered"),
             RouteResponse(200, "Its lease was renewed", "ServiceRegistered"),
         ),
-        problems=(INVALID_PARAMS, SERVER_EXISTS, UNSUPPORTED_MEDIA, SERVER_NOT_VALID, DRAINING),
+        problems=(
+            errors.INVALID_PARAMS,
+            errors.SERVER_EXISTS,
+            errors.UNSUPPORTED_MEDIA,
+            errors.SERVER_NOT_VALID,
+            errors.DRAINING,
+        ),
     ),
     Route(
         method="DELETE",
@@ -362,7 +339,7 @@ ROUTES: Final = (
         handler=lambda to: to.operator.leave_service,
         summary="Remove a registered service; its calls in flight may finish",
         responses=(RouteResponse(200, "The service was removed", "ServerNamed"),),
-        problems=(INVALID_PARAMS, UNKNOWN_SERVER, DRAINING),
+        problems=(errors.INVALID_PARAMS, errors.UNKNOWN_SERVER, errors.DRAINING),
     ),
     Route(
         method="PUT",
@@ -372,7 +349,7 @@ ROUTES: Final = (
         summary="Set the token sent to services for a session or principal; it is kept in memory and never shown",
         body="SessionToken",
         responses=(RouteResponse(200, "Used from the next call on", "SessionNamed"),),
-        problems=(INVALID_PARAMS, UNSUPPORTED_MEDIA, TOO_MANY_SESSIONS, DRAINING),
+        problems=(errors.INVALID_PARAMS, errors.UNSUPPORTED_MEDIA, errors.TOO_MANY_SESSIONS, errors.DRAINING),
     ),
     Route(
         method="DELETE",
@@ -381,7 +358,7 @@ ROUTES: Final = (
         handler=lambda to: to.operator.drop_session_token,
         summary="Delete the token of a session; it is also deleted when the session ends",
         responses=(RouteResponse(200, "The session has no token any more", "TokenDropped"),),
-        problems=(INVALID_PARAMS,),
+        problems=(errors.INVALID_PARAMS,),
     ),
     Route(
         method="GET",
@@ -390,7 +367,7 @@ ROUTES: Final = (
         handler=lambda to: to.operator.diagnose_tool,
         summary="Which server has a tool, or why there is none with this name",
         responses=(RouteResponse(200, "What is known, and what to do", "ToolExplained"),),
-        problems=(INVALID_PARAMS,),
+        problems=(errors.INVALID_PARAMS,),
     ),
     Route(
         method="POST",
@@ -399,7 +376,7 @@ ROUTES: Final = (
         handler=lambda to: to.operator.reload,
         summary="Reload the configuration file, as a whole or not at all",
         responses=(RouteResponse(200, "What changed", "Reloaded"),),
-        problems=(INVALID_PARAMS, RELOAD_REFUSED, DRAINING),
+        problems=(errors.INVALID_PARAMS, errors.RELOAD_REFUSED, errors.DRAINING),
     ),
 )
 """The order is that of the document."""

@@ -249,9 +249,9 @@ class HttpServer:
             return error
         return None
 
-    def refuse(self, exchange: HttpExchange, error: GatewayError) -> None:
+    def refuse(self, exchange: HttpExchange, request: HttpRequest, error: GatewayError) -> None:
         """Refuse a request whose body has not come."""
-        path = exchange.path
+        path = request.path
         self._refuse(exchange, error, rest=path not in _MCP_PATHS and self._routes.find(path)[0].rest)
 
     def _refuse(self, exchange: HttpExchange, error: GatewayError, *, rest: bool) -> None:

@@ -37,10 +37,10 @@ class HttpSession(ClientSession):
         self._queued: list[bytes] = []
         self.push = self._push
 
-    def enable_replay(self, replay_budget: ReplayBudget) -> None:
-        """Its version is settled: whether what its streams say can be asked for again."""
+    def enable_replay(self, budget: ReplayBudget) -> None:
+        """Keep the events of its streams where its version allows to resume them."""
         if self.version in _WITH_EVENT_IDS:
-            self.replay = EventReplay(replay_budget, primes=self.version in _PRIMED)
+            self.replay = EventReplay(budget, primes=self.version in _PRIMED)
 
     @property
     def is_idle(self) -> bool:

@@ -1,1 +1,1 @@
-"""What MCP asks of us as a server, for every door: legacy conversations and modern self-describing requests."""
+"""MCP as a server, for every frontend: legacy sessions and modern self-describing requests."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -25,6 +25,7 @@ from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID, RequestRefused
 from trunkline.protocol.mcp.notifications import modern_task, modern_update
 from trunkline.protocol.mcp.server_requests import labelled_result
 from trunkline.router.router import Router
+from trunkline.router.subscriptions import ResourceSubscription, TaskSubscription
 
 MAX_WATCHED: Final = 1000
 MAX_CHARACTERS: Final = 8192
@@ -38,32 +39,6 @@ _LISTS: Final = {
     "promptsListChanged": NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     "resourcesListChanged": NOTIFICATIONS_RESOURCES_LIST_CHANGED,
 }
-
-
-class WatchHandle(Protocol):
-    """A watched resource. It is closed by its owner, or when its server is removed."""
-
-    @property
-    def closed(self) -> bool: ...
-    def close(self) -> None: ...
-
-
-class TaskWatchHandle(WatchHandle, Protocol):
-    """Watched tasks."""
-
-    def keep(self, task_ids: Iterable[str], /) -> None:
-        """Watch only these tasks from now on."""
-        ...
-
-
-Watch = Callable[[str, Callable[[Json], None], Callable[[Outcome], None]], WatchHandle]
-"""Watches the resource of a URI; the callbacks get its updates, and once the outcome of the subscription."""
-OnTaskUpdate = Callable[[str, str, Json], None]
-WatchTasks = Callable[
-    [Sequence[str], OnTaskUpdate, Callable[[frozenset[str], frozenset[str]], None]],
-    TaskWatchHandle,
-]
-"""Watches tasks; the callbacks get the server, the id and the task, and the ids that were answered and accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +106,23 @@ class ListenStream:
         self._id_json = id_json
         self._methods = frozenset(_LISTS[name] for name in wanted.lists)
         self._names_servers = names_servers
-        self._watches: dict[str, WatchHandle] = {}
+        self._watches: dict[str, ResourceSubscription] = {}
         self._holds: dict[str, bool] = {}
-        self._tasks: TaskWatchHandle | None = None
+        self._tasks: TaskSubscription | None = None
         self._unsettled_tasks = set(wanted.task_ids)
         self._task_ids: set[str] = set()
         self._held: dict[bytes, None] | None = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def begin(self, watch: Watch, watch_tasks: WatchTasks) -> None:
+    def begin(self, router: Router) -> None:
+        """Subscribe to everything at the servers."""
         for uri in self.wanted.uris:
-            self._watches[uri] = watch(uri, self._updated, partial(self._settled, uri))
+            self._watches[uri] = router.subscribe(self.caller, uri, self._updated, partial(self._settled, uri))
         if self.wanted.task_ids:
-            self._tasks = watch_tasks(self.wanted.task_ids, self._task_updated, self._tasks_settled)
+            self._tasks = router.subscribe_tasks(
+                self.caller, self.wanted.task_ids, self._task_updated, self._tasks_settled
+            )
         if not self._closed:
             self._timer = asyncio.get_running_loop().call_later(_SETTLE_S, self._acknowledge)
             self._acknowledge_if_settled()
@@ -275,8 +253,7 @@ class ListenStreams:
         self._open[context.key] = listen
         if self.on_open is not None:
             self.on_open(listen)
-        router, caller = self._router, context.caller
-        listen.begin(partial(router.subscribe, caller), partial(router.subscribe_tasks, caller))
+        listen.begin(self._router)
 
     def _refusal(self, key: Hashable, principal: str, watched: int) -> Problem | None:
         if key in self._open:

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 _ONE_OF: Final = ", ".join(LEVELS)
 
 
-def is_log_message(method: str) -> bool:
-    return method == NOTIFICATIONS_MESSAGE
-
-
 def wants_log_message(caller: Caller, params: Json) -> bool:
     """Whether a client wants this log message. Without a level a legacy client wants all, a modern one none."""
     if not caller.log_level:

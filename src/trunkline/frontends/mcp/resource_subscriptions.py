@@ -9,12 +9,13 @@ from trunkline.core.call import Failure, Json, Outcome, RemoteError, Result
 from trunkline.core.errors import CANCELLED, CLIENT_LIMIT, DEADLINE, INVALID_PARAMS, Problem
 from trunkline.frontends.mcp.calls import legacy_error
 from trunkline.frontends.mcp.clients import ClientSession
-from trunkline.frontends.mcp.listen import MAX_CHARACTERS, WatchHandle
+from trunkline.frontends.mcp.listen import MAX_CHARACTERS
 from trunkline.frontends.mcp.requests import RequestContext, Responder, own_result, refuse, text_or_none
 from trunkline.protocol.jsonrpc import BadMessage
 from trunkline.protocol.mcp.notifications import legacy_update
 from trunkline.protocol.mcp.translation import error_for_legacy
 from trunkline.router.router import Router
+from trunkline.router.subscriptions import ResourceSubscription
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely
 
@@ -29,7 +30,7 @@ class ClientSubscription:
     def __init__(self, session: ClientSession, uri: str) -> None:
         self.uri = uri
         self.holds = False
-        self.watching: WatchHandle | None = None
+        self.watching: ResourceSubscription | None = None
         self.timer: Deadline | None = None
         self._session = session
         self._waiting: list[Responder] = []

@@ -21,45 +21,24 @@ from trunkline.frontends.mcp.resource_subscriptions import ResourceSubscriptions
 from trunkline.frontends.mcp.server_requests import ServerRequestRules
 from trunkline.frontends.mcp.suspended_calls import SuspendedCalls
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, members_of
-from trunkline.protocol.mcp.methods import (
-    COMPLETION_COMPLETE,
-    INITIALIZE,
-    LOGGING_SET_LEVEL,
-    NOTIFICATIONS_ROOTS_LIST_CHANGED,
-    PING,
-    PROMPTS_GET,
-    PROMPTS_LIST,
-    RESOURCES_LIST,
-    RESOURCES_READ,
-    RESOURCES_SUBSCRIBE,
-    RESOURCES_TEMPLATES_LIST,
-    RESOURCES_UNSUBSCRIBE,
-    SERVER_DISCOVER,
-    SUBSCRIPTIONS_LISTEN,
-    TASKS_CANCEL,
-    TASKS_GET,
-    TASKS_LIST,
-    TASKS_RESULT,
-    TASKS_UPDATE,
-    TOOLS_CALL,
-    TOOLS_LIST,
-)
+from trunkline.protocol.mcp import methods
+from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.protocol.mcp.modern import RequestRefused, check_meta, check_version
 from trunkline.protocol.mcp.notifications import cancelled_id
 from trunkline.router.router import Router
 from trunkline.runtime.safe_calls import call_safely
 from trunkline.search.discovery import Discovery
 
-_LISTS: Final = (TOOLS_LIST, PROMPTS_LIST, RESOURCES_LIST, RESOURCES_TEMPLATES_LIST)
+_LISTS: Final = (methods.TOOLS_LIST, methods.PROMPTS_LIST, methods.RESOURCES_LIST, methods.RESOURCES_TEMPLATES_LIST)
 _ROUTED: Final = (
-    PROMPTS_GET,
-    RESOURCES_READ,
-    COMPLETION_COMPLETE,
-    TASKS_GET,
-    TASKS_UPDATE,
-    TASKS_CANCEL,
+    methods.PROMPTS_GET,
+    methods.RESOURCES_READ,
+    methods.COMPLETION_COMPLETE,
+    methods.TASKS_GET,
+    methods.TASKS_UPDATE,
+    methods.TASKS_CANCEL,
 )
-_ROUTED_LEGACY: Final = (TASKS_RESULT, TASKS_LIST)
+_ROUTED_LEGACY: Final = (methods.TASKS_RESULT, methods.TASKS_LIST)
 Handler = Callable[[RequestContext], None]
 
 
@@ -92,16 +71,16 @@ class McpServer:
         self._legacy: Final[dict[str, Handler]] = {
             **common,
             **dict.fromkeys(_ROUTED_LEGACY, self._route),
-            INITIALIZE: self._initialize,
-            PING: lambda context: context.responder.result(own_result(b"{}")),
-            LOGGING_SET_LEVEL: lambda context: set_level(router, context),
-            RESOURCES_SUBSCRIBE: self.subscriptions.subscribe,
-            RESOURCES_UNSUBSCRIBE: self.subscriptions.unsubscribe,
+            methods.INITIALIZE: self._initialize,
+            methods.PING: lambda context: context.responder.result(own_result(b"{}")),
+            methods.LOGGING_SET_LEVEL: lambda context: set_level(router, context),
+            methods.RESOURCES_SUBSCRIBE: self.subscriptions.subscribe,
+            methods.RESOURCES_UNSUBSCRIBE: self.subscriptions.unsubscribe,
         }
         self._modern: Final[dict[str, Handler]] = {
             **common,
-            SERVER_DISCOVER: self._initializer.discover,
-            SUBSCRIPTIONS_LISTEN: self.listen_streams.open,
+            methods.SERVER_DISCOVER: self._initializer.discover,
+            methods.SUBSCRIPTIONS_LISTEN: self.listen_streams.open,
         }
 
     # -- the legacy era -------------------------------------------------------------------------------------------
@@ -143,7 +122,7 @@ class McpServer:
             session.calls.cancel(request_id, "the client took it back")
         elif message.method == PROGRESS:
             session.server_requests.handle_progress(message)
-        elif message.method == NOTIFICATIONS_ROOTS_LIST_CHANGED:
+        elif message.method == methods.NOTIFICATIONS_ROOTS_LIST_CHANGED:
             self.router.notify(session.caller, message.method, b"{}" if message.params is None else message.params)
 
     def end(self, session: ClientSession, why: str) -> None:

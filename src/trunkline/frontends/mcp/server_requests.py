@@ -14,7 +14,7 @@ import msgspec
 from trunkline.core.call import PROGRESS, Caller, Json
 from trunkline.core.errors import CANCELLED, NOT_ANSWERED, SOURCE_PROTOCOL, Code, Problem
 from trunkline.core.server_request import NO_CLIENT_ERROR, ResponseKind, ServerRequest
-from trunkline.frontends.mcp.notifications import is_log_message, wants_log_message
+from trunkline.frontends.mcp.notifications import wants_log_message
 from trunkline.frontends.mcp.requests import refuse
 from trunkline.protocol.jsonrpc import (
     BadMessage,
@@ -33,6 +33,7 @@ from trunkline.protocol.mcp.methods import (
     ELICITATION_CREATE,
     NOTIFICATIONS_CANCELLED,
     NOTIFICATIONS_ELICITATION_COMPLETE,
+    NOTIFICATIONS_MESSAGE,
 )
 from trunkline.protocol.mcp.server_requests import (
     MAY_REQUIRE_INPUT,
@@ -59,7 +60,7 @@ Send = Callable[[bytes], bool]
 
 @dataclass(frozen=True, slots=True)
 class ServerRequestRules:
-    """How long a client may take to answer, and whether it must be told which of several servers asks."""
+    """How long a client may take to answer, and whether a request must name the server that sends it."""
 
     timeout_s: float
     names_servers: Callable[[], bool]
@@ -143,7 +144,7 @@ class PendingServerRequests:
         if self._session is None:
             return
         caller = self._session.caller
-        if method in _OF_ONE_HOP or (is_log_message(method) and not wants_log_message(caller, params)):
+        if method in _OF_ONE_HOP or (method == NOTIFICATIONS_MESSAGE and not wants_log_message(caller, params)):
             return
         if method == NOTIFICATIONS_ELICITATION_COMPLETE and caller.version < _VISITS_URLS_SINCE:
             return

@@ -186,7 +186,7 @@ class Relay:
         self.events.note("error", "internal", f"{context.get('message', 'stray error')} {detail}".strip())
 
     def internal(self, error: Exception) -> Problem:
-        """A bug of ours costs one message, not the conversation."""
+        """Log a bug of ours, which costs one message only, and return its problem."""
         self.events.note("error", "internal", f"{type(error).__name__}: {error}")
         return Problem(code=INTERNAL, message="Internal error", executed="unknown")
 

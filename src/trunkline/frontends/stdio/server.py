@@ -116,7 +116,7 @@ class LineSession:
     def _serve(self, message: Message, responder: Responder) -> None:
         try:
             self._request(message, responder)
-        except Exception as error:  # a bug of ours costs one request, not the conversation
+        except Exception as error:  # a bug of ours costs one request, not the session
             self._server.router.events.note("error", "internal", f"{type(error).__name__}: {error}")
             problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
             responder.error(encode_error(problem), problem)

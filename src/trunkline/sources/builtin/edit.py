@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from trunkline.config.call_arguments import Arguments, about
-from trunkline.sources.builtin.file_formats import HEAD_BYTES, TextFormat, kind_of, with_newlines
+from trunkline.sources.builtin.file_formats import HEAD_BYTES, TextFormat, format_size, kind_of, with_newlines
 from trunkline.sources.builtin.read import FilePath, numbered
 from trunkline.sources.builtin.root import RootFolder, quoted
 from trunkline.sources.builtin.text_length import units
@@ -79,7 +79,7 @@ def _create(root: RootFolder, path: str, text: str, call: RunningToolCall) -> by
                 f"{quoted(path)} exists: give the text to replace as `old_string`, or use Write to replace all"
             )
         file.write(text.encode(), call)
-    return text_result(f"Created {quoted(path)}: {size_in_words(len(text.encode()))}")
+    return text_result(f"Created {quoted(path)}: {format_size(len(text.encode()))}")
 
 
 def _edit(root: RootFolder, path: str, old: str, new: str, every: bool, call: RunningToolCall) -> bytes:
@@ -90,7 +90,7 @@ def _edit(root: RootFolder, path: str, old: str, new: str, every: bool, call: Ru
             raise ToolFault(_no_single_match(before, matches, old, new, path))
         replacement = with_newlines(new, matches.newline or form.newline)
         if len(before) + matches.count * (len(replacement) - len(matches.text)) > MOST_BYTES:
-            raise ToolFault(f"{quoted(path)} would become larger than {size_in_words(MOST_BYTES)}; nothing was changed")
+            raise ToolFault(f"{quoted(path)} would become larger than {format_size(MOST_BYTES)}; nothing was changed")
         after = before.replace(matches.text, replacement)
         file.write(form.encode(after), call)
     where = _line_list(before, matches.starts)
@@ -105,7 +105,7 @@ def _read(file: FileReplacement, path: str) -> tuple[str, TextFormat]:
     if kind.picture or kind.binary:
         raise ToolFault(f"{quoted(path)} is {kind.binary or 'a picture'}, which Edit cannot change")
     if len(data) > MOST_BYTES:
-        raise ToolFault(f"{quoted(path)} is larger than {size_in_words(MOST_BYTES)}, which is too large for Edit")
+        raise ToolFault(f"{quoted(path)} is larger than {format_size(MOST_BYTES)}, which is too large for Edit")
     form = TextFormat.of(data)
     try:
         return form.decode(data), form

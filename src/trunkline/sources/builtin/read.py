@@ -85,7 +85,7 @@ class ReadTool:
             if kind.picture:
                 return image_result(b"".join(read_blocks(fd, PICTURE_BYTES)), kind.picture)
             if kind.binary:
-                raise ToolFault(f"{quoted(path)} is {kind.binary} ({size_in_words(size_bytes)}), not a text file")
+                raise ToolFault(f"{quoted(path)} is {kind.binary} ({format_size(size_bytes)}), not a text file")
             if not head:
                 return text_result(f"[{quoted(path)} is empty]")
             return _lines(fd, path, first, limit, call)
@@ -117,7 +117,7 @@ def _lines(fd: int, path: str, first: int, limit: int, call: RunningToolCall) ->
 
 def _end(part: LineSlice, endless: bool) -> str:
     if endless:
-        return f"is not read beyond line {part.total:,}, which is longer than {size_in_words(_COUNTED_BYTES)}"
+        return f"is not read beyond line {part.total:,}, which is longer than {format_size(_COUNTED_BYTES)}"
     return "has 1 line" if part.total == 1 else f"has {part.total:,} lines"
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Annotated, Final
 
 from trunkline.config.call_arguments import Arguments, about
-from trunkline.sources.builtin.file_formats import TextFormat, kind_of, with_newlines
+from trunkline.sources.builtin.file_formats import TextFormat, format_size, kind_of, with_newlines
 from trunkline.sources.builtin.read import FilePath
 from trunkline.sources.builtin.root import RootFolder, os_error_text, quoted, require_regular_file
 from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault, definition, text_result
@@ -63,13 +63,13 @@ class WriteTool:
             data = form.encode(with_newlines(text, form.newline) if form.newline == "\r\n" else text)
             file.write(data, call)
         lines = text.count("\n") + (not text.endswith("\n") and bool(text))
-        size = f"{'1 line' if lines == 1 else f'{lines:,} lines'}, {size_in_words(len(data))}"
+        size = f"{'1 line' if lines == 1 else f'{lines:,} lines'}, {format_size(len(data))}"
         if before is None:
             return text_result(f"Created {quoted(path)}: {size}")
         kept = [form.encoding.upper()] if form.encoding != "utf-8" else []
         kept += ["CRLF line endings"] if form.newline == "\r\n" else []
         unchanged = f"; kept as before: {', '.join(kept)}" if kept else ""
-        return text_result(f"Replaced {quoted(path)}: {size} (it had {size_in_words(before.st_size)}){unchanged}")
+        return text_result(f"Replaced {quoted(path)}: {size} (it had {format_size(before.st_size)}){unchanged}")
 
 
 class FileReplacement:

@@ -1,4 +1,4 @@
-"""MCP servers that are reached over HTTP: Streamable HTTP of any version, or the older HTTP+SSE."""
+"""The kind `mcp_http`: servers over Streamable HTTP, or over the older HTTP+SSE, which is implemented here."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from trunkline.sources.mcp.session import Count, UpstreamSession
 from trunkline.sources.mcp.source import McpSource, Tuning
 from trunkline.sources.sections import McpHttpSection
 
-# A session over the HTTP+SSE transport of 2024-11-05: one long GET brings every message, POSTs carry ours.
-
 _ACCEPT_S: Final = 10.0
-"""How long a server may take to accept a message that nobody waits for any more."""
+"""How long a server may take to accept a message whose answer nobody waits for."""
 
 
 class SseUpstreamSession(UpstreamSession):
+    """A session over HTTP+SSE: one long GET brings every message, and POSTs carry ours."""
+
     def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str], limit_bytes: int) -> None:
         super().__init__(source, count)
         self.pool = pool
@@ -48,7 +48,7 @@ class SseUpstreamSession(UpstreamSession):
         self._stream = _Stream(self, self._build_head(b"GET", pool.target.path, b"text/event-stream") + b"\r\n")
 
     async def connect(self, timeout_s: float) -> None:
-        """Open the stream and learn where to post."""
+        """Open the stream and wait for the `endpoint` to post to."""
         self.pool.send(self._stream)
         try:
             async with TimeLimit(timeout_s):
@@ -59,10 +59,12 @@ class SseUpstreamSession(UpstreamSession):
             target = HttpTarget(urljoin(self.pool.target.url, endpoint))
             self._post_head = self._build_head(b"POST", target.path, b"application/json, text/event-stream")
         except ValueError as error:
-            raise GatewayError(self.problem(SOURCE_PROTOCOL, f"its `endpoint` event is no link: {error}")) from None
+            raise GatewayError(
+                self.problem(SOURCE_PROTOCOL, f"its `endpoint` event is not a valid URL: {error}")
+            ) from None
         if not target.same_origin(self.pool.target):
-            # Our headers may hold a credential: they go nowhere but to the origin that the operator named.
-            raise GatewayError(self.problem(SOURCE_PROTOCOL, "its `endpoint` event names another origin"))
+            # Our headers may hold a credential, which goes only to the configured origin.
+            raise GatewayError(self.problem(SOURCE_PROTOCOL, "its `endpoint` event has another origin"))
 
     def _build_head(self, verb: bytes, path: bytes, accept: bytes) -> bytes:
         headers = [
@@ -76,12 +78,10 @@ class SseUpstreamSession(UpstreamSession):
 
     def _write(self, request: Request | None, message: bytes) -> None:
         out = b"%bcontent-length: %d\r\n\r\n%b" % (self._post_head, len(message), message)
-        post = _Post(self, request, out)
-        post.look_again_later()
-        self.pool.send(post)
+        self.pool.send(_Post(self, request, out))
 
     def _write_answer(self, message: bytes) -> None:
-        """A server that asks us things without taking our answers does not get to fill our memory with them."""
+        """Drop answers that a server requests without reading them, which would fill our memory."""
         if self.pool.crowded:
             self._count("unread_messages_dropped")
         else:
@@ -144,7 +144,7 @@ class _Stream(Exchange):
 
 
 class _Post(Exchange):
-    """One message on its way. The answer comes by the stream, so it may come before this is over."""
+    """The POST of one message. The answer comes on the stream, maybe before the POST has ended."""
 
     __slots__ = ("_request", "_session", "_status", "_timer")
 
@@ -153,32 +153,25 @@ class _Post(Exchange):
         self._session = session
         self._request = request
         self._status = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = asyncio.get_running_loop().call_later(_ACCEPT_S, self._check)
 
-    def look_again_later(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(_ACCEPT_S, self._look)
-
-    def _look(self) -> None:
-        """A server that never says that it has the message would keep a connection for each."""
+    def _check(self) -> None:
+        """Give up a POST that is not accepted once nobody waits for the answer: it would keep a connection."""
         if self._request is None or self._request.done or self._session.lost.done():
             self.abort()
         else:
-            self.look_again_later()
-
-    def _forget_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(_ACCEPT_S, self._check)
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         self._status = status
 
     def on_end(self) -> None:
-        self._forget_timer()
+        self._timer.cancel()
         if self._status >= 300:
             self._fail(SOURCE_PROTOCOL, f"answered HTTP {self._status} to a message")
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
-        self._forget_timer()
+        self._timer.cancel()
         self._fail(SOURCE_LOST if self.written else SOURCE_START_FAILED, reason)
 
     def _fail(self, code: Code, reason: str) -> None:
@@ -190,8 +183,8 @@ class _Post(Exchange):
         request.finish(Failure(self._session.problem(code, reason, request)))
 
 
-class _Dialer:
-    """Opens sessions with one server, and remembers which transport it turned out to speak."""
+class _Connector:
+    """Opens sessions with one server, and remembers the transport that worked."""
 
     def __init__(self, name: str, section: McpHttpSection, context: SourceContext) -> None:
         self._name = name
@@ -215,13 +208,13 @@ class _Dialer:
         return session
 
     async def _try_sse(self, refusal: Problem, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
-        """A server of 2024-11-05 refuses our POST. If the older way fails too, the first refusal tells more, unless
-        the second one asks for a login: then there is such a server."""
+        """Try HTTP+SSE after a refused POST. If it fails too, the first refusal tells more, unless the second one asks for
+        a login."""
         try:
             return await self._open_sse(capabilities, count)
         except GatewayError as error:
-            tells_more = error.problem.code is SOURCE_AUTH_REQUIRED
-            raise GatewayError(error.problem if tells_more else refusal) from None
+            needs_login = error.problem.code is SOURCE_AUTH_REQUIRED
+            raise GatewayError(error.problem if needs_login else refusal) from None
 
     async def _open_streamable(
         self, era: Era | None, capabilities: bytes, count: Callable[[str], None]
@@ -258,7 +251,7 @@ def build(name: str, section: McpHttpSection, context: SourceContext) -> Source:
         max_sessions=context.sessions_per_source,
         session_idle_s=context.session_idle_s,
     )
-    return McpSource(name, _Dialer(name, section, context).open, tuning)
+    return McpSource(name, _Connector(name, section, context).open, tuning)
 
 
 KIND = SourceKind(section=McpHttpSection, build=build)

@@ -1,4 +1,4 @@
-"""MCP servers that are started as a command and spoken to over their standard input and output."""
+"""The kind `mcp_stdio`: servers that are child processes, with one line of JSON per message on stdin and stdout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, Literal, cast
 
 from trunkline.core.call import Call, Failure, Request
-from trunkline.core.errors import ANSWER_TOO_LARGE, QUEUE_FULL, SOURCE_LOST, Code, Problem
+from trunkline.core.errors import ANSWER_TOO_LARGE, QUEUE_FULL, SOURCE_LOST, Problem
 from trunkline.core.source import Source, SourceKind
 from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.protocol.jsonrpc import readable_id
@@ -25,13 +25,11 @@ from trunkline.sources.mcp.session import Count, UpstreamSession
 from trunkline.sources.mcp.source import McpSource, Tuning
 from trunkline.sources.sections import McpStdioSection, limits_of
 
-# A session to a server that is a child process: one line of JSON per message on its stdin and stdout.
-
 _EXIT_WAIT_S: Final = 0.1
 
 
 class StdioUpstreamSession(UpstreamSession):
-    """Writes that happen in one turn of the loop close_session in one write; the server's pipe is the only queue."""
+    """What is sent in one turn of the loop leaves in one write; the server's pipe is the only queue."""
 
     is_process = True
 
@@ -49,7 +47,7 @@ class StdioUpstreamSession(UpstreamSession):
         self._stdout: asyncio.ReadTransport | None = None
         self._fair_reader = FairReader(self._read, self._read_on, lambda: self.served)
         self._outputs: list[asyncio.BaseTransport] = []
-        self._stdin_full = False
+        self.stdin_full = False
         self._stdin_gone = False
         self._read_some = False
         self._output_ended: asyncio.Future[None] = self._loop.create_future()
@@ -62,62 +60,52 @@ class StdioUpstreamSession(UpstreamSession):
         return self._ending is None and not self.lost.done()
 
     async def connect(self) -> None:
-        """Take over the child's pipes. The transports own the descriptors from here on."""
+        """Connect transports to the child's pipes; they own the descriptors from here on."""
         loop, child = self._loop, self.child
         reader = PipeProtocol(self._fair_reader.take, self._output_end)
         self._stdout, _ = await loop.connect_read_pipe(lambda: reader, os.fdopen(child.stdout, "rb", 0))
         self._outputs.append(self._stdout)
-        errors = PipeProtocol(self._stderr.add, _nothing)
+        errors = PipeProtocol(self._stderr.add, _ignore_end)
         transport, _ = await loop.connect_read_pipe(lambda: errors, os.fdopen(child.stderr, "rb", 0))
         self._outputs.append(transport)
-        writer = _PipeWriter(self._stdin_pressure, self._input_end)
+        writer = _PipeWriter(self)
         self._stdin, _ = await loop.connect_write_pipe(lambda: writer, os.fdopen(child.stdin, "wb", 0))
 
     # -- writing --------------------------------------------------------------------------------------------------
 
     def _write(self, request: Request | None, message: bytes) -> None:
         if request is not None and not self.usable:
-            self._came_too_late(request)
+            self._refuse_late(request)
             return
-        if self._stdin_full and self._unread_bytes() > self._limit_bytes:
-            self._not_read(request)
+        if self.stdin_full and self._stdin is not None and self._stdin.get_write_buffer_size() > self._limit_bytes:
+            if request is None:  # answers that a server requests without reading them would fill our memory
+                self._count("unread_messages_dropped")
+            else:
+                self._refuse(request, self.problem(QUEUE_FULL, "it does not read its input; try again later"))
             return
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(message)
 
-    def _came_too_late(self, request: Request) -> None:
-        """A call may go elsewhere at once. Our own questions are about this process: how it ended is their answer, and
+    def _refuse_late(self, request: Request) -> None:
+        """Let a call go elsewhere at once. Our own requests are about this process: how it ended is their answer, and
         known in a moment."""
         if self.lost.done():
             self._refuse(request, self.lost.result())
         elif isinstance(request, Call):
             self._refuse(request, self.problem(SOURCE_LOST, "the process has ended"))
 
-    def _not_read(self, request: Request | None) -> None:
-        """A server that asks us things without reading our answers does not get to fill our memory with them."""
-        if request is None:
-            self._count("unread_messages_dropped")
-        else:
-            self._refuse(request, self.problem(QUEUE_FULL, "it does not read its input; try again later"))
-
     def _refuse(self, request: Request, problem: Problem) -> None:
-        """Not one byte of it was written, so the tool cannot have run."""
+        """Fail a request of which nothing was written, so that its tool cannot have run."""
         self.pending.pop(request.upstream_id, None)
         request.upstream = None
         request.finish(Failure(problem))
-
-    def _unread_bytes(self) -> int:
-        return 0 if self._stdin is None else self._stdin.get_write_buffer_size()
 
     def _flush(self) -> None:
         out, self._out = self._out, []
         out.append(b"")
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.write(b"\n".join(out))
-
-    def _stdin_pressure(self, full: bool) -> None:
-        self._stdin_full = full
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -131,7 +119,7 @@ class StdioUpstreamSession(UpstreamSession):
             self.received(line)
         if oversized is not None:
             self._oversized(oversized)
-            self._read(b"")  # what came behind it; a chunk holds few lines that are too long
+            self._read(b"")  # what followed; a chunk holds few oversized lines
 
     def _read_on(self, wanted: bool) -> None:
         if self._stdout is None or self._stdout.is_closing():
@@ -142,8 +130,8 @@ class StdioUpstreamSession(UpstreamSession):
             self._stdout.pause_reading()
 
     def _oversized(self, head: bytes) -> None:
-        """The call whose answer it was fails, and the line is skipped. If nobody can say whose it was, one call would
-        wait for ever: then all of them end, and the server with them."""
+        """Fail the call that an oversized line answers, and skip the line. If nobody can tell whose it is, a call would
+        wait for ever: so all calls fail, and the server is stopped."""
         self._count("oversized_messages")
         reason = f"a message is larger than {self._limit_bytes} bytes (`limits.message_bytes`)"
         upstream_id = readable_id(head)
@@ -165,38 +153,32 @@ class StdioUpstreamSession(UpstreamSession):
             self._output_ended.set_result(None)
         self._end()
 
-    def _input_end(self) -> None:
+    def stdin_lost(self) -> None:
         self._stdin_gone = True
         self._end()
 
     def _end(self) -> None:
-        """A pipe ended or the process exited, whichever comes first; the others follow shortly."""
+        """Handle the first of: a closed pipe, the exit of the process. The others follow shortly."""
         if self._ending is None and not self.lost.done():
             self._ending = self._loop.create_task(self._finish_ending())
 
     async def _finish_ending(self) -> None:
         await wait_first([self.child.exited], _EXIT_WAIT_S)
-        await self._read_to_end()
-        tail = self.stderr_tail()
-        code, reason = self._end_reason()
-        problem = self.problem(code, reason, hint=stderr_hint(tail))
-        self.lose(replace(problem, stderr_tail=tail))
-
-    async def _read_to_end(self) -> None:
-        """An answer may still be in the pipe. A descendant that keeps the pipe open does not keep us waiting."""
+        # An answer may still be in the pipe; a descendant that keeps the pipe open does not keep us waiting.
         self._read_some = True
         while self._read_some and not self._output_ended.done():
             self._read_some = False
             await wait_first([self._output_ended], _EXIT_WAIT_S)
-
-    def _end_reason(self) -> tuple[Code, str]:
-        exited = self.child.exited
-        if not exited.done() or exited.cancelled():
-            return SOURCE_LOST, "closed its output" if self._output_ended.done() else "closed its input"
-        return describe_exit(self.child)
+        tail, exited = self.stderr_tail(), self.child.exited
+        if exited.done() and not exited.cancelled():
+            code, reason = describe_exit(self.child)
+        else:
+            code, reason = SOURCE_LOST, "closed its output" if self._output_ended.done() else "closed its input"
+        problem = self.problem(code, reason, hint=stderr_hint(tail))
+        self.lose(replace(problem, stderr_tail=tail))
 
     async def close(self) -> None:
-        """End the conversation and the whole process tree."""
+        """End the session and the whole process tree."""
         self.lose(self.problem(SOURCE_LOST, "was stopped"))
         if self._stdin is not None and not self._stdin_gone:
             self._stdin.close()
@@ -210,23 +192,24 @@ class StdioUpstreamSession(UpstreamSession):
             self._stdin.abort()  # what it never read is dropped
 
 
-def _nothing() -> None:
+def _ignore_end() -> None:
     pass
 
 
 class _PipeWriter(asyncio.BaseProtocol):
-    def __init__(self, on_pressure: Callable[[bool], None], on_end: Callable[[], None]) -> None:
-        self._on_pressure = on_pressure
-        self._on_end = on_end
+    """Tells the session when the server's stdin is full, and when it is closed."""
+
+    def __init__(self, session: StdioUpstreamSession) -> None:
+        self._session = session
 
     def pause_writing(self) -> None:
-        self._on_pressure(True)
+        self._session.stdin_full = True
 
     def resume_writing(self) -> None:
-        self._on_pressure(False)
+        self._session.stdin_full = False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._on_end()
+        self._session.stdin_lost()
 
 
 async def open_stdio_session(
@@ -243,7 +226,7 @@ async def open_stdio_session(
 ) -> StdioUpstreamSession:
     child = await children.spawn(argv, env=env, cwd=cwd, label=source, limits=limits)
     session = StdioUpstreamSession(source, count, child, limit_bytes=limit_bytes, redact=redact)
-    # It takes a few turns of the loop. Cancelled in the middle it would close_session pipes that nobody owns.
+    # Not to be cancelled in the middle, which would leave pipes that nobody owns.
     connecting = asyncio.ensure_future(session.connect())
     try:
         await asyncio.shield(connecting)
