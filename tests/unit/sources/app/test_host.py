@@ -244,7 +244,7 @@ async def test_an_app_that_registers_without_end_fills_neither_memory_nor_log(
             return ("A", "unread_messages_dropped") in stage.counts
 
         await until(is_told_no_more, "it is told no more", 60)
-        assert stage.router.admissions["A"].source.link._transport.get_write_buffer_size() < 4 * 1024 * 1024
+        assert stage.router.admissions["A"].source.connection._transport.get_write_buffer_size() < 4 * 1024 * 1024
         assert len([note for note in stage.notes if "TL211" in note]) < 10
 
 
