@@ -383,7 +383,7 @@ def test_a_pipe_in_place_of_its_plugins_file_holds_up_no_gateway_that_runs(repos
     (repository.folder / ".awf").mkdir()
     with running(repository) as log:
         os.mkfifo(repository.folder / ".awf" / "plugins.yaml")
-        wait_until(lambda: "it is not a plain file" in log.read_text(), "it is refused", 30)
+        wait_until(lambda: "it is not a regular file" in log.read_text(), "it is refused", 30)
         assert "nobody writes to" not in log.read_text()
 
 

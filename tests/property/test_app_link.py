@@ -66,26 +66,26 @@ class Onlooker:
     def __init__(self) -> None:
         self.left_times = 0
 
-    def dialled(self, link: AppConnection) -> None: ...
-    def holds(self, link: AppConnection) -> None: ...
-    def heard_early(self, link: AppConnection, line: bytes) -> None: ...
-    def asked_to_register(self, link: AppConnection, message: Any) -> None: ...
-    def asked_badly(self, link: AppConnection, wrong: Any) -> None: ...
-    def closed(self, link: AppConnection) -> None: ...
+    def opened(self, connection: AppConnection) -> None: ...
+    def buffering(self, connection: AppConnection) -> None: ...
+    def unregistered_line(self, connection: AppConnection, line: bytes) -> None: ...
+    def register(self, connection: AppConnection, message: Any) -> None: ...
+    def bad_registration(self, connection: AppConnection, wrong: Any) -> None: ...
+    def closed(self, connection: AppConnection) -> None: ...
     def note(self, level: Level, message: str) -> None: ...
     def count(self, counter: str, amount: int = 1) -> None: ...
 
-    def left(self, link: AppConnection) -> None:
+    def disconnected(self, connection: AppConnection) -> None:
         self.left_times += 1
 
 
 class Model:
     def __init__(self) -> None:
         self.onlooker = Onlooker()
-        self.link = AppConnection(self.onlooker, ThrottledLog(self.onlooker), 100_000, UnfinishedBytes())
+        self.connection = AppConnection(self.onlooker, ThrottledLog(self.onlooker), 100_000, UnfinishedBytes())
         self.wire = Wire()
-        self.link.connection_made(self.wire)
-        self.link.server = "A"
+        self.connection.connection_made(self.wire)
+        self.connection.server = "A"
         self.calls: list[Call] = []
         self.expected: dict[int, Any] = {}
         self.ends: dict[int, int] = {}
@@ -106,7 +106,7 @@ class Model:
             self.ends[request.upstream_id] = self.ends.get(request.upstream_id, 0) + 1
 
         call = Call("tools/call", b"{}", done, caller=Caller(), reply=lambda _: None)
-        self.link.send(call, b'"A:t"', b"{}")
+        self.connection.send(call, b'"A:t"', b"{}")
         self.calls.append(call)
 
     def _about(self, step: str, call: Call, chunk: int) -> None:
@@ -129,17 +129,17 @@ class Model:
     def _hear(self, line: bytes, chunk: int) -> None:
         data = line + b"\r\n"
         for start in range(0, len(data), max(chunk, len(data) // 50)):
-            self.link.data_received(data[start : start + max(chunk, len(data) // 50)])
+            self.connection.data_received(data[start : start + max(chunk, len(data) // 50)])
 
     def check(self) -> None:
         for call in self.calls:
             number = call.upstream_id
             assert call.done == (number in self.expected)
-            assert (number in self.link.pending) == (not call.done)
-        self.link.connection_lost(None)
-        self.link.data_received(_answer(1, "after the end") + b"\n")
+            assert (number in self.connection.pending) == (not call.done)
+        self.connection.connection_lost(None)
+        self.connection.data_received(_answer(1, "after the end") + b"\n")
         assert self.onlooker.left_times == 1
-        assert not self.link.pending
+        assert not self.connection.pending
         for call in self.calls:
             number = call.upstream_id
             assert self.ends[number] == 1

@@ -7,10 +7,10 @@ programs in the folder that contains `.awf`.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.config.clients import entry_as, source_name_for
 from trunkline.config.config_file import ConfigFile
@@ -19,18 +19,14 @@ from trunkline.config.problems import FileProblem, Invalid, Report, nearest
 from trunkline.config.reader import ConfigReader, ReferencedVariable, escape_references
 from trunkline.config.secrets import hide_secrets
 from trunkline.config.shapes import FilePath, Text
-from trunkline.config.sources import SourceKinds, SourceList, SourceSection
+from trunkline.config.sources import SourceKinds, SourceList, SourceSection, UnreadySource
 from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.config.trust import trust_verdict
 from trunkline.core.errors import BAD_VALUE, CLIENT_ONLY_KEY, CONFLICTING_KEYS, DUPLICATE_KEY, MISSING_KEY, UNKNOWN_KEY
+from trunkline.core.names import is_source_name, slug
 
 if TYPE_CHECKING:
     from trunkline.config.trust.verdict import Verdict
-from collections.abc import Iterator
-from typing import Any
-
-from trunkline.config.sources import UnreadySource
-from trunkline.core.names import is_source_name, slug
 
 _PLUGIN: Final = "plugin"
 _PLUGINS: Final = "plugins"
@@ -41,7 +37,7 @@ _OURS: Final[Mapping[str, tuple[str, ...]]] = {
     "mcp_stdio": ("command", "args", "env", "cwd", "enabled"),
     "mcp_http": ("url", "headers", "enabled"),
 }
-"""The keys of each kind, by the names they have in its section."""
+"""The keys of each kind, by the names that its section has for them."""
 MANIFEST: Final = "plugin.yaml"
 _PREFIX: Final = "awf-plugin-"
 

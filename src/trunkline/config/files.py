@@ -72,7 +72,7 @@ def _check_writable(path: Path, *, whole: bool) -> Iterator[WritablePath]:
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "file"
         who = "Every user" if others else f"The group {_group_name(status.st_gid)}"
         remedy = f"remove that permission: `chmod {group}{others}-w {shlex.quote(str(path))}`"
-        yield WritablePath(path, f"{who} can write the {kind} {path}", remedy)
+        yield WritablePath(path, f"{who} can write to the {kind} {path}", remedy)
 
 
 def _has_others(gid: int) -> bool:

@@ -101,16 +101,14 @@ class ServedGateway:
                 file,
                 lambda: self.operations.try_reload("file"),
                 read_before=True,
-                postponed=self._reload_postponed,
+                postponed=self._is_postponed,
             )
             self._files[str(file)] = watch
-        self.operations.reload_postponed = self._reload_postponed
-        trusted = FileWatch(
-            TrustStore(os.environ).path, self.operations.trust_changed, postponed=self._reload_postponed
-        )
+        self.operations.reload_postponed = self._is_postponed
+        trusted = FileWatch(TrustStore(os.environ).path, self.operations.trust_changed, postponed=self._is_postponed)
         self._watches += [*self._files.values(), trusted]
 
-    def _reload_postponed(self) -> bool:
+    def _is_postponed(self) -> bool:
         """Whether a reload must wait for a running command that may have planted the changed file: planted files are
         removed when it ends. It waits for all files, because all are read together."""
         state_dir, home = self.settings.gateway.state_dir, os.environ.get("HOME", "")
@@ -143,7 +141,7 @@ class ServedGateway:
         elif not self.stopping.done():
             if self._reload_timer is not None:
                 self._reload_timer.cancel()
-            if self._reload_postponed():
+            if self._is_postponed():
                 self._reload_timer = asyncio.get_running_loop().call_later(EVERY_S, self.hang_up)
             else:
                 self.operations.try_reload("SIGHUP")

@@ -111,7 +111,7 @@ def test_every_request_is_answered_once_whatever_is_in_it(tmp_path: Path, seed: 
         owed: Counter[str] = Counter()
         for _ in range(400):
             data = sender.message().replace(b"\n", b"\r")
-            door.transport.received(data + b"\n")
+            door.transport.data_received(data + b"\n")
             wanted = is_request(data)
             if wanted is not None:
                 owed[wanted] += 1

@@ -195,7 +195,7 @@ async def test_the_file_has_the_last_word_about_a_name(house: House) -> None:
 async def test_a_server_of_the_file_stays_away_until_somebody_asks_for_the_file(house: House) -> None:
     async with house.open() as operations:
         told = operations.remove_server("two")
-        assert "comes back" in str(told["hint"])
+        assert "brings it back" in str(told["hint"])
         operations.try_reload("file")
         assert list(house.servers()) == ["one"]
         operations.reload()
@@ -390,7 +390,7 @@ async def test_a_pipe_in_place_of_the_file_is_refused_and_waited_for_by_nobody(h
         with pytest.raises(GatewayError) as error:
             operations.reload()
         assert refused(RELOAD_REFUSED, error)
-        assert "not a plain file" in error.value.details[0].message
+        assert "not a regular file" in error.value.details[0].message
         assert list(house.servers()) == ["one", "two"]
 
 
@@ -510,7 +510,7 @@ async def test_what_is_no_token_is_refused_and_not_repeated(house: House) -> Non
 
 
 async def test_there_is_an_end_to_tokens(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_context, "MOST", 2)
+    monkeypatch.setattr(source_context, "MOST_SESSIONS", 2)
     async with house.open() as operations:
         for session in ("a", "b", "a"):
             operations.put_session_token(session, b'{"token": "t"}')

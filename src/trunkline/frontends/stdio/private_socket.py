@@ -146,25 +146,16 @@ class _PrivateSession(LineSession):
         super()._request(message, responder)
 
 
-class _SocketTransport(LineTransport, asyncio.Protocol):
+class _SocketTransport(LineTransport):
     """One socket for both directions: a client that shut down its side may still wait for responses."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._in = self._out = cast(asyncio.Transport, transport)  # uvloop's is none by its type
         self._read_or_wait()
 
-    def data_received(self, data: bytes) -> None:
-        self.received(data)
-
     def eof_received(self) -> bool:
         self.stop()
         return True
-
-    def pause_writing(self) -> None:
-        self.pressure(True)
-
-    def resume_writing(self) -> None:
-        self.pressure(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.output_closed()

@@ -33,7 +33,7 @@ class LineHandler(Protocol):
         """The client reads again."""
 
 
-class LineTransport:
+class LineTransport(asyncio.Protocol):
     """Base of the transports for pipes and sockets, which set `_in` and `_out`."""
 
     def __init__(self, lines: LineHandler, *, limit_bytes: int) -> None:
@@ -104,7 +104,7 @@ class LineTransport:
 
     # -- in -------------------------------------------------------------------------------------------------------
 
-    def received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         self._fair_reader.take(data)
 
     def _turn(self, ours: bool) -> None:
@@ -138,12 +138,15 @@ class LineTransport:
             self._held = held
             self._read_or_wait()
 
-    def pressure(self, high: bool) -> None:
-        """Stop reading from a client that does not read, or resume."""
-        self._unread = high
+    def pause_writing(self) -> None:
+        """Stop reading from a client that does not read."""
+        self._unread = True
         self._read_or_wait()
-        if not high:
-            self._lines.room()
+
+    def resume_writing(self) -> None:
+        self._unread = False
+        self._read_or_wait()
+        self._lines.room()
 
     def _read_or_wait(self) -> None:
         wait = self._held or self._unread or self._others_turn
@@ -204,42 +207,37 @@ class StdioTransport(LineTransport):
             self._out = _FileWriter(self._stdout_fd)
         else:
             stdout = os.fdopen(os.dup(self._stdout_fd), "wb", 0)
-            self._out, _ = await self._loop.connect_write_pipe(lambda: _Output(self), stdout)
+            self._out, _ = await self._loop.connect_write_pipe(lambda: _Pipe(self, self.output_closed), stdout)
         if _never_waits(self._stdin_fd):
             while not self._over.done() and (data := os.read(self._stdin_fd, _READ_BYTES)):
-                self.received(data)
+                self.data_received(data)
                 await asyncio.sleep(0)
                 await self._may_read.wait()
         else:
             stdin = os.fdopen(os.dup(self._stdin_fd), "rb", 0)
-            self._in, _ = await self._loop.connect_read_pipe(lambda: _Input(self), stdin)
+            self._in, _ = await self._loop.connect_read_pipe(lambda: _Pipe(self, self.stop), stdin)
             self._read_or_wait()
             await super().serve()
 
 
-class _Input(asyncio.Protocol):
-    def __init__(self, transport: StdioTransport) -> None:
+class _Pipe(asyncio.Protocol):
+    """Standard input or output."""
+
+    def __init__(self, transport: StdioTransport, on_lost: Callable[[], None]) -> None:
         self._transport = transport
+        self._on_lost = on_lost
 
     def data_received(self, data: bytes) -> None:
-        self._transport.received(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport.stop()
-
-
-class _Output(asyncio.BaseProtocol):
-    def __init__(self, transport: StdioTransport) -> None:
-        self._transport = transport
+        self._transport.data_received(data)
 
     def pause_writing(self) -> None:
-        self._transport.pressure(True)
+        self._transport.pause_writing()
 
     def resume_writing(self) -> None:
-        self._transport.pressure(False)
+        self._transport.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport.output_closed()
+        self._on_lost()
 
 
 class _FileWriter(asyncio.WriteTransport):

@@ -1,1 +1,1 @@
-"""The gateway inside another program: `from trunkline import Gateway`."""
+"""The gateway embedded in another program: `from trunkline import Gateway`."""

@@ -1,4 +1,4 @@
-"""A call by the library's user: from Python values to the router and back."""
+"""Calls by the library's user, from Python values to the router and back."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ async def call_tool(
     on_progress: OnProgress | None,
     limit_bytes: int,
 ) -> CallResult:
-    """Call a tool and wait for its result. Raises CallError where there is none; cancelling this cancels the call."""
+    """Call a tool and wait for its result. Raises CallError if there is none; cancelling this cancels the call."""
     _check_usage(name, timeout, on_progress)
     loop = asyncio.get_running_loop()
     members = {"arguments": Raw(_encoded(name, arguments, limit_bytes))}
     if timeout is not None and timeout <= 0:
-        raise CallError(_too_late(timeout, tool=name))  # not even sent: it certainly did not run
+        raise CallError(_too_late(timeout, tool=name))  # not even sent, so it certainly did not run
     answered: asyncio.Future[None] = loop.create_future()
     call = router.call_tool(
         caller,
         name,
         members,
         lambda _: None if answered.done() else answered.set_result(None),
-        on_notification=None if on_progress is None else _teller(on_progress),
+        on_notification=None if on_progress is None else _progress_handler(on_progress),
         progress=on_progress is not None,
     )
     timer = None if timeout is None else Deadline(timeout, partial(_expire, call, timeout))
     try:
         await answered
     except asyncio.CancelledError:
-        call.cancel("nobody waits for it any more")
+        call.cancel("the caller cancelled it")
         raise
     finally:
         if timer is not None:
@@ -63,7 +63,7 @@ async def call_tool(
 def _check_usage(name: Any, timeout: Any, on_progress: Any) -> None:
     """Raise TypeError or ValueError for arguments of the wrong type, before anything is sent."""
     if not isinstance(name, str):
-        raise TypeError(f"a tool is called by its name, which is text, not {type(name).__name__}")
+        raise TypeError(f"the name of a tool is a string, not {type(name).__name__}")
     check_timeout(timeout)
     if on_progress is not None and (not callable(on_progress) or inspect.iscoroutinefunction(on_progress)):
         raise TypeError("`on_progress` must be a plain function, not async: nobody would await it")
@@ -82,11 +82,11 @@ def _encoded(name: str, arguments: Any, limit_bytes: int) -> bytes:
     given: Any = {} if arguments is None else arguments
     if not isinstance(given, Mapping):
         kind = type(given).__name__
-        raise _unusable(name, f"The arguments of `{name}` must be a dict, by their names, not {kind}")
+        raise _bad_arguments(name, f"The arguments of `{name}` must be a dict of names and values, not {kind}")
     try:
         encoded = json.dumps(dict(cast(Mapping[str, Any], given)), allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise _unusable(name, f"The arguments of `{name}` are not JSON: {error}") from None
+        raise _bad_arguments(name, f"The arguments of `{name}` are not JSON: {error}") from None
     if len(encoded) > limit_bytes:
         message = f"The arguments of `{name}` have more than {limit_bytes} bytes (`limits.request_bytes`)"
         hint = "pass a path or a link instead, or raise `gateway.limits.request_bytes`"
@@ -94,22 +94,22 @@ def _encoded(name: str, arguments: Any, limit_bytes: int) -> bytes:
     return encoded
 
 
-def _unusable(name: str, message: str) -> CallError:
-    hint = "arguments are made of text, numbers, lists, dicts, True, False and None"
+def _bad_arguments(name: str, message: str) -> CallError:
+    hint = "arguments consist of strings, numbers, lists, dicts, True, False and None"
     return CallError(Problem(code=INVALID_PARAMS, message=message, tool=name, hint=hint))
 
 
-def _teller(on_progress: OnProgress) -> Callable[[str, Json], None]:
-    def notice(method: str, params: Json) -> None:
+def _progress_handler(on_progress: OnProgress) -> Callable[[str, Json], None]:
+    def handle(method: str, params: Json) -> None:
         progress = read_progress(params) if method == PROGRESS else None
         if progress is None:
             return
         try:
             on_progress(progress)
-        except (Exception, asyncio.CancelledError):  # a bug of the program must not reach the server's other calls
+        except (Exception, asyncio.CancelledError):  # a bug in the program must not affect the server's other calls
             log.exception("on_progress failed")
 
-    return notice
+    return handle
 
 
 def _expire(call: Call, timeout_s: float) -> None:

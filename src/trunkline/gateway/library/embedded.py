@@ -1,4 +1,4 @@
-"""A gateway embedded in another program, from its configuration to its end: behind the library's `Gateway`."""
+"""Runs a gateway inside another program: its configuration, its log, and the implementation of `Gateway`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SEARCH_S: Final = 30.0
 
 
 class EmbeddedGateway:
-    """Runs from its creation until `close`. Raises ConfigurationError before anything has started."""
+    """A gateway that runs from its creation to `close`. Raises ConfigurationError before anything has started."""
 
     def __init__(self, config: Config) -> None:
         settings, warnings = read_config(config)
@@ -47,10 +47,10 @@ class EmbeddedGateway:
         StandardLog(events, redact).warn(warnings)
         self.loop = asyncio.get_running_loop()
         self.request_bytes = settings.gateway.limits.request_bytes
-        self._news = asyncio.Event()
+        self._health_event = asyncio.Event()
         self._closing = False
         self._searches: set[asyncio.Future[SearchResult]] = set()
-        self._read: tuple[Catalog, int, list[Tool]] | None = None
+        self._listed_tools: tuple[Catalog, int, list[Tool]] | None = None
         self._gateway = composition.GatewayRuntime(settings, events, redact=redact)
         self.router = self._gateway.router
         self._tracer = _tracer(settings, events, redact)
@@ -59,12 +59,12 @@ class EmbeddedGateway:
         self._gateway.start()
 
     async def close(self) -> None:
-        """End everything, even if the caller is cancelled meanwhile: nothing else would end the processes."""
+        """End everything, even if the caller is cancelled: nothing else would end the processes."""
         self._closing = True
-        self._news.set()
+        self._health_event.set()
         for found in self._searches:
             if not found.done():
-                found.set_exception(RuntimeError("the gateway was closed while it searched"))
+                found.set_exception(RuntimeError("the gateway was closed during the search"))
         closing = self.loop.create_task(self._close())
         cancelled: asyncio.CancelledError | None = None
         while not closing.done():
@@ -85,30 +85,30 @@ class EmbeddedGateway:
 
     async def listed(self) -> None:
         """Wait until every server has listed its tools or its start-up wait is over."""
-        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.router.when_listed(lambda: None if heard.done() else heard.set_result(None))
-        await heard
+        listed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.router.when_listed(lambda: None if listed.done() else listed.set_result(None))
+        await listed
 
     async def settled(self) -> None:
         """Wait until no server is starting, or until `close`."""
         while not self._closing and self._some_start():
-            self._news.clear()
-            await self._news.wait()
+            self._health_event.clear()
+            await self._health_event.wait()
 
     def _some_start(self) -> bool:
         return any(admission.health.state == _STARTING for admission in self.router.registry.servers().values())
 
     def _health_changed(self, source: str, health: Health) -> None:
-        self._news.set()
+        self._health_event.set()
 
     # -- tools ----------------------------------------------------------------------------------------------------
 
     def tools(self, caller: Caller) -> list[Tool]:
-        """The tools a caller sees. Definitions are decoded once for each change of the list."""
+        """The tools a caller sees, decoded once for each change of the list."""
         catalog = self.router.views.of(caller)
-        if self._read is None or self._read[:2] != (catalog, catalog.version):
-            self._read = (catalog, catalog.version, [tool_of(entry) for entry in server_tools(catalog)])
-        return self._read[2]
+        if self._listed_tools is None or self._listed_tools[:2] != (catalog, catalog.version):
+            self._listed_tools = (catalog, catalog.version, [tool_of(entry) for entry in server_tools(catalog)])
+        return self._listed_tools[2]
 
     async def search(self, caller: Caller, query: str, limit: int) -> list[Tool]:
         found: asyncio.Future[SearchResult] = asyncio.get_running_loop().create_future()
@@ -123,17 +123,17 @@ class EmbeddedGateway:
 
 
 def _tracer(settings: Settings, events: Events, redact: Redactor) -> Tracer | None:
-    """The tracer, or None where nothing is traced; the tracing code is not imported then."""
-    composition = settings.gateway
-    if composition.telemetry.exporter == "none":
+    """The tracer, or None if tracing is off; the tracing code is not imported then."""
+    telemetry = settings.gateway.telemetry
+    if telemetry.exporter == "none":
         return None
     from trunkline.telemetry.tracing import make_tracer
 
     folder = settings.path.absolute().parent
-    return make_tracer(composition.telemetry, environ=os.environ, redact=redact, events=events, folder=folder)
+    return make_tracer(telemetry, environ=os.environ, redact=redact, events=events, folder=folder)
 
 
-# The gateway's events on the standard `logging`, logger `trunkline`: the program decides what becomes of them.
+# -- the log: events go to the logger `trunkline` of the standard library, for the program to handle ------------------
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _WELL: Final = frozenset({"starting", "ready", "disabled"})
@@ -142,7 +142,7 @@ log: Final = logging.getLogger("trunkline")
 
 
 class StandardLog:
-    """Writes the gateway's events to the logger `trunkline`. Calls are not logged: their caller has the result."""
+    """Writes the gateway's events to the logger, but not calls, whose results the caller has."""
 
     def __init__(self, events: Events, redact: Callable[[str], str]) -> None:
         self._redact = redact
@@ -162,7 +162,7 @@ class StandardLog:
         log.log(_LEVELS[note.level], "%s", self._redact(note.message))
 
 
-# The configuration of an embedded gateway: a file, a mapping with the same keys, or the file in the usual place.
+# -- the configuration ------------------------------------------------------------------------------------------------
 
 Config = str | os.PathLike[str] | Mapping[str, Any] | None
 
@@ -189,12 +189,12 @@ def _from_file(path: str | os.PathLike[str] | None) -> LoadedConfig:
 
 
 def _of_mapping(config: Mapping[str, Any]) -> LoadedConfig:
-    """Read a mapping as if it were a file in the working folder. Secrets in it are the program's own business."""
+    """Read a mapping as if it were a file in the working folder. Secrets in it cause no warning."""
     try:
         text = json.dumps(dict(config), indent=2, default=_plain, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         problem = Problem(
-            code=WRONG_TYPE, message=f"Not made of text, numbers, lists and dicts: {error}", where=_SHOWN_AS
+            code=WRONG_TYPE, message=f"It may only contain strings, numbers, lists and dicts: {error}", where=_SHOWN_AS
         )
         raise ConfigurationError([problem]) from None
     loaded = load_text(text, Path.cwd() / _NAME, environ=os.environ, kinds=section_kinds())
@@ -203,9 +203,9 @@ def _of_mapping(config: Mapping[str, Any]) -> LoadedConfig:
 
 
 def _plain(value: Any) -> Any:
-    """Encodes what programs pass besides JSON's own types: paths and mappings."""
+    """Encode paths and mappings, which programs pass besides JSON's own types."""
     if isinstance(value, os.PathLike):
         return os.fspath(cast(os.PathLike[str], value))
     if isinstance(value, Mapping):
         return dict(cast(Mapping[str, Any], value))
-    raise TypeError(f"{type(value).__name__} is none of these")
+    raise TypeError(f"{type(value).__name__} is not allowed")

@@ -1,4 +1,4 @@
-"""The exceptions of the library. They share one base, so that a program can catch all of them."""
+"""The exceptions of the library, with one base class for all of them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class TrunklineError(Exception):
     hint: str = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without calling `__init__`, so that errors survive the way to another process."""
-        return _as_it_was, (type(self), *self.args), self.__dict__
+        """Pickle without calling `__init__`, so that errors can be sent to another process."""
+        return _new, (type(self), *self.args), self.__dict__
 
 
-def _as_it_was(kind: type[TrunklineError], *arguments: Any) -> TrunklineError:
+def _new(kind: type[TrunklineError], *arguments: Any) -> TrunklineError:
     return kind.__new__(kind, *arguments)
 
 
@@ -39,7 +39,7 @@ class ConfigurationError(TrunklineError):
 
 
 class CallError(TrunklineError):
-    """A call without a result: the tool is not known, its server is down, the time was over.
+    """A call without a result: the tool is unknown, its server is down, or the call timed out.
 
     `executed` is `"no"` when the tool certainly did not run, else `"unknown"`. `retryable` says that trying again may
     help. A tool that ran and failed is no error of this kind but a result with `is_error`.

@@ -1,7 +1,7 @@
-"""The gateway as a library: what `trunkline up` serves, in the event loop of another program.
+"""The gateway as a library: the tools that `trunkline up` serves, in the event loop of another program.
 
-It installs no signal handlers, configures no logging, writes nothing to stdout and opens no port (but those that a
-source of the kind `app` listens on).
+It installs no signal handlers, configures no logging, writes nothing to stdout, and opens no port except those that
+sources of the kind `app` listen on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FOUND: Final = 8
 
 
 class Gateway:
-    """All tools of all servers of a configuration, while `async with` lasts.
+    """All tools of all servers of a configuration, inside an `async with` block.
 
     `config` is the path of a file, a dict with the same keys, or None for the file in the usual place. `client` is the
     name by which servers know this program.
@@ -35,43 +35,43 @@ class Gateway:
         self._running: EmbeddedGateway | None = None
 
     async def __aenter__(self) -> Self:
-        """Start all servers, in parallel; nothing waits for any of them. Raises ConfigurationError."""
+        """Start all servers in parallel, without waiting for them. Raises ConfigurationError."""
         if self._running is not None:
-            raise RuntimeError("this gateway is running already: make another one")
+            raise RuntimeError("this gateway is already running: create another one")
         self._running = EmbeddedGateway(self._config)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End everything. Afterwards no process is left, and every call has ended."""
-        running, self._running = self._now(), None
+        """End all servers and calls. Afterwards no process is left."""
+        running, self._running = self._require_running(), None
         await running.close()
 
-    # -- what there is --------------------------------------------------------------------------------------------
+    # -- tools and servers ----------------------------------------------------------------------------------------
 
     async def tools(self) -> list[Tool]:
         """Every tool of every server, in the order of the configuration.
 
-        A server that still starts is waited for, but no longer than `gateway.start_wait`; see `ready`.
+        A server that is starting is waited for, at most `gateway.start_wait`; see `ready`.
         """
-        running = self._now()
+        running = self._require_running()
         await running.listed()
         return list(running.tools(self._caller))
 
     async def search(self, query: str, limit: int = _FOUND) -> list[Tool]:
-        """The tools that a request is about, by words and meaning, best first; one that is named comes before all."""
-        running = self._now()
+        """The tools that match a query, by words and meaning, best first; a tool named by the query comes first."""
+        running = self._require_running()
         await running.listed()
         return await running.search(self._caller, query.strip(), limit)
 
     async def servers(self) -> list[ServerStatus]:
-        """How each server is at this moment, in the order of the configuration."""
-        return server_statuses(self._now().router)
+        """The current status of each server, in the order of the configuration."""
+        return server_statuses(self._require_running().router)
 
     async def ready(self, timeout: float | None = None) -> list[ServerStatus]:
-        """Wait until every server is up or has failed, at most so many seconds, and tell how each is."""
-        running = self._now()
+        """Wait until every server is up or has failed, at most `timeout` seconds. Returns the status of each."""
+        running = self._require_running()
         check_timeout(timeout)
         with suppress(TimeoutError):
             async with asyncio.timeout(None) if timeout is None else TimeLimit(timeout):
@@ -90,10 +90,10 @@ class Gateway:
     ) -> CallResult:
         """Call a tool by its name or address. Cancelling this cancels the call at its server.
 
-        `timeout` is in seconds and only ever shortens what the configuration allows. Raises CallError where there is
-        no result; a tool that reports a failure gives a result with `is_error`.
+        `timeout` is in seconds and can only shorten what the configuration allows. Raises CallError if there is no
+        result; a tool that reports a failure gives a result with `is_error`.
         """
-        running = self._now()
+        running = self._require_running()
         return await call_tool(
             running.router,
             self._caller,
@@ -104,7 +104,7 @@ class Gateway:
             limit_bytes=running.request_bytes,
         )
 
-    def _now(self) -> EmbeddedGateway:
+    def _require_running(self) -> EmbeddedGateway:
         if self._running is None:
             raise RuntimeError("the gateway is not running: use it inside `async with Gateway(…) as gateway:`")
         if asyncio.get_running_loop() is not self._running.loop:

@@ -1,4 +1,4 @@
-"""What the library gives back and raises: tools, results and progress as plain data, and its exceptions."""
+"""What the library returns: tools, results and progress as plain data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as callers see it. `name` is what models are given, `address` says for sure which one is meant."""
+    """A tool as callers see it. `name` is what models are given; `address` is unambiguous."""
 
     name: str
     address: str
@@ -30,12 +30,12 @@ class Tool:
     output_schema: Object | None
     annotations: Object
     definition: Object
-    """All that the server said about it."""
+    """The server's whole definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a tool answered. With `is_error` the tool ran and says that it failed; `text` then says why."""
+    """The result of a tool. With `is_error` the tool ran and reports a failure; `text` then says why."""
 
     content: list[Object]
     structured: Any
@@ -46,7 +46,7 @@ class CallResult:
 
     @property
     def text(self) -> str:
-        """All text of the content, one block a line."""
+        """The text blocks of the content, joined by line breaks."""
         return "\n".join(str(block.get("text", "")) for block in self.content if block.get("type") == "text")
 
 
@@ -69,7 +69,7 @@ def tool_of(entry: ToolEntry) -> Tool:
 
 
 def result_of(call: Call) -> CallResult:
-    """The result of a call that has ended; raises CallError where there is none."""
+    """The result of a call that has ended. Raises CallError if it has none."""
     match call.outcome:
         case Result(raw=raw):
             return _result(call, bytes(raw))
@@ -79,7 +79,7 @@ def result_of(call: Call) -> CallResult:
             raise CallError(problem)
         case NeedsInput():
             raise CallError(
-                _problem(call, NOT_ANSWERED, "the tool asks its client something, and nobody is asked here")
+                _problem(call, NOT_ANSWERED, "the tool asks its client for input, which the library does not support")
             )
         case None:
             raise AssertionError("the call has not ended")
@@ -132,7 +132,7 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a call is. `progress` grows towards `total`, where that is known."""
+    """The progress of a call. `progress` grows towards `total`, if that is known."""
 
     progress: float
     total: float | None = None
@@ -140,12 +140,12 @@ class Progress:
 
 
 def read_progress(params: Json) -> Progress | None:
-    """Decode a progress notification; None where it is malformed."""
+    """Decode a progress notification; None if it is malformed."""
     try:
-        told = msgspec.json.decode(params, type=dict[str, Any])
+        values = msgspec.json.decode(params, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    progress, total, message = told.get("progress"), told.get("total"), told.get("message")
+    progress, total, message = values.get("progress"), values.get("total"), values.get("message")
     if not isinstance(progress, int | float):
         return None
     return Progress(

@@ -1,10 +1,10 @@
-"""Programs that dial in: a listener, and a server for each app that registers."""
+"""The kind `app`: a listener that programs connect to, and a server for each app that registers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import SectionNodes, key
@@ -15,13 +15,11 @@ from trunkline.config.tree import Node
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import TOKEN_REQUIRED
 from trunkline.core.source import Source, SourceKind
-from trunkline.runtime.source_context import SourceContext
 
-# The configuration section of `kind: app`, apart from the kind so that checking a file loads no networking.
+if TYPE_CHECKING:
+    from trunkline.runtime.source_context import SourceContext
 
 _LONGEST_TOKEN: Final = 1024
-_TOKEN_MESSAGE: Final = "Listening for apps beyond this machine needs a `token`"
-_TOKEN_HINT: Final = "set `token: ${APP_TOKEN}`, or listen on `127.0.0.1` or a Unix socket"
 
 
 def _wrong_with_token(token: str) -> str | None:
@@ -46,7 +44,7 @@ class PortOrSocket(Shape[BindAddress | Path]):
 
 
 class AppSection(SourceSection):
-    """A place where apps dial in."""
+    """An address where apps connect."""
 
     kind: ClassVar[str] = "app"
 
@@ -71,10 +69,13 @@ class AppSection(SourceSection):
     def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:
         listen, token = values.get("listen"), values.get("token")
         if isinstance(listen, BindAddress) and token is not None and needs_token(listen, token):
-            nodes.reader.error(TOKEN_REQUIRED, nodes.of("listen"), _TOKEN_MESSAGE, _TOKEN_HINT)
+            message = "Listening for apps beyond this machine needs a `token`"
+            hint = "set `token: ${APP_TOKEN}`, or listen on `127.0.0.1` or a Unix socket"
+            nodes.reader.error(TOKEN_REQUIRED, nodes.of("listen"), message, hint)
 
 
 def build(name: str, section: AppSection, context: SourceContext) -> Source:
+    # imported here, so that checking a configuration loads no networking
     from trunkline.sources.app.listener import AppListener
 
     return AppListener(name, section, context.message_bytes, context.unfinished)

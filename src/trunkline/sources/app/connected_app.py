@@ -1,4 +1,4 @@
-"""One app as a server: it stays the same over the app's connections, and is down while there is none."""
+"""One app as a server, which stays the same over the app's connections and is down while there is none."""
 
 from __future__ import annotations
 
@@ -29,11 +29,9 @@ from trunkline.protocol.jsonrpc import encode
 from trunkline.sources.app.connection import AppConnection, ThrottledLog
 from trunkline.sources.app.tool_definitions import AppTools, read_tools
 
-# How many calls per second: what was not used is saved up for a second, and no longer.
-
 
 class RateLimiter:
-    """A token bucket. It never waits: whoever comes too early is told how long it would take."""
+    """A token bucket that holds what is unused of one second."""
 
     __slots__ = ("_clock", "_filled_at", "_left", "_per_second")
 
@@ -44,7 +42,7 @@ class RateLimiter:
         self._filled_at = clock()
 
     def take(self) -> float:
-        """Use one up; or the seconds until there is one, and nothing was used."""
+        """Take a token and return 0, or return the seconds until there is one."""
         now = self._clock()
         full = max(1.0, self._per_second)
         self._left = min(full, self._left + (now - self._filled_at) * self._per_second)
@@ -57,7 +55,7 @@ class RateLimiter:
 
 _GONE: Final = "the app disconnected"
 _TAKEN_OVER: Final = "another connection of the same app took its place"
-_HINT: Final = "start the app, or let it dial in again"
+_HINT: Final = "start the app, or let it connect again"
 _RETRY_AFTER_MS: Final = 1000
 
 
@@ -71,47 +69,47 @@ _decode_params: Final = msgspec.json.Decoder(_Params).decode
 class ConnectedApp(ToolsOnlySource):
     """`link` is its connection, None while it has none. `rate` 0 is no limit."""
 
-    def __init__(self, name: str, complaints: ThrottledLog, *, queue: int, rate: int) -> None:
+    def __init__(self, name: str, log: ThrottledLog, *, queue: int, rate: int) -> None:
         self.name = name
         self.app_name = ""
-        self.link: AppConnection | None = None
+        self.connection: AppConnection | None = None
         self._credential = b""
         self._acknowledges = False
         self._queue = queue
-        self._allowance = RateLimiter(rate) if rate else None
+        self._rate_limiter = RateLimiter(rate) if rate else None
         self._wire_names: dict[str, bytes] = {}
         self._health = Health(state="starting")
         self._connections = 0
         self._sink: Sink
-        self._complaints = complaints
+        self._log = log
 
     # -- as a source ----------------------------------------------------------------------------------------------
 
     async def run(self, sink: Sink) -> None:
-        """Its host owns its life."""
+        """The listener that owns this source runs it."""
 
     def submit(self, call: Call) -> None:
-        link = self.link
-        if link is None:
+        connection = self.connection
+        if connection is None:
             self._refuse(call, SOURCE_DOWN, f"Server {self.name} is down: {_GONE}", _RETRY_AFTER_MS)
             return
-        if len(link.pending) >= self._queue:
+        if len(connection.pending) >= self._queue:
             self._refuse(call, QUEUE_FULL, f"Server {self.name} has {self._queue} calls open", _RETRY_AFTER_MS)
             return
-        if link.stuffed:
+        if connection.backed_up:
             self._refuse(call, QUEUE_FULL, f"Server {self.name}: the app does not read its input", _RETRY_AFTER_MS)
             return
         wire_name = self._wire_names.get(call.tool)
         if wire_name is None:
             self._refuse(call, UNKNOWN_TOOL, f"Unknown tool: {self.name}.{call.tool}", None)
             return
-        if self._allowance is not None and (wait_s := self._allowance.take()):
+        if self._rate_limiter is not None and (wait_s := self._rate_limiter.take()):
             self._refuse(call, RATE_LIMIT, f"Server {self.name} is called too often", int(wait_s * 1000) + 1)
             return
-        link.send(call, wire_name, _decode_params(call.params).arguments)
+        connection.send(call, wire_name, _decode_params(call.params).arguments)
 
     def _refuse(self, call: Call, code: Code, message: str, retry_after_ms: int | None) -> None:
-        """Not one byte was sent."""
+        """Fail a call of which nothing was sent."""
         problem = Problem(
             code=code,
             message=message,
@@ -125,53 +123,53 @@ class ConnectedApp(ToolsOnlySource):
     # -- its connections ------------------------------------------------------------------------------------------
 
     def knows(self, credential: str) -> bool | None:
-        """Whether this is the credential of whoever is connected; None where that one gave none."""
+        """Whether the connected app registered with this credential; None if it gave none."""
         if not self._credential:
             return None
         return hmac.compare_digest(self._credential, credential.encode())
 
-    def welcome(self, link: AppConnection, message: Registration, sink: Sink) -> AppTools:
-        """Take this connection for the app's, and what it says for all it offers."""
-        before, self.link = self.link, link
-        self._sink = self._complaints.hearer = sink
-        if before is not link:
-            link.server, link.complaints = self.name, self._complaints
+    def register(self, connection: AppConnection, message: Registration, sink: Sink) -> AppTools:
+        """Make this the app's connection, and publish the tools that it registers."""
+        before, self.connection = self.connection, connection
+        self._sink = self._log.sink = sink
+        if before is not connection:
+            connection.server, connection.log = self.name, self._log
             self._connections += 1
             if before is not None:
                 before.end(SOURCE_LOST, _TAKEN_OVER, self._refusal(_TAKEN_OVER))
         self._acknowledges = message.acknowledge
         self.app_name, self._credential = message.app_name, message.credential.encode()
-        offer = read_tools(self.name, message.app_name, message.tools)
-        self._wire_names = offer.wire_names
-        for warning in offer.warnings[:1]:
-            more = f" (and {len(offer.warnings) - 1} more)" if len(offer.warnings) > 1 else ""
-            self._complaints.add("tools_left_out", warning + more)
+        tools = read_tools(self.name, message.app_name, message.tools)
+        self._wire_names = tools.wire_names
+        for warning in tools.warnings[:1]:
+            more = f" (and {len(tools.warnings) - 1} more)" if len(tools.warnings) > 1 else ""
+            self._log.add("tools_left_out", warning + more)
         info = encode({"name": message.app_name})
-        sink.publish(Snapshot(tools=offer.tools, server_info=info, warnings=offer.warnings))
+        sink.publish(Snapshot(tools=tools.tools, server_info=info, warnings=tools.warnings))
         if self._health.state != "ready":
-            self._tell(Health(state="ready", since=time.time(), restarts=self._connections - 1))
-        return offer
+            self._set_health(Health(state="ready", since=time.time(), restarts=self._connections - 1))
+        return tools
 
-    def evict(self, gone: str) -> None:
-        """Calls that are open may end. `gone` says why there is no place here any more, empty if its name is taken."""
-        if self.link is not None:
+    def remove(self, gone: str) -> None:
+        """Disconnect once open calls have ended. `gone` says why; if it is empty, its name is taken."""
+        if self.connection is not None:
             taken = f"the name `{self.name}` is another server's now"
-            self.link.part(gone or taken, b"" if gone else self._refusal(taken))
+            self.connection.end_when_idle(gone or taken, b"" if gone else self._refusal(taken))
 
     def _refusal(self, why: str) -> bytes:
-        """What an app that wants to know is told before it is hung up on."""
+        """The last line for an app that wants to know why it is disconnected."""
         return refused(APP_REFUSED.id, why) if self._acknowledges else b""
 
-    def lost(self, link: AppConnection) -> bool:
-        """A connection ended; whether it was the one that counts."""
-        if self.link is not link:
+    def on_lost(self, connection: AppConnection) -> bool:
+        """Go down if this was the app's current connection; returns whether it was."""
+        if self.connection is not connection:
             return False
-        self.link = None
+        self.connection = None
         restarts = self._connections - 1
-        down = Health(state="down", reason=_GONE, since=time.time(), last_error=_GONE, restarts=restarts, hint=_HINT)
-        self._tell(down)
+        health = Health(state="down", reason=_GONE, since=time.time(), last_error=_GONE, restarts=restarts, hint=_HINT)
+        self._set_health(health)
         return True
 
-    def _tell(self, health: Health) -> None:
+    def _set_health(self, health: Health) -> None:
         self._health = health
         self._sink.health(health)

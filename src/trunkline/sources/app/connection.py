@@ -1,7 +1,7 @@
 """One connection of an app: its lines, the calls that are open on it, and its end.
 
-Many calls are open at once and matched by id. Whatever an app sends (junk, strange ids, broken answers) costs at most
-the call it belongs to; what is written in one turn of the loop leaves in one write.
+Many calls are open at once and matched by id. Whatever an app sends (junk, unknown ids, broken answers) costs at most
+the call it belongs to.
 """
 
 from __future__ import annotations
@@ -34,43 +34,41 @@ from trunkline.protocol.app_messages import (
 from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.runtime.fair_reading import FairReader
 
-# What apps do wrong without harm: counted each time, logged now and then.
-
 _QUIET_S: Final = 10.0
 
 
 class LogSink(Protocol):
-    """The part of a sink that complaints go to."""
+    """The part of a sink that a throttled log writes to."""
 
     def note(self, level: Level, message: str, /) -> None: ...
     def count(self, counter: str, amount: int = 1, /) -> None: ...
 
 
 class ThrottledLog:
-    """A flood of one kind of thing gives one line in the log every few seconds, which says how many there were."""
+    """Counts every event, and logs one line per counter every few seconds with the number of those suppressed."""
 
-    def __init__(self, hearer: LogSink, clock: Callable[[], float] = monotonic) -> None:
-        self.hearer = hearer
+    def __init__(self, sink: LogSink, clock: Callable[[], float] = monotonic) -> None:
+        self.sink = sink
         self._clock = clock
         self._quiet_until: dict[str, float] = {}
-        self._unsaid: dict[str, int] = {}
+        self._suppressed: dict[str, int] = {}
 
     def add(self, counter: str, message: str) -> None:
-        self.hearer.count(counter)
+        self.sink.count(counter)
         now = self._clock()
         if now < self._quiet_until.get(counter, now):
-            self._unsaid[counter] = self._unsaid.get(counter, 0) + 1
+            self._suppressed[counter] = self._suppressed.get(counter, 0) + 1
             return
         self._quiet_until[counter] = now + _QUIET_S
-        unsaid = self._unsaid.pop(counter, 0)
-        more = f" ({unsaid} more like this since the last line about it)" if unsaid else ""
-        self.hearer.note("warning", message + more)
+        suppressed = self._suppressed.pop(counter, 0)
+        more = f" ({suppressed} more like this since the last such line)" if suppressed else ""
+        self.sink.note("warning", message + more)
 
 
 _correlation_ids: Final = itertools.count(1)
-"""For all apps of this process: an answer that comes after its app has dialled again can be nobody else's."""
+"""Unique in this process, so that a late answer matches no call of the app's next connection."""
 _UNREAD_BYTES: Final = 1024 * 1024
-"""What an app may leave unread before its calls are refused."""
+"""An app that leaves more unread gets no calls."""
 _CLOSE_S: Final = 2.0
 _REGISTER_REST_S: Final = 0.01
 _LONGEST_REST_S: Final = 5.0
@@ -78,38 +76,33 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT"
 
 
 class ConnectionHandler(Protocol):
-    """Whoever is told what a connection says beyond its calls, and what becomes of it."""
+    """Handles what a connection receives beyond its calls, and its end."""
 
-    def dialled(self, link: AppConnection, /) -> None: ...
-    def holds(self, link: AppConnection, /) -> None:
-        """A connection that has not registered keeps bytes of a line that has not ended."""
+    def opened(self, connection: AppConnection, /) -> None: ...
+    def buffering(self, connection: AppConnection, /) -> None:
+        """Called after input that did not register, as an incomplete line may be buffered."""
         ...
 
-    def heard_early(self, link: AppConnection, line: bytes, /) -> None:
-        """A line before `register` that is something else."""
+    def unregistered_line(self, connection: AppConnection, line: bytes, /) -> None: ...
+    def register(self, connection: AppConnection, message: Registration, /) -> None: ...
+    def bad_registration(self, connection: AppConnection, wrong: BadRegistration, /) -> None: ...
+    def disconnected(self, connection: AppConnection, /) -> None:
+        """Called before the open calls fail; no more calls may be sent."""
         ...
 
-    def asked_to_register(self, link: AppConnection, message: Registration, /) -> None: ...
-    def asked_badly(self, link: AppConnection, wrong: BadRegistration, /) -> None: ...
-    def left(self, link: AppConnection, /) -> None:
-        """It carries no more calls; those that are open fail next."""
-        ...
-
-    def closed(self, link: AppConnection, /) -> None:
-        """Nothing of it is left."""
-        ...
+    def closed(self, connection: AppConnection, /) -> None: ...
 
 
 class AppConnection(asyncio.Protocol):
-    """`server` is the name of the server it belongs to, empty until the app has registered."""
+    """`server` is the name of the app's server, empty until it has registered. Writes of one turn of the loop are joined."""
 
     def __init__(
-        self, reception: ConnectionHandler, complaints: ThrottledLog, limit_bytes: int, unfinished: UnfinishedBytes
+        self, handler: ConnectionHandler, log: ThrottledLog, limit_bytes: int, unfinished: UnfinishedBytes
     ) -> None:
         self.server = ""
-        self.complaints = complaints
+        self.log = log
         self.pending: dict[int, Call] = {}
-        self._reception = reception
+        self._handler = handler
         self._limit_bytes = limit_bytes
         self._framer = LineFramer(limit_bytes)
         self._unfinished = unfinished
@@ -119,7 +112,7 @@ class AppConnection(asyncio.Protocol):
         self._over = False
         self._answers = 0
         self._registers = 0
-        self._parting: tuple[str, bytes] | None = None
+        self._closing_reason: tuple[str, bytes] | None = None
         self._steps: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._fair_reader = FairReader(self._feed, self._read_on, lambda: self._answers)
@@ -129,13 +122,13 @@ class AppConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         _keep_alive(transport.get_extra_info("socket"))
-        self._reception.dialled(self)
+        self._handler.opened(self)
 
-    # -- calls out ------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------
 
     @property
-    def stuffed(self) -> bool:
-        """Whether the app has stopped to read."""
+    def backed_up(self) -> bool:
+        """Whether the app has stopped reading."""
         return self._full and self._transport.get_write_buffer_size() > _UNREAD_BYTES
 
     def send(self, call: Call, tool_json: bytes, parameters: Json) -> None:
@@ -146,19 +139,17 @@ class AppConnection(asyncio.Protocol):
         self.write(invocation(correlation_id, tool_json, parameters))
 
     def abandon(self, request: Request) -> None:
-        """Nobody waits for this answer: the app is told, and what may still come is dropped."""
-        correlation_id = request.upstream_id
-        if self._take(correlation_id) is None:
-            return
-        self.tell(cancellation(correlation_id))
+        """Cancel a call at the app, and drop the answer that may still come."""
+        if self._take(request.upstream_id) is not None:
+            self.tell(cancellation(request.upstream_id))
 
     def phase_of(self, request: Request) -> Phase:
         return SENT
 
     def tell(self, line: bytes) -> None:
-        """Something that an app can do without, if it does not read."""
-        if self.stuffed:
-            self.complaints.add("unread_messages_dropped", "the app does not read what it is sent")
+        """Send a line that may be dropped while the app does not read."""
+        if self.backed_up:
+            self.log.add("unread_messages_dropped", "the app does not read what it is sent")
         else:
             self.write(line)
 
@@ -179,7 +170,7 @@ class AppConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._full = False
 
-    # -- lines in -------------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------
 
     @property
     def buffered_bytes(self) -> int:
@@ -202,25 +193,27 @@ class AppConnection(asyncio.Protocol):
             lines = self._framer.feed(data)
         except LineTooLong as error:
             lines, head = error.lines, error.head
-        if self._framer.buffered_bytes != self._held_bytes:
-            self._hold(self._framer.buffered_bytes)
+        buffered_bytes = self._framer.buffered_bytes
+        if buffered_bytes != self._held_bytes:
+            self._hold(buffered_bytes)
         for line in lines:
             self._received(line)
         if head is not None:
             self._oversized(head)
-        if self._registers:
-            self._rest()
+        if self._registers > 1:  # one that registers again and again is read more slowly
+            self._fair_reader.rest(min((self._registers - 1) * _REGISTER_REST_S, _LONGEST_REST_S))
+        self._registers = 0
         if not self.server and not self._over:
-            self._reception.holds(self)
+            self._handler.buffering(self)
 
     def _hold(self, held_bytes: int) -> None:
         self._held_bytes = held_bytes
         self._unfinished.hold(self, held_bytes)
 
     def give_way(self) -> None:
-        """A line of it that has not ended makes room for others, and nobody can tell where the next would begin."""
+        """Close the connection to free the memory of its incomplete line: where the next one begins cannot be told."""
         reason = "its message did not end, and too many others do not either (`limits.unfinished_bytes`)"
-        self.complaints.add("unfinished_messages", f"the app was cut off: {reason}")
+        self.log.add("unfinished_messages", f"the app was cut off: {reason}")
         self.end(SOURCE_LOST, f"the app was cut off because {reason}")
 
     def _received(self, line: bytes) -> None:
@@ -231,7 +224,7 @@ class AppConnection(asyncio.Protocol):
             return
         except BadRegistration as wrong:
             if not self._over:
-                self._reception.asked_badly(self, wrong)
+                self._handler.bad_registration(self, wrong)
             return
         if type(message) is AppResponse:
             call = self._take(message.correlation_id)
@@ -240,29 +233,29 @@ class AppConnection(asyncio.Protocol):
                 raw = message.result.as_mcp()
                 call.finish(Result(raw, raw))
                 return
-        self._told(line, message)
+        self._on_message(line, message)
 
-    def _told(self, line: bytes, message: AppMessage) -> None:
-        """Anything but the answer to an open call."""
+    def _on_message(self, line: bytes, message: AppMessage) -> None:
+        """Handle anything but the answer to an open call."""
         if self._over:
             return
         if isinstance(message, Registration):
             self._registers += 1
-            self._reception.asked_to_register(self, message)
+            self._handler.register(self, message)
         elif not self.server:
-            self._reception.heard_early(self, line)
+            self._handler.unregistered_line(self, line)
         elif isinstance(message, AppProgress):
             self._progressed(message)
         elif isinstance(message, AppResponse):
             what = f"the app answered a call that nobody waits for (correlation id {message.correlation_id})"
-            self.complaints.add("unmatched_answers", what)
+            self.log.add("unmatched_answers", what)
         else:
-            self.complaints.add("noise_lines", "the app sent a message of a type that is not known here")
+            self.log.add("noise_lines", "the app sent a message of an unknown type")
 
     def _take(self, correlation_id: int) -> Call | None:
         if self._steps:
             self._steps.pop(correlation_id, None)
-        if self._parting:
+        if self._closing_reason:
             self._loop.call_soon(self._end_if_idle)
         return self.pending.pop(correlation_id, None)
 
@@ -270,7 +263,7 @@ class AppConnection(asyncio.Protocol):
         correlation_id = message.correlation_id
         call = self.pending.get(correlation_id)
         if call is None:
-            self.complaints.add("unmatched_progress", "the app shows progress of a call that nobody waits for")
+            self.log.add("unmatched_progress", "the app reported progress of a call that nobody waits for")
             return
         call.progressed_at = monotonic()
         if call.wants_progress:
@@ -280,27 +273,20 @@ class AppConnection(asyncio.Protocol):
             call.notify(PROGRESS, message.as_mcp(step))
 
     def _broken(self, line: bytes, wrong: BadLine) -> None:
-        """A banner costs nothing; a broken answer fails the call whose id it shows."""
+        """Fail the call whose id a broken answer shows; log other noise."""
         call = None if wrong.correlation_id is None else self._take(wrong.correlation_id)
         if call is not None:
-            self.complaints.add("protocol_errors", f"the app's answer to a call cannot be read: {wrong}")
+            self.log.add("protocol_errors", f"the app's answer to a call cannot be read: {wrong}")
             call.finish(Failure(self._about(self._problem(SOURCE_PROTOCOL, f"the answer is broken: {wrong}"), call)))
         elif self.server:
-            self.complaints.add("noise_lines", f"the app sent a line that is no message: {wrong}")
+            self.log.add("noise_lines", f"the app sent a line that is no message: {wrong}")
         elif not self._over:
-            self._reception.heard_early(self, line)
-
-    def _rest(self) -> None:
-        """One who registers again and again is read more slowly."""
-        rest_s = (self._registers - 1) * _REGISTER_REST_S
-        self._registers = 0
-        if rest_s > 0:
-            self._fair_reader.rest(min(rest_s, _LONGEST_REST_S))
+            self._handler.unregistered_line(self, line)
 
     def _oversized(self, head: bytes) -> None:
-        """Nobody can tell what else is in there, so the app has to begin anew."""
+        """Close the connection: nobody can tell what else is in an oversized message."""
         reason = f"a message is larger than {self._limit_bytes} bytes (`limits.message_bytes`)"
-        self.complaints.add("oversized_messages", f"the app was cut off: {reason}")
+        self.log.add("oversized_messages", f"the app was cut off: {reason}")
         correlation_id = readable_id(head)
         call = None if correlation_id is None else self._take(correlation_id)
         if call is None:
@@ -309,51 +295,47 @@ class AppConnection(asyncio.Protocol):
             self.end(SOURCE_LOST, f"the app was cut off because {reason}")
             call.finish(Failure(self._about(self._problem(ANSWER_TOO_LARGE, reason), call)))
 
-    # -- the end --------------------------------------------------------------------------------------------------
+    # -- closing --------------------------------------------------------------------------------------------------
 
-    def end(self, code: Code, reason: str, last_words: bytes = b"") -> None:
-        """Close it from our side. What was written still leaves, if the app reads it soon."""
+    def end(self, code: Code, reason: str, last_line: bytes = b"") -> None:
+        """Close the connection. What was written is still sent, if the app reads it soon."""
         if self._over:
             return
         self._leave(code, reason)
-        if last_words:
-            self._out.append(last_words)
+        if last_line:
+            self._out.append(last_line)
         self._flush()
         self._transport.close()
         self._timer = self._loop.call_later(_CLOSE_S, self._transport.abort)
 
-    def part(self, reason: str, last_words: bytes) -> None:
-        """Close it as soon as no call is open; the app gets no new ones."""
-        self._parting = (reason, last_words)
+    def end_when_idle(self, reason: str, last_line: bytes) -> None:
+        """Close the connection as soon as no call is open."""
+        self._closing_reason = (reason, last_line)
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self._parting is not None and not self.pending:
-            self.end(SOURCE_LOST, *self._parting)
+        if self._closing_reason is not None and not self.pending:
+            self.end(SOURCE_LOST, *self._closing_reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fair_reader.finish()
         if not self._over:
             self._leave(SOURCE_LOST, "the app disconnected")
-        self._stop_timer()
-        self._reception.closed(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._handler.closed(self)
 
     def _leave(self, code: Code, reason: str) -> None:
-        """It counts as gone before anything ends: a call that takes the place of one that ends must not come here."""
+        """Fail all calls. It counts as gone before that: a call that follows one of them must not come here."""
         self._over = True
         self._fair_reader.close()
         self._framer.clear()
         self._hold(0)
-        self._stop_timer()
-        self._reception.left(self)
+        self._handler.disconnected(self)
         problem = self._problem(code, reason)
         pending, self.pending = self.pending, {}
         for call in pending.values():
             call.finish(Failure(self._about(problem, call)))
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
     def _problem(self, code: Code, reason: str) -> Problem:
         return Problem(code=code, message=f"Server {self.server}: {reason}", source=self.server, executed="unknown")
@@ -363,7 +345,7 @@ class AppConnection(asyncio.Protocol):
 
 
 def _keep_alive(connection: socket.socket) -> None:
-    """A peer whose machine vanished is noticed, although we only write when there is a call."""
+    """Enable TCP keepalive: we write only when there is a call, and a peer may vanish in between."""
     if connection.family == socket.AF_UNIX:
         return
     with contextlib.suppress(OSError):  # it may be gone already

@@ -1,4 +1,4 @@
-"""The source that is configured: it listens, lets apps in, and brings in a server for each of them."""
+"""The configured source of `kind: app`: it listens, admits apps, and adds a server for each of them."""
 
 from __future__ import annotations
 
@@ -26,97 +26,93 @@ from trunkline.sources.app import AppSection
 from trunkline.sources.app.connected_app import ConnectedApp
 from trunkline.sources.app.connection import AppConnection, ThrottledLog
 
-# Those who have dialled and not registered: few at a time, not for long, and with little of our memory.
-#
-# Whoever can reach the port can be here, so nothing here may cost those inside anything.
-
 _MOST_WAITING: Final = 256
 _REGISTER_S: Final = 10.0
 _LARGE_BYTES: Final = 1024 * 1024
 _MOST_BYTES: Final = 64 * 1024 * 1024
+_ABSENT_S: Final = 600.0
+"""How long the name of an app that has left is kept."""
+_MOST_ABSENT: Final = 256
+_MOST_APPS: Final = 4096
+_REPORT_DELAY_S: Final = 0.2
+"""Apps that come and go together are reported together."""
+_CLOSE_S: Final = 5.0
+_NOT_LISTENING: Final = "the gateway does not listen for apps any more"
 
 
 class PendingConnections:
-    """`has_token` where nobody may say anything before the token."""
+    """Connections that have not registered: limited in number, time and memory, as whoever reaches the port can open them.
 
-    def __init__(self, complaints: ThrottledLog, *, has_token: bool) -> None:
-        self._complaints = complaints
+    With `has_token` a connection that sends anything else first is closed.
+    """
+
+    def __init__(self, log: ThrottledLog, *, has_token: bool) -> None:
+        self._log = log
         self._has_token = has_token
         self._waiting: dict[AppConnection, Deadline] = {}
-        self._most_waiting = _most_waiting()
+        self._most_waiting = _MOST_WAITING
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if (
+            soft != resource.RLIM_INFINITY
+        ):  # a quarter of the files that HTTP leaves: the rest is for known apps and servers
+            self._most_waiting = max(1, min(_MOST_WAITING, (soft - connection_limit()) // 4))
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def enter(self, link: AppConnection) -> None:
+    def add(self, connection: AppConnection) -> None:
         if len(self._waiting) >= self._most_waiting:
             self._drop(next(iter(self._waiting)), "too many connections have not registered")
-        late = partial(self._drop, link, f"a connection did not register within {_REGISTER_S:g} seconds")
-        self._waiting[link] = Deadline(_REGISTER_S, late)
+        late = partial(self._drop, connection, f"a connection did not register within {_REGISTER_S:g} seconds")
+        self._waiting[connection] = Deadline(_REGISTER_S, late)
 
-    def leave(self, link: AppConnection) -> None:
-        timer = self._waiting.pop(link, None)
+    def discard(self, connection: AppConnection) -> None:
+        timer = self._waiting.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
-    def check_memory(self, link: AppConnection) -> None:
-        """All together may hold so much of lines that have not ended; the largest goes first."""
-        if link.buffered_bytes < _LARGE_BYTES:
+    def check_memory(self, connection: AppConnection) -> None:
+        """Drop the connection with the most buffered bytes when all together buffer too much."""
+        if connection.buffered_bytes < _LARGE_BYTES:
             return
         if sum(waiting.buffered_bytes for waiting in self._waiting) > _MOST_BYTES:
             largest = max(self._waiting, key=lambda waiting: waiting.buffered_bytes)
             self._drop(largest, "connections that have not registered send too much")
 
-    def heard(self, link: AppConnection, line: bytes) -> None:
-        """Something else than `register`. With a token there is no second try; a browser is never let in."""
+    def on_line(self, connection: AppConnection, line: bytes) -> None:
+        """Handle a line other than `register`. With a token there is no second try; browsers are dropped."""
         if is_browser(line):
-            self._drop(link, "something speaks HTTP to the port for apps")
+            self._drop(connection, "something speaks HTTP to the port for apps")
         elif self._has_token:
-            self._drop(link, "a connection said something else than `register` first")
+            self._drop(connection, "a connection sent something other than `register` first")
         else:
-            self._complaints.add("noise_lines", "a connection sent a line that is no message before it registered")
+            self._log.add("noise_lines", "a connection sent a line that is no message before it registered")
 
-    def _drop(self, link: AppConnection, why: str) -> None:
-        self._complaints.add("dials_dropped", f"a connection was closed: {why}")
-        link.end(APP_REFUSED, why)
-
-
-def _most_waiting() -> int:
-    """At most a quarter of the files that HTTP connections leave: the rest is for servers and those who are known."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return _MOST_WAITING
-    return max(1, min(_MOST_WAITING, (soft - connection_limit()) // 4))
-
-
-_ABSENT_S: Final = 600.0
-"""How long an app that left is still known by name."""
-_MOST_ABSENT: Final = 256
-_MOST_APPS: Final = 4096
-_TELL_S: Final = 0.2
-"""Apps that come and go together are told of together."""
-_CLOSE_S: Final = 5.0
-_NOT_LISTENING: Final = "the gateway does not listen for apps any more"
+    def _drop(self, connection: AppConnection, why: str) -> None:
+        self._log.add("dials_dropped", f"a connection was closed: {why}")
+        connection.end(APP_REFUSED, why)
 
 
 class AppListener(ToolsOnlySource):
+    """Owns the connections and the apps that register on them."""
+
     def __init__(self, name: str, section: AppSection, limit_bytes: int, unfinished: UnfinishedBytes) -> None:
         self._name = name
         self._section = section
         self._limit_bytes = limit_bytes
         self._unfinished = unfinished
         self._token = section.token.encode()
-        self._guests: dict[str, ConnectedApp] = {}
+        self._apps: dict[str, ConnectedApp] = {}
         self._absent: dict[str, Deadline] = {}
-        self._links: set[AppConnection] = set()
+        self._open_connections: set[AppConnection] = set()
         self._closing = False
         self._connected = 0
         self._up_since = 0.0
-        self._telling: asyncio.TimerHandle | None = None
+        self._health_timer: asyncio.TimerHandle | None = None
         self._listener: Listener | None = None
         self._sink: Sink
-        self._complaints: ThrottledLog
-        self._doorway: PendingConnections
+        self._log: ThrottledLog
+        self._pending: PendingConnections
         self._loop: asyncio.AbstractEventLoop
 
     def submit(self, call: Call) -> None:
@@ -124,29 +120,29 @@ class AppListener(ToolsOnlySource):
         message = f"Unknown tool: {self._name}.{call.tool}"
         call.finish(Failure(Problem(code=UNKNOWN_TOOL, message=message, source=self._name, tool=call.tool)))
 
-    # -- its life -------------------------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------------------------
 
     async def run(self, sink: Sink) -> None:
         self._loop = asyncio.get_running_loop()
         self._sink = sink
-        self._complaints = ThrottledLog(sink)
-        self._doorway = PendingConnections(self._complaints, has_token=bool(self._token))
+        self._log = ThrottledLog(sink)
+        self._pending = PendingConnections(self._log, has_token=bool(self._token))
         try:
             self._listener = await self._listen(RetryBackoff())
             self._up_since = time.time()
             sink.publish(Snapshot())
-            self._tell()
+            self._report_health()
             await self._loop.create_future()  # until it is cancelled
         finally:
             await self._close()
 
     async def _listen(self, backoff: RetryBackoff) -> Listener:
-        """Somebody else may hold the address for a while: our own predecessor, maybe."""
+        """Retry until the address is free: our own predecessor may still hold it."""
         since = time.time()
         while True:
             try:
                 key = f"sources.{self._name}.listen"
-                return await Listener.open(self._section.listen, self._dialled, key)
+                return await Listener.open(self._section.listen, self._new_connection, key)
             except GatewayError as error:
                 problem = error.problem
                 health = Health(
@@ -160,157 +156,157 @@ class AppListener(ToolsOnlySource):
                 self._sink.health(health)
             await asyncio.sleep(backoff.next_delay_s())
 
-    def _dialled(self) -> asyncio.Protocol:
-        return AppConnection(self, self._complaints, self._limit_bytes, self._unfinished)
+    def _new_connection(self) -> asyncio.Protocol:
+        return AppConnection(self, self._log, self._limit_bytes, self._unfinished)
 
     async def _close(self) -> None:
-        """Whoever is connected is disconnected, and nobody new comes."""
+        """Stop listening and disconnect all apps."""
         self._stop_listening()
-        for link in list(self._links):
-            link.end(SOURCE_LOST, _NOT_LISTENING)
+        for connection in list(self._open_connections):
+            connection.end(SOURCE_LOST, _NOT_LISTENING)
         end = self._loop.time() + _CLOSE_S
-        while self._links and self._loop.time() < end:
+        while self._open_connections and self._loop.time() < end:
             await asyncio.sleep(0.01)
-        for name in list(self._guests):
-            self._dismiss(name)
-        if self._telling is not None:
-            self._telling.cancel()
+        for name in list(self._apps):
+            self._forget(name)
+        if self._health_timer is not None:
+            self._health_timer.cancel()
 
     def _stop_listening(self) -> None:
-        """At once, so that a successor can have the address while calls still end here."""
+        """Free the address at once for a successor, while calls still end here."""
         self._closing = True
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.close()
-        for link in [link for link in self._links if not link.server]:
-            link.end(SOURCE_LOST, _NOT_LISTENING)
+        for connection in [connection for connection in self._open_connections if not connection.server]:
+            connection.end(SOURCE_LOST, _NOT_LISTENING)
 
-    # -- how it is ------------------------------------------------------------------------------------------------
+    # -- health ---------------------------------------------------------------------------------------------------
 
-    def _changed(self) -> None:
-        if self._telling is None:
-            self._telling = self._loop.call_later(_TELL_S, self._tell)
+    def _report_soon(self) -> None:
+        if self._health_timer is None:
+            self._health_timer = self._loop.call_later(_REPORT_DELAY_S, self._report_health)
 
-    def _tell(self) -> None:
-        self._telling = None
+    def _report_health(self) -> None:
+        self._health_timer = None
         if self._listener is not None:
             apps = f"{self._connected} app{'' if self._connected == 1 else 's'} connected"
             reason = f"listening on {self._listener.where}, {apps}"
             self._sink.health(Health(state="ready", reason=reason, since=self._up_since))
 
-    # -- connections, as links tell of them -----------------------------------------------------------------------
+    # -- as the handler of connections ----------------------------------------------------------------------------------
 
-    def dialled(self, link: AppConnection) -> None:
-        self._links.add(link)
-        if self._closing:  # it was on its way in already
-            link.end(SOURCE_LOST, _NOT_LISTENING)
+    def opened(self, connection: AppConnection) -> None:
+        self._open_connections.add(connection)
+        if self._closing:  # it was accepted at the last moment
+            connection.end(SOURCE_LOST, _NOT_LISTENING)
         else:
-            self._doorway.enter(link)
+            self._pending.add(connection)
 
-    def holds(self, link: AppConnection) -> None:
-        self._doorway.check_memory(link)
+    def buffering(self, connection: AppConnection) -> None:
+        self._pending.check_memory(connection)
 
-    def heard_early(self, link: AppConnection, line: bytes) -> None:
-        self._doorway.heard(link, line)
+    def unregistered_line(self, connection: AppConnection, line: bytes) -> None:
+        self._pending.on_line(connection, line)
 
-    def asked_badly(self, link: AppConnection, wrong: BadRegistration) -> None:
-        self._refuse(link, "an app", str(wrong), acknowledge=wrong.acknowledge)
+    def bad_registration(self, connection: AppConnection, wrong: BadRegistration) -> None:
+        self._refuse(connection, "an app", str(wrong), acknowledge=wrong.acknowledge)
 
-    def asked_to_register(self, link: AppConnection, message: Registration) -> None:
+    def register(self, connection: AppConnection, message: Registration) -> None:
         if self._closing:
             return
         name = server_name(message.app_name)
-        guest = self._guests.get(name) or self._new_guest(name)
-        refusal = self._refusal(link, message, guest)
-        sink = None if refusal else self._place(name, guest)
+        app = self._apps.get(name) or self._new_app(name)
+        refusal = self._refusal(connection, message, app)
+        sink = None if refusal else self._claim_name(name, app)
         if sink is None:
             refusal = refusal or f"the name `{name}` is taken by another server"
-            self._refuse(link, f"the app `{message.app_name}`", refusal, acknowledge=message.acknowledge)
+            self._refuse(connection, f"the app `{message.app_name}`", refusal, acknowledge=message.acknowledge)
             return
-        self._let_in(link, guest)
-        offer = guest.welcome(link, message, sink)
+        self._admit(connection, app)
+        tools = app.register(connection, message, sink)
         if message.acknowledge:
-            link.tell(registered(message.app_name, name, len(offer.tools), offer.warnings))
+            connection.tell(registered(message.app_name, name, len(tools.tools), tools.warnings))
 
-    def _place(self, name: str, guest: ConnectedApp) -> Sink | None:
-        """Where this app reports to; None where the name is another server's, or reads like it."""
+    def _claim_name(self, name: str, app: ConnectedApp) -> Sink | None:
+        """The sink for this app; None if its name, or one that differs only in case, is another server's."""
         for absent in [absent for absent in self._absent if absent != name and absent.casefold() == name.casefold()]:
-            self._dismiss(absent)
-        return self._sink.add_app(name, guest, partial(self._evicted, guest))
+            self._forget(absent)
+        return self._sink.add_app(name, app, partial(self._on_removed, app))
 
-    def _evicted(self, guest: ConnectedApp, host_leaves: bool) -> None:
-        """The app is hung up on, so that it dials again: at our successor, or here to hear who has its name now."""
-        if host_leaves:
+    def _on_removed(self, app: ConnectedApp, listener_closes: bool) -> None:
+        """Disconnect the app, so that it connects again: to our successor, or here to learn that its name is taken."""
+        if listener_closes:
             self._stop_listening()
-        del self._guests[guest.name]
-        timer = self._absent.pop(guest.name, None)
+        del self._apps[app.name]
+        timer = self._absent.pop(app.name, None)
         if timer is not None:
             timer.cancel()
-        if guest.link is not None:
+        if app.connection is not None:
             self._connected -= 1
-            self._changed()
-            guest.evict(_NOT_LISTENING if host_leaves else "")
+            self._report_soon()
+            app.remove(_NOT_LISTENING if listener_closes else "")
 
-    def _new_guest(self, name: str) -> ConnectedApp:
+    def _new_app(self, name: str) -> ConnectedApp:
         return ConnectedApp(name, ThrottledLog(self._sink), queue=self._section.queue, rate=self._section.rate)
 
-    def _refusal(self, link: AppConnection, message: Registration, guest: ConnectedApp) -> str:
-        """Why this app may not register, empty if it may."""
+    def _refusal(self, connection: AppConnection, message: Registration, app: ConnectedApp) -> str:
+        """Why this app may not register; empty if it may."""
         if self._token and not hmac.compare_digest(self._token, message.token.encode()):
             return "its `token` is missing or wrong"
-        if link.server and link.server != guest.name:
-            return f"this connection is of `{link.server}`; another app needs another connection"
-        if guest.link is not None and guest.link is not link and not self._is_same_app(guest, message):
-            return f"an app named `{guest.app_name}` is connected already"
+        if connection.server and connection.server != app.name:
+            return f"this connection belongs to `{connection.server}`; another app needs a connection of its own"
+        if app.connection is not None and app.connection is not connection and not self._is_same_app(app, message):
+            return f"an app named `{app.app_name}` is connected already"
         most = min(_MOST_APPS, connection_limit() // 8)
-        if not link.server and self._connected >= most:
+        if not connection.server and self._connected >= most:
             return f"there are {most} apps already"
         return ""
 
-    def _is_same_app(self, guest: ConnectedApp, message: Registration) -> bool:
-        """By what only the app itself can know; where it gave nothing, the token that all of them know."""
-        known = guest.knows(message.credential)
+    def _is_same_app(self, app: ConnectedApp, message: Registration) -> bool:
+        """Whether it has the credential of the connected app, which without one is trusted by the common token."""
+        known = app.knows(message.credential)
         return bool(self._token) if known is None else known
 
-    def _refuse(self, link: AppConnection, who: str, why: str, *, acknowledge: bool) -> None:
-        self._complaints.add("apps_refused", f"{who} was not let in: {why}")
-        link.end(APP_REFUSED, why, refused(APP_REFUSED.id, why) if acknowledge else b"")
+    def _refuse(self, connection: AppConnection, who: str, why: str, *, acknowledge: bool) -> None:
+        self._log.add("apps_refused", f"{who} was refused: {why}")
+        connection.end(APP_REFUSED, why, refused(APP_REFUSED.id, why) if acknowledge else b"")
 
-    def _let_in(self, link: AppConnection, guest: ConnectedApp) -> None:
-        self._doorway.leave(link)
-        self._guests[guest.name] = guest
-        timer = self._absent.pop(guest.name, None)
+    def _admit(self, connection: AppConnection, app: ConnectedApp) -> None:
+        self._pending.discard(connection)
+        self._apps[app.name] = app
+        timer = self._absent.pop(app.name, None)
         if timer is not None:
             timer.cancel()
-        if guest.link is None:
+        if app.connection is None:
             self._connected += 1
-            self._changed()
+            self._report_soon()
 
-    def left(self, link: AppConnection) -> None:
-        self._doorway.leave(link)
-        guest = self._guests.get(link.server)
-        if guest is not None and guest.lost(link):
+    def disconnected(self, connection: AppConnection) -> None:
+        self._pending.discard(connection)
+        app = self._apps.get(connection.server)
+        if app is not None and app.on_lost(connection):
             self._connected -= 1
-            self._absent[guest.name] = Deadline(_ABSENT_S, partial(self._dismiss, guest.name))
+            self._absent[app.name] = Deadline(_ABSENT_S, partial(self._forget, app.name))
             if len(self._absent) > _MOST_ABSENT:
-                self._dismiss(next(iter(self._absent)))
-            self._changed()
+                self._forget(next(iter(self._absent)))
+            self._report_soon()
 
-    def closed(self, link: AppConnection) -> None:
-        self._links.discard(link)
+    def closed(self, connection: AppConnection) -> None:
+        self._open_connections.discard(connection)
 
-    def _dismiss(self, name: str) -> None:
+    def _forget(self, name: str) -> None:
         timer = self._absent.pop(name, None)
         if timer is not None:
             timer.cancel()
-        del self._guests[name]
+        del self._apps[name]
         self._sink.remove_app(name)
 
 
 def server_name(app_name: str) -> str:
     """The app's name in characters that a server's name may have; a name without any such is told apart by a hash.
 
-    Letters that only look different, such as those of full width, are the same: nobody registers next to another.
+    Letters that only look different, such as those of full width, are the same, so that no app can imitate another.
     """
     plain = unicodedata.normalize("NFKC", app_name)
     if any(character.isascii() and character.isalnum() for character in plain):

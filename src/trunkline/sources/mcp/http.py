@@ -208,8 +208,8 @@ class _Connector:
         return session
 
     async def _try_sse(self, refusal: Problem, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
-        """Try HTTP+SSE after a refused POST. If it fails too, the first refusal tells more, unless the second one asks for
-        a login."""
+        """Try HTTP+SSE after a refused POST. If it fails too, the first refusal tells more, unless the second one asks
+        for a login."""
         try:
             return await self._open_sse(capabilities, count)
         except GatewayError as error:

@@ -30,4 +30,4 @@ def test_everything_is_counted_and_a_flood_gives_one_line_now_and_then() -> None
     assert ear.notes == ["junk", "something else"]
     now[0] = 11.0
     complaints.add("noise_lines", "junk again")
-    assert ear.notes[2:] == ["junk again (999 more like this since the last line about it)"]
+    assert ear.notes[2:] == ["junk again (999 more like this since the last such line)"]
