@@ -116,7 +116,7 @@ def test_tools_are_found_by_words(stage: Stage) -> None:
     assert done.stdout.splitlines()[1].startswith("s_mix")
     none = stage.run("tools", "zebra")
     assert (none.returncode, none.stdout) == (1, "")
-    assert "no tool fits `zebra`" in none.stderr
+    assert "no tool matches `zebra`" in none.stderr
 
 
 def test_a_reader_that_stops_early_is_no_error(stage: Stage) -> None:
@@ -357,7 +357,7 @@ def test_without_a_file_the_gateway_that_runs_is_asked_and_of_several_one_must_b
     home = {"HOME": str(tmp_path)}
     nobody = trunkline("tools", cwd=nowhere, env=home)
     assert (nobody.returncode, nobody.stdout) == (2, "")
-    assert "no gateway runs" in nobody.stderr
+    assert "no gateway is running" in nobody.stderr
     with Gateway(folders[0], StdioFaults(folders[0], "one").entry(), state_dir=str(state)) as first:
         only = trunkline("call", "one_echo", "a=1", cwd=nowhere, env=home)
         assert structured(only) == {"a": "1"}
@@ -375,7 +375,7 @@ def test_a_file_that_is_being_edited_does_not_keep_the_gateway_from_answering(tm
         gateway.config.write_text('{"gateway": {"listn": 1}}')
         done = trunkline("call", "s_echo", "a=1", cwd=tmp_path)
         assert structured(done) == {"a": "1"}
-        assert done.stderr.startswith("warning: `trunkline.json` is not trusted as it is now")
+        assert done.stderr.startswith("warning: `trunkline.json` is not trusted; asking")
     trust(gateway.config, environment(tmp_path))
     stopped = trunkline("call", "s_echo", "a=1", cwd=tmp_path)
     assert (stopped.returncode, stopped.stdout) == (2, "")
@@ -391,7 +391,7 @@ def test_a_server_that_is_still_starting_is_told_so(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert done.stdout.splitlines()[1].split()[:2] == ["slow", "starting"]
         assert "it has not answered yet" in done.stdout
-        assert "hint: ask again in a moment" in done.stderr
+        assert "hint: try again in a moment" in done.stderr
         assert "`slow` is starting" in trunkline("explain", "--tool", "slow_echo", cwd=tmp_path).stdout
 
 

@@ -66,7 +66,7 @@ async def test_plugins_of_awf_come_with_their_file_once_that_is_trusted(tmp_path
     with Gateway(tmp_path, prelude=f"export HOME={tmp_path}") as gateway:
         async with gateway.client() as client:
             plugins.write_text(yaml.safe_dump({"plugins": {"jobs": {"command": sys.executable, "args": [JOBS]}}}))
-            wait_until(lambda: "is not trusted as it is now" in gateway.log, "it is not taken over")
+            wait_until(lambda: "is not trusted; the old one" in gateway.log, "it is not taken over")
             assert "jobs_echo" not in await client.tool_names()
             trust(plugins, {"HOME": str(tmp_path)})
 

@@ -370,9 +370,9 @@ def test_a_running_gateway_does_not_take_over_what_is_not_trusted(repository: Re
     trust(repository.folder, {"HOME": str(repository.home)})
     with running(repository) as log:
         repository.write("trunkline.yaml", {"sources": server.entry(), "mcpServers": {"evil": repository.evil}})
-        wait_until(lambda: "is not trusted as it is now" in log.read_text(), "it is refused", 30)
+        wait_until(lambda: "is not trusted; the old one" in log.read_text(), "it is refused", 30)
         asked = repository.run("call", "s_echo", "a=1")  # of the gateway that runs, as it is
-        assert (asked.returncode, "is not trusted as it is now" in asked.stderr) == (0, True)
+        assert (asked.returncode, "is not trusted; asking" in asked.stderr) == (0, True)
     repository.nothing_ran()
 
 
@@ -393,7 +393,7 @@ def test_it_is_taken_over_once_it_is_trusted(repository: Repository) -> None:
     with running(repository) as log:
         assert f'"config":"{repository.folder / "trunkline.yaml"}"' in log.read_text()
         repository.configure()
-        wait_until(lambda: "is not trusted as it is now" in log.read_text(), "it is refused", 30)
+        wait_until(lambda: "is not trusted; the old one" in log.read_text(), "it is refused", 30)
         repository.nothing_ran()
         assert repository.run("trust", "--yes").returncode == 0
         wait_until(repository.marker.exists, "it is started", 30)

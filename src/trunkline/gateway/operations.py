@@ -165,7 +165,7 @@ class Operations:
         errors = tuple(problem for problem in problems if problem.severity == "error")
         wrong = f"has {len(errors)} error{'' if len(errors) == 1 else 's'}"
         if any(problem.code is NOT_TRUSTED for problem in errors):
-            wrong = "has changed and is not trusted"
+            wrong = "is not trusted"
         message = f"The configuration {wrong}; the old one stays in effect"
         hint = f"`trunkline check {self._settings.path}` shows them"
         self._is_refused = True

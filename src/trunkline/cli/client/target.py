@@ -65,7 +65,7 @@ def find_target(config: Path | None, url: str | None) -> RemoteTarget | LocalTar
     if record is None:
         return LocalTarget(settings_of(file) if loaded.untrusted else settings_or_exit(loaded))
     if settings is None:
-        wrong = "has changed and is not trusted" if loaded.untrusted else "has errors"
+        wrong = "is not trusted" if loaded.untrusted else "has errors"
         message = f"`{file.path}` {wrong}; asking the running gateway, which still uses the previous version"
         complain(message, "run `trunkline check` for details", kind="warning")
     return _of_record(record, state_dir, settings)
@@ -124,7 +124,7 @@ def _only_running() -> RemoteTarget:
         return _of_record(record, _default_state_dir(), load_quietly(ConfigFile.named(Path(record.config))))
     if not running:
         message = "No configuration file found, and no gateway is running"
-        hint = f"{first_steps(Path())}, or name a gateway with `--url`"
+        hint = f"{first_steps(Path())}; `--url` names a gateway elsewhere"
     else:
         message = "No configuration file found, and several gateways are running"
         hint = f"choose one with `--url`: {', '.join(record.url for record in running)}"

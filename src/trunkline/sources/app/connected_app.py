@@ -67,7 +67,7 @@ _decode_params: Final = msgspec.json.Decoder(_Params).decode
 
 
 class ConnectedApp(ToolsOnlySource):
-    """`link` is its connection, None while it has none. `rate` 0 is no limit."""
+    """`connection` is None while the app is not connected. `rate` 0 is no limit."""
 
     def __init__(self, name: str, log: ThrottledLog, *, queue: int, rate: int) -> None:
         self.name = name

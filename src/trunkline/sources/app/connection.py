@@ -94,7 +94,7 @@ class ConnectionHandler(Protocol):
 
 
 class AppConnection(asyncio.Protocol):
-    """`server` is the name of the app's server, empty until it has registered. Writes of one turn of the loop are joined."""
+    """`server` is the name of the app's server, empty until it has registered."""
 
     def __init__(
         self, handler: ConnectionHandler, log: ThrottledLog, limit_bytes: int, unfinished: UnfinishedBytes

@@ -41,7 +41,7 @@ _NOT_LISTENING: Final = "the gateway does not listen for apps any more"
 
 
 class PendingConnections:
-    """Connections that have not registered: limited in number, time and memory, as whoever reaches the port can open them.
+    """Connections that have not registered: limited in number, time and memory, as anyone may open them.
 
     With `has_token` a connection that sends anything else first is closed.
     """
@@ -235,7 +235,7 @@ class AppListener(ToolsOnlySource):
         return self._sink.add_app(name, app, partial(self._on_removed, app))
 
     def _on_removed(self, app: ConnectedApp, listener_closes: bool) -> None:
-        """Disconnect the app, so that it connects again: to our successor, or here to learn that its name is taken."""
+        """Disconnect the app, so that it connects to our successor, or learns here that its name is taken."""
         if listener_closes:
             self._stop_listening()
         del self._apps[app.name]
@@ -255,7 +255,7 @@ class AppListener(ToolsOnlySource):
         if self._token and not hmac.compare_digest(self._token, message.token.encode()):
             return "its `token` is missing or wrong"
         if connection.server and connection.server != app.name:
-            return f"this connection belongs to `{connection.server}`; another app needs a connection of its own"
+            return f"this connection belongs to `{connection.server}`; another app needs another connection"
         if app.connection is not None and app.connection is not connection and not self._is_same_app(app, message):
             return f"an app named `{app.app_name}` is connected already"
         most = min(_MOST_APPS, connection_limit() // 8)

@@ -1,7 +1,7 @@
-"""What an app offers: its tools as MCP knows them, each with the name that goes out on the wire.
+"""The tools that an app registers as MCP tools, with schemas in the form that clients accept.
 
-An app usually writes its own name before each tool's. Here that is the server's name already, so it is taken off; the
-name as it was registered stays a spelling that callers may use.
+An app usually prefixes its tools with its own name. That is the server's name already, so it is removed; the registered
+name stays an alias. Some programs write every name in a schema with a capital, such as `{"Type": "object"}`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ from trunkline.core.tool import ToolDefinition
 from trunkline.protocol.app_messages import folded_members
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line
 
-# Schemas of programs that write every name with a capital: `{"Type": "object", "Properties": {…}}`.
-#
-# Only such a schema is touched. The names that the app itself chose, below `properties`, stay as they are.
-
 _KEYWORDS: Final = {
     keyword.casefold(): keyword
     for keyword in (
@@ -31,9 +27,13 @@ _KEYWORDS: Final = {
         *("minLength", "maxLength", "minItems", "maxItems", "multipleOf", "nullable"),
     )
 }
-_BY_NAME: Final = frozenset({"properties"})
 _DATA: Final = frozenset({"default", "enum", "const", "examples", "required"})
 _MAY_BE_NULL: Final = frozenset({"default", "const"})
+_MOST_TOOLS: Final = 1000
+_MOST_WARNINGS: Final = 20
+_LONGEST_NAME: Final = 128
+_OBJECT_TYPE: Final = b'"object"'
+_NULL: Final = b"null"
 
 
 def is_capitalised(schema: Mapping[str, object]) -> bool:
@@ -41,9 +41,9 @@ def is_capitalised(schema: Mapping[str, object]) -> bool:
 
 
 def with_small_keywords(schema: Any) -> Any:
-    """The same schema with the keywords of JSON Schema in their own spelling, at every depth.
+    """The schema with JSON Schema's own spelling of keywords at every depth, without those that are null.
 
-    Those that are null are left out: such programs write what they do not have.
+    Names below `properties` are the app's own and stay as they are.
     """
     if isinstance(schema, list):
         return [with_small_keywords(item) for item in cast(list[Any], schema)]
@@ -53,29 +53,19 @@ def with_small_keywords(schema: Any) -> Any:
     for name, value in cast(dict[str, Any], schema).items():
         keyword = _KEYWORDS.get(name.casefold(), name)
         if value is not None or keyword in _MAY_BE_NULL:
-            spelled[keyword] = _value(keyword, value)
+            if keyword in _DATA:
+                spelled[keyword] = value
+            elif keyword == "properties" and isinstance(value, dict):
+                properties = cast(dict[str, Any], value)
+                spelled[keyword] = {name: with_small_keywords(inner) for name, inner in properties.items()}
+            else:
+                spelled[keyword] = with_small_keywords(value)
     return spelled
-
-
-def _value(keyword: str, value: Any) -> Any:
-    if keyword in _DATA:
-        return value
-    if keyword in _BY_NAME and isinstance(value, dict):
-        return {name: with_small_keywords(inner) for name, inner in cast(dict[str, Any], value).items()}
-    return with_small_keywords(value)
-
-
-_MOST_TOOLS: Final = 1000
-_MOST_WARNINGS: Final = 20
-_LONGEST_NAME: Final = 128
-_ANY_OBJECT: Final = b'{"type":"object"}'
-_OBJECT_TYPE: Final = b'"object"'
-_NULL: Final = b"null"
 
 
 @dataclass(frozen=True, slots=True)
 class AppTools:
-    """`wire_names` has each tool's registered name, as JSON, by its own."""
+    """The usable tools of an app. `wire_names` maps their names to the registered ones, as JSON."""
 
     tools: tuple[ToolDefinition, ...]
     wire_names: dict[str, bytes]
@@ -83,14 +73,14 @@ class AppTools:
 
 
 class _Schema(msgspec.Struct):
-    """What clients insist on in a schema: they refuse a whole list because of one tool that has it otherwise."""
+    """What clients require of a schema: one bad tool makes them refuse the whole list."""
 
     properties: dict[str, dict[str, Raw]] = {}
     required: list[str] = []
 
 
 class _Annotations(msgspec.Struct, rename="camel"):
-    """The same for annotations."""
+    """What clients require of annotations."""
 
     title: str = ""
     read_only_hint: bool = False
@@ -100,11 +90,11 @@ class _Annotations(msgspec.Struct, rename="camel"):
 
 
 class _Unusable(Exception):
-    """Why a tool cannot be offered."""
+    """A tool cannot be offered; says why."""
 
 
 def read_tools(server: str, app_name: str, definitions: Sequence[Raw]) -> AppTools:
-    """The tools that can be used; what is wrong with the others is a warning each."""
+    """Read the tools that an app registers; each that cannot be used becomes a warning."""
     tools: list[ToolDefinition] = []
     wire_names: dict[str, bytes] = {}
     warnings: list[str] = []
@@ -112,7 +102,7 @@ def read_tools(server: str, app_name: str, definitions: Sequence[Raw]) -> AppToo
         try:
             tool, registered = _read_tool(server, app_name, raw, number)
             if tool.name in wire_names:
-                raise _Unusable(f"`{tool.name}` comes twice")
+                raise _Unusable(f"`{tool.name}` is registered twice")
         except _Unusable as unusable:
             warnings.append(f"{TOOL_NOT_USABLE}: a tool is left out: {unusable}")
             continue
@@ -120,12 +110,9 @@ def read_tools(server: str, app_name: str, definitions: Sequence[Raw]) -> AppToo
         tools.append(tool)
     if len(definitions) > _MOST_TOOLS:
         warnings.insert(0, f"{TOOL_NOT_USABLE}: only the first {_MOST_TOOLS} of {len(definitions)} tools are offered")
-    return AppTools(tuple(tools), wire_names, _shortened(warnings))
-
-
-def _shortened(warnings: list[str]) -> tuple[str, ...]:
-    more = len(warnings) - _MOST_WARNINGS
-    return (*warnings[:_MOST_WARNINGS], *([f"{more} more warnings like these"] if more > 0 else []))
+    if (more := len(warnings) - _MOST_WARNINGS) > 0:
+        warnings[_MOST_WARNINGS:] = [f"{more} more warnings like these"]
+    return AppTools(tuple(tools), wire_names, tuple(warnings))
 
 
 def _read_tool(server: str, app_name: str, raw: Raw, number: int) -> tuple[ToolDefinition, str]:
@@ -136,17 +123,13 @@ def _read_tool(server: str, app_name: str, raw: Raw, number: int) -> tuple[ToolD
     registered = _text(members, "name", f"tool {number}")
     if not 0 < len(registered) <= _LONGEST_NAME or not registered.isprintable():
         raise _Unusable(f"the name of tool {number} is not 1 to {_LONGEST_NAME} printable characters")
-    name = _without_app_name(registered, app_name)
+    prefix = f"{app_name}:"
+    has_prefix = registered[: len(prefix)].casefold() == prefix.casefold()
+    name = registered[len(prefix) :].strip() if has_prefix else registered
     if not name:
-        raise _Unusable(f"of `{registered}` nothing is left without the app's name")
+        raise _Unusable(f"`{registered}` has no name besides the app's")
     aliases = () if name == registered else (registered,)
     return ToolDefinition(server, name, _definition(name, members), aliases), registered
-
-
-def _without_app_name(registered: str, app_name: str) -> str:
-    prefix = f"{app_name}:"
-    has_it = registered[: len(prefix)].casefold() == prefix.casefold()
-    return registered[len(prefix) :].strip() if has_it else registered
 
 
 def _definition(name: str, members: Members) -> bytes:
@@ -154,7 +137,7 @@ def _definition(name: str, members: Members) -> bytes:
     if title := _text(members, "title", f"`{name}`"):
         definition["title"] = encode(title)
     definition["description"] = encode(_text(members, "description", f"`{name}`"))
-    definition["inputSchema"] = _schema(members, "inputSchema", name) or _ANY_OBJECT
+    definition["inputSchema"] = _schema(members, "inputSchema", name) or b'{"type":"object"}'
     if (output_schema := _schema(members, "outputSchema", name)) is not None:
         definition["outputSchema"] = output_schema
     if (annotations := _object(members, "annotations", name)) is not None:
@@ -164,39 +147,35 @@ def _definition(name: str, members: Members) -> bytes:
 
 
 def _schema(members: Members, member: str, name: str) -> bytes | None:
-    """Clients refuse a whole list because of one tool whose schema is not for an object."""
+    """A schema of an object as clients accept it; None if there is none."""
     schema = _object(members, member, name)
     if schema is None:
         return None
-    whose = f"the `{member}` of `{name}`"
-    inner = members_of(schema, whose)
+    what = f"the `{member}` of `{name}`"
+    inner = members_of(schema, what)
     if is_capitalised(inner):
-        schema = _respelled(schema, whose)
-        inner = members_of(schema, whose)
+        try:
+            schema = encode(with_small_keywords(msgspec.json.decode(schema)))
+        except RecursionError:
+            raise _Unusable(f"{what} is nested too deeply") from None
+        inner = members_of(schema, what)
     if "type" not in inner:
         schema = encode_members({"type": _OBJECT_TYPE, **inner})
     elif bytes(inner["type"]) != _OBJECT_TYPE:
-        raise _Unusable(f"{whose} is not of type `object`")
-    _check(schema, _Schema, whose)
+        raise _Unusable(f"{what} is not of type `object`")
+    _check(schema, _Schema, what)
     return schema
 
 
-def _respelled(schema: bytes, whose: str) -> bytes:
-    try:
-        return encode(with_small_keywords(msgspec.json.decode(schema)))
-    except RecursionError:
-        raise _Unusable(f"{whose} is nested too deeply") from None
-
-
-def _check(value: bytes, shape: type[msgspec.Struct], whose: str) -> None:
+def _check(value: bytes, shape: type[msgspec.Struct], what: str) -> None:
     try:
         msgspec.json.decode(value, type=shape)
     except msgspec.MsgspecError as error:
-        raise _Unusable(f"{whose} cannot be used: {error}") from None
+        raise _Unusable(f"{what} cannot be used: {error}") from None
 
 
 def _object(members: Members, member: str, name: str) -> bytes | None:
-    """An object as it was written, but for members that are null: some programs write what they do not have."""
+    """An object member as it was written, without members that are null; None if there is none."""
     raw = members.get(member.casefold())
     if raw is None or bytes(raw) == _NULL:
         return None
@@ -208,11 +187,11 @@ def _object(members: Members, member: str, name: str) -> bytes | None:
     return single_line(raw) if len(given) == len(inner) else single_line(encode_members(given))
 
 
-def _text(members: Members, member: str, whose: str) -> str:
+def _text(members: Members, member: str, what: str) -> str:
     raw = members.get(member)
     if raw is None or bytes(raw) == _NULL:
         return ""
     try:
         return msgspec.json.decode(raw, type=str)
     except msgspec.MsgspecError:
-        raise _Unusable(f"the `{member}` of {whose} is not text") from None
+        raise _Unusable(f"the `{member}` of {what} is not text") from None

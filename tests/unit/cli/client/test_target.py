@@ -128,7 +128,7 @@ def test_a_file_that_was_broken_meanwhile_does_not_keep_its_gateway_from_answeri
     assert find_target(None, None) == RemoteTarget(URL, "", "", "made")
     out, err = capsys.readouterr()
     assert out == ""
-    known = "has changed and is not trusted" if text.startswith("gateway: {listn") else "has errors"
+    known = "is not trusted" if text.startswith("gateway: {listn") else "has errors"
     assert err.startswith(f"warning: `trunkline.yaml` {known}")
     assert "trunkline check" in err
 
