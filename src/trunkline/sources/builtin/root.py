@@ -145,8 +145,7 @@ class RootFolder:
 
     def open_file(self, path: str) -> int:
         """A descriptor of a regular file that exists. Raises ToolFault."""
-        self._check(path, is_file=True)
-        with self._open() as beneath, self._faults(path):
+        with self._reach(path, is_file=True) as beneath:
             require_regular_file(beneath.status(path), path)
             fd = beneath.open(path, os.O_RDONLY | _NO_WAITING)
             with _closed_on_error(fd):
@@ -159,16 +158,14 @@ class RootFolder:
 
     def open_folder(self, path: str = ".") -> int:
         """A descriptor of a folder, for listing it and for opening what is in it. Raises ToolFault."""
-        self._check(path or ".")
-        with self._open() as beneath, self._faults(path):
+        with self._reach(path or ".") as beneath:
             fd = beneath.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
             with _closed_on_error(fd):
                 return fd
 
     def parent_of(self, path: str, *, make_folders: bool = False) -> tuple[int, str]:
         """A descriptor of the folder that a file is or would be in, links followed, and its name. Raises ToolFault."""
-        self._check(path, is_file=True)
-        with self._open() as beneath, self._faults(path):
+        with self._reach(path, is_file=True) as beneath:
             check = partial(self._refuse_protected, path=path, folder=True)
             folder_fd, name = beneath.resolve(path, make_folders=make_folders, check=check)
             with _closed_on_error(folder_fd):
@@ -208,8 +205,7 @@ class RootFolder:
 
     def name_of(self, path: str) -> str:
         """The path as shown to people: relative to the root, `.` for the root itself. Raises ToolFault."""
-        self._check(path or ".")
-        with self._open() as beneath, self._faults(path):
+        with self._reach(path or ".") as beneath:
             return posixpath.normpath(beneath.relative(path or "."))
 
     def _open(self) -> RootHandle:
@@ -229,7 +225,9 @@ class RootFolder:
 
     # -- faults ---------------------------------------------------------------------------------------------------
 
-    def _check(self, path: str, *, is_file: bool = False) -> None:
+    @contextmanager
+    def _reach(self, path: str, *, is_file: bool = False) -> Generator[RootHandle]:
+        """The open root, to open a path below it. Turns what goes wrong into a ToolFault."""
         if not path:
             raise ToolFault("The path is empty")
         if "\0" in path:
@@ -238,11 +236,9 @@ class RootFolder:
             raise ToolFault(f"The path is longer than {_LONGEST_PATH} bytes")
         if is_file and path.endswith("/"):
             raise ToolFault(f"{quoted(path)} names a folder, not a file")
-
-    @contextmanager
-    def _faults(self, path: str) -> Generator[None]:
         try:
-            yield
+            with self._open() as beneath:
+                yield beneath
         except PathEscapesRoot:
             what = "Path traversal: " if ".." in path.split("/") else ""
             raise OutsideRoot(
