@@ -160,7 +160,7 @@ def measure_many(tools: Sequence[ToolText], requests: Requests) -> Json:
             made /= np.sqrt(np.add.reduce(made * made, axis=1, keepdims=True))
             return made, np.ones(len(texts), dtype=np.bool_)
 
-        def want(self, texts: Sequence[str]) -> None:
+        def request(self, texts: Sequence[str]) -> None:
             pass
 
     collection, _ = stepped(Corpus(vectors=AnyVectors()).begin(groups_of(tools)))
@@ -217,7 +217,7 @@ async def until_encoded(store: VectorStore) -> list[float]:
     """How long the loop was held up meanwhile, each time it had nothing to do for a moment, in ms."""
     pause_s, waits_ms = 0.01, list[float]()
     deadline_s = time.monotonic() + ENCODING_LIMIT_S
-    while (store.wanted or len(waits_ms) < 3) and time.monotonic() < deadline_s:
+    while (store.pending or len(waits_ms) < 3) and time.monotonic() < deadline_s:
         began_s = time.monotonic()
         await asyncio.sleep(pause_s)
         waits_ms.append(1000 * (time.monotonic() - began_s - pause_s))

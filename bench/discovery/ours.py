@@ -21,7 +21,7 @@ class Encoded:
         self._store.encode_now(texts)
         return self._store.matrix(texts)
 
-    def want(self, texts: Sequence[str]) -> None:
+    def request(self, texts: Sequence[str]) -> None:
         pass
 
     def query(self, text: str) -> Floats:

@@ -6,14 +6,19 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class ToolsOffered:
+class AgentEvent:
+    """Base class of the events."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsOffered(AgentEvent):
     """The agent lists its tools, by the names that its model sees."""
 
     tools: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class NativeToolUsed:
+class NativeToolUsed(AgentEvent):
     """The agent called a tool of its own. `ran` is false where the call was refused."""
 
     tool: str
@@ -21,21 +26,19 @@ class NativeToolUsed:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentText:
+class AgentText(AgentEvent):
     """A piece of the model's text on the way to its answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class FinalAnswer:
-    """The final answer."""
-
+class FinalAnswer(AgentEvent):
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class TokenUsage:
+class TokenUsage(AgentEvent):
     """Tokens of the whole run so far; a later event replaces an earlier one."""
 
     input_tokens: int
@@ -43,7 +46,7 @@ class TokenUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRetry:
+class ModelRetry(AgentEvent):
     """The model could not be reached and the agent tries again: the attempt, the most there will be, and why."""
 
     attempt: int
@@ -52,32 +55,19 @@ class ModelRetry:
 
 
 @dataclass(frozen=True, slots=True)
-class OptionDropped:
+class OptionDropped(AgentEvent):
     """The model's server refuses an option that the user set, so it is left out."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class ModelLooping:
+class ModelLooping(AgentEvent):
     """The model keeps announcing tool calls and makes none: the agent would go on for ever."""
 
 
 @dataclass(frozen=True, slots=True)
-class AgentError:
+class AgentError(AgentEvent):
     """The agent reports that it failed, and why."""
 
     message: str
-
-
-AgentEvent = (
-    ToolsOffered
-    | NativeToolUsed
-    | AgentText
-    | FinalAnswer
-    | TokenUsage
-    | ModelRetry
-    | OptionDropped
-    | ModelLooping
-    | AgentError
-)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from trunkline.agents.loose_json import mapping
@@ -60,7 +60,11 @@ _TAGGED_ARGUMENTS: Final = re.compile(r"<(?:parameter\b|arg_key>|/(?:function|in
 
 def answer_problem(who: str, text: str, is_tool: Callable[[str], bool], *, reasoned: bool = False) -> Problem | None:
     """Why `text`, the last of `who`, is no answer; None where it is one. `reasoned`: reasoning came besides."""
-    answer = _without_reasoning(text)
+    answer = text
+    if found := _THINKING.match(text):
+        answer = text[found.end() :]
+    elif _THOUGHT.search(text) and "<think" not in text:
+        answer = ""
     if not answer.strip():
         reasoned = reasoned or bool(text.strip())
         what = "gave its reasoning and no answer" if reasoned else "ended without an answer"
@@ -70,12 +74,6 @@ def answer_problem(who: str, text: str, is_tool: Callable[[str], bool], *, reaso
         hint = "Start the model's server with the tool parser for this model"
         return Problem(code=WRITTEN_CALL, message=message, hint=hint)
     return None
-
-
-def _without_reasoning(text: str) -> str:
-    if found := _THINKING.match(text):
-        return text[found.end() :]
-    return "" if _THOUGHT.search(text) and "<think" not in text else text
 
 
 def written_call(text: str, is_tool: Callable[[str], bool]) -> str:
@@ -106,10 +104,11 @@ def _json_call(rest: str) -> str:
     at, names = _tags_end(rest, 0), list[str]()
     while rest.startswith("{", at):
         value, end = _json_at(rest, at)
-        found = list(_names_in(value))
-        if not found:
+        call = mapping(value)
+        call = mapping(call.get("function")) or call
+        if not isinstance(name := call.get("name"), str) or not call.keys() & {"arguments", "parameters", "input"}:
             return ""
-        names += found
+        names.append(name)
         at = _tags_end(rest, end)
     return names[0] if names and at == len(rest) else ""
 
@@ -125,13 +124,6 @@ def _json_at(text: str, at: int) -> tuple[object, int]:
         return json.JSONDecoder(strict=False).raw_decode(text, at)
     except (ValueError, RecursionError):
         return None, at
-
-
-def _names_in(value: object) -> Iterator[str]:
-    call = mapping(value)
-    call = mapping(call.get("function")) or call
-    if isinstance(name := call.get("name"), str) and any(key in call for key in ("arguments", "parameters", "input")):
-        yield name
 
 
 def _tagged_call(rest: str) -> str:

@@ -19,7 +19,6 @@ from trunkline.core.errors import AGENT_NOT_FOUND, AGENT_SLOW, GatewayError, Pro
 from trunkline.runtime.child_io import HeadTailBuffer, PipeReader, PipeWriter, safe_text, tail_text
 from trunkline.runtime.children import Children, child_environment
 from trunkline.runtime.deadlines import wait_first
-from trunkline.runtime.supervisor_client import Child
 from trunkline.runtime.temporary_folders import RunFolder
 
 _VERSION_S: Final = 120.0
@@ -44,11 +43,7 @@ async def find_installed(
     *,
     limit_s: float = _VERSION_S,
 ) -> Installed:
-    """The agent's program and version, cached in `known`.
-
-    Raises GatewayError: with how to install it where it is missing or reports no version, and with another code where
-    it takes too long to answer.
-    """
+    """The agent's program and version, cached in `known`. Raises GatewayError: AGENT_SLOW where it does not answer in time."""
     program = _locate(provider, environ)
     identity = _identity(provider, program)
     is_stable = is_single_version(Path(program), provider.program)
@@ -93,13 +88,10 @@ async def _ask_version(
         raise too_slow_error(provider.name, [program, "--version"], limit_s)
     version = _VERSION.search(printed.stdout)
     if printed.status != 0 or version is None:
-        raise _not_found(provider, f"`{program} --version` {_describe(printed)}")
+        words = safe_text(tail_text((printed.stderr or printed.stdout).strip(), _WORDS_SHOWN), str) or "no output"
+        message = f"`{program} --version` said no version: status {printed.status}, {words}"
+        raise _not_found(provider, message)
     return version.group(1)
-
-
-def _describe(printed: ProgramOutput) -> str:
-    words = safe_text(tail_text((printed.stderr or printed.stdout).strip(), _WORDS_SHOWN), str)
-    return f"said no version: status {printed.status}, {words or 'no output'}"
 
 
 def _not_found(provider: Provider, message: str) -> GatewayError:
@@ -149,7 +141,7 @@ def file_identity(program: Path) -> str:
     """Changes with every change of the file that the name leads to, or of its npm package. Raises OSError."""
     real = Path(os.path.realpath(program))
     package = _package_of(real)
-    files = (real, *(() if package is None else (package / _PACKAGE,)))
+    files = (real,) if package is None else (real, package / _PACKAGE)
     return "\n".join(_stamp(file) for file in files)
 
 
@@ -179,7 +171,6 @@ def _package_of(real: Path) -> Path | None:
 
 
 def _is_command_of(package: Path, name: str, real: Path) -> bool:
-    """Whether the package says that this file is the command."""
     try:
         with (package / _PACKAGE).open("rb") as file:
             written = file.read(_LARGEST_PACKAGE_BYTES).decode()
@@ -216,38 +207,25 @@ async def query_program(
     folder = RunFolder(children, argv[0])
     try:
         homes = dict.fromkeys(_HOMES, str(folder.path))
-        return await _ask(children, argv, env={**env, **homes}, cwd=cwd, timeout_s=timeout_s)
+        child = await children.spawn(argv, env={**env, **homes}, cwd=cwd, label=argv[0])
+        output = HeadTailBuffer(head_bytes=_LARGEST_ANSWER_BYTES, tail_bytes=1)
+        errors = HeadTailBuffer(head_bytes=1, tail_bytes=2048)
+        PipeWriter(child.stdin, b"")
+        reading = (PipeReader(child.stdout, output.add), PipeReader(child.stderr, errors.add))
+        try:
+            await wait_first([child.exited], timeout_s)
+            status = child.exited.result() if child.exited.done() and not child.lost else None
+            if not child.exited.done():
+                child.terminate(term_s=_TERM_S)
+            await asyncio.wait([child.gone], timeout=_TERM_S + _GONE_S)
+        finally:
+            child.terminate(term_s=_TERM_S)  # has an effect only if this was cancelled
+            for one in reading:
+                one.close()
+        stderr = (errors.head + errors.tail).decode(errors="replace")
+        return ProgramOutput(status=status, stdout=output.head.decode(errors="replace"), stderr=stderr)
     finally:
         folder.remove()
-
-
-async def _ask(
-    children: Children, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float
-) -> ProgramOutput:
-    child = await children.spawn(argv, env=env, cwd=cwd, label=argv[0])
-    output = HeadTailBuffer(head_bytes=_LARGEST_ANSWER_BYTES, tail_bytes=1)
-    errors = HeadTailBuffer(head_bytes=1, tail_bytes=2048)
-    PipeWriter(child.stdin, b"")
-    reading = (PipeReader(child.stdout, output.add), PipeReader(child.stderr, errors.add))
-    try:
-        await wait_first([child.exited], timeout_s)
-        status = child.exited.result() if child.exited.done() and not child.lost else None
-        await _end(child)
-    finally:
-        child.terminate(term_s=_TERM_S)  # has an effect only if this was cancelled
-        for one in reading:
-            one.close()
-    return ProgramOutput(status=status, stdout=output.head.decode(errors="replace"), stderr=_text(errors))
-
-
-async def _end(child: Child) -> None:
-    if not child.exited.done():
-        child.terminate(term_s=_TERM_S)
-    await asyncio.wait([child.gone], timeout=_TERM_S + _GONE_S)
-
-
-def _text(errors: HeadTailBuffer) -> str:
-    return (errors.head + errors.tail).decode(errors="replace")
 
 
 def too_slow_error(agent: str, argv: Sequence[str], limit_s: float) -> GatewayError:

@@ -10,8 +10,8 @@ import msgspec
 _decode: Final = msgspec.json.Decoder().decode
 
 
-def object_of(line: str) -> Mapping[str, Any]:
-    """The object in this line; empty for anything else."""
+def object_of(line: str | bytes) -> Mapping[str, Any]:
+    """The object in this JSON text; empty for anything else."""
     try:
         return mapping(_decode(line))
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -28,7 +28,7 @@ def listed(value: object) -> Sequence[Any]:
 
 
 def entries(value: object) -> list[Mapping[str, Any]]:
-    """The objects of a list."""
+    """The objects of a list, with an empty one for each other value."""
     return [mapping(entry) for entry in listed(value)]
 
 

@@ -66,11 +66,14 @@ class OutputMonitor:
         match event:
             case ToolsOffered(tools):
                 self._offered_tools = tools
-                self._offered(tools)
+                if self._mode != "native":
+                    self._check_offered(tools)
             case NativeToolUsed(tool, ran=True) if self._mode == "intercept" and not self._provider.is_ours(tool):
                 self._stop(native_tool_problem(self._provider.name, "used", (tool,)))
             case ModelLooping():
-                self._stop(loop_problem(self._provider.name))
+                message = f"the model of `{self._provider.name}` announces tool calls again and again, and makes none"
+                hint = "start its server with the tool parser for this model, or use another model"
+                self._stop(Problem(code=MODEL_LOOP, message=message, where=self._provider.name, hint=hint))
             case FinalAnswer(text):
                 self.answer, self.answered_at = text, self.stopped.get_loop().time()
             case TokenUsage():
@@ -80,9 +83,7 @@ class OutputMonitor:
             case _:
                 pass
 
-    def _offered(self, tools: tuple[str, ...]) -> None:
-        if self._mode == "native":
-            return
+    def _check_offered(self, tools: tuple[str, ...]) -> None:
         native = tuple(tool for tool in tools if not self._provider.is_ours(tool))
         if self._mode == "intercept" and native:
             self._stop(native_tool_problem(self._provider.name, "was offered", native))
@@ -102,15 +103,6 @@ def native_tool_problem(agent: str, what: str, tools: tuple[str, ...]) -> Proble
         message=f"`{agent}` {what} tools of its own: {names}",
         where=agent,
         hint="use a version that is verified, or `intercept_builtins: false` if its own tools may stay",
-    )
-
-
-def loop_problem(agent: str) -> Problem:
-    return Problem(
-        code=MODEL_LOOP,
-        message=f"the model of `{agent}` announces tool calls again and again, and makes none",
-        where=agent,
-        hint="start its server with the tool parser for this model, or use another model",
     )
 
 

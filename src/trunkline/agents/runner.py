@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from time import monotonic
@@ -116,10 +117,9 @@ class AgentRunner:
             await process.end()
         problem = problem or self._final_problem(provider.name, process, monitor, connection)
         problem, warnings = _after_loss(loss, problem, provider.name, monitor)
-        status = process.exited.result() if process.exited.done() else 0
         return AgentResult(
             output=monitor.answer or "",
-            status=status,
+            status=process.status,
             input_tokens=monitor.usage.input_tokens,
             output_tokens=monitor.usage.output_tokens,
             problem=problem,
@@ -215,7 +215,7 @@ class AgentRunner:
         """The problem of an agent that ended by itself. Its last lines may contain what would have stopped it."""
         if (problem := monitor.stop_reason()) is not None:
             return problem
-        status = process.exited.result() if process.exited.done() else 0
+        status = process.status
         unlisted = connection is not None and not connection.listed
         if process.lost:
             return self._failed(agent, process, "was lost: its supervisor was killed")
@@ -278,12 +278,7 @@ class AgentProcess:
     """An agent's process: takes over the pipes of a child. `on_line` gets each line of its stdout."""
 
     def __init__(
-        self,
-        child: Child,
-        *,
-        stdin: str,
-        on_line: Callable[[str], None],
-        redact: Callable[[str], str],
+        self, child: Child, *, stdin: str, on_line: Callable[[str], None], redact: Callable[[str], str]
     ) -> None:
         self._child = child
         self._on_line = on_line
@@ -295,6 +290,11 @@ class AgentProcess:
     @property
     def exited(self) -> asyncio.Future[int]:
         return self._child.exited
+
+    @property
+    def status(self) -> int:
+        """The exit status, negative for a signal; 0 where it never exited."""
+        return self.exited.result() if self.exited.done() else 0
 
     @property
     def lost(self) -> bool:
@@ -313,28 +313,19 @@ class AgentProcess:
         finally:
             if not self._child.gone.done():
                 self._child.kill()
-            self._close()
-
-    def _close(self) -> None:
-        self._feeding.close()
-        for reading in self._reading:
-            reading.close()
-        self._on_stdout(b"\n")  # the last line may have no newline
+            for pipe in (self._feeding, *self._reading):
+                pipe.close()
+            self._on_stdout(b"\n")  # the last line may have no newline
 
     def _on_stdout(self, data: bytes) -> None:
-        while True:
+        more = True
+        while more:
             try:
-                lines = self._framer.feed(data)
+                lines, more = self._framer.feed(data), False
             except LineTooLong as error:
-                self._on_lines(error.lines)
-                data = b""
-            else:
-                self._on_lines(lines)
-                return
-
-    def _on_lines(self, lines: list[bytes]) -> None:
-        for line in lines:
-            self._on_line(line.decode(errors="replace"))
+                lines, data = error.lines, b""
+            for line in lines:
+                self._on_line(line.decode(errors="replace"))
 
 
 _LARGEST_TEXT_BYTES: Final = 16 << 20
@@ -345,7 +336,11 @@ def write_plan(plan: LaunchPlan, run: Path) -> None:
     for name in plan.folders:
         make_private_folder(_place(run, name))
     for name, text in plan.files.items():
-        _write(_place(run, name), text)
+        path = _place(run, name)
+        make_private_folder(path.parent)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
     for name, target in plan.links.items():
         link = _place(run, name)
         make_private_folder(link.parent)
@@ -364,15 +359,11 @@ def existing(paths: Iterable[Path]) -> frozenset[Path]:
 
 def entries(folders: Iterable[Path]) -> dict[Path, tuple[str, ...]]:
     """The names in each of these folders. Folders that cannot be read are left out."""
-    found = ((folder, _names(folder)) for folder in folders)
-    return {folder: names for folder, names in found if names is not None}
-
-
-def _names(folder: Path) -> tuple[str, ...] | None:
-    try:
-        return tuple(sorted(os.listdir(folder)))  # noqa: PTH208  (names, not paths)
-    except OSError:
-        return None
+    found: dict[Path, tuple[str, ...]] = {}
+    for folder in folders:
+        with suppress(OSError):
+            found[folder] = tuple(sorted(os.listdir(folder)))  # noqa: PTH208  (names, not paths)
+    return found
 
 
 def _place(run: Path, name: str) -> Path:
@@ -382,27 +373,14 @@ def _place(run: Path, name: str) -> Path:
     return place
 
 
-def _write(path: Path, text: str) -> None:
-    make_private_folder(path.parent)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open without blocking: a named pipe would wait for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 def _read(path: Path) -> str | None:
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
+        # a named pipe would wait for a writer
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             data = file.read(_LARGEST_TEXT_BYTES + 1) or b""  # None where a pipe has nothing yet
     except (OSError, ValueError):
         return None
-    if len(data) > _LARGEST_TEXT_BYTES:
-        return None
     try:
-        return data.decode()
+        return data.decode() if len(data) <= _LARGEST_TEXT_BYTES else None
     except UnicodeDecodeError:
         return None

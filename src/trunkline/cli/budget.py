@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from trunkline.cli.options import CONFIG, JSON, URL
-from trunkline.cli.terminal import advise, complain, echo_json, plain
+from trunkline.cli.terminal import advise, complain, echo_json, plain, table
 
 if TYPE_CHECKING:
-    from trunkline.cli.client.interface import Budget, GatewayClient
-    from trunkline.cli.spinner import Spinner
+    from trunkline.cli.client.interface import Budget
 
 _SERVER_HEADS: Final = ("SERVER", "TOOLS", "TOKENS", "SHARE")
 _TOOL_HEADS: Final = ("TOOL", "SERVER", "TOKENS", "SHARE")
@@ -34,9 +33,6 @@ def budget(server: str | None, by_tool: bool, config: Path | None, url: str | No
     """
     from trunkline.cli.client.run import run_with_client
 
-    async def request(client: GatewayClient, spinner: Spinner) -> Budget:
-        return await client.budget()
-
     def show(found: Budget) -> int:
         known = [each["name"] for each in found["servers"]]
         if server is not None and server not in known:
@@ -47,7 +43,7 @@ def budget(server: str | None, by_tool: bool, config: Path | None, url: str | No
         echo_json(_of_server(found, server)) if as_json else show_budget(found, server, by_tool=by_tool)
         return 0 if found["tools"] else 1
 
-    run_with_client(request, show, config, url, message="asking what the tools cost")
+    run_with_client(lambda client, _: client.budget(), show, config, url, message="asking what the tools cost")
 
 
 def _of_server(found: Budget, server: str | None) -> dict[str, Any]:
@@ -61,8 +57,6 @@ def show_budget(found: Budget, server: str | None, *, by_tool: bool) -> None:
     if not found["tools"]:
         click.echo("no tools: `trunkline servers` shows the state of the servers", err=True)
         return
-    from trunkline.cli.terminal import table
-
     whole = found["modes"]["all"]["tokens"]
     shown = _of_server(found, server)
     if by_tool or server is not None:

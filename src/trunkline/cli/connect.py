@@ -75,32 +75,14 @@ def program_name() -> str:
     return NAME if shutil.which(NAME) == path else shlex.quote(path)
 
 
-def _claude_code(endpoint: Endpoint) -> ClientSetup:
-    line = ["claude", "mcp", "add", "-s", "user", "-t", "http", NAME, endpoint.url]
-    if endpoint.needs_token:
-        line += ["-H", f"Authorization: Bearer ${{{TOKEN_VARIABLE}}}"]
-    return ClientSetup("claude-code", "Claude Code", run=shlex.join(line))
+def _command(client: str, title: str, add: str, *token_options: str) -> Callable[[Endpoint], ClientSetup]:
+    """For a client with a command that adds a server: `{}` in it stands for the gateway's URL."""
 
+    def setup(endpoint: Endpoint) -> ClientSetup:
+        line = [endpoint.url if word == "{}" else word for word in add.split()]
+        return ClientSetup(client, title, run=shlex.join([*line, *(token_options if endpoint.needs_token else ())]))
 
-def _codex(endpoint: Endpoint) -> ClientSetup:
-    line = ["codex", "mcp", "add", NAME, "--url", endpoint.url]
-    if endpoint.needs_token:
-        line += ["--bearer-token-env-var", TOKEN_VARIABLE]
-    return ClientSetup("codex", "Codex", run=shlex.join(line))
-
-
-def _gemini(endpoint: Endpoint) -> ClientSetup:
-    line = ["gemini", "mcp", "add", "-s", "user", "-t", "http", NAME, endpoint.url]
-    if endpoint.needs_token:
-        line += ["-H", f"Authorization: Bearer ${TOKEN_VARIABLE}"]
-    return ClientSetup("gemini", "Gemini CLI", run=shlex.join(line))
-
-
-def _opencode(endpoint: Endpoint) -> ClientSetup:
-    line = ["opencode", "mcp", "add", NAME, "--url", endpoint.url]
-    if endpoint.needs_token:
-        line += ["--header", f"Authorization=Bearer {{env:{TOKEN_VARIABLE}}}"]
-    return ClientSetup("opencode", "OpenCode", run=shlex.join(line))
+    return setup
 
 
 def _vscode(endpoint: Endpoint) -> ClientSetup:
@@ -136,10 +118,30 @@ def _compact(value: Any) -> str:
 
 
 CLIENTS: Final[Mapping[str, Callable[[Endpoint], ClientSetup]]] = {
-    "claude-code": _claude_code,
-    "codex": _codex,
-    "gemini": _gemini,
-    "opencode": _opencode,
+    "claude-code": _command(
+        "claude-code",
+        "Claude Code",
+        "claude mcp add -s user -t http trunkline {}",
+        "-H",
+        "Authorization: Bearer ${TRUNKLINE_TOKEN}",
+    ),
+    "codex": _command(
+        "codex", "Codex", "codex mcp add trunkline --url {}", "--bearer-token-env-var", "TRUNKLINE_TOKEN"
+    ),
+    "gemini": _command(
+        "gemini",
+        "Gemini CLI",
+        "gemini mcp add -s user -t http trunkline {}",
+        "-H",
+        "Authorization: Bearer $TRUNKLINE_TOKEN",
+    ),
+    "opencode": _command(
+        "opencode",
+        "OpenCode",
+        "opencode mcp add trunkline --url {}",
+        "--header",
+        "Authorization=Bearer {env:TRUNKLINE_TOKEN}",
+    ),
     "vscode": _vscode,
     "cursor": _cursor,
     "claude-desktop": _claude_desktop,
@@ -165,7 +167,7 @@ def connect(client: str | None, config: Path | None, url: str | None, as_json: b
 
     CLIENT is one of claude-code, codex, gemini, opencode, vscode, cursor and claude-desktop. Without it, all are shown.
     """
-    address, configured_token = (_checked(url), False) if url is not None else _found(config)
+    address, configured_token = (mcp_url(url), False) if url is not None else _found(config)
     needs_token = _asks_for_token(address)
     if needs_token is None:
         _note(f"nothing is listening at {address} yet; start the gateway with `trunkline up`")
@@ -226,17 +228,6 @@ def _note(text: str) -> None:
 
 
 # -- which gateway ----------------------------------------------------------------------------------------------------
-
-
-def _checked(url: str) -> str:
-    """The URL of a gateway's `/mcp`; an invalid one ends the program."""
-    from trunkline.core.errors import GatewayError
-
-    try:
-        return mcp_url(url)
-    except GatewayError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.problem.code.exit)
 
 
 def _found(config: Path | None) -> tuple[str, bool]:

@@ -92,7 +92,7 @@ def add(
     _check_options(is_url, {"--env": env, "--cwd": cwd}, {"--header": header, "--transport": transport})
     server = NewServer(
         name=name,
-        command=() if is_url else _command(target, path),
+        command=() if is_url else (_from_here(target[0], path) if "/" in target[0] else target[0], *target[1:]),
         url=target[0] if is_url else "",
         env=dict(map(_variable, env)),
         headers=dict(map(_header, header)),
@@ -147,11 +147,6 @@ def _header(written: str) -> tuple[str, str]:
     if not colon or not name.strip():
         raise click.UsageError(f"A header is written `NAME: VALUE`, not `{name}`")
     return name.strip(), value.strip()
-
-
-def _command(target: tuple[str, ...], config: Path) -> tuple[str, ...]:
-    program, *arguments = target
-    return (_from_here(program, config) if "/" in program else program, *arguments)
 
 
 def _from_here(path: str, config: Path) -> str:

@@ -21,10 +21,6 @@ from typing import TYPE_CHECKING, NoReturn
 from trunkline.cli.call_arguments import BadArguments, check_name
 from trunkline.cli.terminal import echo_json, plain
 
-if TYPE_CHECKING:
-    from trunkline.cli.client.interface import GatewayClient
-    from trunkline.cli.spinner import Spinner
-
 _WIDEST: Final = 100
 _USAGE: Final = 2
 
@@ -138,14 +134,11 @@ def explain_tool(name: str, config: Path | None, url: str | None, *, as_json: bo
     except BadArguments as error:
         raise click.UsageError(str(error)) from None
 
-    async def request(client: GatewayClient, spinner: Spinner) -> Mapping[str, Any]:
-        return await client.why(name)
-
     def show(answer: Mapping[str, Any]) -> int:
         echo_json(answer) if as_json else show_why(name, answer)
         return 0 if answer["found"] else 1
 
-    run_with_client(request, show, config, url, tool=name, message="asking about the tool")
+    run_with_client(lambda client, _: client.why(name), show, config, url, tool=name, message="asking about the tool")
 
 
 def show_why(name: str, answer: Mapping[str, Any]) -> None:

@@ -63,7 +63,7 @@ class LazyGroup(click.Group):
         return found
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Exit with the same status for Ctrl+C in any command, after it has cleaned up."""
+        """Exit in the same way for Ctrl+C and for errors that a command leaves to its group."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -74,6 +74,13 @@ class LazyGroup(click.Group):
                 raise
             click.echo(f"error: {error.strerror}", err=True)
             os._exit(1)  # a normal exit would try to write the rest again
+        except Exception as error:
+            from trunkline.core.errors import GatewayError
+
+            if not isinstance(error, GatewayError):
+                raise
+            click.echo(f"error: {error}", err=True)
+            sys.exit(error.problem.code.exit)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

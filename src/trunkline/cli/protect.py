@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from trunkline.cli.options import CONFIG, JSON
-from trunkline.cli.terminal import advise, complain, plain
+from trunkline.cli.terminal import advise, complain, plain, table
 
 if TYPE_CHECKING:
     from trunkline.sources.builtin.protection.quarantine import QuarantinedItem
@@ -71,8 +71,6 @@ def _show(found: Found, *, as_json: bool) -> None:
     elif not found:
         click.echo("Nothing is in quarantine: no changes were undone, or all were restored.", err=True)
     else:
-        from trunkline.cli.terminal import table
-
         click.echo(table(_HEADS, [_row(item) for _, item in found]))
         advise("`trunkline protect --json` shows where each change is kept; `trunkline protect accept ID` restores it")
 

@@ -15,7 +15,6 @@ from trunkline.cli.options import CONFIG, SHOW_COMMANDS
 if TYPE_CHECKING:
     from trunkline.agents.runs.checking import CheckedWorkflow, PluginStart
     from trunkline.agents.runs.run_events import RunEnded
-    from trunkline.cli.run_output import OutputBuffer
     from trunkline.config.settings import Settings
 
 _STATUS: Final = {"success": 0, "failure": 1, "interrupted": 130}
@@ -115,31 +114,10 @@ def _run(
     as_json: bool,
 ) -> RunEnded:
     """Run it. A failure to write to stdout or stderr does not end the run; for stdout it is raised afterwards."""
-    from trunkline.cli.run_output import buffered_output
-
-    with buffered_output() as buffer:
-        ended = _run_buffered(checked, given, settings, folder, log_file, buffer, as_json=as_json)
-        buffer.finish(_FLUSH_S if ended.status == "interrupted" else None)
-        error = buffer.errors.get(sys.stdout.fileno())
-    if error is not None and not isinstance(error, BrokenPipeError):  # whoever closed a pipe has read enough
-        raise error
-    return ended
-
-
-def _run_buffered(
-    checked: CheckedWorkflow,
-    given: dict[str, str],
-    settings: Settings,
-    folder: Path,
-    log_file: Path | None,
-    buffer: OutputBuffer,
-    *,
-    as_json: bool,
-) -> RunEnded:
     from trunkline.agents.runs.run_events import Warned
     from trunkline.agents.runs.workflow_run import RunContext, run_workflow, workflow_redactor
     from trunkline.agents.workflow.inputs import bind_inputs
-    from trunkline.cli.run_output import JsonScreen, PeopleScreen
+    from trunkline.cli.run_output import JsonScreen, PeopleScreen, buffered_output
     from trunkline.cli.spinner import spinning
     from trunkline.runtime.own_process import run_event_loop
 
@@ -147,27 +125,31 @@ def _run_buffered(
     assert workflow is not None
     inputs = bind_inputs(workflow, given)
     redact = workflow_redactor(workflow, checked.plugins.added_to(settings), os.environ)
-    screen = JsonScreen(redact) if as_json else PeopleScreen(redact)
-    if as_json:
-        for problem in checked.problems:
+    context = RunContext(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
+    with buffered_output() as buffer:
+        screen = JsonScreen(redact) if as_json else PeopleScreen(redact)
+        for problem in checked.problems if as_json else ():
             message = f"{problem.where}: {problem.message}"
             screen.hear(Warned(step=problem.step, code=problem.code.id, message=message, hint=problem.hint))
-    context = RunContext(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
 
-    async def main() -> RunEnded:
-        async with spinning(screen.spinner):
-            outcome = await run_workflow(
-                workflow, inputs, settings, checked.plugins.sections, context, screen.hear, redact, checked.problems
-            )
-            if outcome.stuck:  # something did not end in time, and even closing the loop would wait for it
-                screen.spinner.clear()
-                screen.close(outcome.ended)
-                buffer.finish(_FLUSH_S)
-                os._exit(_STATUS[outcome.ended.status])
-            return outcome.ended
+        async def main() -> RunEnded:
+            async with spinning(screen.spinner):
+                outcome = await run_workflow(
+                    workflow, inputs, settings, checked.plugins.sections, context, screen.hear, redact, checked.problems
+                )
+                if outcome.stuck:  # something did not end in time, and even closing the loop would wait for it
+                    screen.spinner.clear()
+                    screen.close(outcome.ended)
+                    buffer.finish(_FLUSH_S)
+                    os._exit(_STATUS[outcome.ended.status])
+                return outcome.ended
 
-    ended = run_event_loop(main)
-    screen.close(ended)
+        ended = run_event_loop(main)
+        screen.close(ended)
+        buffer.finish(_FLUSH_S if ended.status == "interrupted" else None)
+        error = buffer.errors.get(sys.stdout.fileno())
+    if error is not None and not isinstance(error, BrokenPipeError):  # whoever closed a pipe has read enough
+        raise error
     return ended
 
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from trunkline.cli.options import CONFIG, JSON, URL
-from trunkline.cli.terminal import advise, echo_json, plain
+from trunkline.cli.terminal import advise, echo_json, plain, table
 
 if TYPE_CHECKING:
-    from trunkline.cli.client.interface import GatewayClient, Status
-    from trunkline.cli.spinner import Spinner
+    from trunkline.cli.client.interface import Status
 
 _HEADS: Final = ("SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "SPEAKS", "WHY")
 _BESIDE_TOOLS: Final = {"PROMPTS": ("prompts",), "RESOURCES": ("resources", "resourceTemplates")}
@@ -44,19 +43,14 @@ def servers(config: Path | None, url: str | None, as_json: bool) -> None:
     """
     from trunkline.cli.client.run import run_with_client
 
-    async def request(client: GatewayClient, spinner: Spinner) -> list[Status]:
-        return await client.servers()
-
     def show(found: list[Status]) -> int:
         echo_json({"servers": found}) if as_json else show_servers(found)
         return int(any(status["state"] not in _WELL for status in found))
 
-    run_with_client(request, show, config, url, message="asking for the servers")
+    run_with_client(lambda client, _: client.servers(), show, config, url, message="asking for the servers")
 
 
 def show_servers(found: Sequence[Status]) -> None:
-    from trunkline.cli.terminal import table
-
     if not found:
         click.echo("no servers: add one with `trunkline add`", err=True)
         return

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from trunkline.cli.options import CONFIG, TOKEN_VARIABLE, mcp_url
-from trunkline.core.errors import GatewayError
 
 if TYPE_CHECKING:
     from trunkline.config.settings import Settings
@@ -36,8 +34,8 @@ def stdio(config: Path | None, url: str | None, socket: Path | None, alone: bool
     from trunkline.cli.configuration import load_or_exit
 
     if url is not None or socket is not None:
-        _exit_with(lambda: _attach_to_named(url, socket, config))
-    _exit_with(lambda: _attach_or_serve(load_or_exit(config), alone=alone))
+        sys.exit(_attach_to_named(url, socket, config))
+    sys.exit(_attach_or_serve(load_or_exit(config), alone=alone))
 
 
 @click.command("mcp-serve", hidden=True, short_help="Serve the agent of a run.")
@@ -53,16 +51,7 @@ def mcp_serve(config: Path) -> None:
         run_bridge(socket)
     from trunkline.cli.configuration import load_or_exit
 
-    _exit_with(lambda: _serve(load_or_exit(config)))
-
-
-def _exit_with(run: Callable[[], int]) -> NoReturn:
-    try:
-        status = run()
-    except GatewayError as error:
-        click.echo(f"error: {error}", err=True)
-        status = error.problem.code.exit
-    sys.exit(status)
+    sys.exit(_serve(load_or_exit(config)))
 
 
 def _attach_to_named(url: str | None, socket: Path | None, config: Path | None) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from trunkline.cli.options import CONFIG, JSON, URL
-from trunkline.cli.terminal import echo_data, json_text, plain
+from trunkline.cli.terminal import echo_data, json_text, plain, table
 
 if TYPE_CHECKING:
     from trunkline.cli.client.interface import GatewayClient, Match, MatchReasons
@@ -44,9 +44,6 @@ def tools(
     if explain and not words:
         raise click.UsageError("`--explain` needs a QUERY")
 
-    async def list_all(client: GatewayClient, spinner: Spinner) -> list[ToolDefinition]:
-        return await client.tools()
-
     async def find(client: GatewayClient, spinner: Spinner) -> tuple[list[Match], int]:
         return await client.find(words, limit), len(await client.tools())
 
@@ -55,9 +52,11 @@ def tools(
 
     if words:
         run_with_client(find, show, config, url, message="searching the tools")
-    run_with_client(
-        list_all, lambda found: show_tools(found, as_json=as_json), config, url, message="asking for the tools"
-    )
+
+    def show_all(found: list[ToolDefinition]) -> int:
+        return show_tools(found, as_json=as_json)
+
+    run_with_client(lambda client, _: client.tools(), show_all, config, url, message="asking for the tools")
 
 
 def show_tools(everything: Sequence[ToolDefinition], *, as_json: bool) -> int:
@@ -98,8 +97,6 @@ def _listing(tools: Sequence[ToolDefinition]) -> bytes:
 
 
 def _show_table(tools: Sequence[ToolDefinition]) -> None:
-    from trunkline.cli.terminal import table
-
     click.echo(table(_HEADS, [_row(tool) for tool in tools]))
 
 

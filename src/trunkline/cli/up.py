@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from trunkline.cli.options import CONFIG
-from trunkline.core.errors import GatewayError
 
 if TYPE_CHECKING:
     from trunkline.config.settings import Settings
@@ -39,24 +38,15 @@ def up(config: Path | None, host: str | None, port: int | None) -> None:
             return settings
         return replace(settings, gateway=with_listen(settings.gateway, host=host, port=port))
 
-    try:
-        status = _serve(adjust(settings), adjust, _announce)
-    except GatewayError as error:
-        click.echo(f"error: {error}", err=True)
-        status = error.problem.code.exit
-    sys.exit(status)
+    sys.exit(_serve(adjust(settings), adjust, _announce))
 
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True, help="Listen on this port.")
 def demo(port: int) -> None:
     """Run the gateway with four small demo servers."""
-    try:
-        with _demo_settings(port) as settings:
-            status = _serve(settings, lambda settings: settings, _announce_demo)
-    except GatewayError as error:
-        click.echo(f"error: {error}", err=True)
-        status = error.problem.code.exit
+    with _demo_settings(port) as settings:
+        status = _serve(settings, lambda settings: settings, _announce_demo)
     sys.exit(status)
 
 

@@ -84,7 +84,7 @@ class Discovery:
         query, tags = arguments.query.strip(), several(arguments.tags)
         if not query and not tags:
             raise BadArgument("`query` is missing", "some words about what the tool should do")
-        self.provisioning.seen_by(caller, arguments.session)  # a bad handle is refused before anything is done
+        self.provisioning.existing(caller, arguments.session)  # a bad handle is refused before anything is done
         self.find(caller, query, tags, lambda found: then(lambda: self._discovered(caller, arguments, found)))
 
     def _discovered(self, caller: Caller, arguments: DiscoverArguments, found: SearchResult) -> Answer:

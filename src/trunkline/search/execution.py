@@ -71,7 +71,7 @@ class Execution:
         entry = self._router.views.of(caller).find(tool_id)
         if entry is not None and entry.source == RESERVED_SOURCE:
             raise _refusal(UNKNOWN_TOOL, "Unknown tool: {}", tool_id, "call it by its own name")
-        held = self._provisioning.seen_by(caller, arguments.session)
+        held = self._provisioning.existing(caller, arguments.session)
         address = tool_id if entry is None else entry.tool.address
         if self.required and not (held is not None and address in held.granted):
             if entry is None:

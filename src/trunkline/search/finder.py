@@ -102,7 +102,7 @@ class SearchEngine:
         self._semantic = semantic
         self.corpus = None
         if self._vectors is not None and not semantic:
-            self._vectors.want_nothing()
+            self._vectors.cancel_requests()
         return True
 
     def when_loaded(self, then: Callable[[], object]) -> None:

@@ -79,7 +79,7 @@ class ClientListing:
         shown = self._of(catalog)
         if self._mode(caller, catalog, shown) == "all":
             return catalog.listing
-        held = self._provisioning.seen_by(caller)
+        held = self._provisioning.existing(caller)
         if held is None or not (held.requested or held.found):
             return shown.listing
         kept = shown.of_sessions.get(held)

@@ -1,7 +1,7 @@
 """The tools provisioned to each session: what its list shows within a budget of tokens, and what it may execute.
 
 Tools that a search found make room for those of the next one; those requested by name stay until they are removed. What
-left the list for want of room may still be executed: it was found, and the model may remember it.
+had to leave the list may still be executed: it was found, and the model may remember it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Provisioning:
         self.on_change: list[Callable[[], None]] = []
         self._held: OrderedDict[Key, ProvisionedTools] = OrderedDict()
 
-    def seen_by(self, caller: Caller, handle: str | None = None) -> ProvisionedTools | None:
+    def existing(self, caller: Caller, handle: str | None = None) -> ProvisionedTools | None:
         """None where nothing was ever provisioned."""
         return self._held.get(_key(caller, handle))
 

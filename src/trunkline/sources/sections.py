@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import Nested, Section, key
@@ -13,7 +13,9 @@ from trunkline.config.shapes import Choice, FilePath, Integer, JsonSchema, ListO
 from trunkline.config.sources import NOTHING, SourceSection
 from trunkline.config.tree import Items, Node, Scalar
 from trunkline.core.errors import BAD_VALUE
-from trunkline.runtime.supervisor_client import Limits
+
+if TYPE_CHECKING:
+    from trunkline.runtime.supervisor_client import Limits
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*\Z")
@@ -142,10 +144,9 @@ class McpHttpSection(SourceSection):
     )
 
 
-# `limits` of a source that is a program, as its supervisor takes them.
-
-
 def limits_of(section: ProcessLimits) -> Limits | None:
-    """None where there are none: then nobody looks."""
+    """The limits as the supervisor takes them; None if there are none."""
+    from trunkline.runtime.supervisor_client import Limits
+
     limits = Limits((section.memory_mb or 0) << 20, section.processes or 0)
     return limits if any(limits) else None

@@ -26,7 +26,7 @@ from trunkline.telemetry.tracing import Exporter
 from trunkline.version import __version__
 
 Redact = Callable[[str], str]
-Say = Callable[[Level, str], None]
+Report = Callable[[Level, str], None]
 LOCAL_COLLECTOR: Final = "http://127.0.0.1:4318"
 TRACES_PATH: Final = "/v1/traces"
 _TIMEOUT_S: Final = 10.0
@@ -39,7 +39,7 @@ def make_exporter(
     *,
     environ: Mapping[str, str],
     redact: Redact,
-    say: Say,
+    report: Report,
     folder: Path,
     log_format: str,
 ) -> Exporter:
@@ -47,9 +47,9 @@ def make_exporter(
         return ConsoleExporter(redact=redact, log_format=cast(LogFormat, log_format))
     envelope = Envelope(clean(resource_of(environ), redact))
     if settings.exporter == "file":
-        return FileExporter(folder / _expanded(settings.endpoint), envelope, say=say)
-    collector = collector_of(settings.endpoint, environ, say)
-    return OtlpExporter(collector.url, collector.headers, envelope, say=say, timeout_s=collector.timeout_s)
+        return FileExporter(folder / _expanded(settings.endpoint), envelope, report=report)
+    collector = collector_of(settings.endpoint, environ, report)
+    return OtlpExporter(collector.url, collector.headers, envelope, report=report, timeout_s=collector.timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class Collector:
     timeout_s: float
 
 
-def collector_of(endpoint: str, environ: Mapping[str, str], say: Say) -> Collector:
+def collector_of(endpoint: str, environ: Mapping[str, str], report: Report) -> Collector:
     """The collector of the configuration, else that of the environment, else that of this machine."""
     traces, general = (environ.get(f"OTEL_EXPORTER_OTLP_{name}ENDPOINT", "").strip() for name in ("TRACES_", ""))
     url = with_path(endpoint) or traces or (f"{general.rstrip('/')}{TRACES_PATH}" if general else "")
     if url and (wrong := check_collector_url(url)):
-        say("warning", f"The endpoint for traces in the environment is not used: {wrong[0]}; {wrong[1]}")
+        report("warning", f"The endpoint for traces in the environment is not used: {wrong[0]}; {wrong[1]}")
         url = ""
     headers = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS") or environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")
     return Collector(url or LOCAL_COLLECTOR + TRACES_PATH, tuple(_headers(headers)), _timeout_s(environ))
@@ -160,10 +160,10 @@ def _fields(span: Span) -> dict[str, Value]:
 class FileExporter:
     """One request to export per line, which holds one span: what collectors read as `otlpjsonfile`."""
 
-    def __init__(self, path: Path, envelope: Envelope, *, say: Callable[[Level, str], None]) -> None:
+    def __init__(self, path: Path, envelope: Envelope, *, report: Callable[[Level, str], None]) -> None:
         self._path = path
         self._envelope = envelope
-        self._say = say
+        self._report = report
         self._warned = False
         self._taken = self._refused = 0
         self._fd = -1
@@ -195,7 +195,7 @@ class FileExporter:
     def _warn(self, reason: str) -> None:
         """Called once: a disk that is full stays full for a while."""
         self._warned = True
-        self._say("warning", f"Spans cannot be written to {self._path}: {reason}")
+        self._report("warning", f"Spans cannot be written to {self._path}: {reason}")
 
     async def close(self) -> None:
         if self._writer.close() and self._fd >= 0:

@@ -55,7 +55,7 @@ class OtlpExporter:
         headers: Iterable[tuple[str, str]],
         envelope: Envelope,
         *,
-        say: Callable[[Level, str], None],
+        report: Callable[[Level, str], None],
         timeout_s: float = 10.0,
         delay_s: float = DELAY_S,
         pauses_s: tuple[float, ...] = _PAUSES_S,
@@ -64,7 +64,7 @@ class OtlpExporter:
         self._pool = HttpPool(target, connect_timeout_s=_CONNECT_S, limit_bytes=_REPLY_BYTES, max_connections=1)
         self._head = _head(target, headers)
         self._envelope = envelope
-        self._say = say
+        self._report = report
         self._timeout_s, self._delay_s, self._pauses_s = timeout_s, delay_s, pauses_s
         self._queue: deque[str] = deque()
         self._loop = asyncio.get_running_loop()
@@ -128,7 +128,7 @@ class OtlpExporter:
                 if self._in_trouble:
                     self._in_trouble = False
                     place = self._pool.target.place
-                    self._say("info", f"Spans reach {place} again; {self.dropped} were dropped so far")
+                    self._report("info", f"Spans reach {place} again; {self.dropped} were dropped so far")
                 return max(len(batch) - answer.rejected, 0)
             self._warn_once(answer.problem)
             if not answer.again or pause_s is None or self._closing.is_set():
@@ -161,7 +161,7 @@ class OtlpExporter:
     def _warn_once(self, reason: str) -> None:
         if not self._in_trouble:
             self._in_trouble = True
-            self._say("warning", f"Spans do not reach {self._pool.target.place}: {reason}")
+            self._report("warning", f"Spans do not reach {self._pool.target.place}: {reason}")
 
     async def close(self) -> None:
         """Make one more attempt to send what is left, within the deadline."""

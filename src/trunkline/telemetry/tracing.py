@@ -61,7 +61,7 @@ class Tracer:
             span.update(attributes)
         return span
 
-    def calls_of(self, principal: str, parent: Span | None) -> None:
+    def set_call_parent(self, principal: str, parent: Span | None) -> None:
         """Make this span the parent of all calls of this caller from now on, or none with None."""
         if parent is None:
             self._steps.pop(principal, None)
@@ -118,7 +118,7 @@ def make_tracer(
 
     exporter: Exporter | None = None
 
-    def say(level: Level, message: str) -> None:
+    def report(level: Level, message: str) -> None:
         if events is None:
             return
         if exporter is None:  # it is being made, and there may be no subscribers yet
@@ -127,6 +127,6 @@ def make_tracer(
             events.note(level, "telemetry", message)
 
     exporter = make_exporter(
-        settings, environ=environ, redact=redact, say=say, folder=folder or Path(), log_format=log_format
+        settings, environ=environ, redact=redact, report=report, folder=folder or Path(), log_format=log_format
     )
     return Tracer(exporter, redact=redact, transport=transport)

@@ -52,36 +52,36 @@ def file_in(folder: Path) -> VectorFile:
 def test_what_is_encoded_is_kept_before_all_is_done(tmp_path):
     file = file_in(tmp_path / "search")
     with background(file=file, save_every_s=0) as (thread, _):
-        thread.want(MANY)
+        thread.request(MANY)
         wait_until(lambda: file.find([text_key(MANY[0])])[0], "the first is kept")
-        assert thread.wanted > 0
+        assert thread.pending > 0
 
 
 def test_what_is_encoded_is_kept_when_the_end_comes_before_all_is_done(tmp_path):
     file = file_in(tmp_path / "search")
     with background(file=file) as (thread, _):
-        thread.want(MANY)
-        wait_until(lambda: thread.wanted < 2000, "it begins")
+        thread.request(MANY)
+        wait_until(lambda: thread.pending < 2000, "it begins")
     assert file.find([text_key(MANY[0])])[0]
 
 
 def test_what_is_wanted_later_comes_first():
     with background() as (thread, outcome):
-        thread.want(MANY)
-        thread.want(["read a file"])
+        thread.request(MANY)
+        thread.request(["read a file"])
         wait_until(lambda: "read a file" in outcome.records, "it arrives")
-        assert thread.wanted > 0
+        assert thread.pending > 0
 
 
 def test_what_is_dropped_is_not_encoded_and_can_be_wanted_again():
     with background() as (thread, outcome):
         thread.drop()
         assert not thread.alive, "nobody needed it so far"
-        thread.want(MANY)
-        thread.want(["read a file"])
+        thread.request(MANY)
+        thread.request(["read a file"])
         thread.drop()
-        wait_until(lambda: thread.wanted == 0, "nothing is wanted")
-        thread.want(["send a mail", MANY[-1]])
+        wait_until(lambda: thread.pending == 0, "nothing is wanted")
+        thread.request(["send a mail", MANY[-1]])
         wait_until(lambda: {"send a mail", MANY[-1]} <= outcome.records.keys(), "they arrive")
-        assert thread.wanted == 0
+        assert thread.pending == 0
     assert len(outcome.records) < 1000

@@ -58,7 +58,7 @@ class Meanings:
     def __init__(self, *words: str) -> None:
         self.words = words
         self.known_texts: set[str] | None = None
-        self.wanted: list[str] = []
+        self.pending: list[str] = []
 
     def of(self, text: str) -> Floats:
         vector = np.full(len(self.words) + 1, 0.01, dtype=np.float32)
@@ -71,8 +71,8 @@ class Meanings:
         known = np.array([self.known_texts is None or text in self.known_texts for text in texts])
         return np.stack([self.of(text) for text in texts]), known
 
-    def want(self, texts: Sequence[str]) -> None:
-        self.wanted = list(texts)
+    def request(self, texts: Sequence[str]) -> None:
+        self.pending = list(texts)
 
 
 # -- searching ------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_vectors_that_are_not_known_are_wanted_and_taken_over_later() -> None:
     meanings.known_texts = set()
     groups = [*servers(2, 20), Group("meteo", "", (entry("meteo", "forecast", "weather"),))]
     collection = built(Corpus(vectors=meanings), groups)
-    assert len(meanings.wanted) == 41
+    assert len(meanings.pending) == 41
     assert not collection.vectors_known
     assert found(collection, "umbrella", meanings.of("weather")) == []
     meanings.known_texts = None

@@ -194,9 +194,9 @@ async def test_without_meaning_no_more_is_worked_out_of_it(tmp_path: Path, monke
     here = Registry(tmp_path, gateway={"search": SearchSettings()})
     here.serve("vast", *MANY)
     here.discovery.find(Caller("local"), "export", [], lambda found: None)
-    await until(lambda: stores and stores[0].wanted > 0, "meaning is being worked out")
+    await until(lambda: stores and stores[0].pending > 0, "meaning is being worked out")
     here.discovery.finder.adopt(SearchSettings(semantic=False))
-    await until(lambda: stores[0].wanted == 0, "nothing is wanted")
+    await until(lambda: stores[0].pending == 0, "nothing is wanted")
     await here.discovery.close()
 
 

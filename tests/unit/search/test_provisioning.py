@@ -114,7 +114,7 @@ def test_sessions_handles_and_principals_hold_their_own() -> None:
     for name, (caller, handle) in callers.items():
         provisioning.of(caller, handle).add_found(name, 1)
     for name, (caller, handle) in callers.items():
-        held = provisioning.seen_by(caller, handle)
+        held = provisioning.existing(caller, handle)
         assert held is not None
         assert list(held.listed()) == [name]
 
@@ -124,8 +124,8 @@ def test_a_session_that_ends_is_forgotten() -> None:
     provisioning.of(Caller("me", "s1")).add_found("a.x", 1)
     provisioning.of(Caller("me")).add_found("a.x", 1)
     provisioning.forget("s1")
-    assert provisioning.seen_by(Caller("me", "s1")) is None
-    assert provisioning.seen_by(Caller("me")) is not None
+    assert provisioning.existing(Caller("me", "s1")) is None
+    assert provisioning.existing(Caller("me")) is not None
 
 
 def test_of_many_handles_the_one_not_used_for_longest_is_forgotten() -> None:
@@ -136,10 +136,10 @@ def test_of_many_handles_the_one_not_used_for_longest_is_forgotten() -> None:
     provisioning.of(Caller("you"), "h")
     provisioning.of(me, "h0")
     provisioning.of(me, "new")
-    assert provisioning.seen_by(me, "h0") is not None
-    assert provisioning.seen_by(me, "h1") is None
-    assert provisioning.seen_by(me, "new") is not None
-    assert provisioning.seen_by(Caller("you"), "h") is not None
+    assert provisioning.existing(me, "h0") is not None
+    assert provisioning.existing(me, "h1") is None
+    assert provisioning.existing(me, "new") is not None
+    assert provisioning.existing(Caller("you"), "h") is not None
 
 
 @pytest.mark.parametrize("handle", ["a\nb", "x" * 201, "\x00"])

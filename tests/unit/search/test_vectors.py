@@ -61,29 +61,29 @@ async def test_before_anything_is_wanted_nothing_is_known():
 
 async def test_what_is_wanted_is_known_after_a_while_and_told_on_the_loop():
     async with kept() as here:
-        here.store.want(TEXTS[:2])
+        here.store.request(TEXTS[:2])
         await here.all_known(TEXTS[:2])
         matrix, known = here.store.matrix(TEXTS)
         assert known.tolist() == [True, True, False]
         assert np.abs(np.linalg.norm(matrix, axis=1) - [1, 1, 0]).max() < 1e-6
         assert here.progress > 0
         assert here.notes == []
-        assert here.store.wanted == 0
+        assert here.store.pending == 0
 
 
 async def test_a_query_is_near_the_tool_that_it_asks_for():
     async with kept() as here:
-        here.store.want(TEXTS)
+        here.store.request(TEXTS)
         matrix = await here.all_known(TEXTS)
         assert int(np.argmax(matrix @ await asked(here.store, "write an e-mail to my boss"))) == 1
 
 
 async def test_a_second_start_encodes_nothing_and_has_the_same_vectors_bit_for_bit(tmp_path):
     async with kept(tmp_path) as first:
-        first.store.want(TEXTS)
+        first.store.request(TEXTS)
         before = await first.all_known(TEXTS)
     async with kept(tmp_path, data=tmp_path / "no encoder") as second:
-        second.store.want(TEXTS)
+        second.store.request(TEXTS)
         after = await second.all_known(TEXTS)
         assert second.notes == []
     assert (before == after).all()
@@ -91,21 +91,21 @@ async def test_a_second_start_encodes_nothing_and_has_the_same_vectors_bit_for_b
 
 async def test_gateways_that_share_a_folder_profit_from_each_other(tmp_path):
     async with kept(tmp_path) as one, kept(tmp_path) as other:
-        one.store.want(TEXTS[:2])
-        other.store.want(TEXTS[1:])
+        one.store.request(TEXTS[:2])
+        other.store.request(TEXTS[1:])
         await one.all_known(TEXTS[:2])
         await other.all_known(TEXTS[1:])
     async with kept(tmp_path, data=tmp_path / "no encoder") as later:
-        later.store.want(TEXTS)
+        later.store.request(TEXTS)
         await later.all_known(TEXTS)
 
 
 async def test_without_an_encoder_there_is_one_note_and_no_vector(tmp_path):
     async with kept(None, data=tmp_path) as here:
-        here.store.want(TEXTS)
+        here.store.request(TEXTS)
         assert await asked(here.store, "anything") is None
         assert await asked(here.store, "anything else") is None
-        await until(lambda: not here.store.wanted, "the thread gives up")
+        await until(lambda: not here.store.pending, "the thread gives up")
     assert len(here.notes) == 1
     assert str(tmp_path) in here.notes[0]
 
@@ -113,7 +113,7 @@ async def test_without_an_encoder_there_is_one_note_and_no_vector(tmp_path):
 async def test_where_nothing_can_be_kept_there_is_a_note_and_the_vectors_are_there(tmp_path):
     (tmp_path / "search").write_text("a file stands in the way")
     async with kept(tmp_path) as here:
-        here.store.want(TEXTS)
+        here.store.request(TEXTS)
         await here.all_known(TEXTS)
         await until(lambda: here.notes, "it is noted")
     assert "search" in here.notes[0]
@@ -121,23 +121,23 @@ async def test_where_nothing_can_be_kept_there_is_a_note_and_the_vectors_are_the
 
 async def test_a_damaged_file_is_replaced_without_a_word(tmp_path):
     async with kept(tmp_path) as first:
-        first.store.want(TEXTS)
+        first.store.request(TEXTS)
         await first.all_known(TEXTS)
     path = tmp_path / "search" / "vectors"
     path.write_bytes(path.read_bytes()[:-100])
     async with kept(tmp_path) as second:
-        second.store.want(TEXTS)
+        second.store.request(TEXTS)
         await second.all_known(TEXTS)
     assert second.notes == []
     async with kept(tmp_path, data=tmp_path / "no encoder") as third:
-        third.store.want(TEXTS)
+        third.store.request(TEXTS)
         await third.all_known(TEXTS)
 
 
 async def test_hostile_texts_are_known_like_others(tmp_path):
     texts = ["", "\x00", "\ud800", "😀", "a" * 1_000_000, "word " * 200_000]
     async with kept(tmp_path) as here:
-        here.store.want(texts)
+        here.store.request(texts)
         matrix = await here.all_known(texts)
         lengths = np.linalg.norm(matrix, axis=1)
         assert np.abs(lengths - [0, 0, 1, 1, 1, 1]).max() < 1e-6
@@ -149,19 +149,19 @@ async def test_memory_is_bounded_and_keeps_what_was_wanted_last(monkeypatch):
     monkeypatch.setattr(vectors_module, "_MOST_IN_MEMORY", 2)
     async with kept() as here:
         for text in TEXTS[:2]:
-            here.store.want([text])
+            here.store.request([text])
             await here.all_known([text])
-        here.store.want(TEXTS[:1])
-        here.store.want(TEXTS[2:])
+        here.store.request(TEXTS[:1])
+        here.store.request(TEXTS[2:])
         await here.all_known(TEXTS[2:])
         assert here.store.matrix(TEXTS)[1].tolist() == [True, False, True]
 
 
 async def test_closing_in_the_middle_ends_the_threads_and_later_wishes_are_not_met():
     store = VectorStore(None)
-    store.want([f"tool {number}: " + "does one thing after the other " * 20 for number in range(2000)])
+    store.request([f"tool {number}: " + "does one thing after the other " * 20 for number in range(2000)])
     await store.close()
-    store.want(TEXTS)
+    store.request(TEXTS)
     assert await asked(store, "anything") is None
     await store.close()
     assert not store.matrix(TEXTS)[1].any()
@@ -172,7 +172,7 @@ def test_programs_without_a_loop_can_wait_for_their_vectors(tmp_path):
     vectors = first.encode_now([*TEXTS, TEXTS[0]])
     assert (vectors[0] == vectors[3]).all()
     assert first.matrix(TEXTS)[1].all()
-    first.want(TEXTS)
+    first.request(TEXTS)
     again = VectorStore(tmp_path, data=tmp_path / "no encoder")
     assert (again.encode_now(TEXTS) == vectors[:3]).all()
     assert int(np.argmax(vectors[:3] @ first.query_now("open a ticket about a bug"))) == 0
@@ -189,7 +189,7 @@ def test_programs_that_wait_get_vectors_also_where_nothing_can_be_kept(tmp_path)
 
 async def test_waiting_or_not_gives_the_same_vectors():
     async with kept() as here:
-        here.store.want(TEXTS)
+        here.store.request(TEXTS)
         matrix = await here.all_known(TEXTS)
         assert (await asked(here.store, "read") == here.store.query_now("read")).all()
     assert (VectorStore(None).encode_now(TEXTS) == matrix).all()

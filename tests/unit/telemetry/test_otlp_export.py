@@ -26,8 +26,8 @@ class Rig:
         self.said: list[tuple[str, str]] = []
         options = {"delay_s": 0.01, "pauses_s": RETRY_SOON, "timeout_s": at_most(10), **options}
         envelope = Envelope({"service.name": "test"})
-        say = lambda level, message: self.said.append((level, message))  # noqa: E731
-        self.exporter = OtlpExporter(f"{url}/v1/traces", [("x-key", "abc")], envelope, say=say, **options)
+        report = lambda level, message: self.said.append((level, message))  # noqa: E731
+        self.exporter = OtlpExporter(f"{url}/v1/traces", [("x-key", "abc")], envelope, report=report, **options)
         self.tracer = Tracer(self.exporter, redact=Redactor())
 
     def spans(self, count: int) -> None:

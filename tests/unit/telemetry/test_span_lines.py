@@ -26,7 +26,9 @@ class FileRig:
         self.said: list[str] = []
         self.path = path
         envelope = Envelope({"service.name": "test"})
-        self.tracer = tracer(FileExporter(path, envelope, say=lambda level, text: self.said.append(f"{level} {text}")))
+        self.tracer = tracer(
+            FileExporter(path, envelope, report=lambda level, text: self.said.append(f"{level} {text}"))
+        )
 
     @property
     def counts(self) -> tuple[int, int]:

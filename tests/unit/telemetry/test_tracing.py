@@ -103,10 +103,10 @@ async def test_calls_of_a_step_are_its_children_until_they_no_longer_are(desk: C
     here = desk()
     answering(here)
     step = here.tracer.begin("step review", attributes={"workflow.step": "review"})
-    here.tracer.calls_of("step:review", step)
+    here.tracer.set_call_parent("step:review", step)
     here.call("calc_add", caller=STEP)
     here.call("calc_add", caller=CALLER)
-    here.tracer.calls_of("step:review", None)
+    here.tracer.set_call_parent("step:review", None)
     here.call("calc_add", caller=STEP)
     step.end()
     child, other, later, ended = here.spans
@@ -122,7 +122,7 @@ async def test_an_agent_with_a_trace_of_its_own_does_not_take_its_calls_out_of_t
     here = desk()
     seen = answering(here)
     step = here.tracer.begin("step")
-    here.tracer.calls_of("step:review", step)
+    here.tracer.set_call_parent("step:review", step)
     for context in (SAMPLED, UNSAMPLED):
         here.call("calc_add", {"_meta": {"traceparent": context, "tracestate": "a=1"}}, caller=STEP)
     for flags in ("01", "00"):

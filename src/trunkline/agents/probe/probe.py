@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
-import msgspec
-
-from trunkline.agents.events import AgentEvent
 from trunkline.agents.installed import Installed
 from trunkline.agents.probe.results import ProbeResult
 from trunkline.agents.providers.provider import Provider, RunSpec
@@ -29,22 +26,20 @@ async def probe_agent(runner: AgentRunner, provider: Provider, installed: Instal
     model = ProbeModel()
     await model.start()
     probe_spec = replace(spec, prompt=_PROMPT, instructions="", timeout_s=_PROBE_S, model_url=model.url)
-    run = asyncio.get_running_loop().create_task(runner.run(provider, installed, probe_spec, None, _ignore))
+    run = asyncio.get_running_loop().create_task(runner.run(provider, installed, probe_spec, None, lambda _: None))
     try:
         await wait_first([run, model.offered], _PROBE_S)
         if model.offered.done():
-            return _result_of(provider, model.offered.result())
+            offered = model.offered.result()
+            own_tools = tuple(tool for tool in offered if not provider.is_ours(tool))
+            if len(own_tools) == len(offered):
+                return ProbeResult(failure="it did not offer our tools to its model")
+            return ProbeResult(own_tools=own_tools)
         return ProbeResult(failure=_failure_of(run))
     finally:
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         await model.close()
-
-
-def _result_of(provider: Provider, offered: tuple[str, ...]) -> ProbeResult:
-    if not any(provider.is_ours(tool) for tool in offered):
-        return ProbeResult(failure="it did not offer our tools to its model")
-    return ProbeResult(own_tools=tuple(tool for tool in offered if not provider.is_ours(tool)))
 
 
 def _failure_of(run: asyncio.Task[AgentResult]) -> str:
@@ -57,10 +52,6 @@ def _failure_of(run: asyncio.Task[AgentResult]) -> str:
         raise error
     problem = run.result().problem
     return "it ended without asking its model" if problem is None else problem.message
-
-
-def _ignore(event: AgentEvent) -> None:
-    """Nobody needs the events of a probe."""
 
 
 _LIMITS: Final = HttpLimits(header_bytes=65_536, body_bytes=16_777_216)
@@ -94,8 +85,7 @@ class ProbeModel:
             self.offered.cancel()
 
     def on_request(self, request: HttpRequest) -> None:
-        tools = tools_offered(request.body)
-        if tools and not self.offered.done():
+        if (tools := tools_offered(request.body)) and not self.offered.done():
             self.offered.set_result(tools)
 
 
@@ -130,54 +120,31 @@ class _Connection(asyncio.Protocol):
             self._transport.write(response_head(400, _HEADERS) + _REFUSAL)
 
 
-_NAMESPACE: Final = "namespace"
-
-
 def tools_offered(body: bytes) -> tuple[str, ...]:
     """The names of the tools in the body of a request, for each of the APIs that agents speak.
 
     A tool in a namespace is `namespace/name`. A tool without a name is called by its type.
     """
-    try:
-        request = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return ()
-    if not isinstance(request, dict):
-        return ()
-    message = cast(dict[str, Any], request)
+    message = object_of(body)
     names = list(_names(message.get("tools"), ""))
-    for item in _objects(message.get("input")):  # for some models, tools are part of the conversation
+    for item in entries(message.get("input")):  # for some models, tools are part of the conversation
         names += _names(item.get("tools"), "")
     return tuple(names)
 
 
 def _names(tools: object, namespace: str) -> Iterator[str]:
-    for tool in _objects(tools):
+    for tool in listed(tools):
+        if not isinstance(tool, dict):
+            continue
+        tool = mapping(cast("object", tool))
         if "functionDeclarations" in tool or not tool.keys() & {"name", "type", "function"}:
-            yield from _in_group(tool)
-        elif tool.get("type") == _NAMESPACE:
+            # Gemini's group: functions, beside types of tools whose key is their only name
+            for kind, value in tool.items():
+                functions = [kind] if kind != "functionDeclarations" else (one.get("name") for one in entries(value))
+                yield from map(str, functions)
+        elif tool.get("type") == "namespace":
             inside = f"{tool.get('name')}/"
             yield from list(_names(tool.get("tools"), inside)) or [inside]  # unreadable is not the same as empty
         else:
-            yield namespace + _name(tool)
-
-
-def _in_group(group: Mapping[str, Any]) -> Iterator[str]:
-    """Gemini's group: functions, beside types of tools whose key is their only name."""
-    for kind, value in group.items():
-        if kind == "functionDeclarations":
-            yield from (str(function.get("name")) for function in _objects(value))
-        else:
-            yield kind
-
-
-def _name(tool: Mapping[str, Any]) -> str:
-    function = tool.get("function")
-    named = cast(Mapping[str, Any], function) if isinstance(function, dict) else tool
-    return str(named.get("name") or tool.get("type"))
-
-
-def _objects(value: object) -> Iterator[Mapping[str, Any]]:
-    for item in cast(list[Any], value) if isinstance(value, list) else []:
-        if isinstance(item, dict):
-            yield cast(Mapping[str, Any], item)
+            named = mapping(tool.get("function")) or tool
+            yield namespace + str(named.get("name") or tool.get("type"))

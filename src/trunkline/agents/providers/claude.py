@@ -148,16 +148,10 @@ def _options(request: LaunchRequest) -> tuple[str, ...]:
     if request.mode == "additive":
         return (*ours, *kept)
     isolated = ("--strict-mcp-config", "--tools", "", "--setting-sources", "", "--no-chrome")
-    commands = ("--disable-slash-commands",) if _unattended(request) else ()
+    commands = (
+        ("--disable-slash-commands",) if (request.prompt is not None or is_headless("claude", request.args)) else ()
+    )
     return (*ours, *isolated, *commands, "--settings", str(request.run / _SETTINGS_FILE), *kept)
-
-
-def _unattended(request: LaunchRequest) -> bool:
-    """Whether no person talks with it. A person keeps Claude Code's own commands: `/clear`, `/model`, `/login`.
-
-    The option that disables commands disables all; those of the repository and the user are excluded otherwise.
-    """
-    return request.prompt is not None or is_headless("claude", request.args)
 
 
 def _user_options(request: LaunchRequest) -> tuple[str, ...]:

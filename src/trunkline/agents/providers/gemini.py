@@ -291,7 +291,12 @@ class GeminiOutputParser:
                 if not self._is_ours(name := text(event.get("tool_name"))):
                     self._own_calls[text(event.get("tool_id"))] = name
             case "tool_result" if (own := self._own_calls.pop(text(event.get("tool_id")), None)) is not None:
-                yield NativeToolUsed(own, ran=not _refused(event))
+                yield NativeToolUsed(
+                    own,
+                    ran=not (
+                        event.get("status") == "error" and text(mapping(event.get("error")).get("type")) in _REFUSALS
+                    ),
+                )
             case "error" if event.get("severity") == "error":
                 yield AgentError(text(event.get("message")))
             case "result":
@@ -306,7 +311,3 @@ class GeminiOutputParser:
             yield FinalAnswer("".join(self._words))
         else:
             yield AgentError(text(mapping(event.get("error")).get("message")) or "it ended with an error")
-
-
-def _refused(event: Mapping[str, Any]) -> bool:
-    return event.get("status") == "error" and text(mapping(event.get("error")).get("type")) in _REFUSALS

@@ -134,7 +134,10 @@ def _additive(request: LaunchRequest) -> LaunchPlan:
     return LaunchPlan(
         argv=_argv(request),
         env=_quiet(request)
-        | {"OPENCODE_CONFIG_CONTENT": _additive_content(request), "XDG_CONFIG_HOME": str(request.run / _CONFIG)},
+        | {
+            "OPENCODE_CONFIG_CONTENT": json_text(merged(_SCHEMA | _inline(request), _QUIET | _ours(request))),
+            "XDG_CONFIG_HOME": str(request.run / _CONFIG),
+        },
         files={f"{_OWN}/{name}": _with_absolute_references(text, own) for name, text in texts.items()},
         folders=(_OWN, _TMP),
         links={f"{_CONFIG}/{name}": config / name for name in beside} | {f"{_OWN}/{name}": own / name for name in mine},
@@ -198,11 +201,6 @@ def _isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
         "lsp": False,
     }
     return json_text(_SCHEMA | config | _QUIET | isolated | _ours(request))
-
-
-def _additive_content(request: LaunchRequest) -> str:
-    """What is added to the user's own configuration, whatever that is."""
-    return json_text(merged(_SCHEMA | _inline(request), _QUIET | _ours(request)))
 
 
 def _with_absolute_references(text: str, folder: Path) -> str:
@@ -279,7 +277,14 @@ class OpenCodeOutputParser:
             case "tool_use":
                 self._called = True
                 if not self._is_ours(name := text(part.get("tool"))):
-                    yield NativeToolUsed(name, ran=name != _NO_TOOL and not _refused(mapping(part.get("state"))))
+                    yield NativeToolUsed(
+                        name,
+                        ran=name != _NO_TOOL
+                        and not (
+                            mapping(part.get("state")).get("status") == "error"
+                            and text(mapping(part.get("state")).get("error")).startswith(_REFUSALS)
+                        ),
+                    )
             case "step_finish":
                 yield from self._finished(part)
             case "error":
@@ -302,10 +307,6 @@ class OpenCodeOutputParser:
         self._empty_steps = 0 if self._called else self._empty_steps + 1
         if self._empty_steps == _MOST_EMPTY:
             yield ModelLooping()
-
-
-def _refused(state: Mapping[str, Any]) -> bool:
-    return state.get("status") == "error" and text(state.get("error")).startswith(_REFUSALS)
 
 
 def _reason(error: Mapping[str, Any]) -> str:

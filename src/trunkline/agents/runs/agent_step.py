@@ -111,8 +111,8 @@ class AgentStepRunner:
         tracer = self._telemetry.tracer
         if tracer is not None and task.span is not None:
             tracer.attach(gateway.router)
-            tracer.calls_of(task.caller.principal, task.span)
-            stack.callback(tracer.calls_of, task.caller.principal, None)
+            tracer.set_call_parent(task.caller.principal, task.span)
+            stack.callback(tracer.set_call_parent, task.caller.principal, None)
         self._telemetry.follow(task.name, gateway.router, gateway.command_of)
         watch.attach(events, gateway.router, gateway.command_of)
         try:

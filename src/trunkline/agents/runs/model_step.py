@@ -45,18 +45,13 @@ async def run_model(
 
     try:
         async with task.in_time():
-            prompt, tools = _with_instructions(task.prompt, instructions), _tools_of(gateway)
+            prompt, tools = (f"{instructions}\n{task.prompt}" if instructions else task.prompt), _tools_of(gateway)
             conversed = await converse(endpoint, prompt, tools, remember, dialects=dialects)
     except GatewayError as error:
         if error.problem.code is STEP_TIMEOUT and last and isinstance(last[0], ModelRetry):
             raise GatewayError(task.timeout_problem(f"its model could not be reached: {last[0].reason}")) from None
         raise
     return StepResult(output=conversed.text)
-
-
-def _with_instructions(prompt: str, instructions: str) -> str:
-    """Both as one message: not every model accepts another one before the prompt."""
-    return f"{instructions}\n{prompt}" if instructions else prompt
 
 
 def endpoint_of(task: AgentTask) -> ChatEndpoint:

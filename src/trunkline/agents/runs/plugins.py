@@ -103,19 +103,14 @@ def _joined(
     installed: Mapping[str, SourceSection],
 ) -> Plugins:
     """The first to use a name has it."""
-    kinds = {name: _kind_of(section) for name, section in sources.items()}
+    kinds = {
+        name: (section.of_kind if isinstance(section, UnreadySource) else section.kind)
+        for name, section in sources.items()
+    }
     others = {name: kind for name, kind in kinds.items() if kind not in _EXPOSED}
     exposed = {name: section for name, section in sources.items() if name not in others}
-    sections = _without(others, {**installed, **of_file, **exposed})
+    sections = {name: section for name, section in {**installed, **of_file, **exposed}.items() if name not in others}
     return Plugins(sections=sections, other_kinds=others, sources={**sources, **sections})
-
-
-def _without(others: Mapping[str, str], sections: Mapping[str, SourceSection]) -> dict[str, SourceSection]:
-    return {name: section for name, section in sections.items() if name not in others}
-
-
-def _kind_of(section: SourceSection) -> str:
-    return section.of_kind if isinstance(section, UnreadySource) else section.kind
 
 
 START_S: Final = 20.0
@@ -151,7 +146,10 @@ async def probe_plugins(
         gateway_settings = GatewaySettings(
             state_dir=scratch.path, meta_tools=False, search=SearchSettings(semantic=False)
         )
-        started = {name: _for_a_moment(section, start_s) for name, section in sections.items()}
+        started = {
+            name: section.replace(tools=ToolSelection(), start_timeout=min(section.start_timeout, start_s))
+            for name, section in sections.items()
+        }
         events = Events()
         gateway = GatewayRuntime(Settings(path, gateway_settings, started), events, environ=environ, redact=redact)
         try:
@@ -161,10 +159,6 @@ async def probe_plugins(
             await gateway.close()
     finally:
         scratch.remove()
-
-
-def _for_a_moment(section: SourceSection, start_s: float) -> SourceSection:
-    return section.replace(tools=ToolSelection(), start_timeout=min(section.start_timeout, start_s))
 
 
 async def _first_health(

@@ -175,8 +175,8 @@ class AgentSession:
         self._span = span = tracer.begin(f"agent.{name}", attributes=attributes)
         self._stack.callback(span.end)
         tracer.attach(gateway.router)
-        tracer.calls_of(self._caller.principal, span)
-        self._stack.callback(tracer.calls_of, self._caller.principal, None)
+        tracer.set_call_parent(self._caller.principal, span)
+        self._stack.callback(tracer.set_call_parent, self._caller.principal, None)
 
     async def _run_spec(
         self, gateway: StepGateway, part: Path, stack: AsyncExitStack, args: tuple[str, ...] = ()

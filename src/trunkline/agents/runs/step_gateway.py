@@ -77,7 +77,11 @@ class StepGateway:
         """
         self._events.health.append(self._health_changed)
         self._gateway.start()
-        left_s = self._longest_start_s() if at_most_s is None else at_most_s
+        left_s = (
+            (max((section.start_timeout for section in self.settings.sources.values()), default=0.0) + _SPARE_S)
+            if at_most_s is None
+            else at_most_s
+        )
         if not await self._settled_within(min(left_s, START_S)) and left_s >= START_S:
             self._warn_about_starting()
             await self._settled_within(left_s - START_S)
@@ -97,9 +101,6 @@ class StepGateway:
         return "" if section is None else section.kind
 
     # -- waiting --------------------------------------------------------------------------------------------------
-
-    def _longest_start_s(self) -> float:
-        return max((section.start_timeout for section in self.settings.sources.values()), default=0.0) + _SPARE_S
 
     def starting(self) -> tuple[str, ...]:
         admissions = self.router.registry.servers()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -116,15 +116,15 @@ def _exposed(proxy: Proxy, plugins: Mapping[str, SourceSection]) -> dict[str, tu
         if source not in plugins:
             raise GatewayError(_unknown_plugin(entry.plugin, plugins))
         exposed[source] = (*exposed.get(source, ()), *entry.expose)
-    twice = [f"{plugin}_{name}" for plugin, names in exposed.items() for name in _repeated(names)]
+    twice = [
+        f"{plugin}_{name}"
+        for plugin, names in exposed.items()
+        for name in (name for name, times in Counter(names).items() if times > 1)
+    ]
     if twice:
         message = f"Exposed more than once: {', '.join(f'`{name}`' for name in twice)}"
         raise GatewayError(Problem(code=PROXY_NAME_COLLISION, message=message, hint="expose each operation once"))
     return exposed
-
-
-def _repeated(names: tuple[str, ...]) -> Iterator[str]:
-    return (name for name, times in Counter(names).items() if times > 1)
 
 
 def _only(section: SourceSection, plugin: str, exposed: tuple[str, ...]) -> SourceSection:

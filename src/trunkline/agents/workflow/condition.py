@@ -92,11 +92,6 @@ def _literal(value: Value) -> _Part:
     return _Part(lambda _: value, plain=True, decides=isinstance(value, bool))
 
 
-def _input(name: str) -> _Part:
-    """An input, which by itself is true where its value is `true`."""
-    return _Part(lambda context: context.inputs[name], plain=True)
-
-
 def _of_state(state: str, field: Literal["Output", "ExitCode"]) -> _Part:
     def value(context: ConditionContext) -> Value:
         if state not in context.exit_codes:
@@ -298,7 +293,7 @@ class _Parser:
         name, _, field = rest.partition(".")
         if kind == "inputs" and name and not field:
             self.names.append(ConditionReference("inputs", name, word))
-            return _input(name)
+            return _Part(lambda context: context.inputs[name], plain=True)
         if kind == "states" and field in _FIELDS:
             self.names.append(ConditionReference("states", name, word))
             return _of_state(name, _FIELDS[field])

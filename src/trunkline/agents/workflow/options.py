@@ -160,7 +160,7 @@ def default_key(environ: Mapping[str, str], written_url: str) -> str:
     key, paired = environ.get(KEY_VARIABLE, ""), environ.get(URL_VARIABLE, "")
     if written_url or not paired:
         return key if is_openai(written_url or OPENAI_URL) else ""
-    return key if _is_confidential(paired) else ""
+    return key if (_scheme_and_host(paired)[0] == "https" or is_local(paired)) else ""
 
 
 def is_local(base_url: str) -> bool:
@@ -170,10 +170,6 @@ def is_local(base_url: str) -> bool:
 
 def have_credentials(headers: Iterable[str]) -> bool:
     return any(name.lower() in _CREDENTIALS for name in headers)
-
-
-def _is_confidential(base_url: str) -> bool:
-    return _scheme_and_host(base_url)[0] == "https" or is_local(base_url)
 
 
 def _scheme_and_host(base_url: str) -> tuple[str, str]:

@@ -95,7 +95,7 @@ def read_proxy(
     keys = or_none(lambda: read_section(ProxyKeys, node, reader, also_known=("plugin_tools",)))
     entries = _entries(node.get("plugin_tools"), reader)
     _warn_without_enable(node, reader)
-    if not _enabled(node):
+    if not _flag(node, "enable", default=False):
         return None, None
     use = ProxyUse(
         step=step,
@@ -147,10 +147,6 @@ def _flag(table: Table, name: str, *, default: bool) -> bool:
     """A boolean, or its default where it is invalid, which is reported elsewhere."""
     node = table.get(name)
     return node.text.lower() == "true" if isinstance(node, Scalar) and node.kind == "boolean" else default
-
-
-def _enabled(table: Table) -> bool:
-    return _flag(table, "enable", default=False)
 
 
 def _warn_without_enable(table: Table, reader: ConfigReader) -> None:

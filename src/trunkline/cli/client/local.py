@@ -121,25 +121,17 @@ class LocalClient:
 
     async def _entry(self, name: str) -> ToolEntry | None:
         """The tool, as soon as it is known. Servers that were left out are started if only they can have it."""
-        catalog = self._gateway.router.catalog
-        if catalog.find(name) is None:
+        router = self._gateway.router
+        if router.catalog.find(name) is None:
             await self._settled()
-        if catalog.find(name) is None and self._start_the_rest(name):
-            await self._settled()
-        return catalog.find(name)
-
-    def _start_the_rest(self, name: str) -> bool:
-        admissions = self._gateway.router.registry.servers()
-        left_out = self._settings.sources.keys() - admissions.keys()
-        may_be_elsewhere = split_address(without_own_prefix(name)) is None
-        if (
-            not left_out
-            or not may_be_elsewhere
-            or any(admission.health.state not in _WELL for admission in admissions.values())
-        ):
-            return False
-        self._gateway.adopt(self._settings)
-        return True
+        if router.catalog.find(name) is None:
+            servers = router.registry.servers()
+            left_out = self._settings.sources.keys() - servers.keys()
+            names_server = split_address(without_own_prefix(name)) is not None
+            if left_out and not names_server and all(server.health.state in _WELL for server in servers.values()):
+                self._gateway.adopt(self._settings)
+                await self._settled()
+        return router.catalog.find(name)
 
     async def _settled(self) -> None:
         """Wait until every server is up or has failed; each has a deadline for that (`start_timeout`)."""

@@ -288,40 +288,38 @@ def _unreachable(target: RemoteTarget, reason: str) -> GatewayError:
     return GatewayError(Problem(code=GATEWAY_UNREACHABLE, message=f"{target.url}: {reason}", hint=hint))
 
 
-class _Data(msgspec.Struct):
-    code: str
-    hint: str = ""
-
-
-class _JsonRpcError(msgspec.Struct):
-    data: _Data
-    message: str = ""
-
-
-class _RestError(msgspec.Struct):
+class _ErrorBody(msgspec.Struct):
     code: str
     detail: str = ""
     hint: str = ""
 
 
+class _RpcError(msgspec.Struct):
+    data: _ErrorBody
+    message: str = ""
+
+
 def read_rpc_problem(raw: Json) -> Problem | None:
     """The problem in a gateway's JSON-RPC error; None if the error is not a gateway's."""
     try:
-        error = msgspec.json.decode(raw, type=_JsonRpcError)
+        error = msgspec.json.decode(raw, type=_RpcError)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    code = CODES.get(error.data.code)
-    return None if code is None else Problem(code=code, message=error.message, hint=error.data.hint)
+    return _problem(error.data, error.message)
 
 
 def read_http_problem(body: bytes) -> Problem | None:
     """The problem in the body of an HTTP error; None if the error is not a gateway's."""
     try:
-        error = msgspec.json.decode(body, type=_RestError)
+        error = msgspec.json.decode(body, type=_ErrorBody)
     except (msgspec.MsgspecError, RecursionError):
         return None
+    return _problem(error, error.detail)
+
+
+def _problem(error: _ErrorBody, message: str) -> Problem | None:
     code = CODES.get(error.code)
-    return None if code is None else Problem(code=code, message=error.detail, hint=error.hint)
+    return None if code is None else Problem(code=code, message=message, hint=error.hint)
 
 
 # -- what commands rely on in the gateway's answers; other members are passed on as they are ---------------------------

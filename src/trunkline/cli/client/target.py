@@ -12,7 +12,6 @@ import click
 
 from trunkline.cli.configuration import (
     first_steps,
-    found_settings,
     load_file,
     load_or_exit,
     load_quietly,
@@ -80,11 +79,14 @@ def _named(url: str, config: Path | None) -> RemoteTarget:
     Tokens are sent only to the gateway they belong to: one that left its record here, one that is named together with
     its file, or one at the address that the file in use gives it.
     """
-    for state_dir in _state_dirs(config):
+    file = find_config(config, Path(), Path.home())
+    found = None if file is None else load_quietly(file)
+    own = [] if found is None else [found.gateway.state_dir]
+    for state_dir in dict.fromkeys([*own, _default_state_dir()]):
         for record in all_running(state_dir):
             if _is_at(record, url):
                 return _of_record(record, state_dir, load_quietly(ConfigFile.named(Path(record.config))))
-    settings = load_or_exit(config) if config is not None else found_settings()
+    settings = load_or_exit(config) if config is not None else found
     token, operator_token = _from_environment(TOKEN_VARIABLE), _from_environment(OPERATOR_VARIABLE)
     if settings is not None and (config is not None or _is_own_address(url, settings)):
         token = settings.gateway.token or token
@@ -95,13 +97,6 @@ def _named(url: str, config: Path | None) -> RemoteTarget:
 def _is_own_address(url: str, settings: Settings) -> bool:
     parts = urlsplit(url)
     return parts.scheme == "http" and settings.gateway.listen.is_at(parts.hostname or "", parts.port or _HTTP_PORT)
-
-
-def _state_dirs(config: Path | None) -> list[Path]:
-    file = find_config(config, Path(), Path.home())
-    settings = load_quietly(file) if file is not None else None
-    own = [settings.gateway.state_dir] if settings is not None else []
-    return list(dict.fromkeys([*own, _default_state_dir()]))
 
 
 def _is_at(record: RunningGateway, url: str) -> bool:

@@ -35,8 +35,7 @@ _SLICE_BYTES: Final = 4096
 """Of more that comes at once so much is parsed at a time, in turns with other connections."""
 _SLOW_S: Final = 2.0
 """A client that has not read for so long may be disconnected to make room for a new one."""
-_MAX_UNREAD_EVENT_BYTES: Final = 1024 * 1024
-_MAX_UNREAD_RESPONSE_BYTES: Final = 32 * 1024 * 1024
+MAX_UNREAD_EVENT_BYTES: Final = 1024 * 1024
 _MIN_READ_BYTES: Final = 64 * 1024
 """What a client must read of a large response every `WRITE_S` seconds."""
 
@@ -353,19 +352,12 @@ class Connection(asyncio.Protocol):
         else:
             transport.writelines(parts)
 
-    def accepts_notifications(self) -> bool:
-        """Whether the client reads its notifications; one that lets them pile up is disconnected."""
-        return self._takes(_MAX_UNREAD_EVENT_BYTES)
-
-    def accepts_responses(self) -> bool:
-        """The same for a stream that carries the responses to many requests."""
-        return self._takes(_MAX_UNREAD_RESPONSE_BYTES)
-
-    def _takes(self, limit_bytes: int) -> bool:
-        too_many_open = self._blocked_since > 0 and self._unread_bytes() > limit_bytes
-        if too_many_open:
+    def accepts_more(self, max_unread_bytes: int = MAX_UNREAD_EVENT_BYTES) -> bool:
+        """Whether the client reads what it is sent; one that lets more than this pile up is disconnected."""
+        has_room = not self._blocked_since or self._unread_bytes() <= max_unread_bytes
+        if not has_room:
             self.abort()
-        return not too_many_open
+        return has_room
 
     def _unread_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()

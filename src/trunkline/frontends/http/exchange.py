@@ -28,6 +28,7 @@ _JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconte
 _MODERN_STATUS: Final = {-32700: 400, -32600: 400, -32602: 400, -32601: 404, -32020: 400, -32021: 400, -32022: 400}
 _COMMON_STATUS: Final = 200
 _TOO_MANY: Final = 429
+_MAX_UNREAD_RESPONSE_BYTES: Final = 32 * 1024 * 1024
 _RETRY_MS: Final = 500
 """How soon a client may resume a stream that was closed."""
 _STREAM_HEADERS: Final = (
@@ -44,9 +45,9 @@ class HttpExchange:
         "_connection",
         "_extra",
         "_request",
-        "_statuses",
         "accepts_events",
         "accepts_json",
+        "errors_set_status",
         "id_json",
         "on_gone",
         "on_streaming",
@@ -64,7 +65,8 @@ class HttpExchange:
         self._request = request
         self._extra: list[tuple[bytes, bytes]] = []
         self.over = False
-        self._statuses = False
+        self.errors_set_status = False
+        """Whether a JSON-RPC error decides the HTTP status (2026-07-28)."""
         self.replay_stream: ReplayStream | None = None
         self.too_many_open = False
         """Whether so many responses are open that this one may not wait for a server."""
@@ -75,7 +77,7 @@ class HttpExchange:
         self.streaming = False
         self.replay: EventReplay | None = None
         """Where the events are kept, should the response become a stream."""
-        self.on_gone: Callable[[], object] | None = None
+        self.on_disconnect: Callable[[], object] | None = None
         self.on_streaming: Callable[[], None] | None = None
         self.started_at = 0.0
 
@@ -92,7 +94,7 @@ class HttpExchange:
             headers.append((b"connection", b"close"))
         elif self._request.http10:  # which closes by default
             headers.append((b"connection", b"keep-alive"))
-        self._write([response_head(status, headers), b"" if self._request.method == b"HEAD" else body])
+        self._connection.write([response_head(status, headers), b"" if self._request.method == b"HEAD" else body])
         self._end()
 
     def refuse(self, problem: Problem, extra: Iterable[tuple[bytes, bytes]] = ()) -> None:
@@ -107,10 +109,6 @@ class HttpExchange:
     def add_header(self, name: bytes, value: bytes) -> None:
         self._extra.append((name, value))
 
-    def statuses_follow_errors(self) -> None:
-        """Map JSON-RPC errors to HTTP statuses, as 2026-07-28 wants."""
-        self._statuses = True
-
     # -- JSON-RPC responses (the Responder protocol) ---------------------------------------------------------------
 
     def result(self, result: Result) -> None:
@@ -124,7 +122,7 @@ class HttpExchange:
             self.respond(200, b"".join((head, raw, b"}")))
             return
         parts = [_JSON_HEAD % length, head, raw, b"}"]
-        self._write(parts if length > _BIG else [b"".join(parts)])
+        self._connection.write(parts if length > _BIG else [b"".join(parts)])
         self._end()
 
     def error(self, raw: Json, problem: Problem | None) -> None:
@@ -132,7 +130,7 @@ class HttpExchange:
             self._connection.back_off()
         message = error_message(self.id_json, raw)
         status = _COMMON_STATUS
-        if self._statuses:
+        if self.errors_set_status:
             code = error_code(raw) if problem is None else problem.code.jsonrpc
             status = _MODERN_STATUS.get(code, _COMMON_STATUS)
         in_stream = self.prefers_events and (status == _COMMON_STATUS or not self.accepts_json)
@@ -144,7 +142,7 @@ class HttpExchange:
     def notify(self, message: bytes) -> None:
         if self.over:
             self._keep_for_replay(message)
-        elif self.accepts_events and self._connection.accepts_notifications():
+        elif self.accepts_events and self._connection.accepts_more():
             self.stream()
             self.send(message)
 
@@ -188,7 +186,7 @@ class HttpExchange:
     def _send_stream_head(self, after: int) -> None:
         self.streaming = True
         framing = (b"connection", b"close") if self._request.http10 else (b"transfer-encoding", b"chunked")
-        self._write([response_head(200, [*_STREAM_HEADERS, *self._extra, framing])])
+        self._connection.write([response_head(200, [*_STREAM_HEADERS, *self._extra, framing])])
         if self.replay_stream is not None and self.replay is not None and self.replay.primes:
             self._chunk([b"id: %b\nretry: %d\ndata: \n\n" % (self.replay_stream.id_of(after), _RETRY_MS)])
         if self.on_streaming is not None:
@@ -215,7 +213,7 @@ class HttpExchange:
         """Send a message that is not a response; a client that does not read is detached, and may resume."""
         if self.over:
             return
-        if self._connection.accepts_notifications():
+        if self._connection.accepts_more():
             self.send(message)
         elif self.replay_stream is not None:
             self.replay_stream.detach(self)
@@ -223,7 +221,7 @@ class HttpExchange:
 
     def send_response(self, message: bytes) -> None:
         """Send one of many responses on this stream; a client that lets them pile up is disconnected."""
-        if not self.over and self._connection.accepts_responses():
+        if not self.over and self._connection.accepts_more(_MAX_UNREAD_RESPONSE_BYTES):
             self.send(message)
 
     def named_event(self, name: bytes, data: bytes) -> None:
@@ -247,15 +245,15 @@ class HttpExchange:
         if self.over:
             return
         if not self._request.http10:
-            self._write([b"0\r\n\r\n"])
+            self._connection.write([b"0\r\n\r\n"])
         self._end()
 
     def _chunk(self, parts: list[bytes]) -> None:
         if self._request.http10:
-            self._write(list(parts))
+            self._connection.write(list(parts))
             return
         size = sum(map(len, parts))
-        self._write([b"%x\r\n" % size, *parts, b"\r\n"])
+        self._connection.write([b"%x\r\n" % size, *parts, b"\r\n"])
 
     # -- the connection -------------------------------------------------------------------------------------------
 
@@ -272,17 +270,14 @@ class HttpExchange:
         self.over = True
         if self.replay_stream is not None:
             self.replay_stream.detach(self)
-        on_gone, self.on_gone, self.on_streaming = self.on_gone, None, None
-        if on_gone is not None:
-            on_gone()
-
-    def _write(self, parts: list[Json]) -> None:
-        self._connection.write(parts)
+        on_disconnect, self.on_disconnect, self.on_streaming = self.on_disconnect, None, None
+        if on_disconnect is not None:
+            on_disconnect()
 
     def _end(self) -> None:
         self.over = True
         # The callbacks refer to this exchange: such a cycle would keep its body until the collector runs.
-        self.on_gone = self.on_streaming = None
+        self.on_disconnect = self.on_streaming = None
         if self.replay_stream is not None:
             self.replay_stream.detach(self)
         self._connection.exchange_over(

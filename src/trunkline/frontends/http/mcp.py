@@ -136,8 +136,8 @@ class McpRoute:
         if (version in _LEGACY and in_session) or (version in _LEGACY_OR_NONE and not is_modern(message)):
             self._post_legacy(exchange, request, message, principal)
         elif in_session and not is_modern(message):
-            message = f"Protocol version `{(version or b'').decode('latin-1')}` is not served"
-            raise Denied(Problem(code=UNSUPPORTED_VERSION, message=message, hint=f"use one of {', '.join(SUPPORTED)}"))
+            refusal = f"Protocol version `{(version or b'').decode('latin-1')}` is not served"
+            raise Denied(Problem(code=UNSUPPORTED_VERSION, message=refusal, hint=f"use one of {', '.join(SUPPORTED)}"))
         else:
             self._post_modern(exchange, request, message, principal)
 
@@ -165,7 +165,7 @@ class McpRoute:
             return False
         texts = split_batch(request.body)
         exchange.replay = session.replay
-        batch = Batch(_HttpBatchTransport(exchange), exchange.slow_down)
+        batch = Batch(_HttpBatchTransport(exchange), exchange.back_off)
         exchange.on_streaming = batch.flush
         batch.serve(texts, partial(self._server.legacy_request, session), partial(self._server.legacy_other, session))
         return True
@@ -194,7 +194,7 @@ class McpRoute:
             return
         if message.method == SUBSCRIPTIONS_LISTEN and not exchange.accepts_events:
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
-        exchange.statuses_follow_errors()
+        exchange.errors_set_status = True
 
         def check(version: str, method: str, params: Members) -> None:
             named_by = NAME_PARAMETERS.get(method)
@@ -203,7 +203,7 @@ class McpRoute:
             if method == TOOLS_CALL and name is not None:
                 self._check_arguments(request, name, params)
 
-        exchange.on_gone = lambda: self._server.cancel_modern(principal, exchange, "the client closed the stream")
+        exchange.on_disconnect = lambda: self._server.cancel_modern(principal, exchange, "the client closed the stream")
         self._server.modern_request(message, exchange, principal, exchange, check)
 
     def _check_arguments(self, request: HttpRequest, tool: str, params: Members) -> None:

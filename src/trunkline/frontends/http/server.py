@@ -218,16 +218,14 @@ class HttpServer:
             principal = self._access.check(request, route.credential)
             if principal is UNAUTHENTICATED:
                 exchange.forget_headers()
-            handler, to_handle = (
-                route.handler(request.method),
-                RouteRequest(exchange, request, principal, path_parameters),
-            )
+            handler = route.handler(request.method)
+            route_request = RouteRequest(exchange, request, principal, path_parameters)
             if not (exchange.too_many_open and route.waits):
-                handler(to_handle)
+                handler(route_request)
                 return
             self._events.count("requests_refused", TOO_MANY_OPEN.code.id)
             if rest:
-                respond_with_problem(to_handle, TOO_MANY_OPEN)
+                respond_with_problem(route_request, TOO_MANY_OPEN)
             else:
                 exchange.refuse(TOO_MANY_OPEN)
         except GatewayError as error:

@@ -46,9 +46,6 @@ class HttpSession(ClientSession):
     def is_idle(self) -> bool:
         return self.stream is None and not len(self.calls)
 
-    def only_listens(self, since: float) -> bool:
-        return self.last_request_at < since and not len(self.calls)
-
     def outlived(self, now: float, idle_s: float) -> str:
         """Why the session ends now; empty while it does not."""
         return "it was idle" if self.is_idle and now - self.used_at > idle_s else ""
@@ -106,7 +103,7 @@ class HttpSession(ClientSession):
             if self.stream is exchange:
                 self.stream = None
 
-        exchange.on_gone = gone
+        exchange.on_disconnect = gone
 
     def _send_queued(self, exchange: HttpExchange) -> None:
         queued, self._queued = self._queued, []
@@ -177,7 +174,8 @@ class HttpSessions:
         if idle:
             longest = min(idle, key=lambda session: session.used_at)
         else:
-            silent = [session for session in sessions if session.only_listens(now - self._idle_s)]
+            since = now - self._idle_s
+            silent = [session for session in sessions if session.last_request_at < since and not len(session.calls)]
             if not silent:
                 return False
             longest = min(silent, key=lambda session: session.last_request_at)

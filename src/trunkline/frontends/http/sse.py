@@ -81,7 +81,7 @@ class SseRoute:
             return
         session = self._sessions.create(SseSession, request.principal, self._loop.time())
         session.stream = exchange
-        exchange.on_gone = lambda: self._sessions.end(session, "its stream closed")
+        exchange.on_disconnect = lambda: self._sessions.end(session, "its stream closed")
         exchange.named_event(b"endpoint", f"{MESSAGES}?{_SESSION}={session.id}".encode())
 
     def post(self, request: RouteRequest) -> None:
@@ -94,7 +94,7 @@ class SseRoute:
             raise Denied(Problem(code=INVALID_REQUEST, message=f"The query must have one `{_SESSION}`", hint=hint))
         session = self._sessions.get(SseSession, named[0].encode(), request.principal, self._loop.time())
         try:
-            self._handle(session, http, exchange.slow_down)
+            self._handle(session, http, exchange.back_off)
         except BadMessage as error:
             exchange.id_json = error.id_json
             exchange.refuse(error.problem)

@@ -119,7 +119,7 @@ class McpServer:
             return
         request_id = cancelled_id(message)
         if request_id is not None:
-            session.calls.cancel(request_id, "the client took it back")
+            session.calls.cancel(request_id, "the client cancelled it")
         elif message.method == PROGRESS:
             session.server_requests.handle_progress(message)
         elif message.method == methods.NOTIFICATIONS_ROOTS_LIST_CHANGED:

@@ -33,7 +33,6 @@ from trunkline.protocol.mcp.server_requests import (
 )
 from trunkline.protocol.mcp.translation import urls_required
 from trunkline.protocol.mcp.versions import MODERN
-from trunkline.router.catalog import ToolEntry
 from trunkline.router.router import Router
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely
@@ -102,7 +101,7 @@ class SuspendedCall:
         self._calls.add(self, self)
         timeout_s = self._suspended_calls.rules.timeout_s
         self._expiry = Deadline(timeout_s, partial(self.give_up, "the client did not return"))
-        state = self._suspended_calls.state_of(waiting, self.handle)
+        state = self._suspended_calls.seal.sealed(waiting, self.handle)
         input_requests = {key: input_request for key, (_, input_request) in self._open.items()}
         waiting.responder.result(own_result(encode_input_required(input_requests, state)))
 
@@ -182,7 +181,7 @@ class SuspendedCalls:
 
     def __init__(self, sealer: Sealer, rules: ServerRequestRules) -> None:
         self.rules = rules
-        self._seal = StateSeal(sealer, rules.timeout_s)
+        self.seal = StateSeal(sealer, rules.timeout_s)
         self._suspended: dict[str, SuspendedCall] = {}
 
     def __len__(self) -> int:
@@ -205,7 +204,7 @@ class SuspendedCalls:
             state = text_member(routed.params, "requestState") or ""
         except BadMessage:
             return _refuse(routed, "`params.requestState` must be a string")
-        handle = self._seal.opened(routed, state)
+        handle = self.seal.opened(routed, state)
         if handle is None:
             if not _is_for_legacy(routed, router):
                 return False
@@ -239,7 +238,7 @@ class SuspendedCalls:
             members = self._labelled(source, ELICITATION_CREATE, params)
             params = encode_members({"mode": b'"url"', **members})
             requests[f"{source}-{number}"] = InputRequest(ELICITATION_CREATE, params)
-        return encode_input_required(requests, self.state_of(context, _URLS))
+        return encode_input_required(requests, self.seal.sealed(context, _URLS))
 
     def input_request(self, server_request: ServerRequest) -> InputRequest:
         """A server's request for a modern client, which has no way to send progress on it."""
@@ -253,9 +252,6 @@ class SuspendedCalls:
 
     def _labelled(self, source: str, method: str, params: Json) -> dict[str, Json]:
         return labelled(source, method, params, in_text=self.rules.names_servers())
-
-    def state_of(self, context: RequestContext, handle: str) -> str:
-        return self._seal.sealed(context, handle)
 
     def forget(self, suspended: SuspendedCall) -> None:
         self._suspended.pop(suspended.handle, None)
@@ -296,17 +292,17 @@ class StateSeal:
     """Seals a handle as a `requestState` that is valid for one principal and one request, for a limited time."""
 
     def __init__(self, sealer: Sealer, server_request_timeout_s: float) -> None:
-        self._sealer = sealer
+        self.sealer = sealer
         self._lasts_s = server_request_timeout_s + _GRACE_S
         self._loop = asyncio.get_running_loop()
 
     def sealed(self, context: RequestContext, handle: str) -> str:
         state = _State(handle, context.caller.principal, self._loop.time() + self._lasts_s, _digest(context))
-        return self._sealer.seal(_PURPOSE, encode(state))
+        return self.sealer.seal(_PURPOSE, encode(state))
 
     def opened(self, context: RequestContext, text: str) -> str | None:
         """The handle in a state that was issued for this very request; None for any other."""
-        payload = self._sealer.open(_PURPOSE, text)
+        payload = self.sealer.open(_PURPOSE, text)
         if payload is None:
             return None
         state = msgspec.json.decode(payload, type=_State)
@@ -349,25 +345,19 @@ def _is_for_legacy(context: RequestContext, router: Router) -> bool:
 
 
 def _source_of(context: RequestContext, router: Router) -> str | None:
+    params, catalog = context.params, router.views.of(context.caller)
     if context.message.method == RESOURCES_READ:
-        found = router.uri_rewriter.resolve_or_guess(context.caller, text_member(context.params, "uri") or "")
+        found = router.uri_rewriter.resolve_or_guess(context.caller, text_member(params, "uri") or "")
         return None if found is None else found.source
-    name = text_member(context.params, "name") or ""
+    name = text_member(params, "name") or ""
     if context.message.method == PROMPTS_GET:
-        prompt = router.views.of(context.caller).prompts.find(name)
+        prompt = catalog.prompts.find(name)
         return None if prompt is None else prompt.source
-    entry = _tool_of(context, router, name)
-    return None if entry is None else entry.tool.source
-
-
-def _tool_of(context: RequestContext, router: Router, name: str) -> ToolEntry | None:
-    """The tool that responds: for `execute_tool` the one that its `tool_id` names."""
-    catalog = router.views.of(context.caller)
     entry = catalog.find(name)
-    if entry is None or entry.source != RESERVED_SOURCE:
-        return entry
-    try:
-        arguments = members_of(context.params.get("arguments", b"{}"), "`params.arguments`")
-        return catalog.find(text_member(arguments, "tool_id") or "")
-    except BadMessage:
-        return None
+    if entry is not None and entry.source == RESERVED_SOURCE:  # `execute_tool`: the tool that its `tool_id` names
+        try:
+            arguments = members_of(params.get("arguments", b"{}"), "`params.arguments`")
+            entry = catalog.find(text_member(arguments, "tool_id") or "")
+        except BadMessage:
+            return None
+    return None if entry is None else entry.tool.source

@@ -212,18 +212,14 @@ class Relay:
         except BadMessage as error:
             self.send(error_message(error.id_json, encode_error(error.problem)))
             return
-        if isinstance(message, list):
-            self._take_batch(message)
-        else:
+        if not isinstance(message, list):
             self._take(line, message, None)
-
-    def _take_batch(self, texts: list[bytes]) -> None:
-        """Relay each message by itself; the responses are sent together."""
-        batch = Batch(LineBatchTransport(self.send, self.send))
-        for text in texts:
-            message = batch.read(text)
-            if message is not None:
-                self._take(single_line(text), message, batch)
+            return
+        batch = Batch(LineBatchTransport(self.send, self.send))  # each is relayed by itself
+        for text in message:
+            member = batch.read(text)
+            if member is not None:
+                self._take(single_line(text), member, batch)
         batch.ended(None)
 
     def _take(self, line: bytes, message: Message, batch: Batch | None) -> None:

@@ -47,8 +47,9 @@ class RelayedSession:
     async def ready(self) -> None:
         """Wait until messages may be sent in the session. Raises GatewayError where it cannot be opened again."""
         while True:
-            if self._state == "lost":
-                self._reopen()
+            if self._state == "lost" and self._reopening is None:
+                self._pending = self._pending or self._loop.create_future()
+                self._reopening = self._loop.create_task(self._open_again())
             if self._pending is None:
                 return
             problem = await asyncio.shield(self._pending)
@@ -96,11 +97,6 @@ class RelayedSession:
         """The gateway does not know this session (any more), so nothing that was sent in it ran."""
         if self.is_open and session_id == self._gateway.session_id:
             self._state = "lost"
-
-    def _reopen(self) -> None:
-        if self._reopening is None:
-            self._pending = self._pending or self._loop.create_future()
-            self._reopening = self._loop.create_task(self._open_again())
 
     async def _open_again(self) -> None:
         problem = await self._repeat_handshake()

@@ -110,7 +110,7 @@ class ToolsApi:
         )
         if not call.done:
             calls.add(exchange, call)
-            exchange.on_gone = partial(call.cancel, "the client closed the connection")
+            exchange.on_disconnect = partial(call.cancel, "the client closed the connection")
 
 
 def _ended(request: RouteRequest, calls: InFlightCalls, call: Call) -> None:
@@ -134,7 +134,7 @@ class _DelayedResponse:
         """Start the timeout, unless the response was sent by now."""
         if not self._request.exchange.over:
             self._timer = Deadline(_TIMEOUT_S, self._too_late)
-            self._request.exchange.on_gone = self._timer.cancel
+            self._request.exchange.on_disconnect = self._timer.cancel
 
     def send(self, document: dict[str, Any]) -> None:
         self._stop()

@@ -128,7 +128,7 @@ class LineSession:
         if request_id is not None:
             key = (self._name, request_id)
             self._listening.discard(key)
-            self._server.cancel_modern(self._principal, key, "the client took it back", self._session.calls)
+            self._server.cancel_modern(self._principal, key, "the client cancelled it", self._session.calls)
 
     def _request(self, message: Message, responder: Responder) -> None:
         if not is_modern(message):

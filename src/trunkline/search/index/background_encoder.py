@@ -1,7 +1,7 @@
 """Gets vectors for the texts of tools in a thread of its own: from the file if they are there, else by encoding.
 
 It works in short turns with pauses as long as they were, so it takes half a core at most, and lets queries go first.
-Texts wanted last come first: the current catalog before what is left of an older one.
+Texts requested last come first: the current catalog before what is left of an older one.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Final
 from trunkline.search.index.encoder import LazyEncoder
 from trunkline.search.index.vector_file import VectorFile, records_of, text_key
 
-_MOST_WANTED: Final = 50_000
+_MOST_PENDING: Final = 50_000
 _TURN_S: Final = 0.02
 _HAND_OVER_S: Final = 1.0
 _QUERY_PATIENCE_S: Final = 0.1
 _DROP: Final[Sequence[str]] = ()
-"""In the queue in place of texts: those before it are no longer wanted."""
+"""In the queue in place of texts: those requested before it are no longer needed."""
 
 
 class BackgroundEncoder:
-    """`want`, `drop`, `stop` and the properties are for other threads; everything else runs in the thread itself."""
+    """`request`, `drop`, `stop` and the properties are for other threads; all else runs in the thread itself."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class BackgroundEncoder:
         self._failed = failed
         self._save_every_s = save_every_s
         self._incoming: deque[Sequence[str]] = deque()
-        self._wanted: OrderedDict[str, bytes] = OrderedDict()
+        self._pending: OrderedDict[str, bytes] = OrderedDict()
         """Texts that neither memory nor the file has, with their keys: touched in the thread only."""
         self._work = threading.Event()
         self._closing = threading.Event()
@@ -53,7 +53,7 @@ class BackgroundEncoder:
         self._unsaved: dict[bytes, bytes] = {}
         self._handed_over_at = self._saved_at = time.monotonic()
 
-    def want(self, texts: Sequence[str]) -> None:
+    def request(self, texts: Sequence[str]) -> None:
         if not texts or self._closing.is_set():
             return
         self._incoming.append(texts)
@@ -63,14 +63,14 @@ class BackgroundEncoder:
         self._work.set()
 
     def drop(self) -> None:
-        """Forget all texts wanted so far."""
+        """Forget all requests so far."""
         self._incoming.append(_DROP)
         self._work.set()
 
     @property
-    def wanted(self) -> int:
+    def pending(self) -> int:
         """About how many texts are still to do."""
-        return len(self._wanted) + sum(map(len, tuple(self._incoming)))
+        return len(self._pending) + sum(map(len, tuple(self._incoming)))
 
     @property
     def alive(self) -> bool:
@@ -93,7 +93,7 @@ class BackgroundEncoder:
             self._failed(problem)
             self._closing.set()
             self._incoming.clear()
-            self._wanted.clear()
+            self._pending.clear()
         self._save()
 
     def _look_up(self) -> None:
@@ -104,36 +104,36 @@ class BackgroundEncoder:
         kept, stale = self._file.find(set(keys.values()))
         found = {text: kept[key] for text, key in keys.items() if key in kept}
         for text in found:
-            self._wanted.pop(text, None)
+            self._pending.pop(text, None)
         if found:
             self._arrived(found)
         if stale:
             self._write({}, stale)  # so that the file knows that they are in use
 
     def _admit(self) -> dict[str, bytes]:
-        """Queue new texts before the others; returns the keys of those that were not wanted before."""
+        """Queue new texts before the others; returns the keys of those that were not pending before."""
         keys: dict[str, bytes] = {}
         while self._incoming:
             for text in reversed(self._incoming[0]):
                 if text in self._fresh:
                     continue
-                if text not in self._wanted:
-                    self._wanted[text] = keys[text] = text_key(text)
-                self._wanted.move_to_end(text, last=False)
+                if text not in self._pending:
+                    self._pending[text] = keys[text] = text_key(text)
+                self._pending.move_to_end(text, last=False)
             if self._incoming.popleft() is _DROP:
-                self._wanted.clear()
+                self._pending.clear()
                 keys.clear()
-        while len(self._wanted) > _MOST_WANTED:
-            self._wanted.popitem()
+        while len(self._pending) > _MOST_PENDING:
+            self._pending.popitem()
         return keys
 
     def _encode(self) -> None:
-        """Encode until nothing is wanted, or there is more to look up."""
+        """Encode until nothing is pending, or there is more to look up."""
         busy_s = 0.0
-        while self._wanted and not self._work.is_set():
+        while self._pending and not self._work.is_set():
             self._queries_idle.wait(_QUERY_PATIENCE_S)
             began = time.perf_counter()
-            text, key = self._wanted.popitem(last=False)
+            text, key = self._pending.popitem(last=False)
             self._fresh[text] = record = records_of(self._encoder.get().encode([text]))[0]
             if self._file is not None:
                 self._unsaved[key] = record
@@ -159,10 +159,10 @@ class BackgroundEncoder:
         if self._unsaved and self._write(self._unsaved):
             self._unsaved = {}
 
-    def _write(self, records: dict[bytes, bytes], wanted: Collection[bytes] = ()) -> bool:
+    def _write(self, records: dict[bytes, bytes], stale: Collection[bytes] = ()) -> bool:
         """Write to the file; False if these records have to be written again."""
         try:
-            return self._file is None or self._file.keep(records, wanted)
+            return self._file is None or self._file.keep(records, stale)
         except OSError as problem:
             self._failed(problem)
             return True

@@ -47,7 +47,7 @@ class Vectors(Protocol):
     """Vectors by text, as far as they are known: `VectorStore`."""
 
     def matrix(self, texts: Sequence[str]) -> tuple[Floats, Flags]: ...
-    def want(self, texts: Sequence[str]) -> None: ...
+    def request(self, texts: Sequence[str]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -170,7 +170,7 @@ class Collection:
         self._corpus.settle(len(self), index.live_terms)
         if self._corpus.vectors is not None:
             yield from self._take_vectors()
-            self._corpus.vectors.want([text for segment in self.segments for text in segment.texts])
+            self._corpus.vectors.request([text for segment in self.segments for text in segment.texts])
 
     def _with_tags(self, entry: Entry) -> Entry:
         tool, shown, tags = entry

@@ -65,20 +65,20 @@ class VectorStore:
         known = np.fromiter((record is not None for record in records), np.bool_, len(records))
         return vectors_of([record or ZERO_RECORD for record in records]), known
 
-    def want(self, texts: Sequence[str]) -> None:
-        """Get vectors for these texts before any that were wanted earlier. Needs a running loop."""
+    def request(self, texts: Sequence[str]) -> None:
+        """Get vectors for these texts, before any requested earlier. Needs a running loop."""
         if missing := self._missing(texts):
             self._loop = asyncio.get_running_loop()
-            self._background.want(missing)
+            self._background.request(missing)
 
-    def want_nothing(self) -> None:
+    def cancel_requests(self) -> None:
         """Stop getting vectors."""
         self._background.drop()
 
     @property
-    def wanted(self) -> int:
+    def pending(self) -> int:
         """About how many texts have no vector yet."""
-        return self._background.wanted
+        return self._background.pending
 
     def encode_now(self, texts: Sequence[str]) -> Floats:
         """The vectors of these texts, for programs that can wait. Raises EncoderUnavailable."""

@@ -52,9 +52,7 @@ class PendingConnections:
         self._waiting: dict[AppConnection, Deadline] = {}
         self._most_waiting = _MOST_WAITING
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if (
-            soft != resource.RLIM_INFINITY
-        ):  # a quarter of the files that HTTP leaves: the rest is for known apps and servers
+        if soft != resource.RLIM_INFINITY:  # a quarter of what HTTP leaves
             self._most_waiting = max(1, min(_MOST_WAITING, (soft - connection_limit()) // 4))
 
     def __len__(self) -> int:
@@ -194,7 +192,7 @@ class AppListener(ToolsOnlySource):
             reason = f"listening on {self._listener.where}, {apps}"
             self._sink.health(Health(state="ready", reason=reason, since=self._up_since))
 
-    # -- as the handler of connections ----------------------------------------------------------------------------------
+    # -- as the handler of connections ----------------------------------------------------------------------------
 
     def opened(self, connection: AppConnection) -> None:
         self._open_connections.add(connection)

@@ -1,22 +1,18 @@
-"""Plugins: programs that speak gRPC after go-plugin's handshake, as AWF's do. Each operation of one is a tool."""
+"""The kind `plugin`: programs that speak gRPC after go-plugin's handshake, as AWF's do. Each operation is a tool."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
-
-from trunkline.core.source import Source, SourceKind
-
-if TYPE_CHECKING:
-    from trunkline.runtime.source_context import SourceContext
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from trunkline.config.section import key
 from trunkline.config.shapes import JsonValue, MapOf
 from trunkline.config.sources import NOTHING
+from trunkline.core.source import Source, SourceKind
 from trunkline.sources.sections import ProgramSection
 
-# The configuration section of `kind: plugin`, apart from the kind so that checking a file loads no networking.
+if TYPE_CHECKING:
+    from trunkline.runtime.source_context import SourceContext
 
 
 class PluginSection(ProgramSection):
@@ -30,6 +26,7 @@ class PluginSection(ProgramSection):
 
 
 def build(name: str, section: PluginSection, context: SourceContext) -> Source:
+    # imported here, so that checking a configuration loads no networking
     from trunkline.protocol.jsonrpc import encode
     from trunkline.runtime.children import child_environment
     from trunkline.sources.plugin.source import Launch, PluginSource

@@ -1,6 +1,6 @@
-"""The gRPC channel to one running plugin: requests of ours, calls of others, and what it prints.
+"""The gRPC channel to one running plugin: connection, RPCs, statuses, and the library itself.
 
-Messages are bytes here; `sdk.plugin_v1` knows what is in them.
+The library is an extra, imported when the first plugin starts. Messages are bytes here; `sdk.plugin_v1` encodes them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ from trunkline.sdk.plugin_v1 import (
 )
 from trunkline.sdk.protobuf import MalformedProtobuf
 
-# What a gRPC status means to a caller.
-
 _SHOWN_CHARACTERS: Final = 2 * 1024
 _CODES: Final[dict[str, Code]] = {
     "UNAVAILABLE": SOURCE_LOST,
@@ -54,7 +52,7 @@ class RpcFailed(Exception):
         self.code = _CODES.get(status, SOURCE_PROTOCOL)
 
     def problem(self, source: str, tool: str, redact: Callable[[str], str]) -> Problem:
-        """The problem of a call that was sent: nobody can say how far it came."""
+        """The problem of a call that was sent, so that nobody can say whether it ran."""
         text = safe_text(str(self), redact)[:_SHOWN_CHARACTERS]
         what = "lost during the call" if self.code is SOURCE_LOST else "the plugin answered"
         message = f"Server {source}: {what}: {text}"
@@ -66,17 +64,19 @@ def status_of(error: Any) -> RpcFailed:
     return RpcFailed(error.code().name, str(error.details() or ""))
 
 
-# The gRPC library, which is an extra: imported when the first plugin starts, and kept quiet.
-
 _QUIET: Final = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "0"}
-"""Our stderr is a log of its own kind; and children are started by a process that has no gRPC in it."""
+"""Our stderr is a log of its own, and children are started by a process without gRPC."""
 
 
 def load_grpc(source: str) -> Any:
     """The module `grpc`, with `grpc.aio` in it. Raises GatewayError where it is not installed."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    _silence()
+    # whatever the library reports comes to us as a status or an exception too, and does not belong on our stderr
+    logger = logging.getLogger("grpc")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
     importlib.invalidate_caches()  # it may have been installed while we run
     try:
         grpc = importlib.import_module("grpc")
@@ -94,15 +94,7 @@ def load_grpc(source: str) -> Any:
     return grpc
 
 
-def _silence() -> None:
-    """What the library has to say it says to us too: a status, an exception. None of it belongs on our stderr."""
-    logger = logging.getLogger("grpc")
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
-        logger.propagate = False
-
-
-_DIAL_AGAIN_MS: Final = 100
+_RECONNECT_MS: Final = 100
 _LOST: Final = "UNAVAILABLE"
 _PROBES: Final = 5
 _PROBE_S: Final = 1.0
@@ -113,12 +105,12 @@ class PluginChannel:
     def __init__(self, grpc: Any, target: str, limit_bytes: int) -> None:
         options = [
             ("grpc.max_receive_message_length", limit_bytes),
-            ("grpc.max_send_message_length", -1),  # we look at sizes before anything is sent
+            ("grpc.max_send_message_length", -1),  # sizes are checked before anything is sent
             ("grpc.enable_retries", 0),
             ("grpc.enable_http_proxy", 0),
             ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.initial_reconnect_backoff_ms", _DIAL_AGAIN_MS),
-            ("grpc.min_reconnect_backoff_ms", _DIAL_AGAIN_MS),
+            ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS),
+            ("grpc.min_reconnect_backoff_ms", _RECONNECT_MS),
         ]
         self._errors: type[Exception] = grpc.aio.AioRpcError
         self._ready: Any = grpc.ChannelConnectivity.READY
@@ -127,12 +119,9 @@ class PluginChannel:
         self._listening: asyncio.Task[None] | None = None
         self._in_doubt = False
 
-    async def ask(self, method: str, request: bytes, timeout_s: float, *, dial: bool = True) -> bytes:
-        """One request of our own, for which a connection is made if there is none, unless `dial` says otherwise.
-
-        Raises RpcFailed, also when no answer came in time.
-        """
-        call = self._channel.unary_unary(method)(request, timeout=timeout_s, wait_for_ready=dial)
+    async def request(self, method: str, message: bytes, timeout_s: float, *, dial: bool = True) -> bytes:
+        """Send one request of our own, connecting first if `dial`. Raises RpcFailed, also on timeout."""
+        call = self._channel.unary_unary(method)(message, timeout=timeout_s, wait_for_ready=dial)
         try:
             # the library's own deadline does not hold while the other end reads nothing
             async with TimeLimit(timeout_s):
@@ -142,15 +131,15 @@ class PluginChannel:
 
     @property
     def connected(self) -> bool:
-        """Whether what is sent now leaves at once."""
+        """Whether a message sent now leaves at once."""
         return not self._in_doubt and self._channel.get_state() is self._ready
 
     async def connect(self) -> None:
-        """Wait for a connection that carries messages: a plugin may close one and go on.
+        """Wait for a connection that carries messages, as a plugin may close one and go on.
 
-        The library fails the calls of a broken connection before its state says so, and would lose the next ones over
-        it as well. So after such a failure its word is not enough: a request of our own has to come back. A plugin may
-        also give that status itself, which is believed after a few of them.
+        The library fails the calls of a broken connection before its state says so, and would lose the next ones too.
+        So after such a failure a request of our own has to come back first. A plugin may give that status itself, which
+        is accepted after a few of them.
         """
         for _ in range(_PROBES):
             while (state := self._channel.get_state(try_to_connect=True)) is not self._ready:
@@ -162,16 +151,15 @@ class PluginChannel:
         self._in_doubt = False
 
     async def _probe(self) -> None:
-        """Any answer will do, also that there is no such service, and so will silence: a plugin may be busy. Only
-        a probe that is lost brings the doubt back."""
+        """Any answer will do, and so will silence, as a plugin may be busy. Only a lost probe brings the doubt back."""
         try:
-            await self.ask(HEALTH_CHECK, encode_health_request(HEALTH_NAME), _PROBE_S)
+            await self.request(HEALTH_CHECK, encode_health_request(HEALTH_NAME), _PROBE_S)
         except RpcFailed as error:
             if error.status == _LOST:
                 await asyncio.sleep(_PROBE_AGAIN_S)
 
     async def execute(self, request: bytes) -> bytes:
-        """Have an operation done. Cancelling this cancels it in the plugin. Raises RpcFailed."""
+        """Execute an operation; cancelling this cancels it in the plugin. Raises RpcFailed."""
         return await self._answer(self._execute(request))
 
     async def _answer(self, call: Awaitable[bytes | None]) -> bytes:
@@ -186,12 +174,12 @@ class PluginChannel:
             failure = status_of(error)
             self._in_doubt |= failure.status == _LOST
             raise failure from None
-        if answer is None:  # the library takes that for an answer
+        if answer is None:  # which the library accepts as an answer
             raise RpcFailed("OK", "there is no message in the answer")
         return answer
 
     def listen(self, on_data: Callable[[bytes], None]) -> None:
-        """Take what the plugin prints. Those built with go-plugin send it this way, and stop when nobody takes it."""
+        """Receive what the plugin prints: go-plugin sends it this way, and blocks when nobody reads it."""
         self._listening = asyncio.get_running_loop().create_task(self._listen(on_data))
 
     async def _listen(self, on_data: Callable[[bytes], None]) -> None:

@@ -1,7 +1,6 @@
-"""A plugin's operations as tools: JSON Schema from their inputs, and what is wrong with those that have none.
+"""A plugin's operations as tools, with a JSON Schema of their inputs, and their outcomes as MCP results.
 
-What cannot be mapped is said and left out, never guessed: a tool whose schema is not the plugin's would be called
-wrongly for ever.
+What cannot be mapped is left out with a warning, never guessed: a wrong schema would make every call wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import ToolDefinition
 from trunkline.protocol.jsonrpc import REDUCED_STACK, BadMessage, check_text, encode, encode_members, single_line
 from trunkline.runtime.child_io import safe_text
-from trunkline.sdk.plugin_v1 import Operation, OperationInput, OperationOutput, OperationResult
+from trunkline.sdk.plugin_v1 import Operation, OperationInput, OperationResult
 from trunkline.sources.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
 
 _FORMATS: Final = {"url": "uri", "email": "email"}
@@ -25,15 +24,19 @@ _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})\Z", re.ASCII)
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?\Z", re.ASCII)
 _MOST_FAULTS: Final = 20
 _MAX_DEFINITION_BYTES: Final = 64 * 1024
-"""More than any model could be shown of one tool."""
+"""More than any model could use of one tool."""
 
 
 class NotUsable(Exception):
-    """Why an operation cannot be offered as a tool."""
+    """An operation cannot be offered as a tool; says why."""
+
+
+class BadData(Exception):
+    """A value in the plugin's answer is not valid JSON."""
 
 
 def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[ToolDefinition, ...], tuple[str, ...]]:
-    """The tools, and a line for each operation that is none."""
+    """The tools, and a warning for each operation that cannot be offered."""
     tools: dict[str, ToolDefinition] = {}
     faults: list[str] = []
     cut = ""
@@ -60,7 +63,7 @@ def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[ToolDe
 
 
 def _reason_to_cut(count: int, size_bytes: int) -> str:
-    """Why no further operation is looked at; empty where the next one is."""
+    """Why no further operation is read; empty where the next one is."""
     if count < MAX_ITEMS and size_bytes < MAX_BYTES:
         return ""
     limit = f"{MAX_ITEMS:,} entries" if count >= MAX_ITEMS else f"{MAX_BYTES:,} bytes"
@@ -68,7 +71,7 @@ def _reason_to_cut(count: int, size_bytes: int) -> str:
 
 
 def definition_of(operation: Operation) -> bytes:
-    """The definition of the tool. It has no `outputSchema`: nothing in the protocol makes results keep to it."""
+    """The tool's definition, without `outputSchema`: nothing in the protocol makes results keep to it."""
     properties: dict[str, bytes] = {}
     for item in operation.inputs:
         if not item.name:
@@ -92,16 +95,15 @@ def definition_of(operation: Operation) -> bytes:
 
 
 def _description(operation: Operation) -> str:
-    """Its results are told in words, so that an agent knows what `structuredContent` may hold."""
+    """The description with the outputs in words, so that an agent knows what `structuredContent` may hold."""
     if not operation.outputs:
         return operation.description
-    outputs = "\n".join(_output_line(output) for output in operation.outputs)
+    lines: list[str] = []
+    for output in operation.outputs:
+        kind = f" ({output.type})" if output.type else ""
+        lines.append(f"- {output.name}{kind}: {output.description}" if output.description else f"- {output.name}{kind}")
+    outputs = "\n".join(lines)
     return f"{operation.description}\n\nReturns:\n{outputs}".strip()
-
-
-def _output_line(output: OperationOutput) -> str:
-    kind = f" ({output.type})" if output.type else ""
-    return f"- {output.name}{kind}: {output.description}" if output.description else f"- {output.name}{kind}"
 
 
 def _schema_of(item: OperationInput) -> bytes:
@@ -117,7 +119,9 @@ def _schema_of(item: OperationInput) -> bytes:
     if item.default:
         default = read_default(item.default)
         if default is None:
-            raise NotUsable(f"the default of its input `{item.name[:100]}` is no {item.type}: `{item.default[:100]}`")
+            raise NotUsable(
+                f"the default of its input `{item.name[:100]}` is not valid for type {item.type}: `{item.default[:100]}`"
+            )
         members["default"] = default
     return encode_members(members)
 
@@ -136,7 +140,7 @@ def _whole_number(text: str) -> bytes | None:
 
 
 def _number(text: str) -> bytes | None:
-    """Not one that is too large for most readers of JSON, which would refuse the whole list of tools for it."""
+    """A finite number: most JSON parsers would refuse the whole list of tools for a larger one."""
     return text.encode() if _NUMBER.match(text) and math.isfinite(float(text)) else None
 
 
@@ -165,26 +169,21 @@ _DEFAULTS: Final[dict[str, Callable[[str], bytes | None]]] = {
     "array": _json_of(list),
     "object": _json_of(dict),
 }
-"""Each type that an input may have, and how the text of its default becomes JSON."""
+"""For each input type, what makes JSON of the text of its default."""
 
-
-# What a plugin gave for a call, as an MCP result.
 
 _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
-_UNEXPLAINED: Final = "the plugin says that the operation failed, and not why"
-
-
-class BadData(Exception):
-    """A value in the answer is not the JSON that it has to be."""
 
 
 def result_from(done: OperationResult) -> bytes:
-    """`output` is what people read and `data` what programs do; without an `output`, people get the data as text."""
+    """The MCP result: `output` as text (or `data` where there is none), and `data` as structured content."""
     data = b"" if not done.data else encode_members({name: _value(name, raw) for name, raw in done.data.items()})
     if done.success:
         texts = [done.output or data.decode()]
     else:
-        texts = [text for text in (done.error, done.output) if text] or [_UNEXPLAINED]
+        texts = [text for text in (done.error, done.output) if text] or [
+            "the operation failed, and the plugin does not say why"
+        ]
     blocks = b",".join([b'{"type":"text","text":%b}' % encode(text) for text in texts])
     result = b'{"content":[%b]' % blocks
     if data:
@@ -193,7 +192,7 @@ def result_from(done: OperationResult) -> bytes:
 
 
 def _value(name: str, raw: bytes) -> bytes:
-    """One JSON value, checked by itself: spliced in unchecked it could end what it stands in."""
+    """One JSON value, checked by itself, as it could break out of what it is inserted into."""
     try:
         check_text(raw)
         with REDUCED_STACK:

@@ -1,4 +1,4 @@
-"""A plugin that runs: how it is brought up, the calls it carries, its signs of life and its end."""
+"""A running plugin: its initialization, the calls it executes, its health checks and its end."""
 
 from __future__ import annotations
 
@@ -47,10 +47,18 @@ from trunkline.sources.plugin.channel import PluginChannel, RpcFailed
 from trunkline.sources.plugin.operations import BadData, result_from
 from trunkline.sources.plugin.process import PluginProcess
 
-# Calls that were not sent yet. One that is given up leaves at once, with its arguments.
+_HEALTH_CHECK_S: Final = 10.0
+_SHUTDOWN_S: Final = 2.0
+_LAST_OUTPUT_S: Final = 0.05
+_FOREVER_S: Final = 3600.0
+_SHOWN_CHARACTERS: Final = 2 * 1024
+_NO_SUCH_SERVICE: Final = ("UNIMPLEMENTED", "NOT_FOUND")
+T = TypeVar("T")
 
 
 class QueuedCalls:
+    """The carrier of calls that were not sent yet; abandoned ones are dropped at once, with their arguments."""
+
     def __init__(self) -> None:
         self._calls: dict[Request, Call] = {}
 
@@ -61,12 +69,12 @@ class QueuedCalls:
         call.upstream = self
         self._calls[call] = call
 
-    def let_go(self, where: Callable[[Call], None]) -> None:
+    def release(self, submit: Callable[[Call], None]) -> None:
         calls, self._calls = self._calls, {}
         for call in calls.values():
             if not call.done:
                 call.upstream = None
-                where(call)
+                submit(call)
 
     def abandon(self, request: Request) -> None:
         self._calls.pop(request, None)
@@ -75,17 +83,8 @@ class QueuedCalls:
         return QUEUED
 
 
-_LIFE_SIGN_S: Final = 10.0
-_SHUTDOWN_S: Final = 2.0
-_LAST_WORDS_S: Final = 0.05
-_FOREVER_S: Final = 3600.0
-_SHOWN_CHARACTERS: Final = 2 * 1024
-_NO_SUCH_SERVICE: Final = ("UNIMPLEMENTED", "NOT_FOUND")
-T = TypeVar("T")
-
-
 class RunningPlugin:
-    """One process with its channel. `lost` tells why it cannot be used any more."""
+    """One process with its channel. `lost` is done, with the reason, once it cannot be used any more."""
 
     def __init__(
         self,
@@ -96,8 +95,7 @@ class RunningPlugin:
         limit_bytes: int,
         redact: Callable[[str], str],
     ) -> None:
-        self.take_back: Callable[[Call], None] = _drop
-        """Takes a call that was never sent."""
+        self.resubmit: Callable[[Call], None] = _drop  # for calls that were never sent
         self.info = PluginInfo()
         self.operations: list[Operation] = []
         self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
@@ -113,21 +111,21 @@ class RunningPlugin:
         self._ending: asyncio.Task[None] | None = None
         process.child.exited.add_done_callback(lambda _: self._exited())
 
-    # -- its beginning --------------------------------------------------------------------------------------------
+    # -- initialization -------------------------------------------------------------------------------------------
 
-    async def introduce(self, config: Mapping[str, bytes], step: Callable[[str], None]) -> None:
-        """Ask what it is, give it its settings, and ask what it can do. `step` hears what is being waited for."""
+    async def initialize(self, config: Mapping[str, bytes], step: Callable[[str], None]) -> None:
+        """Request its name, send its settings, and list its operations. `step` gets what is being waited for."""
         self._channel.listen(self._process.tail.add)
         step("`GetInfo`")
-        self.info = await self._asked("GetInfo", GET_INFO, EMPTY, decode_info)
+        self.info = await self._request("GetInfo", GET_INFO, EMPTY, decode_info)
         step("`Init`")
-        await self._asked("Init", INIT, encode_init(config), bytes)
+        await self._request("Init", INIT, encode_init(config), bytes)
         step("`ListOperations`")
-        self.operations = await self._asked("ListOperations", LIST_OPERATIONS, EMPTY, decode_operations)
+        self.operations = await self._request("ListOperations", LIST_OPERATIONS, EMPTY, decode_operations)
         self._introduced = True
 
-    async def _asked(self, name: str, method: str, request: bytes, decode: Callable[[bytes], T]) -> T:
-        asking = asyncio.ensure_future(self._channel.ask(method, request, _FOREVER_S))
+    async def _request(self, name: str, method: str, request: bytes, decode: Callable[[bytes], T]) -> T:
+        asking = asyncio.ensure_future(self._channel.request(method, request, _FOREVER_S))
         try:
             await asyncio.wait([asking, self.lost], return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
@@ -143,12 +141,12 @@ class RunningPlugin:
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    def carry(self, call: Call) -> None:
+    def submit(self, call: Call) -> None:
         if self._connecting is not None or not self._channel.connected:
             self._hold(call)
             return
         try:
-            request = _request(call)
+            request = _encode(call)
         except BadMessage as error:
             self._finish(call, Problem(code=INVALID_PARAMS, message=str(error)))
             return
@@ -160,7 +158,7 @@ class RunningPlugin:
         self._calls[call] = asyncio.get_running_loop().create_task(self._execute(call, request))
 
     def _hold(self, call: Call) -> None:
-        """The plugin closed the connection, or is just ending: what is not sent can still go anywhere."""
+        """Hold a call until the connection is back: the plugin closed it, or is just ending."""
         self._held.add(call)
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
@@ -170,10 +168,10 @@ class RunningPlugin:
             await self._channel.connect()
         finally:
             self._connecting = None
-        self._held.let_go(self.carry)
+        self._held.release(self.submit)
 
     async def _execute(self, call: Call, request: bytes) -> None:
-        if not self._channel.connected:  # it was lost since this task was made
+        if not self._channel.connected:  # the connection was lost meanwhile
             del self._calls[call]
             self._hold(call)
             return
@@ -195,7 +193,7 @@ class RunningPlugin:
         call.finish(Failure(replace(problem, source=self._name, tool=call.tool)))
 
     def abandon(self, request: Request) -> None:
-        """The RPC is cancelled, and with it the context that the operation runs in."""
+        """Cancel the RPC, and with it the context of the operation."""
         task = self._calls.pop(request, None)
         if task is not None:
             task.cancel()
@@ -203,82 +201,82 @@ class RunningPlugin:
     def phase_of(self, request: Request) -> Phase:
         return SENT
 
-    # -- signs of life --------------------------------------------------------------------------------------------
+    # -- health ---------------------------------------------------------------------------------------------------
 
-    async def is_well(self) -> str:
-        """What is wrong with it; nothing where it answers."""
+    async def check_health(self) -> str:
+        """What is wrong with it; empty if it is healthy."""
         try:
             status = decode_health(
-                await self._channel.ask(HEALTH_CHECK, encode_health_request(HEALTH_NAME), _LIFE_SIGN_S)
+                await self._channel.request(HEALTH_CHECK, encode_health_request(HEALTH_NAME), _HEALTH_CHECK_S)
             )
         except RpcFailed as error:
             if error.status in _NO_SUCH_SERVICE:
-                return await self._answers()
+                return await self._check_any_answer()
             return self._shown(str(error))
         except MalformedProtobuf as error:
             return f"its answer cannot be read: {error}"
         return "" if status == SERVING else f"it says that it is not serving (status {status})"
 
-    async def _answers(self) -> str:
-        """The health service is usual, not required: any answer is a sign of life."""
+    async def _check_any_answer(self) -> str:
+        """Without the health service, which is optional, accept any answer."""
         try:
-            await self._channel.ask(GET_INFO, EMPTY, _LIFE_SIGN_S)
+            await self._channel.request(GET_INFO, EMPTY, _HEALTH_CHECK_S)
         except RpcFailed as error:
             return self._shown(str(error))
         return ""
 
-    # -- its end --------------------------------------------------------------------------------------------------
+    # -- closing --------------------------------------------------------------------------------------------------
 
     def _exited(self) -> None:
         if self._ending is None and not self.lost.done():
-            self._ending = asyncio.get_running_loop().create_task(self._see_off())
+            self._ending = asyncio.get_running_loop().create_task(self._report_exit())
 
-    async def _see_off(self) -> None:
-        """It ended by itself. An answer and its last words may still be on their way."""
-        await asyncio.sleep(_LAST_WORDS_S)
+    async def _report_exit(self) -> None:
+        """Report an exit, once the last answer and output have had time to arrive."""
+        await asyncio.sleep(_LAST_OUTPUT_S)
         tail = str(self._process.tail)
         problem = self._problem(*describe_exit(self._process.child))
         self.lose(replace(problem, hint=stderr_hint(tail), stderr_tail=tail))
 
     def lose(self, problem: Problem) -> None:
-        """It counts as lost before anything ends: a call that takes the place of one that ends must not come here."""
+        """Fail all calls. It counts as lost before that: a call that follows one of them must not come here."""
         calls, self._calls = self._calls, {}
         if not self.lost.done():
             self.lost.set_result(problem)
         if self._connecting is not None:
             self._connecting.cancel()
-        self._held.let_go(self.take_back)
+        self._held.release(self.resubmit)
         for request, task in calls.items():
             task.cancel()
             if isinstance(request, Call):
                 self._finish(request, replace(problem, phase="sent", executed="unknown", retryable=False))
 
     async def close(self) -> None:
-        """Ask it to end, then end it."""
-        willing = self._introduced and not self.lost.done()
+        """Request its shutdown, then end it."""
+        asked = self._introduced and not self.lost.done()
         tasks = [task for task in (*self._calls.values(), self._connecting) if task is not None]
         self.lose(self._problem(SOURCE_LOST, "was stopped"))
         try:
             if tasks:
                 await asyncio.wait(tasks)
-            if willing:
+            if asked:
                 await self._shut_down()
         finally:
             try:
                 await self._channel.close()
             finally:
-                await self._process.close(asked=willing)
+                await self._process.close(asked=asked)
             if self._ending is not None:
                 await asyncio.wait([self._ending])
 
     async def _shut_down(self) -> None:
-        """First the plugin, which puts its things in order; then go-plugin's server around it, where there is one."""
+        """Shut down first the plugin, then go-plugin's server around it, if any."""
         for method in (SHUTDOWN, CONTROLLER_SHUTDOWN):
             try:
-                await self._channel.ask(method, EMPTY, _SHUTDOWN_S, dial=False)
+                await self._channel.request(method, EMPTY, _SHUTDOWN_S, dial=False)
             except RpcFailed as error:
                 if error.code is DEADLINE:
-                    return  # it listens to nobody any more
+                    return  # it does not respond any more
 
     def _problem(self, code: Code, reason: str) -> Problem:
         message = f"Server {self._name}: {self._shown(reason)}"
@@ -291,11 +289,11 @@ class RunningPlugin:
 
 
 def _drop(call: Call) -> None:
-    """Nobody sends calls to a plugin that is not up yet."""
+    """Replaced by the source before it sends calls."""
 
 
-def _request(call: Call) -> bytes:
-    """The call as the plugin gets it: each argument is one JSON value, as the caller wrote it."""
+def _encode(call: Call) -> bytes:
+    """The call as the plugin gets it: each argument is one JSON value as the caller wrote it."""
     arguments = members_of(bytes(call.params), "params").get("arguments")
     given = {} if arguments is None else members_of(arguments, "arguments")
     return encode_execute(call.tool, {name: bytes(value) for name, value in given.items()})

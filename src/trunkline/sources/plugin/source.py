@@ -1,4 +1,4 @@
-"""A plugin as a source: kept running, asked for signs of life, started again when it ends."""
+"""A plugin as a source: started, probed from time to time, and started again when it ends."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ from trunkline.sources.plugin.operations import tools_of
 from trunkline.sources.plugin.process import PluginProcess, start_process
 from trunkline.sources.plugin.running import QueuedCalls, RunningPlugin
 
-# From a command to a plugin that has said what it can do, within one deadline.
+PROBE_EVERY_S: Final = 30.0
+_FAILED_PROBES: Final = 3
+_LONGEST_NAME: Final = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What to start, and what to tell it. Each value of `config` is one JSON value."""
+    """How to start the plugin, and its settings. Each value of `config` is one JSON value."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -39,8 +41,8 @@ class Launch:
     timeout_s: float
 
 
-class Start:
-    """One attempt. Raises GatewayError; nothing of it is left running then."""
+class PluginStart:
+    """One attempt to start the plugin, within one deadline. Raises GatewayError and leaves nothing running."""
 
     def __init__(self, name: str, launch: Launch, context: SourceContext, count: Callable[[str, int], None]) -> None:
         self._name = name
@@ -56,7 +58,7 @@ class Start:
             async with TimeLimit(self._launch.timeout_s), self._context.start_slots.turn():
                 plugin = await self._connect(grpc)
                 try:
-                    await plugin.introduce(self._launch.config, self._awaits)
+                    await plugin.initialize(self._launch.config, self._awaits)
                 except BaseException:
                     await plugin.close()
                     raise
@@ -96,11 +98,6 @@ class Start:
         return GatewayError(replace(problem, stderr_tail=tail))
 
 
-PROBE_EVERY_S: Final = 30.0
-_FAILED_PROBES: Final = 3
-_LONGEST_NAME: Final = 128
-
-
 class PluginSource(ToolsOnlySource):
     def __init__(
         self, name: str, launch: Launch, context: SourceContext, *, probe_every_s: float = PROBE_EVERY_S
@@ -112,7 +109,7 @@ class PluginSource(ToolsOnlySource):
         self._plugin: RunningPlugin | None = None
         self._sink: Sink | None = None
         self._parked = QueuedCalls()
-        self._over = False
+        self._stopped = False
         self._not_offered = ""
         self._backoff = RetryBackoff()
         self._health_tracker = HealthTracker(name, self._health_changed)
@@ -120,40 +117,40 @@ class PluginSource(ToolsOnlySource):
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
-        if self._over:
+        if self._stopped:
             message = f"Server {self.name} was stopped"
             call.finish(Failure(Problem(code=SOURCE_DOWN, message=message, source=self.name, tool=call.tool)))
         elif self._plugin is not None and not self._plugin.lost.done():
-            self._plugin.carry(call)
+            self._plugin.submit(call)
         else:
             self._parked.add(call)
 
     def _release_parked(self, *, up: bool) -> None:
-        self._parked.let_go(self.submit if up else self._refuse)
+        self._parked.release(self.submit if up else self._refuse)
 
     def _refuse(self, call: Call) -> None:
         call.finish(Failure(self._health_tracker.refusal(call.tool)))
 
-    # -- life -----------------------------------------------------------------------------------------------------
+    # -- lifecycle ------------------------------------------------------------------------------------------------
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
         try:
             while True:
-                await self._live_once(sink)
+                await self._run_once(sink)
                 await self._wait_before_retry()
         finally:
-            self._over = True
+            self._stopped = True
             self._release_parked(up=False)
 
-    async def _live_once(self, sink: Sink) -> None:
-        """From one start to its end. Whatever goes wrong ends as a state with a reason."""
+    async def _run_once(self, sink: Sink) -> None:
+        """Start once and serve until the end. Whatever goes wrong ends as a health state with a reason."""
         plugin: RunningPlugin | None = None
         try:
-            plugin = await Start(self.name, self._launch, self._context, self._count).run()
+            plugin = await PluginStart(self.name, self._launch, self._context, self._count).run()
             self._publish(plugin, sink)
-            self._went_up(plugin)
-            self._health_tracker.lost(await self._tend(plugin))
+            self._on_up(plugin)
+            self._health_tracker.lost(await self._watch(plugin))
         except GatewayError as error:
             self._health_tracker.failed(error.problem)
         finally:
@@ -169,31 +166,31 @@ class PluginSource(ToolsOnlySource):
         info = encode({"name": name, "version": version})
         sink.publish(Snapshot(tools=tools, server_info=info, warnings=faults))
 
-    def _went_up(self, plugin: RunningPlugin) -> None:
+    def _on_up(self, plugin: RunningPlugin) -> None:
         self._plugin = plugin
-        plugin.take_back = self.submit
+        plugin.resubmit = self.submit
         plugin.lost.add_done_callback(partial(warn_if_over_limits, self._sink))
         self._backoff.up()
-        self._is_well()
+        self._set_healthy()
         self._release_parked(up=True)
 
-    def _is_well(self) -> None:
+    def _set_healthy(self) -> None:
         if self._not_offered:
             self._health_tracker.degraded(self._not_offered)
         else:
             self._health_tracker.ready()
 
-    async def _tend(self, plugin: RunningPlugin) -> Problem:
-        """Follow the plugin until it is lost, and ask it for signs of life."""
+    async def _watch(self, plugin: RunningPlugin) -> Problem:
+        """Probe the plugin from time to time until it is lost; returns why."""
         failed_probes = 0
         while True:
             await asyncio.wait([plugin.lost], timeout=self._probe_every_s)
             if plugin.lost.done():
                 return plugin.lost.result()
-            trouble = await plugin.is_well()
+            trouble = await plugin.check_health()
             if not trouble:
                 failed_probes = 0
-                self._is_well()
+                self._set_healthy()
                 continue
             failed_probes += 1
             self._health_tracker.degraded(f"a probe failed: {trouble}")
@@ -207,7 +204,7 @@ class PluginSource(ToolsOnlySource):
             self._release_parked(up=False)
         await asyncio.sleep(delay_s)
 
-    # -- what others hear of it -----------------------------------------------------------------------------------
+    # -- reporting ------------------------------------------------------------------------------------------------
 
     def _health_changed(self, health: Health) -> None:
         if self._sink is not None:

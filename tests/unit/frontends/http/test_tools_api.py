@@ -515,4 +515,4 @@ async def test_a_web_page_cannot_use_tools_behind_its_readers_back(tmp_path: Pat
                 reply = await wire.ask(request_bytes(method, path, sent, body, host=host))
                 assert (reply.status, json.loads(reply.body)["code"]) == expected
         assert not web(here).held
-        assert here.discovery.provisioning.seen_by(Caller()) is None
+        assert here.discovery.provisioning.existing(Caller()) is None

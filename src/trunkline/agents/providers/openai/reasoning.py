@@ -254,13 +254,12 @@ class _Block:
             if name in _PARTS and isinstance(value, str):
                 self._members.setdefault(name, "")  # keeps its position
                 size += self._parts.setdefault(name, _Part()).add(value, may_be_all=signed or name == "data")
-            elif name not in self._members or (value and not self._has(name, value)):
+            elif name not in self._members or (
+                value and not (isinstance(value, str | int) and value == self._members[name])
+            ):
                 self._members[name] = value
                 size += len(name) + _size(value)
         return size
-
-    def _has(self, name: str, value: object) -> bool:
-        return isinstance(value, str | int) and value == self._members[name]
 
     def whole(self) -> dict[str, Any]:
         return self._members | {name: part.whole() for name, part in self._parts.items()}
