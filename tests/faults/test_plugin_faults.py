@@ -53,7 +53,7 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "certificate": ({"handshake": "1|1|unix|{socket}|grpc|MIIB"}, "gave a certificate"),
     "anywhere": ({"handshake": "1|1|tcp|0.0.0.0:{port}|grpc|"}, "where other machines could reach it"),
     "nowhere": ({"handshake": "1|1|unix|{folder}/nothing|grpc|"}, "is not there"),
-    "pipe": ({"handshake": "1|1|pipe|{socket}|grpc|"}, "unknown kind `pipe`"),
+    "pipe": ({"handshake": "1|1|pipe|{socket}|grpc|"}, "unknown network `pipe`"),
     "long": ({"handshake": "1|1|tcp|10.0.0.1" + "0" * 60_000 + ":1|grpc|"}, "is no address"),
     "no_info": ({"mute": ["GetInfo"]}, "its `GetInfo` failed: gRPC status OK: there is no message in the answer"),
     "no_list": ({"mute": ["ListOperations"]}, "its `ListOperations` failed: gRPC status OK: there is no message"),

@@ -49,7 +49,7 @@ class HttpExchange:
         "accepts_json",
         "errors_set_status",
         "id_json",
-        "on_gone",
+        "on_disconnect",
         "on_streaming",
         "over",
         "prefers_events",
@@ -258,7 +258,7 @@ class HttpExchange:
     # -- the connection -------------------------------------------------------------------------------------------
 
     @property
-    def slow_down(self) -> Callable[[], None]:
+    def back_off(self) -> Callable[[], None]:
         """Makes the client back off, for refusals with status 429 that are not sent by this exchange.
 
         It holds the connection, and nothing of this request.

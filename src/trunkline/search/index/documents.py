@@ -45,19 +45,19 @@ class Document:
 
 def document_of(tool: ToolDefinition, shown: str | None, server_text: str = "", tags: tuple[str, ...] = ()) -> Document:
     """`shown` is the name that clients see, `tags` are the operator's own, beside those of the definition."""
-    facts = parse_definition(tool)
-    schema = SchemaWords(facts.input_schema)
+    definition = parse_definition(tool)
+    schema = SchemaWords(definition.input_schema)
     return Document(
         server=tool.source[:MAX_NAME],
         name=tool.name[:MAX_NAME],
         shown=(shown or "")[:MAX_NAME],
-        title=facts.title[:_MAX_TITLE],
-        description=facts.description[:_MAX_DESCRIPTION],
+        title=definition.title[:_MAX_TITLE],
+        description=definition.description[:_MAX_DESCRIPTION],
         parameters=tuple(name[:MAX_NAME] for name in schema.names),
         parameter_texts=tuple(schema.texts),
         inner_parameters=tuple(name[:MAX_NAME] for name in schema.inner_names),
         server_text=server_text[:MAX_SERVER_TEXT],
-        tags=tuple(dict.fromkeys([*tags, *facts.tags])),
+        tags=tuple(dict.fromkeys([*tags, *definition.tags])),
     )
 
 
