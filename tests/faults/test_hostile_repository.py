@@ -436,7 +436,7 @@ def test_whoever_is_asked_about_more_than_a_screen_is_told_so(repository: Reposi
     repository.configure(sources={f"s{number}": {"kind": "mcp_stdio", "command": "cat"} for number in range(60)})
     with on_terminal(repository, "tools") as terminal:
         terminal.wait_for("Do you trust it?")
-        assert "those at the top matter most" in terminal.screen
+        assert "the ones at the top matter most" in terminal.screen
         terminal.type("n\n")
         assert terminal.finish() == 2
 

@@ -43,7 +43,10 @@ async def find_installed(
     *,
     limit_s: float = _VERSION_S,
 ) -> Installed:
-    """The agent's program and version, cached in `known`. Raises GatewayError: AGENT_SLOW where it does not answer in time."""
+    """The agent's program and version, cached in `known`.
+
+    Raises GatewayError, with the code AGENT_SLOW where the program takes too long to answer.
+    """
     program = _locate(provider, environ)
     identity = _identity(provider, program)
     is_stable = is_single_version(Path(program), provider.program)

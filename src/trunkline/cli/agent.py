@@ -69,7 +69,8 @@ def agent(
     What follows `--` is passed to the agent: `trunkline agent claude -- -p "What is here?"`. The exit status is the
     agent's. If it runs unattended, it is 130 if it was interrupted, and 1 if it never asked for its tools.
     """
-    from trunkline.agents.providers.arguments import forbidden_argument
+    from trunkline.agents.providers.arguments import forbidden_argument, is_headless
+    from trunkline.agents.runs.session import SessionRequest
     from trunkline.cli.client.run import report
     from trunkline.cli.terminal import complain
     from trunkline.core.errors import GatewayError
@@ -79,8 +80,18 @@ def agent(
     if undoing:
         message = f"`{undoing}` could give {provider} tools other than Trunkline's: leave it out, or use `--additive`"
         raise click.UsageError(message)
-    settings = _settings(config, mode, show_commands=show_commands)
-    request = _session_request(provider, args, mode, settings, instructions=not no_instructions)
+    with_person = sys.stdin.isatty() and sys.stdout.isatty()
+    request = SessionRequest(
+        provider=provider,
+        mode=mode,
+        args=args,
+        headless=not with_person or is_headless(provider, args),
+        settings=_settings(config, mode, show_commands=show_commands),
+        folder=Path.cwd(),
+        home=Path.home(),
+        environ=os.environ,
+        instructions=not no_instructions,
+    )
     try:
         end = _run(request, log_file)
     except GatewayError as error:
@@ -104,26 +115,6 @@ def _settings(config: Path | None, mode: Mode, *, show_commands: bool) -> Settin
         what = "there is no configuration file" if file is None else f"{file.path} has no servers"
         raise click.UsageError(f"there is nothing to add: {what}; {first_steps(Path())}")
     return replace(settings, gateway=with_commands_shown(settings.gateway)) if show_commands else settings
-
-
-def _session_request(
-    provider: str, args: tuple[str, ...], mode: Mode, settings: Settings, *, instructions: bool
-) -> SessionRequest:
-    from trunkline.agents.providers.arguments import is_headless
-    from trunkline.agents.runs.session import SessionRequest
-
-    with_person = sys.stdin.isatty() and sys.stdout.isatty()
-    return SessionRequest(
-        provider=provider,
-        mode=mode,
-        args=args,
-        headless=not with_person or is_headless(provider, args),
-        settings=settings,
-        folder=Path.cwd(),
-        home=Path.home(),
-        environ=os.environ,
-        instructions=instructions,
-    )
 
 
 def _run(request: SessionRequest, log_file: Path | None) -> SessionResult:

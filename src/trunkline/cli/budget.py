@@ -83,21 +83,17 @@ def _cost(each: dict[str, Any], whole: int) -> tuple[str, str]:
 
 def _modes(found: Budget) -> list[tuple[str, ...]]:
     modes = found["modes"]
-    whole, search = modes["all"]["tokens"], modes["search"]
+    whole, tokens, dialogue = modes["all"]["tokens"], modes["search"]["tokens"], modes["search"]["dialogue"]
     rows = {
         "all": (f"{whole:,}", "", f"{whole:,}", ""),
         "search": (
-            f"{search['tokens']:,}",
-            _saving(search["tokens"], whole),
-            f"up to {search['dialogue']:,}",
-            _saving(search["dialogue"], whole),
+            f"{tokens:,}",
+            _percent(whole - tokens, whole),
+            f"up to {dialogue:,}",
+            _percent(whole - dialogue, whole),
         ),
     }
     return [*((mode, *cells) for mode, cells in rows.items()), ("auto", *rows[modes["auto"]["chosen"]])]
-
-
-def _saving(cost: int, whole: int) -> str:
-    return _percent(whole - cost, whole)
 
 
 def _percent(part: int, whole: int) -> str:

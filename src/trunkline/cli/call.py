@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -54,7 +55,12 @@ def call(
     from trunkline.cli.client.run import run_with_client, show_delays
 
     async def request(client: GatewayClient, spinner: Spinner) -> Outcome:
-        text = whole if whole is not None else await _from_pairs(client, name, arguments)
+        try:
+            needs_schema = whole is None and any(not split_pair(pair)[2] for pair in arguments)
+            schema: Mapping[str, Any] = await client.schema(name) if needs_schema else {}
+            text = read_pairs(arguments, schema) if whole is None else whole
+        except BadArguments as error:
+            raise click.UsageError(str(error)) from None
         spinner.say(f"calling {name}")
         call = client.call(name, text, lambda progress: spinner.say(f"{name}: {progress}" if progress else ""))
         return await show_delays(call, client, name, spinner)
@@ -112,11 +118,3 @@ def _read_interruptibly(fd: int) -> bytes:
     if isinstance(read, OSError):
         raise read
     return read
-
-
-async def _from_pairs(client: GatewayClient, name: str, arguments: tuple[str, ...]) -> bytes:
-    try:
-        needs_schema = any(not split_pair(pair)[2] for pair in arguments)
-        return read_pairs(arguments, await client.schema(name) if needs_schema else {})
-    except BadArguments as error:
-        raise click.UsageError(str(error)) from None

@@ -43,24 +43,20 @@ def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def complete_servers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the servers of the file named by `-c`, or of the one that would be found."""
+    """Complete the servers of the file named by `-c`, or of the one that would be found, if it is trusted."""
+    import os
+
     try:
-        names = _server_names(ctx.params.get("config"))
+        from trunkline.config.config_file import find_config
+        from trunkline.config.edit.servers import ConfigText, server_names
+        from trunkline.config.trust import trust_verdict
+
+        file = find_config(ctx.params.get("config"), Path(), Path.home())
+        if file is None or not file.path.is_file():
+            return []
+        text = ConfigText(file.path, file.path.read_text(encoding="utf-8-sig"), os.environ, {})
+        verdict = trust_verdict(file, text.tree(), os.environ)
+        names = server_names(text) if verdict is None or verdict.is_trusted else []
     except Exception:  # no file, however broken, may print a traceback into the command line
         return []
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-def _server_names(config: Path | None) -> list[str]:
-    import os
-
-    from trunkline.config.config_file import find_config
-    from trunkline.config.edit.servers import ConfigText, server_names
-    from trunkline.config.trust import trust_verdict
-
-    file = find_config(config, Path(), Path.home())
-    if file is None or not file.path.is_file():
-        return []
-    text = ConfigText(file.path, file.path.read_text(encoding="utf-8-sig"), os.environ, {})
-    verdict = trust_verdict(file, text.tree(), os.environ)
-    return server_names(text) if verdict is None or verdict.is_trusted else []

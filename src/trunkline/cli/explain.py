@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from trunkline.cli.call_arguments import BadArguments, check_name
 from trunkline.cli.completion import complete_codes
 from trunkline.cli.options import CONFIG, JSON, URL
+from trunkline.cli.terminal import echo_json, plain
 
 if TYPE_CHECKING:
     from trunkline.core.errors import Code
     from trunkline.core.explanations import Explanation
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NoReturn
-
-from trunkline.cli.call_arguments import BadArguments, check_name
-from trunkline.cli.terminal import echo_json, plain
 
 _WIDEST: Final = 100
 _USAGE: Final = 2
@@ -45,14 +42,18 @@ def explain(code: str | None, tool: str | None, config: Path | None, url: str | 
     from trunkline.core.explanations import explanations
 
     if code is None:
-        _list(CODES.values(), as_json=as_json)
+        if as_json:
+            known = explanations()
+            click.echo(_json([_members(each, known[each.id]) for each in CODES.values()]))
+        else:
+            click.echo("\n".join(f"{click.style(each.id, bold=True)}  {each.title}" for each in CODES.values()))
         return
-    known = CODES.get(_full(code))
-    if known is None:
+    found = CODES.get(_full(code))
+    if found is None:
         click.echo(f"error: Unknown code `{code}`\n{_near(code, CODES)}", err=True)
         sys.exit(_USAGE)
-    explanation = explanations()[known.id]
-    click.echo(_json(_plain(known, explanation)) if as_json else _page(known, explanation))
+    explanation = explanations()[found.id]
+    click.echo(_json(_members(found, explanation)) if as_json else _page(found, explanation))
 
 
 def _full(written: str) -> str:
@@ -61,19 +62,8 @@ def _full(written: str) -> str:
     return f"TL{word}" if word.isdigit() else word
 
 
-def _list(codes: Iterable[Code], *, as_json: bool) -> None:
-    if as_json:
-        from trunkline.core.explanations import explanations
-
-        known = explanations()
-        click.echo(_json([_plain(code, known[code.id]) for code in codes]))
-        return
-    for code in codes:
-        click.echo(f"{click.style(code.id, bold=True)}  {code.title}")
-
-
 def _near(written: str, codes: dict[str, Code]) -> str:
-    """The codes somebody may have meant: spelled alike, or with that word in the title."""
+    """A hint with the codes that may be meant: spelled alike, or with that word in the title."""
     from difflib import get_close_matches
 
     word = written.strip().lower()
@@ -84,7 +74,7 @@ def _near(written: str, codes: dict[str, Code]) -> str:
     return "hint: did you mean " + " or ".join(f"`{id}` ({codes[id].title})" for id in near[:5]) + "?"  # noqa: A001
 
 
-def _plain(code: Code, explanation: Explanation) -> dict[str, Any]:
+def _members(code: Code, explanation: Explanation) -> dict[str, Any]:
     numbers = {"jsonrpc": code.jsonrpc, "http": code.http, "exit": code.exit}
     return {"code": code.id, "title": code.title, **explanation._asdict(), **numbers}
 
@@ -97,29 +87,21 @@ def _json(value: object) -> str:
 
 def _page(code: Code, explanation: Explanation) -> str:
     from shutil import get_terminal_size
+    from textwrap import TextWrapper
 
     width = max(40, min(get_terminal_size().columns, _WIDEST))
+    text = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    item = TextWrapper(
+        width, initial_indent="  - ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
     parts = [
         click.style(f"{code.id}: {code.title}", bold=True),
-        _wrapped(explanation.meaning, width),
-        "\n".join(["Usual causes:", *(_wrapped(cause, width, "  - ") for cause in explanation.causes)]),
-        "\n".join(["What to do:", *(_wrapped(remedy, width, "  - ") for remedy in explanation.remedies)]),
+        text.fill(explanation.meaning),
+        "\n".join(["Usual causes:", *map(item.fill, explanation.causes)]),
+        "\n".join(["What to do:", *map(item.fill, explanation.remedies)]),
         f"JSON-RPC {code.jsonrpc}, HTTP {code.http}, exit status {code.exit}",
     ]
     return "\n\n".join(parts)
-
-
-def _wrapped(text: str, width: int, mark: str = "") -> str:
-    from textwrap import fill
-
-    return fill(
-        text,
-        width,
-        initial_indent=mark,
-        subsequent_indent=" " * len(mark),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 # -- tools ------------------------------------------------------------------------------------------------------------

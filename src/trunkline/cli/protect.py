@@ -68,17 +68,17 @@ def _found(config: Path | None) -> Found:
 def _show(found: Found, *, as_json: bool) -> None:
     if as_json:
         _echo_json([_as_json(item) for _, item in found])
-    elif not found:
+        return
+    if not found:
         click.echo("Nothing is in quarantine: no changes were undone, or all were restored.", err=True)
-    else:
-        click.echo(table(_HEADS, [_row(item) for _, item in found]))
-        advise("`trunkline protect --json` shows where each change is kept; `trunkline protect accept ID` restores it")
-
-
-def _row(item: QuarantinedItem) -> tuple[str, ...]:
-    keys = [*item.keys[:_MOST_KEYS], *(["…"] if len(item.keys) > _MOST_KEYS else [])]
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.at))
-    return item.id, when, plain(item.path), plain(item.why), plain(", ".join(keys))
+        return
+    rows: list[tuple[str, ...]] = []
+    for _, item in found:
+        keys = ", ".join([*item.keys[:_MOST_KEYS], *(["…"] if len(item.keys) > _MOST_KEYS else [])])
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.at))
+        rows.append((item.id, when, item.path, item.why, keys))
+    click.echo(table(_HEADS, rows))
+    advise("`trunkline protect --json` shows where each change is kept; `trunkline protect accept ID` restores it")
 
 
 def _as_json(item: QuarantinedItem) -> dict[str, object]:

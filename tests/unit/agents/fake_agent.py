@@ -19,7 +19,7 @@ from trunkline.agents.events import (
     ToolsOffered,
 )
 from trunkline.agents.installed import Installed
-from trunkline.agents.providers.provider import HomeQuery, LaunchPlan, LaunchRequest
+from trunkline.agents.providers.provider import HomeQuery, LaunchPlan, LaunchRequest, Provider
 
 PYTHON = Installed(program=sys.executable, version="1.2.3")
 ANSWER = 'import json; print(json.dumps({"answer": "Done."}))'
@@ -47,7 +47,7 @@ class FakeOutputParser:
                 raise ValueError(line)
 
 
-class FakeAgent:
+class FakeAgent(Provider):
     """Runs `script`; what `plan_keys` hold goes into its plan, and what the runner asked for is kept."""
 
     name = "fake"
@@ -56,6 +56,7 @@ class FakeAgent:
     verified = frozenset({"1.2.3"})
     instructions = ("AGENTS.md",)
     result_chars = 1000
+    prefix = "ours_"
 
     def __init__(self, script: str = ANSWER, query: HomeQuery | None = None, **plan_keys: Any) -> None:
         self._script = script
@@ -65,9 +66,6 @@ class FakeAgent:
 
     def tool_name(self, tool: str, /) -> str:
         return f"ours_{tool}"
-
-    def is_ours(self, tool: str, /) -> bool:
-        return tool.startswith("ours_")
 
     def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
         return self._query

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final, cast
 
 from trunkline.agents.installed import Installed
+from trunkline.agents.loose_json import entries, mapping, object_of
 from trunkline.agents.probe.results import ProbeResult
 from trunkline.agents.providers.provider import Provider, RunSpec
 from trunkline.agents.runner import AgentResult, AgentRunner
@@ -133,14 +134,13 @@ def tools_offered(body: bytes) -> tuple[str, ...]:
 
 
 def _names(tools: object, namespace: str) -> Iterator[str]:
-    for tool in listed(tools):
-        if not isinstance(tool, dict):
-            continue
-        tool = mapping(cast("object", tool))
+    for tool in entries(tools):
         if "functionDeclarations" in tool or not tool.keys() & {"name", "type", "function"}:
             # Gemini's group: functions, beside types of tools whose key is their only name
             for kind, value in tool.items():
-                functions = [kind] if kind != "functionDeclarations" else (one.get("name") for one in entries(value))
+                functions = (
+                    [kind] if kind != "functionDeclarations" else (one.get("name") for one in entries(value) if one)
+                )
                 yield from map(str, functions)
         elif tool.get("type") == "namespace":
             inside = f"{tool.get('name')}/"

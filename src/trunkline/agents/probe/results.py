@@ -64,7 +64,7 @@ class Isolation:
 async def check_isolation(
     provider: Provider, installed: Installed, mode: Mode, store: ProbeStore, probe: Probe, *, model: str = ""
 ) -> Isolation:
-    """Check an isolated agent; a version that is not verified is probed, once for each model, as some tools depend on it.
+    """Check an isolated agent; an unverified version is probed once for each model, as some tools depend on it.
 
     Raises GatewayError where the probe has shown tools of the agent's own, as nothing would hold those back.
     """

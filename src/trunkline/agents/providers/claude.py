@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from trunkline.agents.events import (
     AgentError,
     AgentEvent,
@@ -18,13 +16,12 @@ from trunkline.agents.events import (
     TokenUsage,
     ToolsOffered,
 )
-from trunkline.agents.loose_json import count, listed, mapping, object_of, text
+from trunkline.agents.loose_json import count, entries, listed, mapping, object_of, text
 from trunkline.agents.providers.arguments import is_headless
-from trunkline.agents.providers.isolation import safe_environment
-from trunkline.agents.providers.provider import SERVER, HomeQuery, HomeSnapshot, LaunchPlan, LaunchRequest
+from trunkline.agents.providers.isolation import json_text, safe_environment
+from trunkline.agents.providers.provider import SERVER, HomeQuery, HomeSnapshot, LaunchPlan, LaunchRequest, Provider
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
-_PREFIX: Final = f"mcp__{SERVER}__"
 _MCP_FILE: Final = "mcp.json"
 _SETTINGS_FILE: Final = "settings.json"
 _PROMPT_FILE: Final = "system_prompt.md"
@@ -63,7 +60,7 @@ _REAL_MODEL: Final = (
 """Variables that lead to a real model, which a probe must not reach."""
 
 
-class Claude:
+class Claude(Provider):
     """The provider of Claude Code."""
 
     name = "claude"
@@ -72,9 +69,7 @@ class Claude:
     verified = frozenset({"2.1.197"})
     instructions = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
     result_chars = 50_000
-
-    def is_ours(self, tool: str, /) -> bool:
-        return tool.startswith(_PREFIX)
+    prefix = f"mcp__{SERVER}__"
 
     def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
         config, state = _config_paths(home, environ)
@@ -86,12 +81,28 @@ class Claude:
             return LaunchPlan(argv=_argv(request, ()), unset=_OUTER_SESSION, stdin=request.prompt or "")
         env = _environment(request)
         config, _ = _config_paths(request.home.folder, request.home.environ)
-        files = {_MCP_FILE: _servers(request), f"{_CONFIG}/{_STATE}": _state(request)}
+        server = {
+            "type": "stdio",
+            "command": request.tool_server.command,
+            "args": request.tool_server.args,
+            "alwaysLoad": True,
+            "timeout": request.tool_server.call_ms,
+        }
+        files = {
+            _MCP_FILE: json_text({"mcpServers": {SERVER: server}}),
+            f"{_CONFIG}/{_STATE}": _state(request),
+        }
         if added := _added_prompt(request):
             files[_PROMPT_FILE] = added
         links: dict[str, Path] = {}
         if request.mode == "intercept":
-            files[_SETTINGS_FILE] = _login_settings(request, env)
+            # a probe needs no login, and the user's `env` would win over what we set
+            written = "" if request.model_url else request.home.texts.get("settings", "")
+            settings = _only(_LOGIN_SETTINGS, object_of(written))
+            if "env" in settings:
+                settings["env"] = _without(tuple(env), mapping(settings["env"]))
+            settings |= {"disableAllHooks": True, "disableDeepLinkRegistration": "disable"}
+            files[_SETTINGS_FILE] = json_text(settings)
         else:
             files |= _own_settings(request, env)
             links |= {
@@ -106,7 +117,8 @@ class Claude:
             files=files,
             folders=(_TEMPORARY,),
             links=links,
-            stdin=_prompt(request),
+            # an isolated Claude Code has no commands: it would say so without asking its model, and report success
+            stdin=request.prompt_text() if request.mode == "intercept" else request.prompt or "",
         )
 
     def parser(self) -> ClaudeOutputParser:
@@ -127,19 +139,13 @@ def _config_paths(home: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
 
 def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
     """The command line. The user's arguments come first, so that ours win."""
-    given, end, rest = _split(request.args)
+    given, rest = request.split_args()
     if _our_prompt(request):
         given, _ = _without_addition(given)
     headless = () if request.prompt is None else ("-p", "--output-format", "stream-json", "--verbose")
-    return (request.program, *given, *headless, *options, *_user_options(request), *end, *rest)
-
-
-def _split(args: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The arguments before `--`, that, and those after it, which are no options."""
-    if "--" not in args:
-        return args, (), ()
-    place = args.index("--")
-    return args[:place], ("--",), args[place + 1 :]
+    model = ("--model", request.model) if request.model else ()
+    added = (_ADDED_FILE, str(request.run / _PROMPT_FILE)) if _our_prompt(request) else ()
+    return (request.program, *given, *headless, *options, *model, *added, *rest)
 
 
 def _options(request: LaunchRequest) -> tuple[str, ...]:
@@ -154,18 +160,11 @@ def _options(request: LaunchRequest) -> tuple[str, ...]:
     return (*ours, *isolated, *commands, "--settings", str(request.run / _SETTINGS_FILE), *kept)
 
 
-def _user_options(request: LaunchRequest) -> tuple[str, ...]:
-    model = ("--model", request.model) if request.model else ()
-    added = (_ADDED_FILE, str(request.run / _PROMPT_FILE)) if _added_prompt(request) else ()
-    return (*model, *added)
-
-
 def _added_prompt(request: LaunchRequest) -> str:
     """Our addition to the system prompt, after the user's. It goes to a file, as an argument may not be long."""
     if not (ours := _our_prompt(request)):
         return ""
-    given, _, _ = _split(request.args)
-    _, theirs = _without_addition(given)
+    _, theirs = _without_addition(request.split_args()[0])
     return "\n\n".join(filter(None, [theirs, ours]))
 
 
@@ -183,7 +182,14 @@ def _without_addition(args: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     words = iter(args)
     for word in words:
         if word == _ADDED_FILE or word.startswith(f"{_ADDED_FILE}="):
-            raise GatewayError(_two_additions())
+            raise GatewayError(
+                Problem(
+                    code=AGENT_FAILED,
+                    message=f"`{_ADDED_FILE}` cannot be used together with what Trunkline adds to the system prompt",
+                    where="claude",
+                    hint=f"use `{_ADDED}`, or turn the project's instructions off with `--no-instructions`",
+                )
+            )
         if word == _ADDED:
             added = next(words, "")
         elif word.startswith(f"{_ADDED}="):
@@ -193,30 +199,11 @@ def _without_addition(args: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     return tuple(kept), added
 
 
-def _two_additions() -> Problem:
-    return Problem(
-        code=AGENT_FAILED,
-        message=f"`{_ADDED_FILE}` cannot be used together with what Trunkline adds to the system prompt",
-        where="claude",
-        hint=f"use `{_ADDED}`, or turn the project's instructions off with `--no-instructions`",
-    )
-
-
-def _prompt(request: LaunchRequest) -> str:
-    """The prompt, protected from being taken for a command where it begins with a slash.
-
-    An isolated Claude Code has no commands: it would say so without asking its model, and report success.
-    """
-    prompt = request.prompt or ""
-    return f"\n{prompt}" if request.mode == "intercept" and prompt.startswith("/") else prompt
-
-
 # The environment ------------------------------------------------------------------------------------------------------
 
 
 def _environment(request: LaunchRequest) -> dict[str, str]:
     """Makes it wait for our server before its first turn, and use a folder of this run with the user's login."""
-    assert request.server is not None
     environ = request.home.environ
     config, _ = _config_paths(request.home.folder, environ)
     login = environ.get("CLAUDE_SECURESTORAGE_CONFIG_DIR", environ.get("CLAUDE_CONFIG_DIR", ""))
@@ -241,7 +228,7 @@ def _environment(request: LaunchRequest) -> dict[str, str]:
             "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
             "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL": "1",
             "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
-            "MCP_TOOL_TIMEOUT": str(_call_ms(request)),
+            "MCP_TOOL_TIMEOUT": str(request.tool_server.call_ms),
             "TMPDIR": str(request.run / _TEMPORARY),
             "XDG_CACHE_HOME": str(request.run / "cache"),
         } | safe_environment(environ)
@@ -257,25 +244,7 @@ def _environment(request: LaunchRequest) -> dict[str, str]:
     return env
 
 
-def _call_ms(request: LaunchRequest) -> int:
-    """Longer than our own deadline, whose error says more."""
-    assert request.server is not None
-    return int(request.server.call_s * 1000) + 10_000
-
-
 # The files ------------------------------------------------------------------------------------------------------------
-
-
-def _servers(request: LaunchRequest) -> str:
-    assert request.server is not None
-    entry = {
-        "type": "stdio",
-        "command": request.server.command,
-        "args": request.server.args,
-        "alwaysLoad": True,
-        "timeout": _call_ms(request),
-    }
-    return _json({"mcpServers": {SERVER: entry}})
 
 
 def _state(request: LaunchRequest) -> str:
@@ -287,20 +256,11 @@ def _state(request: LaunchRequest) -> str:
         state["projects"] = {path: _only(_TRUST, mapping(project)) for path, project in projects}
     else:
         state["projects"] = {path: _without(_APPROVALS, mapping(project)) for path, project in projects}
-    return _json(state)
+    return json_text(state)
 
 
 def _user_state(home: HomeSnapshot) -> Mapping[str, Any]:
     return object_of(home.texts.get("old_state") or home.texts.get("state", ""))
-
-
-def _login_settings(request: LaunchRequest, env: Mapping[str, str]) -> str:
-    """The user's settings for the login. Their `env` would win over what we set. A probe needs no login."""
-    text = "" if request.model_url else request.home.texts.get("settings", "")
-    settings = _only(_LOGIN_SETTINGS, object_of(text))
-    if "env" in settings:
-        settings["env"] = _without(tuple(env), mapping(settings["env"]))
-    return _json(settings | {"disableAllHooks": True, "disableDeepLinkRegistration": "disable"})
 
 
 def _own_settings(request: LaunchRequest, env: Mapping[str, str]) -> dict[str, str]:
@@ -313,7 +273,7 @@ def _own_settings(request: LaunchRequest, env: Mapping[str, str]) -> dict[str, s
     if (own := mapping(settings.get("env"))).keys() & env.keys():
         changes["env"] = _without(tuple(env), own)
     if changes:
-        text = _json({**settings, **changes})
+        text = json_text({**settings, **changes})
     return {f"{_CONFIG}/{_SETTINGS_FILE}": text} if text else {}
 
 
@@ -323,10 +283,6 @@ def _only(names: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without(names: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in names}
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 _REFUSALS: Final = ("<tool_use_error>Error: No such tool available", "Claude requested permissions to use")
@@ -348,18 +304,26 @@ class ClaudeOutputParser:
             case "system" if event.get("subtype") == "init":
                 yield ToolsOffered(tuple(map(text, listed(event.get("tools")))))
             case "system" if event.get("subtype") == "api_retry":
-                yield ModelRetry(count(event.get("attempt")), count(event.get("max_retries")), _reason(event))
+                status = count(event.get("error_status"))  # without one there was no answer at all
+                reason = f"status {status} {text(event.get('error'))}".rstrip() if status else "no answer"
+                yield ModelRetry(count(event.get("attempt")), count(event.get("max_retries")), reason)
             case "assistant":
                 yield from self._assistant(mapping(event.get("message")))
             case "user":
-                yield from self._results(mapping(event.get("message")))
+                for block in entries(mapping(event.get("message")).get("content")):
+                    name = self._own_calls.pop(text(block.get("tool_use_id")), None)
+                    if name is not None:
+                        content = block.get("content")
+                        words = text(content) or " ".join(text(part.get("text")) for part in entries(content))
+                        refused = block.get("is_error") is True and words.startswith(_REFUSALS)
+                        yield NativeToolUsed(name, ran=not refused)
             case "result":
                 yield from _result(event)
             case _:
                 return
 
     def _assistant(self, message: Mapping[str, Any]) -> Iterator[AgentEvent]:
-        for block in map(mapping, listed(message.get("content"))):
+        for block in entries(message.get("content")):
             if block.get("type") == "text" and (words := text(block.get("text"))):
                 yield AgentText(words)
             elif block.get("type") == "tool_use" and not self._is_ours(name := text(block.get("name"))):
@@ -367,26 +331,6 @@ class ClaudeOutputParser:
         self._usage[text(message.get("id"))] = _tokens(message)
         usage = self._usage.values()
         yield TokenUsage(sum(one.input_tokens for one in usage), sum(one.output_tokens for one in usage))
-
-    def _results(self, message: Mapping[str, Any]) -> Iterator[AgentEvent]:
-        for block in map(mapping, listed(message.get("content"))):
-            if block.get("type") == "tool_result":
-                name = self._own_calls.pop(text(block.get("tool_use_id")), None)
-                if name is not None:
-                    yield NativeToolUsed(name, ran=not _refused(block))
-
-
-def _reason(retry: Mapping[str, Any]) -> str:
-    """Without a status there was no answer at all, and the error is `unknown`."""
-    if not (status := count(retry.get("error_status"))):
-        return "no answer"
-    return " ".join((f"status {status}", text(retry.get("error")))).strip()
-
-
-def _refused(block: Mapping[str, Any]) -> bool:
-    content = block.get("content")
-    words = text(content) or " ".join(text(mapping(part).get("text")) for part in listed(content))
-    return block.get("is_error") is True and words.startswith(_REFUSALS)
 
 
 def _result(event: Mapping[str, Any]) -> Iterator[AgentEvent]:

@@ -23,10 +23,9 @@ from trunkline.agents.events import (
 )
 from trunkline.agents.loose_json import count, listed, mapping, object_of, text
 from trunkline.agents.providers.isolation import safe_environment
-from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest
+from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
-_NAMESPACE: Final = f"mcp__{SERVER.replace('-', '_')}/"
 _FOLDER: Final = "codex"
 _CATALOG: Final = "catalog.json"
 _MACHINE: Final = {
@@ -78,7 +77,7 @@ _ABOUT_TOOLS: Final = (
 _PROBE: Final = "trunkline-trial"
 
 
-class Codex:
+class Codex(Provider):
     """The provider of Codex."""
 
     name = "codex"
@@ -87,9 +86,10 @@ class Codex:
     verified = frozenset({"0.166.0"})
     instructions = (_OVERRIDE, _AGENTS)
     result_chars = _RESULT_CHARS
+    prefix = f"mcp__{SERVER.replace('-', '_')}/"
 
     def is_ours(self, tool: str, /) -> bool:
-        return tool.startswith(_NAMESPACE) or tool.removeprefix("functions/") in RESOURCE_TOOLS
+        return super().is_ours(tool) or tool.removeprefix("functions/") in RESOURCE_TOOLS
 
     def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
         own = _own_folder(home, environ)
@@ -123,64 +123,51 @@ def _isolated(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
     It is not started below its folder for temporary files, where it would not work fully.
     """
     _need_settings(request, settings)
-    catalog = catalog_without_tools(request.home.command_outputs.get("models", ""))
-    if not catalog and request.version in Codex.verified:
-        raise GatewayError(_no_catalog())
-    options = {**_without_servers(request), **_server(request), **_ISOLATED}
-    if catalog:
+    is_verified, is_probe, texts = request.version in Codex.verified, bool(request.model_url), request.home.texts
+    files = {f"{_FOLDER}/{_SETTINGS}": settings.for_model()}
+    options: dict[str, Any] = {}
+    if others := [name for file in _MACHINE for name in CodexConfig(texts.get(file, "")).servers]:
+        # the servers of the whole machine would be started beside ours
+        options["mcp_servers"] = {name: {"enabled": False} for name in others}
+    options |= {**_server(request), **_ISOLATED}
+    if catalog := catalog_without_tools(request.home.command_outputs.get("models", "")):
+        files[_CATALOG] = catalog
         options["model_catalog_json"] = str(request.run / _CATALOG)
-    if request.prompt is None or request.version not in Codex.verified:
+    elif is_verified:
+        raise GatewayError(
+            Problem(
+                code=AGENT_FAILED,
+                message="`codex debug models --bundled` lists no models, so their tools cannot be removed",
+                where="codex",
+                hint="run that command to see what is wrong with the installation or with `config.toml`",
+            )
+        )
+    if request.prompt is None or not is_verified:
         options |= _untrusted((request.project, *request.project.parents))
-    own = request.run / _FOLDER
+    # Codex itself would read any file that a link of this name leads to
+    users = "" if is_probe else texts.get(_OVERRIDE, "").strip() or texts.get(_AGENTS, "").strip()
+    if instructions := "\n\n".join(filter(None, [users, request.instructions])):
+        files[f"{_FOLDER}/{_AGENTS}"] = instructions
+    # through links Codex writes a renewed login; a probe needs none
+    theirs, own = _own_folder(request.home.folder, request.home.environ), request.run / _FOLDER
+    names = () if is_probe else _LOGIN if request.prompt is not None else (*_LOGIN, _SESSIONS)
+    # `--disable` wins, but a version without the feature refuses it
+    off = tuple(word for feature in _OFF for word in ("--disable", feature))
+    features_off = off if is_verified else _options({f"features.{feature}": False for feature in _OFF})
+    ours = _user_options(request, _developer_instructions(settings, _ABOUT_TOOLS, request))
     return LaunchPlan(
         argv=_argv(
             request,
             ("--ephemeral", "--ignore-rules", "--skip-git-repo-check"),
-            (
-                *_options(options),
-                *_features_off(request),
-                *_user_options(request, _developer_instructions(settings, _ABOUT_TOOLS, request)),
-            ),
+            (*_options(options), *features_off, *ours),
         ),
         env={"CODEX_HOME": str(own), "TMPDIR": str(request.run / "tmp")} | safe_environment(request.home.environ),
         unset=_ELSEWHERE,
-        files={
-            f"{_FOLDER}/{_SETTINGS}": settings.for_model(),
-            **({_CATALOG: catalog} if catalog else {}),
-            **({f"{_FOLDER}/{_AGENTS}": added} if (added := _instructions(request)) else {}),
-        },
+        files=files,
         folders=("tmp",),
-        links={f"{_FOLDER}/{path.name}": path for path in sorted(_linked(request))},
+        links={f"{_FOLDER}/{name}": theirs / name for name in names if theirs / name in request.home.present},
         stdin=request.prompt or "",
     )
-
-
-def _without_servers(request: LaunchRequest) -> dict[str, Any]:
-    """Disables the servers of the whole machine, which would be started beside ours."""
-    others = [name for file in _MACHINE for name in CodexConfig(request.home.texts.get(file, "")).servers]
-    return {"mcp_servers": {name: {"enabled": False} for name in others}} if others else {}
-
-
-def _linked(request: LaunchRequest) -> Iterator[Path]:
-    """The user's files to link, through which Codex writes a renewed login. A probe needs none."""
-    own = _own_folder(request.home.folder, request.home.environ)
-    names = () if request.model_url else _LOGIN if request.prompt is not None else (*_LOGIN, _SESSIONS)
-    return (own / name for name in names if own / name in request.home.present)
-
-
-def _instructions(request: LaunchRequest) -> str:
-    """The user's instructions, then the project's. Codex itself would read any file that a link of this name leads
-    to."""
-    texts = request.home.texts
-    users = "" if request.model_url else texts.get(_OVERRIDE, "").strip() or texts.get(_AGENTS, "").strip()
-    return "\n\n".join(filter(None, [users, request.instructions]))
-
-
-def _features_off(request: LaunchRequest) -> tuple[str, ...]:
-    """Options that turn features off. `--disable` wins, but a version without the feature refuses it."""
-    if request.version in Codex.verified:
-        return tuple(word for feature in _OFF for word in ("--disable", feature))
-    return _options({f"features.{feature}": False for feature in _OFF})
 
 
 def _need_settings(request: LaunchRequest, settings: CodexConfig) -> None:
@@ -196,15 +183,6 @@ def _need_settings(request: LaunchRequest, settings: CodexConfig) -> None:
                 hint="fix that file; `codex` itself says more about it",
             )
         )
-
-
-def _no_catalog() -> Problem:
-    return Problem(
-        code=AGENT_FAILED,
-        message="`codex debug models --bundled` lists no models, so their tools cannot be removed",
-        where="codex",
-        hint="run that command to see what is wrong with the installation or with `config.toml`",
-    )
 
 
 # Ours beside its own --------------------------------------------------------------------------------------------------
@@ -248,8 +226,8 @@ def _argv(request: LaunchRequest, headless: tuple[str, ...], options: tuple[str,
     """The command line. The user's arguments come first, so that ours win; after `--` there are no options."""
     if request.prompt is not None:
         return (request.program, "exec", "--json", *headless, *request.args, *options, "-")
-    place = request.args.index("--") if "--" in request.args else len(request.args)
-    return (request.program, *request.args[:place], *options, *request.args[place:])
+    given, rest = request.split_args()
+    return (request.program, *given, *options, *rest)
 
 
 def _options(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -258,15 +236,14 @@ def _options(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _server(request: LaunchRequest) -> dict[str, Any]:
     """Our server: required, its tools approved, and not hidden behind a search or a program."""
-    assert request.server is not None
     entry = {
-        "command": request.server.command,
-        "args": list(request.server.args),
+        "command": request.tool_server.command,
+        "args": list(request.tool_server.args),
         "required": True,
         "default_tools_approval_mode": "approve",
         "omit_tools_from": ["deferred", "code_mode"],
         "startup_timeout_sec": _START_S,
-        "tool_timeout_sec": int(request.server.call_s) + 10,
+        "tool_timeout_sec": int(request.tool_server.call_s) + 10,
     }
     return {f"mcp_servers.{SERVER}": entry}
 
@@ -292,13 +269,10 @@ def _user_options(request: LaunchRequest, instructions: str) -> tuple[str, ...]:
     if instructions:
         values["developer_instructions"] = instructions
     if request.model_url:
-        values |= _probe_model(request.model_url)
+        url = f"{request.model_url}/v1"
+        provider = {"name": _PROBE, "base_url": url, "request_max_retries": 0, "stream_max_retries": 0}
+        values |= {"model_provider": _PROBE, f"model_providers.{_PROBE}": provider}
     return _options(values)
-
-
-def _probe_model(url: str) -> dict[str, Any]:
-    provider = {"name": _PROBE, "base_url": f"{url}/v1", "request_max_retries": 0, "stream_max_retries": 0}
-    return {"model_provider": _PROBE, f"model_providers.{_PROBE}": provider}
 
 
 _WITHOUT_TOOLS: Final[dict[str, Any]] = {
@@ -415,7 +389,8 @@ _AGAIN: Final = re.compile(r"Reconnecting\.\.\. (\d{1,6})/(\d{1,6})(?: \((.*)\))
 class CodexOutputParser:
     """Parses `codex exec --json`: one event per line, when an item starts and when it is done.
 
-    Refused calls produce no events. What the model said since its last call is its answer.
+    Refused calls produce no events. What the model said since its last call is its answer. A tool of its own is
+    reported once, as soon as it starts.
     """
 
     def __init__(self) -> None:
@@ -446,16 +421,8 @@ class CodexOutputParser:
         elif kind not in _NO_TOOL and (number := text(item.get("id"))) not in self._begun:
             self._begun.add(number)
             self._text = ""
-            yield from self._used(kind, item)
-
-    def _used(self, kind: str, item: Mapping[str, Any]) -> Iterator[AgentEvent]:
-        """A tool of its own, reported once, as soon as it starts."""
-        if not _is_ours(item):
             server, tool = text(item.get("server")), text(item.get("tool"))
-            yield NativeToolUsed(f"{server}/{tool}" if server else tool or kind, ran=item.get("status") != "declined")
-
-
-def _is_ours(item: Mapping[str, Any]) -> bool:
-    """Whether a call is ours. One that queries all servers at once has `codex` as its server."""
-    called = item.get("server") == SERVER or item.get("tool") in RESOURCE_TOOLS
-    return item.get("type") == "mcp_tool_call" and called
+            # a query of all servers at once has `codex` as its server
+            if kind != "mcp_tool_call" or not (server == SERVER or tool in RESOURCE_TOOLS):
+                name = f"{server}/{tool}" if server else tool or kind
+                yield NativeToolUsed(name, ran=item.get("status") != "declined")

@@ -23,11 +23,11 @@ from trunkline.agents.providers.isolation import (
     read_config,
     user_text,
 )
-from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest
+from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
 from trunkline.config.dialects.references import parse_env_file
 
 _RESULT_CHARACTERS: Final = 50_000
-_PREFIX: Final = f"mcp_{SERVER}_"
+
 _OWN: Final = ".gemini"
 _SETTINGS: Final = "settings.json"
 _MEMORY: Final = "GEMINI.md"
@@ -62,7 +62,7 @@ priority = 998
 """
 
 
-class Gemini:
+class Gemini(Provider):
     """The provider of Gemini CLI."""
 
     name = "gemini"
@@ -71,9 +71,7 @@ class Gemini:
     verified = frozenset({"0.61.0"})
     instructions = (_MEMORY, "AGENTS.md")
     result_chars = _RESULT_CHARACTERS
-
-    def is_ours(self, tool: str, /) -> bool:
-        return tool.startswith(_PREFIX)
+    prefix = f"mcp_{SERVER}_"
 
     def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
         place = _home(home, environ)
@@ -124,7 +122,8 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
             **WORK_FOLDER_FILES,
             _POLICY: _RULES,
             f"{WORK_FOLDER}/{_OWN}/.env": "" if request.model_url else variables,
-            f"{WORK_FOLDER}/{_MEMORY}": _without_imports(project_notice(request)),
+            # `@path` is escaped: Gemini would insert that file of its folder, where the user's variables are
+            f"{WORK_FOLDER}/{_MEMORY}": _IMPORT.sub(r"\\@", project_notice(request)),
             f"{_HOME}/{_OWN}/{_SETTINGS}": isolated_settings(request, own / _SETTINGS),
         },
         folders=(WORK_FOLDER, *WORK_SUBFOLDERS, _TMP),
@@ -134,7 +133,7 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
             if own / name in home.present and not request.model_url
         },
         cwd=WORK_FOLDER,
-        stdin=_no_command(request.prompt or ""),
+        stdin=request.prompt_text(),
     )
 
 
@@ -155,11 +154,6 @@ def _additive(request: LaunchRequest) -> LaunchPlan:
     )
 
 
-def _without_imports(text: str) -> str:
-    """Escape `@path`, for which Gemini would insert that file of its folder, where the user's variables are."""
-    return _IMPORT.sub(r"\\@", text)
-
-
 def _home(home: Path, environ: Mapping[str, str]) -> Path:
     """The folder that Gemini uses as the user's home."""
     return Path(environ.get("GEMINI_CLI_HOME") or home)
@@ -167,14 +161,10 @@ def _home(home: Path, environ: Mapping[str, str]) -> Path:
 
 def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
     """The command line. The user's arguments come first: some of our options take all words that follow."""
-    place = request.args.index("--") if "--" in request.args else len(request.args)
+    given, rest = request.split_args()
     headless = () if request.prompt is None else ("-o", "stream-json")
     model = request.model or (_PROBE_MODEL if request.model_url else "")
-    return (
-        *(request.program, *request.args[:place], *options, *headless),
-        *((f"--model={model}",) if model else ()),
-        *request.args[place:],
-    )
+    return (request.program, *given, *options, *headless, *((f"--model={model}",) if model else ()), *rest)
 
 
 def _environment(request: LaunchRequest) -> dict[str, str]:
@@ -186,11 +176,6 @@ def _environment(request: LaunchRequest) -> dict[str, str]:
     if request.model_url:
         env |= {"GOOGLE_GEMINI_BASE_URL": request.model_url, "GEMINI_API_KEY": "trial"}
     return env
-
-
-def _no_command(prompt: str) -> str:
-    """The prompt, protected from being taken for a command where it begins with a slash."""
-    return f"\n{prompt}" if prompt.startswith("/") else prompt
 
 
 _WRAPPING: Final = 1000
@@ -258,14 +243,8 @@ def _with_ours(settings: dict[str, Any], section: str, key: str, name: str) -> N
 
 
 def _server(request: LaunchRequest) -> dict[str, Any]:
-    """Our server. Its timeout is longer than our own, whose error says more."""
-    assert request.server is not None
-    return {
-        "command": request.server.command,
-        "args": list(request.server.args),
-        "timeout": int(request.server.call_s * 1000) + 10_000,
-        "trust": True,
-    }
+    server = request.tool_server
+    return {"command": server.command, "args": list(server.args), "timeout": server.call_ms, "trust": True}
 
 
 _REFUSALS: Final = ("tool_not_registered", "policy_violation", "invalid_tool_params")

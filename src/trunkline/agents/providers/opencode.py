@@ -31,12 +31,12 @@ from trunkline.agents.providers.isolation import (
     read_config,
     user_text,
 )
-from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest
+from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
 
 _RESULT_CHARACTERS: Final = 50_000
 _CONFIG_FILES: Final = ("config.json", "opencode.json", "opencode.jsonc")
 """In the order in which OpenCode reads them; the last one wins."""
-_PREFIX: Final = f"{SERVER}_"
+
 _CONFIG: Final = "config"
 _OWN: Final = f"{_CONFIG}/opencode"
 _PACKAGES: Final = ("package.json", "package-lock.json")
@@ -51,7 +51,7 @@ _NOTHING_TO_INSTALL: Final = json_text({"packages": {"": {"dependencies": {"@ope
 """What it compares the packages in the folder of its configuration with."""
 
 
-class OpenCode:
+class OpenCode(Provider):
     """The provider of OpenCode."""
 
     name = "opencode"
@@ -60,9 +60,7 @@ class OpenCode:
     verified = frozenset({"1.18.33"})
     instructions = ("AGENTS.md", "CLAUDE.md")
     result_chars = _RESULT_CHARACTERS
-
-    def is_ours(self, tool: str, /) -> bool:
-        return tool.startswith(_PREFIX)
+    prefix = f"{SERVER}_"
 
     def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
         config = _config_home(home, environ)
@@ -105,9 +103,12 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
         "OPENCODE_TEST_HOME": str(request.run / "home"),
         "XDG_CONFIG_HOME": str(request.run / _CONFIG),
     }
+    if request.model_url:  # keeps a probe out of the user's history
+        folders = ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+        env |= {name: str(request.run / name.lower()) for name in folders} | {"OPENCODE_DISABLE_MODELS_FETCH": "1"}
     return LaunchPlan(
         argv=_argv(request),
-        env=_quiet(request) | env | _probe_environment(request),
+        env=_quiet(request) | env,
         unset=_ELSEWHERE + _TOOLS_IN_A_TOOL + GIT_VARIABLES + (PROXY_VARIABLES if request.model_url else ()),
         files={
             **WORK_FOLDER_FILES,
@@ -157,24 +158,15 @@ def _places(home: Path, environ: Mapping[str, str]) -> dict[str, Path]:
 
 
 def _argv(request: LaunchRequest) -> tuple[str, ...]:
-    place = request.args.index("--") if "--" in request.args else len(request.args)
+    given, rest = request.split_args()
     headless = () if request.prompt is None else ("run", "--format", "json")
     model = _PROBE_MODEL if request.model_url else request.model
-    given = (*request.args[:place], *((f"--model={model}",) if model else ()), *request.args[place:])
-    return (request.program, *headless, *given)
+    return (request.program, *headless, *given, *((f"--model={model}",) if model else ()), *rest)
 
 
 def _quiet(request: LaunchRequest) -> dict[str, str]:
     """Turns updates off, and sets the folder for temporary files, where it leaves a library at every start."""
     return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "TMPDIR": str(request.run / _TMP)}
-
-
-def _probe_environment(request: LaunchRequest) -> dict[str, str]:
-    """Keeps a probe out of the user's history."""
-    if not request.model_url:
-        return {}
-    folders = {name: str(request.run / name.lower()) for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")}
-    return {**folders, "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 
 
 _OUTPUT: Final = {"max_lines": _RESULT_CHARACTERS + 1, "max_bytes": 4 * _RESULT_CHARACTERS}
@@ -192,7 +184,19 @@ _REFERENCE: Final = re.compile(r"\{file:(?![~/])([^}]+)\}")
 
 def _isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
     """The configuration for our tools alone. `places` are the user's files, by name."""
-    config = _probe_config(request) if request.model_url else _kept(request, places)
+    if request.model_url:
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": f"{request.model_url}/v1", "apiKey": _PROBE},
+            "models": {_PROBE: {"tool_call": True}},
+        }
+        config = {"model": _PROBE_MODEL, "provider": {_PROBE: provider}}
+    else:
+        config: dict[str, Any] = {}
+        for name, place in places.items():
+            written = _with_absolute_references(user_text(request.home, name, place), place.parent)
+            config = merged(config, picked(read_config(written, str(place)), _KEPT))
+        config = merged(config, picked(_inline(request), _KEPT))
     isolated = {
         "tools": {"*": False, f"{SERVER}_*": True},
         "permission": _OURS_ONLY,
@@ -208,37 +212,15 @@ def _with_absolute_references(text: str, folder: Path) -> str:
     return _REFERENCE.sub(lambda match: f"{{file:{folder / match[1]}}}", text)
 
 
-def _kept(request: LaunchRequest, places: Mapping[str, Path]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
-    for name, place in places.items():
-        text = _with_absolute_references(user_text(request.home, name, place), place.parent)
-        kept = merged(kept, picked(read_config(text, str(place)), _KEPT))
-    return merged(kept, picked(_inline(request), _KEPT))
-
-
 def _inline(request: LaunchRequest) -> dict[str, Any]:
     return read_config(request.home.environ.get(_INLINE, ""), _INLINE)
 
 
 def _ours(request: LaunchRequest) -> dict[str, Any]:
-    """Our server. Its timeout is longer than our own, whose error says more."""
-    assert request.server is not None
-    server = {
-        "type": "local",
-        "command": [request.server.command, *request.server.args],
-        "enabled": True,
-        "timeout": int(request.server.call_s * 1000) + 10_000,
-    }
-    return {"mcp": {SERVER: server}, "tool_output": _OUTPUT}
-
-
-def _probe_config(request: LaunchRequest) -> dict[str, Any]:
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": f"{request.model_url}/v1", "apiKey": _PROBE},
-        "models": {_PROBE: {"tool_call": True}},
-    }
-    return {"model": _PROBE_MODEL, "provider": {_PROBE: provider}}
+    server = request.tool_server
+    command = [server.command, *server.args]
+    entry = {"type": "local", "command": command, "enabled": True, "timeout": server.call_ms}
+    return {"mcp": {SERVER: entry}, "tool_output": _OUTPUT}
 
 
 _REFUSALS: Final = (
@@ -288,18 +270,18 @@ class OpenCodeOutputParser:
             case "step_finish":
                 yield from self._finished(part)
             case "error":
-                yield AgentError(_reason(mapping(event.get("error"))))
+                error = mapping(event.get("error"))
+                reasons = (mapping(error.get("data")).get("message"), error.get("message"), error.get("name"))
+                yield AgentError(next(filter(None, map(text, reasons)), "it reported an error"))
             case _:
                 return
 
     def _finished(self, part: Mapping[str, Any]) -> Iterator[AgentEvent]:
         tokens = mapping(part.get("tokens"))
         cache = mapping(tokens.get("cache"))
-        self._usage = TokenUsage(
-            self._usage.input_tokens
-            + sum(count(value) for value in (tokens.get("input"), cache.get("read"), cache.get("write"))),
-            self._usage.output_tokens + sum(count(value) for value in (tokens.get("output"), tokens.get("reasoning"))),
-        )
+        read = sum(map(count, (tokens.get("input"), cache.get("read"), cache.get("write"))))
+        written = sum(map(count, (tokens.get("output"), tokens.get("reasoning"))))
+        self._usage = TokenUsage(self._usage.input_tokens + read, self._usage.output_tokens + written)
         yield self._usage
         if part.get("reason") != _MORE_TO_COME:
             yield FinalAnswer("\n".join(self._texts))
@@ -307,8 +289,3 @@ class OpenCodeOutputParser:
         self._empty_steps = 0 if self._called else self._empty_steps + 1
         if self._empty_steps == _MOST_EMPTY:
             yield ModelLooping()
-
-
-def _reason(error: Mapping[str, Any]) -> str:
-    message = text(mapping(error.get("data")).get("message")) or text(error.get("message"))
-    return message or text(error.get("name")) or "it reported an error"

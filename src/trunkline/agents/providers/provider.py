@@ -5,10 +5,11 @@ A provider is pure: it says what to do and parses output, and does nothing itsel
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import ClassVar, Final, Literal, Protocol
 
 from trunkline.agents.events import AgentEvent
 
@@ -29,6 +30,11 @@ class ToolServer:
     command: str
     args: tuple[str, ...]
     call_s: float
+
+    @property
+    def call_ms(self) -> int:
+        """The agent's limit for a call: longer than our own deadline, whose error says more."""
+        return int(self.call_s * 1000) + 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +96,22 @@ class LaunchRequest(RunSpec):
     version: str
     home: HomeSnapshot
 
+    @property
+    def tool_server(self) -> ToolServer:
+        """Our server, which every mode but `native` has."""
+        assert self.server is not None
+        return self.server
+
+    def split_args(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The user's arguments before `--`, and those from there on, among which are no options."""
+        place = self.args.index("--") if "--" in self.args else len(self.args)
+        return self.args[:place], self.args[place:]
+
+    def prompt_text(self) -> str:
+        """The prompt, protected from being taken for a command where it begins with a slash."""
+        prompt = self.prompt or ""
+        return f"\n{prompt}" if prompt.startswith("/") else prompt
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
@@ -117,45 +139,34 @@ class OutputParser(Protocol):
         ...
 
 
-class Provider(Protocol):
-    @property
-    def name(self) -> str:
-        """Its name in workflows and commands."""
-        ...
+class Provider(ABC):
+    """Base class of the providers."""
 
-    @property
-    def program(self) -> str:
-        """The command looked up in PATH, which prints its version for `--version`."""
-        ...
-
-    @property
-    def install(self) -> str:
-        """The command that installs it."""
-        ...
-
-    @property
-    def verified(self) -> frozenset[str]:
-        """Versions for which end-to-end tests have shown that `intercept` leaves the agent no tool of its own."""
-        ...
-
-    @property
-    def instructions(self) -> tuple[str, ...]:
-        """Files in a project that tell this agent how to work there; the first that exists counts."""
-        ...
-
-    @property
-    def result_chars(self) -> int:
-        """The longest result text that reaches the model uncut."""
-        ...
+    name: ClassVar[str]
+    """Its name in workflows and commands."""
+    program: ClassVar[str]
+    """The command looked up in PATH, which prints its version for `--version`."""
+    install: ClassVar[str]
+    """The command that installs it."""
+    verified: ClassVar[frozenset[str]]
+    """Versions for which end-to-end tests have shown that `intercept` leaves the agent no tool of its own."""
+    instructions: ClassVar[tuple[str, ...]]
+    """Files in a project that tell this agent how to work there; the first that exists counts."""
+    result_chars: ClassVar[int]
+    """The longest result text that reaches the model uncut."""
+    prefix: ClassVar[str]
+    """What the agent puts before the names of our tools."""
 
     def is_ours(self, tool: str, /) -> bool:
         """Whether a tool, by the name that the model sees, is ours or can only query our server."""
-        ...
+        return tool.startswith(self.prefix)
 
+    @abstractmethod
     def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery: ...
 
+    @abstractmethod
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:
         """Raises GatewayError where a file of the user's that matters cannot be read."""
-        ...
 
+    @abstractmethod
     def parser(self) -> OutputParser: ...

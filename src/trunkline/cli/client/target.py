@@ -88,15 +88,14 @@ def _named(url: str, config: Path | None) -> RemoteTarget:
                 return _of_record(record, state_dir, load_quietly(ConfigFile.named(Path(record.config))))
     settings = load_or_exit(config) if config is not None else found
     token, operator_token = _from_environment(TOKEN_VARIABLE), _from_environment(OPERATOR_VARIABLE)
-    if settings is not None and (config is not None or _is_own_address(url, settings)):
+    parts = urlsplit(url)
+    if settings is not None and (
+        config is not None
+        or (parts.scheme == "http" and settings.gateway.listen.is_at(parts.hostname or "", parts.port or _HTTP_PORT))
+    ):
         token = settings.gateway.token or token
         operator_token = settings.gateway.operator_token or operator_token
     return RemoteTarget(url, "", token, operator_token)
-
-
-def _is_own_address(url: str, settings: Settings) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme == "http" and settings.gateway.listen.is_at(parts.hostname or "", parts.port or _HTTP_PORT)
 
 
 def _is_at(record: RunningGateway, url: str) -> bool:

@@ -237,16 +237,16 @@ def _clean(data: bytes) -> str:
 def _beginning(text: str, most_characters: int, most_lines: int) -> str:
     """Whole lines, unless the first one is too long."""
     kept = "\n".join(text[: most_characters + 1].split("\n", most_lines)[:most_lines])
-    if units(kept) <= most_characters:
-        return kept
-    kept = first_units(kept, most_characters)
-    line_end = kept.rfind("\n")
-    return kept[:line_end] if line_end > 0 else kept
+    if units(kept) > most_characters:
+        kept = first_units(kept, most_characters)
+        line_end = kept.rfind("\n")
+        kept = kept[:line_end] if line_end > 0 else kept
+    return kept
 
 
 def _ending(text: str, most_characters: int, most_lines: int) -> str:
     kept = "\n".join(text[-most_characters - 1 :].rsplit("\n", most_lines)[-most_lines:])
-    if units(kept) <= most_characters:
-        return kept
-    kept = last_units(kept, most_characters)
-    return kept[kept.find("\n") + 1 :] or kept
+    if units(kept) > most_characters:
+        kept = last_units(kept, most_characters)
+        kept = kept[kept.find("\n") + 1 :] or kept
+    return kept

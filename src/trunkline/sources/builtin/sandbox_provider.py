@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
@@ -26,8 +25,7 @@ _TRIAL: Final = f'[ "$2" = no ] || [ -w "$1" ] || exit {_LOCKED}'
 _REPAIR: Final = "see `sandbox` in the docs of the built-in tools"
 
 
-@dataclass(frozen=True, slots=True)
-class TrialConditions:
+class TrialConditions(NamedTuple):
     """What a trial depends on: while it stays the same, so does the outcome."""
 
     program: str | None

@@ -120,7 +120,7 @@ def _schema_of(item: OperationInput) -> bytes:
         default = read_default(item.default)
         if default is None:
             raise NotUsable(
-                f"the default of its input `{item.name[:100]}` is not valid for type {item.type}: `{item.default[:100]}`"
+                f"the default of its input `{item.name[:100]}` is not a valid {item.type}: `{item.default[:100]}`"
             )
         members["default"] = default
     return encode_members(members)

@@ -84,7 +84,7 @@ def read_handshake(line: bytes) -> Handshake:
 
 
 def target_of(handshake: Handshake, folder: Path) -> str:
-    """The gRPC target. Raises HandshakeRefused where others could listen in. `folder` is the one made for its socket."""
+    """The gRPC target. Raises HandshakeRefused where others could listen in. `folder` is made for its socket."""
     if handshake.network == "unix":
         return f"unix:{quote(str(_checked_socket(handshake.address, folder)))}"
     if handshake.network == "tcp":
@@ -108,7 +108,7 @@ def _checked_loopback(address: str) -> str:
 
 
 def _checked_socket(address: str, folder: Path) -> Path:
-    """Check that others can neither connect to the socket nor replace it, which in the private folder they cannot. Older
+    """Check that others can neither connect to the socket nor replace it. In the private folder they cannot, but older
     plugins do not know that folder."""
     path = Path(address)
     try:

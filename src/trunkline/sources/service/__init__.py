@@ -1,33 +1,29 @@
-"""Services: containers and other programs that execute a tool for a POST, each with a token of the caller's session."""
+"""The kind `service`: programs that execute a tool for each POST, with a token of the caller's session."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from trunkline.core.source import Source, SourceKind
-
-if TYPE_CHECKING:
-    from trunkline.runtime.source_context import SourceContext
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from trunkline.config.section import Nested, Section, SectionNodes, key
 from trunkline.config.shapes import Boolean, JsonValue, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S, GuardSettings, SourceSection
 from trunkline.core.errors import BAD_VALUE
+from trunkline.core.source import Source, SourceKind
 from trunkline.sources.sections import wrong_with_url
 
-# The configuration section of `kind: service`, apart from the kind so that checking a file loads no networking.
+if TYPE_CHECKING:
+    from trunkline.runtime.source_context import SourceContext
 
 EVERYBODY: Final = "*"
-"""Under this name stands the token for callers who have none of their own."""
+"""The name of the token for callers without one of their own."""
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,8192}\Z")
 
 
 def _wrong_with_endpoint(endpoint: str) -> str | None:
     if "?" in endpoint:
-        return "An endpoint has no `?` part: `/tools/execute` is put behind it"
+        return "An endpoint has no `?` part: `/tools/execute` is appended to it"
     return wrong_with_url(endpoint)
 
 
@@ -90,6 +86,7 @@ class ServiceSection(SourceSection):
 
 
 def build(name: str, section: ServiceSection, context: SourceContext) -> Source:
+    # imported here, so that checking a configuration loads no networking
     from trunkline.sources.service.source import ServiceSource
 
     return ServiceSource(name, section, context)

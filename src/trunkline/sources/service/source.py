@@ -1,7 +1,7 @@
-"""A service as a source: asked for its tools from time to time, and one POST for each call.
+"""A service as a source: its tools are listed from time to time, and each call is one POST.
 
-It keeps nothing between calls: whoever calls next is as welcome as the first. Whether the service is there shows when
-it is asked for its tools; a call that does not reach it is a reason to ask at once.
+The service keeps nothing between calls. Listing its tools shows whether it is up; a call that does not reach it triggers
+the next listing at once.
 """
 
 from __future__ import annotations
@@ -46,17 +46,20 @@ from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff
 from trunkline.runtime.source_context import SessionTokens, SourceContext
 from trunkline.sources.service import EVERYBODY, DeclaredTool, ServiceSection
 
-# One execution on its way to a service, and what its answer means to the caller.
-
+LIST_EVERY_S: Final = 30.0
+_LIST_S: Final = 10.0
+_FAILED_LISTS: Final = 3
+_NO_LIST: Final = frozenset({401, 403, 404, 405, 501})
+"""Statuses of services that do not list their tools, or not to us."""
+_MAX_CACHED_HEADS: Final = 1000
+_JSON: Final = b"application/json"
 _KEPT_BYTES: Final = 16 * 1024
-_POST_SHOWN_CHARACTERS: Final = 2 * 1024
+_SHOWN_CHARACTERS: Final = 2 * 1024
 _EXCERPT_CHARACTERS: Final = 300
-_METADATA: Final = "metadata"
-_HIDDEN: Final = "***"
 
 
 class ExecuteRequest(Exchange):
-    """`on_over` is told how the call ended, and whether the service could be reached."""
+    """One call on its way to the service. `on_over` gets its outcome, and whether the service was reached."""
 
     __slots__ = ("_kept_bytes", "_on_over", "_parts", "_redact", "_status", "_token", "call")
 
@@ -81,7 +84,7 @@ class ExecuteRequest(Exchange):
         self._status = status
 
     def on_body(self, data: bytes) -> None:
-        """Of an error only the beginning is of interest."""
+        """Collect the body, of an error only the beginning."""
         if self._status == 200 or self._kept_bytes < _KEPT_BYTES:
             self._parts.append(data)
             self._kept_bytes += len(data)
@@ -99,26 +102,24 @@ class ExecuteRequest(Exchange):
         try:
             executed = parse_execute_response(body)
         except BadServiceResponse as error:
-            said = self._said(body)[:_EXCERPT_CHARACTERS]
-            return Failure(self._problem(SOURCE_PROTOCOL, f"the answer is not the result of a tool: {error}: {said!r}"))
-        meta = None if executed.metadata is None else {_METADATA: executed.metadata}
+            excerpt = shown_body(body, self._token, self._redact)[:_EXCERPT_CHARACTERS]
+            reason = f"the answer is not the result of a tool: {error}: {excerpt!r}"
+            return Failure(self._problem(SOURCE_PROTOCOL, reason))
+        meta = None if executed.metadata is None else {"metadata": executed.metadata}
         raw = tool_result(executed.output, meta=meta)
         return Result(raw, raw)
 
     def _refused(self, body: bytes) -> Outcome:
-        """The service answered, so it is well; what it says is for whoever called the tool."""
+        """A tool error: the service answered, so it is up, and its text is for the caller of the tool."""
         text = f"Service {self.call.source} answered HTTP {self._status}"
         if 300 <= self._status < 400:
             text += ", and redirects are not followed"
-        said = self._said(body)
-        text += f": {said}" if said else ""
+        shown = shown_body(body, self._token, self._redact)
+        text += f": {shown}" if shown else ""
         if self._status in (401, 403):
-            text += "\nThe service does not take the token of this session; its operator can give another one"
+            text += "\nThe service does not accept the token of this session; its operator can provide another one"
         raw = error_result(text)
         return Result(raw, raw)
-
-    def _said(self, body: bytes) -> str:
-        return said_in(body, self._token, self._redact)
 
     def _problem(self, code: Code, reason: str) -> Problem:
         call = self.call
@@ -133,19 +134,15 @@ class ExecuteRequest(Exchange):
         )
 
 
-def said_in(body: bytes, token: str | None, redact: Callable[[str], str]) -> str:
-    """What a service said, for people. Some repeat what they were sent; half a token would not be recognised as one, so
-    the text is cut last."""
+def shown_body(body: bytes, token: str | None, redact: Callable[[str], str]) -> str:
+    """The text of an answer as people see it. It is cut after redaction: half a token would not be recognised."""
     text = head_text(body, _KEPT_BYTES)
-    text = text.replace(token, _HIDDEN) if token else text
-    return safe_text(text, redact).strip()[:_POST_SHOWN_CHARACTERS]
-
-
-# Which token a service is shown for a caller, and by which name it knows the caller's session.
+    text = text.replace(token, "***") if token else text
+    return safe_text(text, redact).strip()[:_SHOWN_CHARACTERS]
 
 
 class Tokens:
-    """The file's word goes before what an operator handed in, and what is closest to the caller before all else."""
+    """The tokens for callers: the most specific first, and configured ones before those that an operator handed in."""
 
     def __init__(self, configured: Mapping[str, str], handed_in: SessionTokens) -> None:
         self._configured = configured
@@ -164,8 +161,8 @@ class Tokens:
         return self._configured.get(EVERYBODY) or self._handed_in.get(EVERYBODY)
 
     def session_id(self, caller: Caller) -> str:
-        """A client's own session id would let the service act as that client, so it is not told. One that the file
-        names is no secret."""
+        """The session id for the service. The client's own, with which the service could act as that client, is replaced by an
+        alias, unless the configuration names it."""
         session = caller.session
         if session is None:
             return caller.principal
@@ -175,20 +172,9 @@ class Tokens:
         self._handed_in.drop(session)
 
 
-ASK_EVERY_S: Final = 30.0
-_ASK_S: Final = 10.0
-_FAILED_ASKS: Final = 3
-_NO_LIST: Final = frozenset({401, 403, 404, 405, 501})
-"""How a service answers that does not list its tools, or not to us."""
-_SHOWN_CHARACTERS: Final = 300
-_REMEMBERED_HEADS: Final = 1000
-_JSON: Final = b"application/json"
-_NO_ARGUMENTS: Final = b"{}"
-
-
 class ServiceSource(ToolsOnlySource):
     def __init__(
-        self, name: str, section: ServiceSection, context: SourceContext, *, ask_every_s: float = ASK_EVERY_S
+        self, name: str, section: ServiceSection, context: SourceContext, *, list_every_s: float = LIST_EVERY_S
     ) -> None:
         self.name = name
         endpoint = section.endpoint.rstrip("/")
@@ -198,14 +184,14 @@ class ServiceSource(ToolsOnlySource):
         self._redact = context.redact
         self._tokens = Tokens(section.tokens, context.session_tokens)
         self._declared = usable_tools(Raw(encode(_definition(tool))) for tool in section.declare)
-        self._ask_every_s = ask_every_s
+        self._list_every_s = list_every_s
         self._pool: HttpPool | None = None
         self._posts: dict[Request, ExecuteRequest] = {}
         self._heads: dict[str, bytes] = {}
         self._sink: Sink | None = None
         self._published: Snapshot | None = None
-        self._doubt = asyncio.Event()
-        self._failed_asks = 0
+        self._list_now = asyncio.Event()
+        self._failed_lists = 0
         self._backoff = RetryBackoff()
         self._health_tracker = HealthTracker(name, self._health_changed)
 
@@ -216,7 +202,7 @@ class ServiceSource(ToolsOnlySource):
         if self._pool is None:
             call.finish(Failure(self._health_tracker.refusal(call.tool)))
         elif call.method != TOOLS_CALL:
-            call.finish(Failure(self._problem(UNKNOWN_METHOD, "a service has tools and nothing else")))
+            call.finish(Failure(self._problem(UNKNOWN_METHOD, "a service has only tools")))
         elif token is None:
             call.finish(Failure(self._no_token(call)))
         else:
@@ -226,15 +212,15 @@ class ServiceSource(ToolsOnlySource):
             self._pool.send(post)
 
     def _request(self, call: Call, token: str) -> bytes:
-        arguments = members_of(bytes(call.params), "params").get("arguments", _NO_ARGUMENTS)
+        arguments = members_of(bytes(call.params), "params").get("arguments", b"{}")
         body = execute_body(self.name, self._tokens.session_id(call.caller), call.tool, arguments)
         return b"%bcontent-length: %d\r\n\r\n%b" % (self._head(token), len(body), body)
 
     def _head(self, token: str) -> bytes:
-        """Everything of the head but the length: it is the same for every call with one token."""
+        """The request's head without the length, cached by token."""
         head = self._heads.get(token)
         if head is None:
-            if len(self._heads) >= _REMEMBERED_HEADS:
+            if len(self._heads) >= _MAX_CACHED_HEADS:
                 self._heads.clear()
             headers = [*self._headers(token), (b"content-type", _JSON)]
             head = self._heads[token] = request_head(b"POST", self._execute.path, headers)[:-2]
@@ -245,9 +231,10 @@ class ServiceSource(ToolsOnlySource):
         return headers if token is None else [*headers, (b"authorization", b"Bearer %b" % token.encode())]
 
     def _no_token(self, call: Call) -> Problem:
+        holder = "client" if call.caller.session is None else "session"
         return Problem(
             code=NO_SESSION_TOKEN,
-            message=f"Server {self.name}: there is no token for this {_holder(call.caller)}",
+            message=f"Server {self.name}: there is no token for this {holder}",
             source=self.name,
             tool=call.tool,
             hint=f"give it one under `tokens` of `{self.name}`, or with `PUT /api/sessions/ID/token`",
@@ -256,10 +243,11 @@ class ServiceSource(ToolsOnlySource):
     def _over(self, post: ExecuteRequest, outcome: Outcome, reached: bool) -> None:
         self._posts.pop(post.call, None)
         if not reached:
-            self._doubt.set()
+            self._list_now.set()
         post.call.finish(outcome)
 
-    # as the carrier of calls
+    # -- the carrier of calls -------------------------------------------------------------------------------------
+
     def phase_of(self, request: Request) -> Phase:
         post = self._posts.get(request)
         return SENT if post is None or post.written else QUEUED
@@ -272,26 +260,26 @@ class ServiceSource(ToolsOnlySource):
     def forget(self, session: str) -> None:
         self._tokens.forget(session)
 
-    # -- life -----------------------------------------------------------------------------------------------------
+    # -- lifecycle ------------------------------------------------------------------------------------------------
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
-        self._pool, asking = self._open(self._execute, 512), self._open(self._tools, 1)
+        self._pool, listing = self._open(self._execute, 512), self._open(self._tools, 1)
         if self._declared.definitions:
             self._publish({}, ())
         try:
             while True:
-                self._doubt.clear()
-                delay_s = self._ask_every_s if await self._ask(asking) else self._backoff.next_delay_s()
+                self._list_now.clear()
+                delay_s = self._list_every_s if await self._list_tools(listing) else self._backoff.next_delay_s()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(delay_s):
-                        await self._doubt.wait()
+                        await self._list_now.wait()
         finally:
             pool, self._pool = self._pool, None
-            await self._end(pool, asking)
+            await self._end(pool, listing)
 
     def _open(self, target: HttpTarget, most: int) -> HttpPool:
-        """Questions have a connection of their own: they must not wait for calls, or a busy service would seem gone."""
+        """Open a pool. Listing has a connection of its own: waiting for calls, a busy service would seem down."""
         timeout_s, limit_bytes = self._connect_timeout_s, self._limit_bytes
         return HttpPool(target, connect_timeout_s=timeout_s, limit_bytes=limit_bytes, max_connections=most)
 
@@ -302,43 +290,44 @@ class ServiceSource(ToolsOnlySource):
         for pool in pools:
             await pool.close()
 
-    async def _ask(self, pool: HttpPool) -> bool:
-        """Ask for its tools; whether it is there."""
+    async def _list_tools(self, pool: HttpPool) -> bool:
+        """List the tools; returns whether the service is up."""
         token = self._tokens.of_everybody
         head = request_head(b"GET", self._tools.path, self._headers(token))
         try:
-            reply = await send_request(pool, head, _ASK_S)
+            reply = await send_request(pool, head, _LIST_S)
         except RequestFailed as fault:
-            return self._was_silent(fault)
-        self._failed_asks = 0
+            return self._on_no_answer(fault)
+        self._failed_lists = 0
         self._backoff.up()
-        return self._was_told(reply, token)
+        return self._on_answer(reply, token)
 
-    def _was_silent(self, fault: RequestFailed) -> bool:
-        """One that cannot be reached is down. One that is slow may just be busy, and is so only after a while."""
-        self._failed_asks += 1
+    def _on_no_answer(self, fault: RequestFailed) -> bool:
+        """A service that cannot be reached is down; a slow one may just be busy, and is down after a few tries."""
+        self._failed_lists += 1
         is_up = self._health_tracker.health.state in ("ready", "degraded")
-        if is_up and fault.sent and self._failed_asks < _FAILED_ASKS:
+        if is_up and fault.sent and self._failed_lists < _FAILED_LISTS:
             self._health_tracker.degraded(f"it did not list its tools: {fault}")
             return True
         self._health_tracker.failed(self._problem(SOURCE_LOST if fault.sent else SOURCE_START_FAILED, str(fault)))
         return False
 
-    def _was_told(self, reply: HttpResponse, token: str | None) -> bool:
+    def _on_answer(self, reply: HttpResponse, token: str | None) -> bool:
         trouble = ""
         if reply.status == 200:
             try:
                 listed = parse_tool_listing(reply.body)
                 self._publish(listed.definitions, listed.warnings)
             except BadServiceResponse as error:
-                trouble = f"`GET {TOOLS}` was answered with something else: {error}"
+                trouble = f"`GET {TOOLS}` was not answered with a list of tools: {error}"
         elif reply.status not in _NO_LIST:
-            said = said_in(reply.body, token, self._redact)[:_SHOWN_CHARACTERS]
-            trouble = f"`GET {TOOLS}` was answered with HTTP {reply.status}: {said}"
+            shown = shown_body(reply.body, token, self._redact)[:_EXCERPT_CHARACTERS]
+            trouble = f"`GET {TOOLS}` was answered with HTTP {reply.status}: {shown}"
         elif not self._declared.definitions:
             trouble = f"`GET {TOOLS}` was answered with HTTP {reply.status}, and no tools are declared"
         if not trouble:
-            self._publish_declared_at_least()
+            if self._published is None:
+                self._publish({}, ())
             self._health_tracker.ready()
         elif self._published is not None:
             self._health_tracker.degraded(trouble)
@@ -348,14 +337,10 @@ class ServiceSource(ToolsOnlySource):
             return False
         return True
 
-    # -- what others hear of it -----------------------------------------------------------------------------------
-
-    def _publish_declared_at_least(self) -> None:
-        if self._published is None:
-            self._publish({}, ())
+    # -- reporting ------------------------------------------------------------------------------------------------
 
     def _publish(self, listed: dict[str, bytes], warnings: tuple[str, ...]) -> None:
-        """What the configuration declares goes before what the service says of the same tool."""
+        """Publish the tools; a declared definition replaces the one that the service lists."""
         definitions = {**listed, **self._declared.definitions}
         tools = tuple(ToolDefinition(self.name, name, definition) for name, definition in definitions.items())
         snapshot = Snapshot(tools=tools, warnings=(*self._declared.warnings, *warnings))
@@ -375,7 +360,3 @@ def _definition(tool: DeclaredTool) -> dict[str, object]:
     given = {name: getattr(tool, name) for name in ("name", "title", "description")}
     objects = {name: getattr(tool, name) for name in ("inputSchema", "outputSchema", "annotations")}
     return {name: value for name, value in (given | objects).items() if value}
-
-
-def _holder(caller: Caller) -> str:
-    return "client" if caller.session is None else "session"

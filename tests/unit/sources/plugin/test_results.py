@@ -42,7 +42,7 @@ def test_a_failure_has_its_words_its_output_and_its_data() -> None:
         "isError": True,
     }
     assert made(OperationResult(False, "only this")) == {"content": [text("only this")], "isError": True}
-    assert "not why" in made(OperationResult(False))["content"][0]["text"]
+    assert "does not say why" in made(OperationResult(False))["content"][0]["text"]
 
 
 def test_a_result_is_one_line() -> None:

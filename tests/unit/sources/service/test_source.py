@@ -280,7 +280,7 @@ async def test_a_list_that_cannot_be_had_leaves_what_is_declared(tmp_path: Path,
 
 
 async def test_new_tools_are_found_by_asking_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_module.ServiceSource.__init__, "__kwdefaults__", {"ask_every_s": 0.05})
+    monkeypatch.setattr(source_module.ServiceSource.__init__, "__kwdefaults__", {"list_every_s": 0.05})
     with ServiceProcess(tmp_path, tools=[{"name": "old"}]) as service:
         async with scene(service) as stage:
             await until(lambda: list(stage.tools) == ["svc_old"], "the old tool is listed")
@@ -318,7 +318,7 @@ async def test_a_call_that_finds_nobody_makes_the_service_down_at_once(tmp_path:
 async def test_a_service_that_does_not_answer_when_it_is_asked_is_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_module, "_ASK_S", 0.2)
+    monkeypatch.setattr(source_module, "_LIST_S", 0.2)
     with ServiceProcess(tmp_path, faults=["mute"]) as service:
         async with scene(service) as stage:
             await stage.state("down")
@@ -327,12 +327,12 @@ async def test_a_service_that_does_not_answer_when_it_is_asked_is_down(
 async def test_a_service_that_is_busy_for_a_moment_is_not_down(
     service: ServiceProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_module.ServiceSource.__init__, "__kwdefaults__", {"ask_every_s": 0.1})
+    monkeypatch.setattr(source_module.ServiceSource.__init__, "__kwdefaults__", {"list_every_s": 0.1})
     async with scene(service) as stage:
         await stage.state("ready")
-        monkeypatch.setattr(source_module, "_ASK_S", 0.0)
+        monkeypatch.setattr(source_module, "_LIST_S", 0.0)
         await stage.state("degraded")
-        monkeypatch.setattr(source_module, "_ASK_S", at_most(10))
+        monkeypatch.setattr(source_module, "_LIST_S", at_most(10))
         await stage.state("ready")
 
 

@@ -104,9 +104,10 @@ class Quarantine:
         found: list[QuarantinedItem] = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self._folder):
-                item = _read(read_private(Path(entry.path, _ABOUT), _ABOUT_BYTES))
-                if item is not None and item.id == entry.name:
-                    found.append(item)
+                with contextlib.suppress(ValueError, TypeError, KeyError):  # of what was not written completely
+                    fields: dict[str, Any] = json.loads(read_private(Path(entry.path, _ABOUT), _ABOUT_BYTES) or b"")
+                    item = QuarantinedItem(**{**fields, "keys": tuple(fields["keys"])})
+                    found += [item] if item.id == entry.name else []
         return sorted(found, key=lambda item: item.at)
 
     def put_back(self, item: QuarantinedItem) -> None:
@@ -195,15 +196,6 @@ def _size(parent: int, name: str) -> int:
             if total > LARGEST_BYTES or count > _MOST_ENTRIES:
                 return LARGEST_BYTES + 1
     return total
-
-
-def _read(data: bytes | None) -> QuarantinedItem | None:
-    try:
-        fields: dict[str, Any] = json.loads(data or b"")
-        keys: list[str] = fields.pop("keys")
-        return QuarantinedItem(**fields, keys=tuple(keys))
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 # -- accepting a change -----------------------------------------------------------------------------------------------

@@ -317,22 +317,19 @@ class PlaceScanner:
             if status is not None:
                 kind: Kind | None = "config" if stat.S_ISREG(status.st_mode) else None
                 self._scan.add(config, config, status, listed=True, kind=kind)
-        self._commondir(path)
+        commondir = _joined(path, "commondir")
+        status = _status(commondir)
+        if status is not None:
+            written = os.fsdecode((read_git_file(commondir) or b"").rstrip(b"\r\n")).replace("\0", "")
+            shared = os.path.realpath(os.path.join(path, written))  # noqa: PTH118
+            if not commondir.startswith(f"{shared}/worktrees/"):
+                self._scan.add(commondir, commondir, status, listed=True)
+            self._repository(shared, 0)
         self._hooks(_joined(path, HOOKS))
         for name in ("remotes", "branches"):  # where git kept URLs once
             self._within(_joined(path, name), listed=True)
         for group in ("modules", "worktrees"):
             self._modules(_joined(path, group), depth + 1)
-
-    def _commondir(self, path: str) -> None:
-        file = _joined(path, "commondir")
-        status = _status(file)
-        if status is not None:
-            written = os.fsdecode((read_git_file(file) or b"").rstrip(b"\r\n")).replace("\0", "")
-            shared = os.path.realpath(os.path.join(path, written))  # noqa: PTH118
-            if not file.startswith(f"{shared}/worktrees/"):
-                self._scan.add(file, file, status, listed=True)
-            self._repository(shared, 0)
 
     def _hooks(self, path: str) -> None:
         status = _status(path)
