@@ -1,4 +1,4 @@
-"""Tools of services, called from a program of one's own: a registry, a store of tokens, and the proxy between them.
+"""Calls of services' tools from a program: a registry of services, a store of tokens, and the proxy between them.
 
     proxy = ToolProxy(registry, tokens)
     result = await proxy.route(ToolCall("billing", "session-1", "invoice", {"number": 7}))

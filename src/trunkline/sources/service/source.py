@@ -1,6 +1,6 @@
 """A service as a source: its tools are listed from time to time, and each call is one POST.
 
-The service keeps nothing between calls. Listing its tools shows whether it is up; a call that does not reach it triggers
+The service keeps nothing between calls. Listing its tools shows whether it is up; a call that does not reach it starts
 the next listing at once.
 """
 
@@ -161,8 +161,8 @@ class Tokens:
         return self._configured.get(EVERYBODY) or self._handed_in.get(EVERYBODY)
 
     def session_id(self, caller: Caller) -> str:
-        """The session id for the service. The client's own, with which the service could act as that client, is replaced by an
-        alias, unless the configuration names it."""
+        """The session id for the service. An alias replaces the client's own, with which the service could act as that
+        client, unless the configuration names it."""
         session = caller.session
         if session is None:
             return caller.principal
