@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -63,7 +63,11 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
     file = config_or_exit(config, as_json=as_json)
     loaded = inspect_config(file, environ=os.environ, kinds=section_kinds())
     settings = loaded.settings
-    problems = [*loaded.problems, *_missing_on_this_machine(settings)]
+    problems: list[Problem] = list(loaded.problems)
+    for name, section in settings.sources.items() if settings is not None else ():
+        lacking = section.lacks(os.environ) if section.enabled else None  # on this machine, such as a program
+        if lacking is not None:
+            problems.append(replace(lacking, where=name))
     if as_json:
         click.echo(render_json(problems))
         return CONFIG_UNREADABLE.exit if settings is None else 0
@@ -83,14 +87,6 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
         summary += f"; {unready} cannot start until the warnings above are resolved"
     click.echo(plain(summary))
     return 0
-
-
-def _missing_on_this_machine(settings: Settings | None) -> Iterator[Problem]:
-    """What enabled servers lack on this machine, such as a program. A gateway reports it when it starts them."""
-    for name, section in settings.sources.items() if settings is not None else ():
-        problem = section.lacks(os.environ) if section.enabled else None
-        if problem is not None:
-            yield replace(problem, where=name)
 
 
 def config_or_exit(config: Path | None, *, as_json: bool) -> ConfigFile:

@@ -89,7 +89,10 @@ def add(
     file = find_config(config, Path(), Path.home()) or ConfigFile(_NEW_FILE, "found")
     path = file.path
     is_url = _is_url(target)
-    _check_options(is_url, {"--env": env, "--cwd": cwd}, {"--header": header, "--transport": transport})
+    unusable = {"--env": env, "--cwd": cwd} if is_url else {"--header": header, "--transport": transport}
+    for option, value in unusable.items():
+        if value:
+            raise click.UsageError(f"`{option}` cannot be used with {'a URL' if is_url else 'a command'}")
     server = NewServer(
         name=name,
         command=() if is_url else (_from_here(target[0], path) if "/" in target[0] else target[0], *target[1:]),
@@ -125,13 +128,6 @@ def remove(name: str, config: Path | None, as_json: bool) -> None:
 
 
 # -- arguments ------------------------------------------------------------------------------------------------------
-
-
-def _check_options(is_url: bool, of_command: dict[str, Any], of_url: dict[str, Any]) -> None:
-    wrong, kind = (of_command, "a URL") if is_url else (of_url, "a command")
-    for option, value in wrong.items():
-        if value:
-            raise click.UsageError(f"`{option}` cannot be used with {kind}")
 
 
 def _variable(written: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -96,33 +96,25 @@ def _why(status: Status) -> str:
 
 def _show_details(status: Status) -> None:
     """Print in full what the table has no room for."""
-    lines, hints = list(_details(status)), list(_hints(status))
-    if not lines and not hints:
-        return
-    click.echo(f"\n{click.style(plain(str(status['name'])), bold=True)}", err=True)
+    state, hint = status["state"], str(status.get("hint") or "")
+    lines: list[str] = []
+    hints = [hint] if hint else []
+    if state not in _WELL:
+        lines.append(f"{state}: {_why(status)}")
+        stderr = str(status.get("stderrTail", "")).strip().splitlines()
+        if stderr and stderr[-1] not in f"{_why(status)} {hint}":
+            lines.append(f"its last output on stderr: {stderr[-1]}")
+        if state == "starting" and not hint:
+            hints.append("try again in a moment; calls to it wait until it is ready, at most for its `start_timeout`")
+    if status.get("collisions"):
+        hints.append("call these tools by their address, or set `prefix` or `tools.rename` for one of the servers")
+    lines += [str(line) for key in ("collisions", "warnings") for line in status.get(key, ())]
+    if lines or hints:
+        click.echo(f"\n{click.style(plain(str(status['name'])), bold=True)}", err=True)
     for line in dict.fromkeys(lines):
         click.echo(f"  {plain(line)}", err=True)
     for hint in dict.fromkeys(hints):
         advise(hint, indent="  ")
-
-
-def _details(status: Status) -> Iterator[str]:
-    if status["state"] not in _WELL:
-        yield f"{status['state']}: {_why(status)}"
-        last_line = str(status.get("stderrTail", "")).strip().splitlines()[-1:]
-        if last_line and last_line[0] not in f"{_why(status)} {status.get('hint', '')}":
-            yield f"its last output on stderr: {last_line[0]}"
-    for key in ("collisions", "warnings"):
-        yield from map(str, status.get(key, ()))
-
-
-def _hints(status: Status) -> Iterator[str]:
-    if status["state"] == "starting" and not status.get("hint"):
-        yield "try again in a moment; calls to it wait until it is ready, at most for its `start_timeout`"
-    if status.get("hint"):
-        yield str(status["hint"])
-    if status.get("collisions"):
-        yield "call these tools by their address, or set `prefix` or `tools.rename` for one of the servers"
 
 
 def ago(since: str) -> str:

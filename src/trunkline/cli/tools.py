@@ -124,21 +124,18 @@ def reasons(why: MatchReasons) -> list[str]:
 
 
 def _row(tool: ToolDefinition) -> tuple[str, str, str]:
+    """The tool's name, its arguments with optional ones in brackets, and the first line of its description."""
+    import msgspec
+
     from trunkline.search.definitions import parse_definition
 
     facts = parse_definition(tool)
     lines = (facts.description or facts.title).strip().splitlines()
-    return tool.name, _arguments(facts.input_schema), lines[0] if lines else ""
-
-
-def _arguments(schema: bytes) -> str:
-    """The names of a tool's arguments, optional ones in brackets."""
-    import msgspec
-
     try:
-        takes = msgspec.json.decode(schema, type=dict[str, Any])
-        properties = msgspec.convert(takes.get("properties") or {}, dict[str, Any])
-        required = msgspec.convert(takes.get("required") or [], list[str])
+        schema = msgspec.json.decode(facts.input_schema, type=dict[str, Any])
+        properties = msgspec.convert(schema.get("properties") or {}, dict[str, Any])
+        required = msgspec.convert(schema.get("required") or [], list[str])
     except (msgspec.MsgspecError, RecursionError):
-        return ""
-    return " ".join(name if name in required else f"[{name}]" for name in properties)
+        properties, required = {}, []
+    arguments = " ".join(name if name in required else f"[{name}]" for name in properties)
+    return tool.name, arguments, lines[0] if lines else ""

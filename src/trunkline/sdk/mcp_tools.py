@@ -8,13 +8,13 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, cast
 
 from .json_lines import NOT_JSON, Json, encode
-from .mcp_messages import LOG_LEVELS, Client, notification
+from .mcp_messages import LOG_LEVELS, MODERN, Client, notification
 from .results import ToolError
 from .threads import FunctionThreads, is_async, is_being_cancelled
 
@@ -39,6 +39,7 @@ class Context:
         meta: Mapping[str, Any],
         log_level: str,
         send: Callable[[bytes], None],
+        request: Callable[[str, Json], Awaitable[Json]],
     ) -> None:
         self.tool = tool
         self.client = client
@@ -47,6 +48,7 @@ class Context:
         """The `_meta` of the request, as the client sent it."""
         self._log_level = log_level
         self._send = send
+        self._request = request
         self._progress = float("-inf")
         self._growing = threading.Lock()  # what one thread reports must not overtake what another does
         self._ended = self._cancelled = False
@@ -78,6 +80,14 @@ class Context:
             return
         params: Json = {"level": level, "data": data} | ({"logger": logger} if logger else {})
         self._notify("notifications/message", params)
+
+    async def elicit(self, message: str, schema: Json) -> Json | None:
+        """What the user fills into a form; None for one who does not, or whose client cannot show it. Not from threads."""
+        if self.protocol_version in MODERN or "elicitation" not in self.client.capabilities:
+            return None
+        reply = await self._request("elicitation/create", {"message": message, "requestedSchema": schema})
+        content = reply.get("content")
+        return cast(Json, content) if reply.get("action") == "accept" and isinstance(content, dict) else None
 
     def _notify(self, method: str, params: Json) -> None:
         """What cannot be written as JSON is dropped: a line for the log is not worth a failed call."""

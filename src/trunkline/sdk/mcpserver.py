@@ -7,14 +7,16 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout, suppress
 from types import MappingProxyType
 from typing import Any, Final, TextIO
 
 from .json_lines import Json, close_within
 from .mcp_connection import LIMIT_BYTES, McpConnection, Reader, Writer
-from .mcp_messages import Client
+from .mcp_messages import Client, RpcRefusal
+from .mcp_session import answer_alone
+from .mcp_toolsfrom .mcp_messages import Client
 from .mcp_tools import Context, Handler, LogLevel, ServerTool
 from .results import Content, ToolError, audio, image, text
 
@@ -24,6 +26,7 @@ __all__ = [
     "Context",
     "Handler",
     "LogLevel",
+    "MethodError",
     "Reader",
     "Server",
     "Tool",
@@ -35,6 +38,8 @@ __all__ = [
 ]
 
 Tool = ServerTool
+MethodError = RpcRefusal
+Method = Callable[[Json], Any]
 
 _CLOSE_S: Final = 2.0
 _STDIN: Final = 0
@@ -44,7 +49,7 @@ _STDERR: Final = 2
 
 class Server:
     """An MCP server. `instructions` are for the model, about all tools together; a message of a client that is longer
-    than `limit_bytes` is refused."""
+    than `limit_bytes` is refused. `capabilities` are those of further methods (see `method`)."""
 
     def __init__(
         self,
@@ -54,9 +59,12 @@ class Server:
         *,
         title: str = "",
         limit_bytes: int = LIMIT_BYTES,
+        capabilities: Mapping[str, Any] | None = None,
     ) -> None:
+        self.instructions = instructions
+        self.capabilities = capabilities or {}
+        self.methods: dict[str, Method] = {}
         self._info: Json = {"name": name, "version": version} | ({"title": title} if title else {})
-        self._instructions = instructions
         self._limit_bytes = limit_bytes
         self._tools: dict[str, ServerTool] = {}
         self._changing = threading.Lock()  # handlers in threads may add and remove tools
@@ -66,10 +74,6 @@ class Server:
     def info(self) -> Json:
         """How it introduces itself."""
         return dict(self._info)
-
-    @property
-    def instructions(self) -> str:
-        return self._instructions
 
     @property
     def tools(self) -> Mapping[str, ServerTool]:
@@ -113,7 +117,19 @@ class Server:
 
     def _tools_changed(self) -> None:
         for connection in tuple(self._connections):
-            connection.tools_changed()
+            connection.session.tools_changed()
+
+    # -- other methods -----------------------------------------------------------------------------------------------
+
+    def method(self, name: str) -> Callable[[Method], Method]:
+        """Decorator for a function, plain or `async`, that answers a method of MCP beside those of tools: it gets the
+        request's `params` and returns the result, or raises MethodError. It runs on the event loop."""
+
+        def register(handler: Method) -> Method:
+            self.methods[name] = handler
+            return handler
+
+        return register
 
     # -- serving -----------------------------------------------------------------------------------------------------
 
@@ -122,12 +138,17 @@ class Server:
 
         The two are asyncio's streams, or anything else that has `read`, and `write`, `drain` and `close`.
         """
-        connection = McpConnection(self, reader, writer, limit_bytes=self._limit_bytes)
+        connection = McpConnection(self, reader, writer, self._limit_bytes)
         self._connections.add(connection)
         try:
             await connection.run()
         finally:
             self._connections.discard(connection)
+
+    async def answer(self, message: bytes, version: str) -> bytes:
+        """The answer to one message, or batch, of a client without a connection that speaks this version, as over HTTP;
+        empty where none is due. Notifications to the client are dropped."""
+        return await answer_alone(self, message, version)
 
     async def serve_stdio(self) -> None:
         """Serve the program that started this one. What is printed meanwhile goes to stderr."""

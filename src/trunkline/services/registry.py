@@ -1,4 +1,4 @@
-"""Which services there are, and where: what the proxy asks, and a registry in memory."""
+"""What the proxy looks up: services by id, and tokens by session; each as a protocol, and in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENDPOINT: Final = re.compile(r"https?://[^/?#@\s]+(?:/[^?#\s]*)?\Z", re.IGNOREC
 
 @dataclass(frozen=True, slots=True)
 class ProjectServerRecord:
-    """One service: its address without `/tools/execute`, and the definitions of what it offers, for whoever lists."""
+    """One service: its address without `/tools/execute`, and the definitions of its tools."""
 
     service_id: str
     endpoint: str
@@ -26,7 +26,7 @@ class ProjectServerRecord:
 
 
 class ProjectServerRegistry(Protocol):
-    """The method may also be `async def`."""
+    """Finds services by id. The method may also be `async def`."""
 
     def get_by_service_id(
         self, service_id: str, /
@@ -34,7 +34,7 @@ class ProjectServerRegistry(Protocol):
 
 
 class InMemoryProjectServerRegistry:
-    """Services come and leave at any time; calls under way are not disturbed."""
+    """A registry in memory. Services may come and go at any time; calls under way are not disturbed."""
 
     def __init__(self, *records: ProjectServerRecord) -> None:
         self._records = {record.service_id: record for record in records}
@@ -44,7 +44,7 @@ class InMemoryProjectServerRegistry:
         self._records[record.service_id] = record
 
     def unregister(self, service_id: str) -> bool:
-        """Whether there was one."""
+        """Remove a service; returns whether it was there."""
         return self._records.pop(service_id, None) is not None
 
     def get_by_service_id(self, service_id: str) -> ProjectServerRecord | None:
@@ -54,16 +54,15 @@ class InMemoryProjectServerRegistry:
         return tuple(self._records.values())
 
 
-# Which token a session shows to services: what the proxy asks, and a store in memory.
-
-
 class SessionTokenStore(Protocol):
-    """The method may also be `async def`. None says that the session has none: then nothing is sent."""
+    """Finds the token of a session, or None: then nothing is sent. The method may also be `async def`."""
 
     def get_token(self, session_id: str, /) -> str | Awaitable[str | None] | None: ...
 
 
 class InMemorySessionTokenStore:
+    """A store of tokens in memory."""
+
     def __init__(self) -> None:
         self._tokens: dict[str, str] = {}
 
@@ -71,7 +70,7 @@ class InMemorySessionTokenStore:
         self._tokens[session_id] = token
 
     def remove_token(self, session_id: str) -> bool:
-        """Whether there was one."""
+        """Remove a token; returns whether it was there."""
         return self._tokens.pop(session_id, None) is not None
 
     def get_token(self, session_id: str) -> str | None:

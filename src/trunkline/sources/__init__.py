@@ -1,4 +1,4 @@
-"""Kinds of source: one file each, and the table that names them. Nothing is imported until it is configured."""
+"""The table of source kinds. A kind is imported only once it is configured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS: Final[dict[str, str]] = {
 
 
 def load_kind(name: str) -> SourceKind:
-    """The kind's row, importing its module now. The name must be one of the table."""
+    """Import and return a kind of the table."""
     module, _, attribute = KINDS[name].partition(":")
     kind = getattr(import_module(module), attribute)
     assert isinstance(kind, SourceKind), f"{KINDS[name]} is not a SourceKind"
@@ -29,7 +29,7 @@ def load_kind(name: str) -> SourceKind:
 
 
 def section_kinds() -> Mapping[str, Callable[[], type[SourceSection]]]:
-    """Each kind with what loads its section, for reading a configuration."""
+    """Each kind with what loads its configuration section."""
     return {name: partial(_section, name) for name in KINDS}
 
 

@@ -1,4 +1,4 @@
-"""The configuration sections of the MCP kinds, apart from the kinds so that checking a file loads no networking."""
+"""The configuration sections of the MCP kinds and of programs, apart from the kinds, as those load networking."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The client side of MCP: sessions to one server, the handshakes of both eras, lists, and the source built on them."""
+"""MCP servers as sources: sessions over each transport, initialization, lists, subscriptions, and the source itself."""

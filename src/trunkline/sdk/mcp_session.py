@@ -1,0 +1,361 @@
+"""One client's session with an MCP server: its requests are answered, its calls run side by side.
+
+A client opens with `initialize`, or its requests describe themselves (2026-07-28). `mcp_connection` brings the messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from .json_lines import NOT_JSON, Json, encode
+from .mcp_messages import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    SERVER_INFO,
+    SUBSCRIPTION_ID,
+    SUPPORTED,
+    WITH_BATCHES,
+    Client,
+    MessageId,
+    Peer,
+    RpcMessage,
+    RpcRefusal,
+    check_level,
+    decode,
+    is_id,
+    notification,
+    peer_of_initialize,
+    peer_of_request,
+    read_message,
+    refusal,
+    response,
+)
+from .mcp_tools import Context, ServerTool
+from .results import ToolError, failed, result_of
+from .threads import FunctionThreads, call_in_loop
+
+if TYPE_CHECKING:
+    from .mcpserver import Server
+
+_CAPABILITIES: Final[Json] = {"tools": {"listChanged": True}, "logging": {}}
+_CACHE_HINTS: Final[Json] = {"ttlMs": 60_000, "cacheScope": "public"}
+"""Everybody gets the same, and whoever listens is notified when it changes."""
+_THREADS: Final = 32
+_MAX_CALLS: Final = 4096
+"""More than clients allow themselves, those that are being cancelled and subscriptions counted too."""
+
+T = TypeVar("T")
+Answer = bytes | asyncio.Task[bytes]
+McpResult = bytes | Callable[[], Awaitable[bytes]]
+"""A result as JSON, or what will produce it."""
+
+
+class McpSession:
+    """`send` takes answers, and requests to the client; `notify` takes notifications, which may be dropped."""
+
+    def __init__(self, server: Server, send: Callable[[bytes], object], notify: Callable[[bytes], object]) -> None:
+        self.tasks: set[asyncio.Task[Any]] = set()
+        """What is still being answered."""
+        self._server = server
+        self._send = send
+        self._notify = notify
+        self._loop = asyncio.get_running_loop()
+        self._workers = FunctionThreads(_THREADS)
+        self._initialized: Peer | None = None
+        self._wants_changes = self._has_changes = False
+        self._log_level = ""
+        self._subscriptions: set[MessageId] = set()
+        self._calls: dict[MessageId, asyncio.Task[bytes]] = {}
+        self._request_ids = itertools.count(1)
+        self._replies: dict[str, asyncio.Future[Json]] = {}
+        self._ending = asyncio.Event()
+
+    def assume(self, version: str) -> None:
+        """Go on as after an `initialize` of this version."""
+        self._initialized = Peer(Client(), version, "")
+
+    def end(self) -> None:
+        """The client sends no more: subscriptions, which only it could end, are answered, and it replies to nothing."""
+        self._ending.set()
+        for request_id in self._replies:
+            self._replied({"id": request_id})
+
+    def close(self) -> None:
+        self._workers.close()
+
+    def tools_changed(self) -> None:
+        """Several changes at once make one notification. A handler may cause them from its thread."""
+        if not self._has_changes:
+            self._has_changes = True
+            call_in_loop(self._loop, self._notify_changed)
+
+    def _notify_changed(self) -> None:
+        self._has_changes = False
+        if self._wants_changes:
+            self._notify(notification("notifications/tools/list_changed", {}))
+        for subscription in self._subscriptions:
+            self._notify_subscriber(subscription, "notifications/tools/list_changed", {})
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def handle(self, line: bytes) -> None:
+        """Take a message, or a batch of them."""
+        try:
+            value = decode(line)
+        except RpcRefusal as error:
+            self._send(refusal(None, error))
+            return
+        if isinstance(value, list):
+            self._handle_batch(cast(list[Any], value))
+            return
+        answer = self._begin(value)
+        if isinstance(answer, asyncio.Task):
+            answer.add_done_callback(lambda task: task.cancelled() or self._send(task.result()))
+        elif answer is not None:
+            self._send(answer)
+
+    def _handle_batch(self, values: list[Any]) -> None:
+        """Only 2025-03-26 has several messages in one."""
+        if self._initialized is None or self._initialized.version != WITH_BATCHES:
+            self._send(refusal(None, RpcRefusal(INVALID_REQUEST, f"Batches are for {WITH_BATCHES} only")))
+        elif not values:
+            self._send(refusal(None, RpcRefusal(INVALID_REQUEST, "The batch is empty")))
+        else:
+            self._own(self._answer_batch([self._begin(value, in_batch=True) for value in values]))
+
+    async def _answer_batch(self, answers: list[Answer | None]) -> None:
+        """All answers together, once the last is there; calls that were cancelled have none."""
+        if pending := [answer for answer in answers if isinstance(answer, asyncio.Task)]:
+            await asyncio.wait(pending)
+        ready = [
+            answer.result() if isinstance(answer, asyncio.Task) else answer
+            for answer in answers
+            if answer is not None and not (isinstance(answer, asyncio.Task) and answer.cancelled())
+        ]
+        if ready:
+            self._send(b"[%b]" % b",".join(ready))
+
+    def _begin(self, value: Any, *, in_batch: bool = False) -> Answer | None:
+        """The answer to a message, or the task that will have it; None where none is due."""
+        message: RpcMessage | None = None
+        try:
+            message = read_message(value)
+            if message is None:
+                self._replied(value)
+                return None
+            if message.id is None:
+                self._notified(message)
+                return None
+            if in_batch and message.method == "initialize":
+                raise RpcRefusal(INVALID_REQUEST, "`initialize` must not be part of a batch")
+            if message.id in self._calls:
+                raise RpcRefusal(INVALID_REQUEST, "A request with this `id` is still being answered")
+            result = self._answer(message)
+            return response(message.id, result) if isinstance(result, bytes) else self._start(message.id, result)
+        except RpcRefusal as error:
+            return refusal(error.message_id if message is None else message.id, error)
+
+    def _notified(self, message: RpcMessage) -> None:
+        if message.method == "notifications/initialized" and self._initialized is not None:
+            self._wants_changes = True
+        elif message.method == "notifications/cancelled":
+            request_id = message.params.get("requestId")
+            if is_id(request_id) and request_id in self._calls:
+                self._calls[request_id].cancel()
+
+    def _start(self, message_id: MessageId, work: Callable[[], Awaitable[bytes]]) -> asyncio.Task[bytes]:
+        if len(self._calls) >= _MAX_CALLS:
+            raise RpcRefusal(INTERNAL_ERROR, f"{_MAX_CALLS:,} calls are being answered already: try again later")
+        task = self._calls[message_id] = self._own(_answered(message_id, work))
+        task.add_done_callback(lambda _: self._calls.pop(message_id, None))
+        return task
+
+    def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = self._loop.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    # -- requests to the client --------------------------------------------------------------------------------------
+
+    async def request(self, method: str, params: Json) -> Json:
+        """The client's result; empty for an error, and for a client that ends its side without a reply."""
+        if self._ending.is_set():
+            return {}
+        request_id = f"server-{next(self._request_ids)}"
+        self._replies[request_id] = reply = self._loop.create_future()
+        self._send(encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}))
+        try:
+            return await reply
+        finally:
+            del self._replies[request_id]
+
+    def _replied(self, members: Json) -> None:
+        reply, result = self._replies.get(str(members.get("id"))), members.get("result")
+        if reply is not None and not reply.done():
+            reply.set_result(cast(Json, result) if isinstance(result, dict) else {})
+
+    # -- methods -----------------------------------------------------------------------------------------------------
+
+    def _answer(self, message: RpcMessage) -> McpResult:
+        """Raises RpcRefusal for what is refused."""
+        if message.method == "initialize":
+            self._initialized = peer = peer_of_initialize(message.params)
+            self._log_level = peer.log_level
+            described = {"protocolVersion": peer.version, "serverInfo": self._server.info, **self._introduction()}
+            return encode(described)
+        if handler := self._server.methods.get(message.method):
+            return partial(_handled, handler, message.params)
+        peer = peer_of_request(message)
+        if peer is not None:
+            return self._modern(message, peer)
+        if message.method == "ping":
+            return b"{}"
+        if self._initialized is None:
+            wanted = "send `initialize` first, or say in `_meta` which version this request is of"
+            raise RpcRefusal(INVALID_PARAMS, f"No protocol version was agreed on: {wanted}")
+        return self._legacy(message, self._initialized)
+
+    def _legacy(self, message: RpcMessage, peer: Peer) -> McpResult:
+        match message.method:
+            case "tools/list":
+                return encode(self._list(message.params, peer))
+            case "tools/call":
+                return self._call(message, peer)
+            case "logging/setLevel":
+                check_level(message.params.get("level"))
+                self._log_level = message.params["level"]
+                return b"{}"
+            case _:
+                raise RpcRefusal(METHOD_NOT_FOUND, f"Unknown method: {message.method}")
+
+    def _modern(self, message: RpcMessage, peer: Peer) -> McpResult:
+        match message.method:
+            case "server/discover":
+                return self._complete({**self._introduction(), "supportedVersions": list(SUPPORTED), **_CACHE_HINTS})
+            case "tools/list":
+                return self._complete(self._list(message.params, peer) | _CACHE_HINTS)
+            case "tools/call":
+                return self._call(message, peer)
+            case "subscriptions/listen":
+                return partial(self._listen, message)
+            case _:
+                raise RpcRefusal(METHOD_NOT_FOUND, f"Unknown method: {message.method}")
+
+    def _introduction(self) -> Json:
+        instructions = self._server.instructions
+        capabilities = {"capabilities": {**_CAPABILITIES, **self._server.capabilities}}
+        return capabilities | ({"instructions": instructions} if instructions else {})
+
+    def _complete(self, result: Json) -> bytes:
+        """A result of 2026-07-28, with its type and the server's name."""
+        meta = result.get("_meta")
+        own_meta = cast(Json, meta) if isinstance(meta, dict) else {}
+        return encode({"resultType": "complete", **result, "_meta": {SERVER_INFO: self._server.info, **own_meta}})
+
+    # -- tools -------------------------------------------------------------------------------------------------------
+
+    def _list(self, params: Json, peer: Peer) -> Json:
+        if params.get("cursor") is not None:
+            raise RpcRefusal(INVALID_PARAMS, "There is one page only: this cursor is not from here")
+        return {"tools": [tool.listed(modern=peer.modern) for tool in self._server.tools.values()]}
+
+    def _call(self, message: RpcMessage, peer: Peer) -> McpResult:
+        name, arguments = message.params.get("name"), message.params.get("arguments")
+        tool = self._server.tools.get(name) if isinstance(name, str) else None
+        if tool is None:
+            raise RpcRefusal(INVALID_PARAMS, f"Unknown tool: {name}")
+        if arguments is not None and not isinstance(arguments, dict):
+            raise RpcRefusal(INVALID_PARAMS, "`arguments` must be an object")
+        context = Context(
+            tool.name,
+            peer.client,
+            peer.version,
+            meta=message.meta,
+            log_level=peer.log_level if peer.modern else self._log_level,
+            send=self._notify_from_any_thread,
+            request=self.request,
+        )
+        return partial(self._run, tool, cast(Json, arguments or {}), context, peer)
+
+    async def _run(self, tool: ServerTool, arguments: Json, context: Context, peer: Peer) -> bytes:
+        finished = False
+        try:
+            value = await tool.call(arguments, context, self._workers)
+            finished = True
+            result = result_of(value, any_structure=peer.modern and tool.promises_data)
+            return self._called(result, peer)
+        except ToolError as error:
+            finished = True
+            return self._called(failed(str(error) or f"{tool.name} failed"), peer)
+        except NOT_JSON as error:
+            return self._called(failed(f"{tool.name} returned what cannot be sent: {error}"), peer)
+        finally:
+            context.end(cancelled=not finished)
+
+    def _called(self, result: Json, peer: Peer) -> bytes:
+        return self._complete(result) if peer.modern else encode(result)
+
+    def _notify_from_any_thread(self, message: bytes) -> None:
+        try:
+            in_loop = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            in_loop = False
+        if in_loop:
+            self._notify(message)
+        else:
+            call_in_loop(self._loop, self._notify, message)
+
+    # -- subscriptions -----------------------------------------------------------------------------------------------
+
+    async def _listen(self, message: RpcMessage) -> bytes:
+        """Answered when it ends: when the client cancels it or ends its side."""
+        wanted: Any = message.params.get("notifications")
+        if not isinstance(wanted, dict) or message.id is None:
+            raise RpcRefusal(INVALID_PARAMS, "`notifications` must be an object")
+        tools = cast(Json, wanted).get("toolsListChanged") is True
+        honoured = {"toolsListChanged": True} if tools else {}
+        self._notify_subscriber(message.id, "notifications/subscriptions/acknowledged", {"notifications": honoured})
+        if tools:
+            self._subscriptions.add(message.id)
+        try:
+            await self._ending.wait()
+        finally:
+            self._subscriptions.discard(message.id)
+        return self._complete({"_meta": {SUBSCRIPTION_ID: message.id}})
+
+    def _notify_subscriber(self, subscription: MessageId, method: str, params: Json) -> None:
+        self._notify(notification(method, {**params, "_meta": {SUBSCRIPTION_ID: subscription}}))
+
+
+async def _handled(handler: Callable[[Json], Any], params: Json) -> bytes:
+    result = handler(params)
+    return encode(await result if inspect.isawaitable(result) else result)
+
+
+async def _answered(message_id: MessageId, work: Callable[[], Awaitable[bytes]]) -> bytes:
+    try:
+        return response(message_id, await work())
+    except RpcRefusal as error:
+        return refusal(message_id, error)
+    except Exception as error:
+        return refusal(message_id, RpcRefusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}"))
+
+
+async def answer_alone(server: Server, message: bytes, version: str) -> bytes:
+    """The answer to one message of a client that has no connection; empty where none is due."""
+    answers: list[bytes] = []
+    session = McpSession(server, answers.append, lambda _: None)
+    session.assume(version)
+    session.handle(message)
+    while session.tasks:
+        await asyncio.wait(session.tasks)
+    session.close()
+    return answers[0] if answers else b""
