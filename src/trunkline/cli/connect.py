@@ -193,21 +193,19 @@ def screen_lines(endpoint: Endpoint, columns: int | None = None) -> list[str]:
     beside = columns is None or all(width + len(setup.run) < columns for setup in setups)
     lines: list[str] = []
     for setup in setups:
-        title, (first, *more) = f"  {setup.title}", _parts(setup)
+        title, parts = f"  {setup.title}", [click.style(setup.text, fg="cyan")]
+        if not setup.run:
+            parts.insert(0, f"in {setup.file}:" + (f"   ({setup.note})" if setup.note else ""))
         if beside:
-            lines += [click.style(title.ljust(width), bold=True) + first, *(" " * width + part for part in more)]
+            lines += [
+                click.style(title.ljust(width), bold=True) + parts[0],
+                *(" " * width + part for part in parts[1:]),
+            ]
         else:
-            lines += [click.style(title, bold=True), *(f"    {part}" for part in (first, *more))]
+            lines += [click.style(title, bold=True), *(f"    {part}" for part in parts)]
     if endpoint.needs_token:
         lines += ["", f"  Clients read the token from {TOKEN_VARIABLE}: export it before you start them."]
     return lines
-
-
-def _parts(setup: ClientSetup) -> list[str]:
-    if setup.run:
-        return [click.style(setup.run, fg="cyan")]
-    note = f"   ({setup.note})" if setup.note else ""
-    return [f"in {setup.file}:{note}", click.style(setup.text, fg="cyan")]
 
 
 def screen_width(stream: TextIO) -> int | None:

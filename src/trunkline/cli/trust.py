@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trunkline.cli.terminal import complain, plain
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, GatewayError, Problem
 
 if TYPE_CHECKING:
@@ -72,7 +73,6 @@ def _files(file: Path | None) -> list[Path]:
 
 def _trust(store: TrustStore, path: Path, *, yes: bool) -> int:
     """Trust a file, after asking where needed. Returns the exit status."""
-    from trunkline.cli.terminal import complain, plain
     from trunkline.cli.trust_prompt import can_ask, confirmed, show_verdict
     from trunkline.config.trust.verdict import read_verdict
 
@@ -93,8 +93,6 @@ def _trust(store: TrustStore, path: Path, *, yes: bool) -> int:
 
 
 def _revoke(store: TrustStore, file: Path | None) -> None:
-    from trunkline.cli.terminal import plain
-
     paths = [file] if file is not None and not file.is_dir() else _files(file)
     revoked = [path for path in paths if store.revoke(path)]
     for path in revoked:
@@ -104,7 +102,6 @@ def _revoke(store: TrustStore, file: Path | None) -> None:
 
 
 def _list(store: TrustStore) -> None:
-    from trunkline.cli.terminal import complain, plain
     from trunkline.config.trust.verdict import read_verdict
 
     kept = store.read()

@@ -272,7 +272,7 @@ class OpenCodeOutputParser:
             case "error":
                 error = mapping(event.get("error"))
                 reasons = (mapping(error.get("data")).get("message"), error.get("message"), error.get("name"))
-                yield AgentError(next(filter(None, map(text, reasons)), "it reported an error"))
+                yield AgentError(next((text(reason) for reason in reasons if text(reason)), "it reported an error"))
             case _:
                 return
 

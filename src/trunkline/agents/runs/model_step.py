@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
 from trunkline.agents.events import AgentEvent, ModelRetry
+from trunkline.agents.loose_json import mapping
 from trunkline.agents.providers.openai.loop import converse
 from trunkline.agents.providers.openai.request import (
     ChatEndpoint,
     FunctionTool,
     KnownDialects,
     ModelTools,
-    ToolOutput,
 )
 from trunkline.agents.runs.step import AgentTask, StepResult
 from trunkline.agents.runs.step_gateway import StepGateway
@@ -37,6 +37,10 @@ async def run_model(
 ) -> StepResult:
     """Run a step. Cancelling this ends the conversation, and the calls in progress."""
     endpoint = endpoint_of(task)
+    tools: ModelTools = NO_TOOLS
+    if gateway is not None:
+        limit_bytes = gateway.settings.gateway.limits.request_bytes
+        tools = RouterTools(gateway.router, gateway.caller, limit_bytes=limit_bytes)
     last: list[AgentEvent] = []
 
     def remember(event: AgentEvent) -> None:
@@ -45,13 +49,14 @@ async def run_model(
 
     try:
         async with task.in_time():
-            prompt, tools = (f"{instructions}\n{task.prompt}" if instructions else task.prompt), _tools_of(gateway)
-            conversed = await converse(endpoint, prompt, tools, remember, dialects=dialects)
+            # in one message: not every model accepts another one before the prompt
+            prompt = f"{instructions}\n{task.prompt}" if instructions else task.prompt
+            output = await converse(endpoint, prompt, tools, remember, dialects=dialects)
     except GatewayError as error:
         if error.problem.code is STEP_TIMEOUT and last and isinstance(last[0], ModelRetry):
             raise GatewayError(task.timeout_problem(f"its model could not be reached: {last[0].reason}")) from None
         raise
-    return StepResult(output=conversed.text)
+    return StepResult(output=output)
 
 
 def endpoint_of(task: AgentTask) -> ChatEndpoint:
@@ -71,14 +76,6 @@ def endpoint_of(task: AgentTask) -> ChatEndpoint:
     )
 
 
-def _tools_of(gateway: StepGateway | None) -> ModelTools:
-    if gateway is None:
-        return NO_TOOLS
-    limit_bytes = gateway.settings.gateway.limits.request_bytes
-    return RouterTools(gateway.router, gateway.caller, limit_bytes=limit_bytes)
-
-
-_NO_ARGUMENTS: Final = b"{}"
 _MOST_CHARACTERS: Final = 50_000
 """The longest result: as much as other agents show their models."""
 
@@ -90,7 +87,7 @@ class _NoTools:
         return ()
 
     async def call(self, name: str, arguments: bytes) -> ToolOutput:
-        return ToolOutput(text=f"There is no tool `{name}`", is_error=True)
+        return ToolOutput(f"There is no tool `{name}`", is_error=True)
 
 
 NO_TOOLS: Final = _NoTools()
@@ -112,27 +109,13 @@ class RouterTools:
 
     async def call(self, name: str, arguments: bytes) -> ToolOutput:
         """Arguments pass as the model wrote them; it is told where they are no JSON object."""
-        wrong = self._arguments_problem(arguments.strip())
-        if wrong:
-            return ToolOutput(text=wrong, is_error=True)
-        try:
-            result = await self._result(name, arguments.strip() or _NO_ARGUMENTS)
-        except ServerError as error:
-            return ToolOutput(text=error.message or str(error), is_error=True)
-        except CallError as error:
-            return ToolOutput(text=f"{error.code}: {error.message}", is_error=True)
-        return ToolOutput(text=cut_text(result_text(result), _MOST_CHARACTERS), is_error=result.is_error)
-
-    def _arguments_problem(self, arguments: bytes) -> str:
+        arguments = arguments.strip() or b"{}"
         if len(arguments) > self._limit_bytes:
-            return f"The arguments have more than {self._limit_bytes} bytes"
+            return ToolOutput(f"The arguments have more than {self._limit_bytes} bytes", is_error=True)
         try:
-            msgspec.json.decode(arguments or _NO_ARGUMENTS, type=dict[str, msgspec.Raw])
+            msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return f"The arguments are not a JSON object: {error}"
-        return ""
-
-    async def _result(self, name: str, arguments: bytes) -> CallResult:
+            return ToolOutput(f"The arguments are not a JSON object: {error}", is_error=True)
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         call = self._router.call_tool(
             self._caller,
@@ -145,7 +128,13 @@ class RouterTools:
         except asyncio.CancelledError:
             call.cancel("the step ended")
             raise
-        return result_of(call)
+        try:
+            result = result_of(call)
+        except ServerError as error:
+            return ToolOutput(error.message or str(error), is_error=True)
+        except CallError as error:
+            return ToolOutput(f"{error.code}: {error.message}", is_error=True)
+        return ToolOutput(cut_text(result_text(result), _MOST_CHARACTERS), result.is_error)
 
 
 def result_text(result: CallResult) -> str:
@@ -160,16 +149,12 @@ def _block_text(block: Mapping[str, Any]) -> str:
     kind = block.get("type")
     if kind == "text":
         return str(block.get("text", ""))
+    unshown = "which cannot be shown here"
     if kind == "resource":
-        return _resource_text(block.get("resource"))
+        held = mapping(block.get("resource"))
+        if isinstance(text := held.get("text"), str):
+            return text
+        return f"[resource: {held.get('uri', '')} ({held.get('mimeType', 'of unknown type')}), {unshown}]"
     if kind == "resource_link":
         return f"[link: {block.get('uri', '')}]"
-    return f"[{kind}: {block.get('mimeType', 'of unknown type')}, which cannot be shown here]"
-
-
-def _resource_text(resource: object) -> str:
-    held = cast(dict[str, Any], resource) if isinstance(resource, dict) else {}
-    text = held.get("text")
-    if isinstance(text, str):
-        return text
-    return f"[resource: {held.get('uri', '')} ({held.get('mimeType', 'of unknown type')}), which cannot be shown here]"
+    return f"[{kind}: {block.get('mimeType', 'of unknown type')}, {unshown}]"

@@ -37,7 +37,7 @@ HANDSHAKE_S: Final = 10.0
 """The same for a handshake, which is answered at once; with comments it may take twice as long."""
 LINGER_S: Final = 10.0
 """How long an unneeded response may go on."""
-_FAREWELL_S: Final = 1.0
+_DELETE_S: Final = 1.0
 _TICK_S: Final = 1.0
 _RETRY_S: Final = 1.0
 _SHORTEST_RETRY_S: Final = 0.05
@@ -73,7 +73,7 @@ class GatewayReply(Exchange):
         self.session_id = b""
         self.needs_status_only = False
         self.is_notification_stream = False
-        self.heard_at = gateway.now
+        self.received_at = gateway.now
         self._gateway = gateway
         self._on_event = on_event
         self._silent_s = silent_s
@@ -108,7 +108,7 @@ class GatewayReply(Exchange):
         retry_ms = None if self._sse is None else self._sse.retry_ms
         return _RETRY_S if retry_ms is None else min(max(retry_ms / 1000, _SHORTEST_RETRY_S), _LONGEST_RETRY_S)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Expect nothing more; the response may still end by itself, so that its connection can be reused."""
         self._expires_at = min(self._expires_at, self._gateway.now + LINGER_S)
 
@@ -120,7 +120,7 @@ class GatewayReply(Exchange):
         self.settle()
 
     def tick(self, now: float) -> None:
-        if now - self.heard_at > self._silent_s:
+        if now - self.received_at > self._silent_s:
             self._give_up(f"nothing came from it for {self._silent_s:g} seconds")
         elif now > self._expires_at:
             self._give_up(f"no answer within {self._limit_s:g} seconds")
@@ -132,7 +132,7 @@ class GatewayReply(Exchange):
     # -- what arrives ---------------------------------------------------------------------------------------------
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
-        self.heard_at = self._gateway.now
+        self.received_at = self._gateway.now
         self.status = status
         self.session_id = headers.get(_SESSION_ID, b"")
         if status == 200 and headers.get(b"content-type", b"").lower().startswith(_EVENTS):
@@ -141,11 +141,11 @@ class GatewayReply(Exchange):
         if status == 202 or (self.is_notification_stream and self.streamed):
             self._gateway.reached()
         if self.needs_status_only:
-            self.let_go()
+            self.release()
             self.settle()
 
     def on_body(self, data: bytes) -> None:
-        self.heard_at = self._gateway.now
+        self.received_at = self._gateway.now
         if self._sse is None:
             self._parts.append(data)
             return
@@ -224,7 +224,7 @@ class GatewayHttp:
             self._common.append((b"authorization", b"Bearer " + token.encode()))
         self._heads: dict[bytes, bytes] = {}
         self._events = events
-        self._farewells: list[asyncio.Task[None]] = []
+        self._deletes: list[asyncio.Task[None]] = []
         self._is_lost = False
         self._replies: set[GatewayReply] = set()
         self._ticking: asyncio.TimerHandle | None = None
@@ -272,11 +272,11 @@ class GatewayHttp:
         """Tell the gateway, without waiting for it, that the session is over."""
         if self.session_id:
             out = self._session_head(b"DELETE", [(b"content-length", b"0")]) + b"\r\n"
-            self._farewells.append(self._loop.create_task(self._delete(out)))
+            self._deletes.append(self._loop.create_task(self._delete(out)))
 
     async def _delete(self, out: bytes) -> None:
         with contextlib.suppress(RequestFailed):
-            await send_request(self._pool, out, _FAREWELL_S)
+            await send_request(self._pool, out, _DELETE_S)
 
     def _post_out(self, body: bytes, headers: Headers | None) -> bytes:
         common = [(b"content-type", _JSON), (b"accept", _JSON + b", " + _EVENTS)]
@@ -317,7 +317,7 @@ class GatewayHttp:
             self._ticking = self._loop.call_later(_TICK_S, self._tick)
         if late_s > LATE_S:  # this process was suspended: it was not the gateway that was silent
             for reply in self._replies:
-                reply.heard_at += late_s
+                reply.received_at += late_s
         if not self.reading:
             return
         for reply in list(self._replies):
@@ -336,11 +336,11 @@ class GatewayHttp:
             return
         self._pool.read(wanted)
         for reply in self._replies:
-            reply.heard_at = self.now
+            reply.received_at = self.now
 
     async def close(self) -> None:
-        if self._farewells:
-            await asyncio.wait(self._farewells)
+        if self._deletes:
+            await asyncio.wait(self._deletes)
         if self._ticking is not None:
             self._ticking.cancel()
         for reply in list(self._replies):

@@ -44,7 +44,7 @@ _MAX_PAGES: Final = 64
 # -- what the gateway sends -------------------------------------------------------------------------------------------
 
 
-def kind_of(data: bytes, request_id: MessageId | None) -> Literal["answer", "notification", "nonsense"]:
+def kind_of(data: bytes, request_id: MessageId | None) -> Literal["response", "notification", "malformed"]:
     """Whether a message is the response to this request, another one for the client, or malformed."""
     try:
         check_text(data)
@@ -53,24 +53,24 @@ def kind_of(data: bytes, request_id: MessageId | None) -> Literal["answer", "not
         has_result, has_error = message.result is not msgspec.UNSET, message.error is not msgspec.UNSET
         if message.method is not msgspec.UNSET:
             # with a result, some clients would take it for the response to another request
-            return "nonsense" if has_result or has_error else "notification"
+            return "malformed" if has_result or has_error else "notification"
         if message.id is msgspec.UNSET or has_result == has_error:
-            return "nonsense"
-        return "answer" if read_id(message.id) == request_id else "nonsense"
+            return "malformed"
+        return "response" if read_id(message.id) == request_id else "malformed"
     except (msgspec.MsgspecError, BadMessage, RecursionError):
-        return "nonsense"
+        return "malformed"
 
 
 def is_progress(data: bytes) -> bool:
     return data.startswith(_PROGRESS)
 
 
-def answer_in(body: bytes, message: Message) -> bytes | None:
+def response_in(body: bytes, message: Message) -> bytes | None:
     """The JSON-RPC response in the body of an HTTP response, on one line; None where there is none.
 
     A gateway that refuses a request before it has parsed it cannot know its id: such an error gets it here.
     """
-    if kind_of(body, message.id) == "answer":
+    if kind_of(body, message.id) == "response":
         return single_line(body)
     try:
         check_text(body)

@@ -20,11 +20,11 @@ from trunkline.frontends.mcp.batches import Batch, LineBatchTransport, read_line
 from trunkline.frontends.relay.gateway import GatewayHttp, GatewayReply, check_target
 from trunkline.frontends.relay.messages import (
     HeaderParameters,
-    answer_in,
     is_progress,
     kind_of,
     problem_message,
     request_headers,
+    response_in,
     version_in,
 )
 from trunkline.frontends.relay.session import RelayedSession
@@ -98,7 +98,7 @@ async def attach(target: HttpTarget, *, token: str = "", settings: Settings | No
     loop.set_exception_handler(relay.log_stray_error)
     for number in unignored_signals(signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, relay.stop, number)
-    loop.add_signal_handler(signal.SIGHUP, relay.hang_up)
+    loop.add_signal_handler(signal.SIGHUP, relay.ignore_sighup)
     keep_large_buffers()
     events.note("info", "attached", f"Relaying to the gateway at {gateway.where}{how}")
     try:
@@ -175,7 +175,7 @@ class Relay:
         self.stopped_with = INTERRUPTED if number == signal.SIGINT else 0
         self.transport.hurry()
 
-    def hang_up(self) -> None:
+    def ignore_sighup(self) -> None:
         """Ignore SIGHUP: a client that is gone closes standard input too, and there is nothing to reload."""
         self.events.note("info", "no_reload", "SIGHUP: the gateway, not this relay, has a configuration to reload")
 
@@ -361,9 +361,9 @@ class RelayedRequest:
         if not self.modern:
             reply = await self._resume(reply)
         if reply.answer:
-            reply.let_go()
+            reply.release()
             return reply.answer
-        answer = None if reply.error or reply.streamed or reply.status == 401 else answer_in(reply.body, self.message)
+        answer = None if reply.error or reply.streamed or reply.status == 401 else response_in(reply.body, self.message)
         if answer is None:
             problem = reply.problem(sent=self._was_resumed or reply.written)
             if not reply.too_large:
@@ -394,14 +394,14 @@ class RelayedRequest:
         The request has begun, so it is never sent again.
         """
         gateway = self._relay.gateway
-        last_event_id, pause_s, in_vain = b"", 0.0, 0
+        last_event_id, pause_s, failures = b"", 0.0, 0
         while not (reply.answer or reply.too_large or reply.malformed):
             if reply.streamed:
-                last_event_id, pause_s, in_vain = reply.last_event_id or last_event_id, reply.retry_s, 0
+                last_event_id, pause_s, failures = reply.last_event_id or last_event_id, reply.retry_s, 0
             elif reply.status:
                 break
-            in_vain += 1
-            if not last_event_id or gateway.session_id != self._session_id or in_vain > _MAX_FAILED_RESUMES:
+            failures += 1
+            if not last_event_id or gateway.session_id != self._session_id or failures > _MAX_FAILED_RESUMES:
                 return reply
             await asyncio.sleep(pause_s)
             self._was_resumed = True
@@ -417,7 +417,7 @@ class RelayedRequest:
     def _on_event(self, data: bytes) -> None:
         relay = self._relay
         kind = kind_of(data, self.message.id)
-        if kind == "answer" and self._reply is not None:
+        if kind == "response" and self._reply is not None:
             relay.gateway.answered()
             self._reply.settle(single_line(data))
         elif kind == "notification" and not (is_progress(data) and relay.transport.backlogged):
@@ -439,7 +439,7 @@ class RelayedRequest:
             reply.drop()
             return None
         reply.settle()
-        reply.let_go()
+        reply.release()
         return reply
 
     def end(self, why: str) -> None:

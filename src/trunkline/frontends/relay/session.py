@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from trunkline.core.errors import GatewayError, Problem
 from trunkline.frontends.relay.gateway import GatewayHttp, GatewayReply
-from trunkline.frontends.relay.messages import answer_in, kind_of, version_in
+from trunkline.frontends.relay.messages import kind_of, response_in, version_in
 from trunkline.protocol.jsonrpc import Message, encode_notification, single_line
 from trunkline.protocol.mcp.methods import NOTIFICATIONS_TOOLS_LIST_CHANGED
 
@@ -115,7 +115,7 @@ class RelayedSession:
         line, message = self._initialize
         self._gateway.use_session(b"", "")
         reply = await self._ask(line)
-        answer = b"" if reply.error or reply.status == 401 else answer_in(reply.body, message)
+        answer = b"" if reply.error or reply.status == 401 else response_in(reply.body, message)
         version = version_in(answer or b"")
         if version is None:
             return reply.problem(sent=False)

@@ -10,13 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from trunkline.core.call import Call, Failure, Json, Outcome, RemoteError, Request, Result
-from trunkline.core.errors import (
-    SOURCE_AUTH_REQUIRED,
-    SOURCE_LOST,
-    SOURCE_PROTOCOL,
-    SOURCE_START_FAILED,
-    GatewayError,
-)
+from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
 from trunkline.protocol.mcp.methods import (

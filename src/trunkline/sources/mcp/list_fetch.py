@@ -49,12 +49,7 @@ KINDS: Final = {
         ListKind("prompts", "prompts", PROMPTS_LIST, "prompts", "name", "prompt"),
         ListKind("resources", "resources", RESOURCES_LIST, "resources", "uri", "resource"),
         ListKind(
-            "templates",
-            "resources",
-            RESOURCES_TEMPLATES_LIST,
-            "resourceTemplates",
-            "uriTemplate",
-            "resource template",
+            "templates", "resources", RESOURCES_TEMPLATES_LIST, "resourceTemplates", "uriTemplate", "resource template"
         ),
     )
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from trunkline.frontends.relay.messages import (
-    answer_in,
     is_progress,
     kind_of,
     request_headers,
+    response_in,
     version_in,
 )
 from trunkline.protocol.jsonrpc import parse_message
@@ -67,21 +67,21 @@ def test_headers_repeat_what_the_body_says(line: bytes, expected: dict[str, str]
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
-        (b'{"jsonrpc":"2.0","id":7,"result":{}}', "answer"),
-        (b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":""}}', "answer"),
-        (b'{"jsonrpc":"2.0","id":"7","result":{}}', "nonsense"),
-        (b'{"jsonrpc":"2.0","id":8,"result":{}}', "nonsense"),
-        (b'{"jsonrpc":"2.0","id":null,"error":{}}', "nonsense"),
-        (b'{"jsonrpc":"2.0","id":7}', "nonsense"),
-        (b'{"jsonrpc":"2.0","id":7,"result":{},"error":{}}', "nonsense"),
+        (b'{"jsonrpc":"2.0","id":7,"result":{}}', "response"),
+        (b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":""}}', "response"),
+        (b'{"jsonrpc":"2.0","id":"7","result":{}}', "malformed"),
+        (b'{"jsonrpc":"2.0","id":8,"result":{}}', "malformed"),
+        (b'{"jsonrpc":"2.0","id":null,"error":{}}', "malformed"),
+        (b'{"jsonrpc":"2.0","id":7}', "malformed"),
+        (b'{"jsonrpc":"2.0","id":7,"result":{},"error":{}}', "malformed"),
         (b'{"jsonrpc":"2.0","method":"notifications/x"}', "notification"),
         (b'{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage"}', "notification"),
-        (b'{"jsonrpc":"2.0","id":9,"method":"x","result":{}}', "nonsense"),
-        (b'{"jsonrpc":"2.0","id":7,"method":"x","error":{}}', "nonsense"),
-        (b"[]", "nonsense"),
-        (b"{", "nonsense"),
-        (b'{"jsonrpc":"2.0","id":7,"result":"\xff"}', "nonsense"),
-        (b'{"jsonrpc":"2.0","id":7,"result":' + b"[" * 100_000, "nonsense"),
+        (b'{"jsonrpc":"2.0","id":9,"method":"x","result":{}}', "malformed"),
+        (b'{"jsonrpc":"2.0","id":7,"method":"x","error":{}}', "malformed"),
+        (b"[]", "malformed"),
+        (b"{", "malformed"),
+        (b'{"jsonrpc":"2.0","id":7,"result":"\xff"}', "malformed"),
+        (b'{"jsonrpc":"2.0","id":7,"result":' + b"[" * 100_000, "malformed"),
     ],
 )
 def test_a_message_is_an_answer_when_it_has_the_requests_id(data: bytes, kind: str) -> None:
@@ -92,24 +92,24 @@ def test_no_depth_is_an_answer_that_cannot_be_put_on_one_line() -> None:
     message = parse_message(request("x"))
     for depth in range(800, 1100):
         body = b'{"jsonrpc":"2.0","id":7,\n"result":' + b"[" * depth + b"]" * depth + b"}"
-        assert answer_in(body, message) in (None, body.replace(b"\n", b""))
+        assert response_in(body, message) in (None, body.replace(b"\n", b""))
 
 
 def test_an_answer_passes_as_it_came_on_one_line() -> None:
     message = parse_message(request("x"))
     spaced = b'{"jsonrpc": "2.0", "id": 7, "result": {"n": 1.00, "b": 1, "a": 2}}'
-    assert answer_in(spaced, message) == spaced
-    assert answer_in(b'{"jsonrpc":"2.0",\r\n"id":7,\n"result":{"n":1.00}}', message) == (
+    assert response_in(spaced, message) == spaced
+    assert response_in(b'{"jsonrpc":"2.0",\r\n"id":7,\n"result":{"n":1.00}}', message) == (
         b'{"jsonrpc":"2.0","id":7,"result":{"n":1.00}}'
     )
 
 
 def test_an_error_without_an_id_becomes_the_answer_to_its_request() -> None:
     message = parse_message(request("x", id='"ü"'))
-    error = answer_in(b'{"jsonrpc":"2.0","id":null,"error":{"code":421,\n"message":"Host"}}', message)
+    error = response_in(b'{"jsonrpc":"2.0","id":null,"error":{"code":421,\n"message":"Host"}}', message)
     assert error == '{"jsonrpc":"2.0","id":"ü","error":{"code":421,"message":"Host"}}'.encode()
     for body in (b"", b"<html>", b"{}", b'{"error":"text"}', b'{"error":null}', b'{"id":"other","result":{}}'):
-        assert answer_in(body, message) is None
+        assert response_in(body, message) is None
 
 
 def test_the_version_of_a_handshake_is_read_where_it_can_go_into_a_header() -> None:

@@ -16,10 +16,10 @@ from trunkline.telemetry.redaction import Redactor
 
 @pytest.fixture
 def own(tmp_path: Path) -> GatewayFiles:
-    return own_places(tmp_path)
+    return gateway_files(tmp_path)
 
 
-def own_places(tmp_path: Path) -> GatewayFiles:
+def gateway_files(tmp_path: Path) -> GatewayFiles:
     files = [str(tmp_path / "trunkline.yaml"), str(tmp_path / ".awf" / "plugins.yaml")]
     return GatewayFiles(folders=[str(tmp_path / "state")], files=files, redact=Redactor(["tok-12345678"]))
 
@@ -70,7 +70,7 @@ def test_a_file_is_known_by_its_other_names(own: GatewayFiles, tmp_path: Path) -
     ],
 )
 def test_a_file_with_a_secret_written_out_is_not_looked_into(tmp_path: Path, words: str, secret: bool) -> None:
-    own = own_places(tmp_path)
+    own = gateway_files(tmp_path)
     config = tmp_path / "trunkline.yaml"
     config.write_text(words)
     (tmp_path / "twin").hardlink_to(config)

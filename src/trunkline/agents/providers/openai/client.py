@@ -9,6 +9,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from trunkline.agents.events import AgentEvent, ModelRetry, OptionDropped, TokenUsage
@@ -33,7 +34,7 @@ from trunkline.agents.providers.openai.response import (
     error_text,
 )
 from trunkline.config.secret_values import secrets_in
-from trunkline.core.errors import MODEL_REFUSED, MODEL_STREAM, Code, GatewayError, Problem
+from trunkline.core.errors import MODEL_REFUSED, MODEL_STREAM, GatewayError, Problem
 from trunkline.runtime.child_io import head_text, safe_text
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.http_client import Exchange, HttpPool
@@ -86,20 +87,14 @@ class ChatClient:
             try:
                 return await self._once(request_bytes(self._target, self._head, body), number)
             except FailedAttempt as failure:
-                other = dialect.after_refusal(failure.status, str(failure))
-                delay_s = self._delay_s(retries, failure) if other == dialect else 0.0
-                self._adopt(dialect, other)
+                other = self._dialects[self._model_key] = dialect.after_refusal(failure.status, str(failure))
+                delay_s = 0.0
+                if other == dialect:
+                    delay_s = retries.after(failure)
+                    self._on_event(ModelRetry(retries.failed_attempts, MAX_ATTEMPTS - 1, str(failure)))
+                elif dialect.temperature and not other.temperature and self._endpoint.temperature is not None:
+                    self._on_event(OptionDropped("the server refuses `temperature`, so it is not sent any more"))
             await asyncio.sleep(delay_s)
-
-    def _adopt(self, dialect: RequestDialect, other: RequestDialect) -> None:
-        self._dialects[self._model_key] = other
-        if dialect.temperature and not other.temperature and self._endpoint.temperature is not None:
-            self._on_event(OptionDropped("the server refuses `temperature`, so it is not sent any more"))
-
-    def _delay_s(self, retries: Retries, failure: FailedAttempt) -> float:
-        delay_s = retries.after(failure)
-        self._on_event(ModelRetry(retries.failed_attempts, MAX_ATTEMPTS - 1, str(failure)))
-        return delay_s
 
     async def _once(self, out: bytes, number: int) -> ModelTurn:
         stream = StreamedResponse(out)
@@ -107,7 +102,13 @@ class ChatClient:
         try:
             if await self._status(stream) != 200:
                 raise await self._refusal(stream)
-            return await self._read(stream, number)
+            reader = ChatResponseParser(self._limits.event_bytes)
+            try:
+                return await self._parse(reader, stream, number)
+            finally:
+                if any(tokens := reader.tokens):
+                    self.usage = TokenUsage(self.usage.input_tokens + tokens[0], self.usage.output_tokens + tokens[1])
+                    self._on_event(self.usage)
         finally:
             if not stream.over:
                 stream.abort()
@@ -131,29 +132,19 @@ class ChatClient:
                     body += piece
         except (ConnectionFailed, TimeoutError):
             pass
-        text = self._shown(_message_in(body))
-        return refused(self._place, stream.status, text, stream.headers, lasting=NO_QUOTA in body)
-
-    async def _read(self, stream: StreamedResponse, number: int) -> ModelTurn:
-        reader = ChatResponseParser(self._limits.event_bytes)
-        try:
-            turn = await self._parse(reader, stream, number)
-        except BaseException:
-            if any(reader.tokens):
-                self._add_usage(*reader.tokens)
-            raise
-        self._add_usage(*reader.tokens)
-        return turn
-
-    def _add_usage(self, input_tokens: int, output_tokens: int) -> None:
-        self.usage = TokenUsage(self.usage.input_tokens + input_tokens, self.usage.output_tokens + output_tokens)
-        self._on_event(self.usage)
+        text = head_text(body, _REFUSAL_BYTES)
+        with suppress(ValueError, RecursionError):
+            text = error_text(json.loads(text))
+        return refused(self._place, stream.status, self._shown(text), stream.headers, lasting=NO_QUOTA in body)
 
     async def _parse(self, reader: ChatResponseParser, stream: StreamedResponse, number: int) -> ModelTurn:
         try:
             await self._fill(reader, stream)
         except ModelServerError as error:
-            raise self._server_failure(error) from None
+            text = self._shown(str(error))
+            if 400 <= error.status < 500 and error.status not in TRANSIENT_STATUSES:
+                raise refused(self._place, error.status, text, {}) from None
+            raise broken_off(self._place, f"the server failed in the middle of its answer: {text}") from None
         except AnswerTooLarge as error:
             raise broken_off(self._place, str(error), again=False) from None
         except MalformedAnswer as error:
@@ -187,23 +178,9 @@ class ChatClient:
         except (ConnectionFailed, TimeoutError):
             return  # the turn is complete without it
 
-    def _server_failure(self, error: ModelServerError) -> FailedAttempt:
-        text = self._shown(str(error))
-        if 400 <= error.status < 500 and error.status not in TRANSIENT_STATUSES:
-            return refused(self._place, error.status, text, {})
-        return broken_off(self._place, f"the server failed in the middle of its answer: {text}")
-
     def _shown(self, text: str) -> str:
         """A server's text for people, cut only after redaction: some servers repeat what they were sent."""
         return safe_text(text, self._redact).strip()[:_SHOWN_CHARACTERS]
-
-
-def _message_in(body: bytes) -> str:
-    text = head_text(body, _REFUSAL_BYTES)
-    try:
-        return error_text(json.loads(text))
-    except (ValueError, RecursionError):
-        return text
 
 
 class ConnectionFailed(Exception):
@@ -231,30 +208,26 @@ class StreamedResponse(Exchange):
         self._wake = asyncio.Event()
 
     async def head(self, timeout_s: float) -> int:
-        """The status, once it has arrived. Raises Lost and TimeoutError."""
+        """The status, once it has arrived. Raises ConnectionFailed and TimeoutError."""
         async with TimeLimit(timeout_s):
             while not self.status:
-                self._raise_fault()
                 await self._wait()
         return self.status
 
     async def piece(self, timeout_s: float) -> bytes:
-        """The next piece of the body; empty at its end. Raises Lost and TimeoutError."""
+        """The next piece of the body; empty at its end. Raises ConnectionFailed and TimeoutError."""
         async with TimeLimit(timeout_s):
             while not self._pieces:
                 if self._ended:
                     return b""
-                self._raise_fault()
                 await self._wait()
         return self._pieces.popleft()
 
     async def _wait(self) -> None:
-        self._wake.clear()
-        await self._wake.wait()
-
-    def _raise_fault(self) -> None:
         if self._fault is not None:
             raise self._fault
+        self._wake.clear()
+        await self._wake.wait()
 
     # -- called by the pool --------------------------------------------------------------------------------------------
 
@@ -296,7 +269,9 @@ _ADDRESS: Final = "Check `base_url`, and that its server runs"
 class FailedAttempt(Exception):
     """Why an attempt gave no turn. `problem` is reported when there are no more attempts."""
 
-    def __init__(self, problem: Problem, again: bool, *, begun: bool = False, status: int = 0) -> None:
+    def __init__(
+        self, problem: Problem, again: bool, *, begun: bool = False, status: int = 0, wait_s: float | None = None
+    ) -> None:
         super().__init__(problem.message)
         self.problem = problem
         self.again = again
@@ -304,16 +279,18 @@ class FailedAttempt(Exception):
         """Whether the answer had begun."""
         self.status = status
         """The HTTP status, if the server refused."""
-        self.wait_s: float | None = None
+        self.wait_s = wait_s
         """How long the server asks to wait."""
 
 
 def unreachable(place: str, reason: str, *, again: bool = True) -> FailedAttempt:
-    return FailedAttempt(_problem(MODEL_REFUSED, f"Model at {place}: {reason}", _ADDRESS), again)
+    return FailedAttempt(Problem(code=MODEL_REFUSED, message=f"Model at {place}: {reason}", hint=_ADDRESS), again)
 
 
 def broken_off(place: str, reason: str, hint: str = "", *, again: bool = True) -> FailedAttempt:
-    return FailedAttempt(_problem(MODEL_STREAM, f"Model at {place}: {reason}", hint), again, begun=True)
+    return FailedAttempt(
+        Problem(code=MODEL_STREAM, message=f"Model at {place}: {reason}", hint=hint), again, begun=True
+    )
 
 
 def refused(
@@ -323,25 +300,25 @@ def refused(
     message = f"Model at {place} answered HTTP {status}"
     if 300 <= status < 400:
         message += ", and redirects are not followed"
-    problem = _problem(MODEL_REFUSED, f"{message}: {text}" if text else message, _HINTS.get(status, ""))
+    message = f"{message}: {text}" if text else message
+    problem = Problem(code=MODEL_REFUSED, message=message, hint=_HINTS.get(status, ""))
     again = status in TRANSIENT_STATUSES and not lasting
-    failure = FailedAttempt(problem, again, status=status)
-    failure.wait_s = retry_after(headers, time.time()) if again else None
-    return failure
-
-
-def _problem(code: Code, message: str, hint: str) -> Problem:
-    return Problem(code=code, message=message, hint=hint)
+    return FailedAttempt(problem, again, status=status, wait_s=retry_after(headers, time.time()) if again else None)
 
 
 def retry_after(headers: Mapping[bytes, bytes], now: float) -> float | None:
     """The seconds in `Retry-After` and similar headers, which hold a number or a date. None where there are none."""
-    milliseconds = _number(headers.get(b"retry-after-ms"))
-    if milliseconds is not None:
+    from email.utils import parsedate_to_datetime
+
+    if (milliseconds := _number(headers.get(b"retry-after-ms"))) is not None:
         return milliseconds / 1000
-    value = headers.get(b"retry-after")
-    seconds = _number(value)
-    return seconds if seconds is not None or value is None else _until(value, now)
+    value = headers.get(b"retry-after", b"")
+    if (seconds := _number(value)) is not None:
+        return seconds
+    try:
+        return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _number(value: bytes | None) -> float | None:
@@ -350,15 +327,6 @@ def _number(value: bytes | None) -> float | None:
     except ValueError:
         return None
     return number if 0 <= number < float("inf") else None
-
-
-def _until(value: bytes, now: float) -> float | None:
-    from email.utils import parsedate_to_datetime
-
-    try:
-        return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - now)
-    except (ValueError, OverflowError):
-        return None
 
 
 class Retries:

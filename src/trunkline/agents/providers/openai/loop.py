@@ -16,7 +16,6 @@ from trunkline.agents.providers.openai.request import (
     DEFAULT_LIMITS,
     ChatEndpoint,
     ChatLimits,
-    ConversationResult,
     FunctionTool,
     KnownDialects,
     Message,
@@ -50,8 +49,8 @@ async def converse(
     *,
     limits: ChatLimits = DEFAULT_LIMITS,
     dialects: KnownDialects | None = None,
-) -> ConversationResult:
-    """Have the model work on the prompt with these tools. `dialects` holds what earlier conversations learned.
+) -> str:
+    """The model's answer to the prompt, with these tools. `dialects` holds what earlier conversations learned.
 
     Raises GatewayError. Cancelling this closes the connection and ends the running calls.
     """
@@ -70,20 +69,18 @@ class _Conversation:
         self._client = client
         self._tools = tools
         self._on_event = on_event
-        self._calls = 0
 
-    async def run(self, prompt: str) -> ConversationResult:
+    async def run(self, prompt: str) -> str:
         messages: list[Message] = [user_message(prompt)]
         self._on_event(ToolsOffered(tuple(definition.name for definition in self._tools.definitions())))
         for number in range(self._max_turns):
             definitions = self._tools.definitions()
             known = frozenset(definition.name for definition in definitions)
-            turn = _with_names(await self._client.turn(number, messages, definitions), known)
-            self._calls += len(turn.calls)
+            turn = await self._client.turn(number, messages, definitions)
+            turn = replace(turn, calls=tuple(replace(call, name=_canonical(call.name, known)) for call in turn.calls))
             _refuse_unusable(turn)
-            _refuse_no_answer(turn, known)
             if not turn.calls:
-                return self._finish(turn, number + 1)
+                return self._finished(turn, known)
             if turn.text:
                 self._on_event(AgentText(turn.text))
             if number + 1 < self._max_turns:  # otherwise the results would go nowhere
@@ -94,17 +91,16 @@ class _Conversation:
             "Raise `options.max_turns`, or give the model a smaller task",
         )
 
-    def _finish(self, turn: ModelTurn, turns: int) -> ConversationResult:
-        self._on_event(FinalAnswer(turn.text))
-        return ConversationResult(
-            text=turn.text,
-            input_tokens=self._client.usage.input_tokens,
-            output_tokens=self._client.usage.output_tokens,
-            turns=turns,
-            calls=self._calls,
+    def _finished(self, turn: ModelTurn, known: Collection[str]) -> str:
+        """The answer in the last turn. Raises GatewayError where there is none."""
+        reasoned = any(value for name, value in turn.extra.items() if name not in SIGNATURES)
+        problem = answer_problem(
+            "the model", turn.text, lambda name: _canonical(name, known) in known, reasoned=reasoned
         )
-
-    # -- calls ----------------------------------------------------------------------------------------------------
+        if problem is not None:
+            raise GatewayError(problem)
+        self._on_event(FinalAnswer(turn.text))
+        return turn.text
 
     async def _results(self, calls: Sequence[ModelToolCall], definitions: Sequence[FunctionTool]) -> list[Message]:
         """The results in the order of the calls, which run concurrently."""
@@ -133,13 +129,6 @@ class _Conversation:
         return (await self._tools.call(call.name, arguments)).text
 
 
-def _with_names(turn: ModelTurn, known: Collection[str]) -> ModelTurn:
-    """The turn with its calls under the tools' real names."""
-    if all(call.name in known for call in turn.calls):
-        return turn
-    return replace(turn, calls=tuple(replace(call, name=_canonical(call.name, known)) for call in turn.calls))
-
-
 def _canonical(name: str, known: Collection[str]) -> str:
     """The tool's real name. Some models put their template's namespace before it, and the number of the call after
     it."""
@@ -149,23 +138,15 @@ def _canonical(name: str, known: Collection[str]) -> str:
     return next((meant for meant in (name, bare, _NUMBER.sub("", bare)) if meant in known), name)
 
 
-def _refuse_no_answer(turn: ModelTurn, known: Collection[str]) -> None:
-    if turn.calls:
-        return
-    reasoned = any(value for name, value in turn.extra.items() if name not in SIGNATURES)
-    problem = answer_problem("the model", turn.text, lambda name: _canonical(name, known) in known, reasoned=reasoned)
-    if problem is not None:
-        raise GatewayError(problem)
-
-
 def _refuse_unusable(turn: ModelTurn) -> None:
     """Raise GatewayError for turns that cannot be continued, or that a filter or a limit has changed."""
     end = turn.finish_reason.partition(":")[0].strip().lower()
-    cut = end in _CUT
+
     if end in _FILTERED:
         raise _failed(MODEL_REFUSED, "the server's content filter stopped the model", "Change the prompt")
-    if cut and (not turn.calls or arguments_of(turn.calls[-1]) is None):
-        raise _failed(MODEL_STREAM, "the answer of the model was cut at its token limit", _LENGTH)
+    if end in _CUT and (not turn.calls or arguments_of(turn.calls[-1]) is None):
+        message = "the answer of the model was cut at its token limit"
+        raise _failed(MODEL_STREAM, message, "Raise `options.max_tokens`, or give the model a smaller task")
     if not turn.calls and end in _ANNOUNCED:
         raise _failed(
             MODEL_LOOP,
@@ -174,9 +155,6 @@ def _refuse_unusable(turn: ModelTurn) -> None:
         )
     if any(not call.name for call in turn.calls):
         raise _failed(MODEL_STREAM, "the model calls a tool without a name", "")
-
-
-_LENGTH: Final = "Raise `options.max_tokens`, or give the model a smaller task"
 
 
 def _failed(code: Code, message: str, hint: str) -> GatewayError:

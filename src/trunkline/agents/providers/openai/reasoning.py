@@ -8,7 +8,7 @@ other and end with their signature.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from trunkline.agents.loose_json import mapping, text
 
@@ -43,7 +43,7 @@ class Reasoning:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
-        self._kept: dict[str, _Member] = {}
+        self._kept: dict[str, _Last] = {}
         self.size = 0
         """Roughly the characters it takes to send it."""
 
@@ -54,7 +54,8 @@ class Reasoning:
             if value or (name == _ALSO_EMPTY and value == ""):
                 member = self._kept.get(name)
                 if member is None:
-                    member = self._kept[name] = _member_for(name)
+                    kind = _Blocks if name in _BLOCKS else _Text if name in _STREAMED else _Last
+                    member = self._kept[name] = _Members() if name == "provider_specific_fields" else kind()
                 self.size += member.add(value)
         if self.size > LIMIT_CHARACTERS:
             raise ReasoningTooLong
@@ -64,24 +65,6 @@ class Reasoning:
 
     def whole(self) -> dict[str, Any]:
         return {name: member.whole() for name, member in self._kept.items()}
-
-
-class _Member(Protocol):
-    """One member, assembled from its pieces."""
-
-    def add(self, value: Any) -> int:
-        """Add a piece; roughly the characters it adds."""
-        ...
-
-    def whole(self) -> Any: ...
-
-
-def _member_for(name: str) -> _Member:
-    if name in _BLOCKS:
-        return _Blocks()
-    if name in _STREAMED:
-        return _Text()
-    return _Members() if name == "provider_specific_fields" else _Last()
 
 
 def _size(value: object) -> int:
@@ -98,7 +81,7 @@ def _size(value: object) -> int:
 
 
 class _Last:
-    """A member that is never in pieces: the last value counts."""
+    """A member, of which the last value counts: it is never in pieces. `add` returns roughly the characters it adds."""
 
     def __init__(self) -> None:
         self._value: Any = None

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -76,19 +76,6 @@ class ModelTurn:
     finish_reason: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Members of the message that some servers want back."""
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationResult:
-    """The answer of a finished conversation, and what all of its turns used."""
-
-    text: str
-    input_tokens: int
-    output_tokens: int
-    turns: int
-    calls: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +87,7 @@ class FunctionTool:
     parameters: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutput:
+class ToolOutput(NamedTuple):
     """The result of a tool, as text."""
 
     text: str
@@ -194,8 +180,7 @@ Message = dict[str, Any]
 
 
 def target_of(base_url: str) -> HttpTarget:
-    """The URL for turns. Its query is kept: some servers want their version there. Raises GatewayError for a bad
-    URL."""
+    """The URL for turns, with its query: some servers want their version there. Raises GatewayError for a bad URL."""
     try:
         parts = urlsplit(base_url.strip())
         path = parts.path.rstrip("/")
@@ -257,11 +242,7 @@ def _without(message: Message, names: Set[str]) -> Message:
 
 def _tool(definition: FunctionTool) -> dict[str, Any]:
     parameters: dict[str, Any] = {"type": "object", "properties": {}, **definition.parameters}
-    function: dict[str, Any] = {
-        "name": definition.name,
-        "description": definition.description,
-        "parameters": parameters,
-    }
+    function = {"name": definition.name, "description": definition.description, "parameters": parameters}
     return {"type": "function", "function": function}
 
 
@@ -271,12 +252,8 @@ def user_message(prompt: str) -> Message:
 
 def assistant_message(turn: ModelTurn) -> Message:
     """The model's turn as a message of the next request."""
-    return {
-        "role": "assistant",
-        "content": turn.text or None,
-        "tool_calls": [_call(call) for call in turn.calls],
-        **_echoed(turn.extra),
-    }
+    calls = [_call(call) for call in turn.calls]
+    return {"role": "assistant", "content": turn.text or None, "tool_calls": calls, **_echoed(turn.extra)}
 
 
 def _call(call: ModelToolCall) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import json
 import re
 from typing import Final, cast
 
-from trunkline.agents.loose_json import entries, mapping, text
+from trunkline.agents.loose_json import count, entries, mapping, text
 from trunkline.agents.providers.openai.reasoning import (
     CALL_MEMBERS,
     LIMIT_CHARACTERS,
@@ -125,7 +125,10 @@ class ChatResponseParser:
             chunk = _json(data)
             if chunk is None:
                 raise MalformedAnswer("a piece of the answer is not a JSON object")
-            _refuse_error(chunk)
+            # an error is a member of the chunk, or of a choice, or, with older vLLM, the whole chunk
+            for part in (chunk, *entries(chunk.get("choices"))):
+                if part.get("error") or (part is chunk and chunk.get("object") == _ERROR):
+                    raise _failure(part)
             try:
                 self._pieces.add(chunk)
             except ReasoningTooLong:
@@ -141,15 +144,6 @@ def _json(data: bytes) -> Json | None:
     except (ValueError, RecursionError):
         return None
     return cast("Json", value) if isinstance(value, dict) else None
-
-
-def _refuse_error(chunk: Json) -> None:
-    """Raise ModelServerError for an error: a member of the chunk, of a choice, or, with older vLLM, the whole chunk."""
-    if chunk.get("error") or chunk.get("object") == _ERROR:
-        raise _failure(chunk)
-    for choice in entries(chunk.get("choices")):
-        if choice.get("error"):
-            raise _failure(choice)
 
 
 def _failure(chunk: Json) -> ModelServerError:
@@ -270,7 +264,8 @@ class TurnAssembler:
 
     def _call_of(self, piece: Json, touched: set[_Call]) -> _Call:
         """The call that a piece belongs to. `touched` are those of the same chunk: two named entries are two calls."""
-        call_id, index = text(piece.get("id")), _index(piece)
+        call_id, index = text(piece.get("id")), piece.get("index")
+        index = index if isinstance(index, int) and not isinstance(index, bool) else None
         function = mapping(piece.get("function"))
         name = text(function.get("name"))
         call = self._known(call_id, index, name)
@@ -298,18 +293,16 @@ class TurnAssembler:
     @property
     def tokens(self) -> tuple[int, int]:
         """The tokens of the request and of the answer, as far as the server reported them."""
-        return _count(self._usage, "prompt_tokens"), _count(self._usage, "completion_tokens")
+        return count(self._usage.get("prompt_tokens")), count(self._usage.get("completion_tokens"))
 
     def turn(self, number: int) -> ModelTurn:
         answer = "".join(self._text) or "".join(self._refusal)
-        input_tokens, output_tokens = self.tokens
+
         return ModelTurn(
             text=sendable(answer),
             calls=tuple(self._finished(call, number, at) for at, call in enumerate(self._calls)),
             finish_reason=self.finish_reason,
             extra=self._reasoning.whole(),
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
         )
 
     def _finished(self, call: _Call, number: int, at: int) -> ModelToolCall:
@@ -326,11 +319,6 @@ class TurnAssembler:
         )
 
 
-def _index(piece: Json) -> int | None:
-    index = piece.get("index")
-    return index if isinstance(index, int) and not isinstance(index, bool) else None
-
-
 def _begins_another(call: _Call, function: Json) -> bool:
     """Whether a piece with a name and no id begins another call. Some servers repeat the name in a last piece without
     arguments, which does not."""
@@ -344,8 +332,3 @@ def _texts(content: object) -> list[str]:
     if isinstance(content, str):
         return [content]
     return [text(part.get("text")) for part in entries(content) if part.get("type", "text") == "text"]
-
-
-def _count(usage: Json, name: str) -> int:
-    value = usage.get(name)
-    return value if isinstance(value, int) and value > 0 else 0

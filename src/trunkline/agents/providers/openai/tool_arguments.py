@@ -37,12 +37,12 @@ def _readable(written: str, decoder: msgspec.json.Decoder[Any]) -> str | None:
         return written
     if _CONTROL.search(written) is None:
         return None
-    escaped = _TEXT.sub(lambda found: _RAW.sub(_escape, found[0]), written)
+
+    def escape(found: re.Match[str]) -> str:
+        return found[0] if found[0].startswith("\\") else f"\\u{ord(found[0]):04x}"
+
+    escaped = _TEXT.sub(lambda found: _RAW.sub(escape, found[0]), written)
     return escaped if escaped != written and _is(escaped, decoder) else None
-
-
-def _escape(found: re.Match[str]) -> str:
-    return found[0] if found[0].startswith("\\") else f"\\u{ord(found[0]):04x}"
 
 
 def _is(written: str, decoder: msgspec.json.Decoder[Any]) -> bool:

@@ -106,7 +106,8 @@ class Quarantine:
             for entry in os.scandir(self._folder):
                 with contextlib.suppress(ValueError, TypeError, KeyError):  # of what was not written completely
                     fields: dict[str, Any] = json.loads(read_private(Path(entry.path, _ABOUT), _ABOUT_BYTES) or b"")
-                    item = QuarantinedItem(**{**fields, "keys": tuple(fields["keys"])})
+                    keys: list[str] = fields.pop("keys")
+                    item = QuarantinedItem(**fields, keys=tuple(keys))
                     found += [item] if item.id == entry.name else []
         return sorted(found, key=lambda item: item.at)
 

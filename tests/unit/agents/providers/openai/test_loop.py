@@ -29,7 +29,7 @@ from tests.support.waiting import START_WAIT_S, at_most, until
 from trunkline.agents.events import AgentEvent, AgentText, FinalAnswer, ModelRetry, TokenUsage, ToolsOffered
 from trunkline.agents.providers.openai import loop
 from trunkline.agents.providers.openai.loop import converse
-from trunkline.agents.providers.openai.request import ChatEndpoint, ChatLimits, ConversationResult
+from trunkline.agents.providers.openai.request import ChatEndpoint, ChatLimits
 from trunkline.core.errors import (
     MODEL_LOOP,
     MODEL_REFUSED,
@@ -55,7 +55,7 @@ class Talk:
         self.limits: ChatLimits = options.pop("limits", QUICK)
         self.options = options
 
-    async def go(self) -> ConversationResult:
+    async def go(self) -> str:
         options = {"base_url": self.server.url, "model": "scripted", "api_key": KEY, **self.options}
         return await converse(ChatEndpoint(**options), "Go", self.tools, self.said.append, limits=self.limits)
 
@@ -82,7 +82,7 @@ async def test_a_call_is_run_and_its_result_seen_by_the_model() -> None:
     async with serve(*ONE_CALL) as server:
         talk = Talk(server, temperature=0.5)
         conversed = await talk.go()
-    assert conversed == ConversationResult(text="Done.", input_tokens=20, output_tokens=10, turns=2, calls=1)
+    assert conversed == "Done."
     assert talk.tools.called == [("echo", {"n": 1})]
     first, second = server.bodies
     assert first["messages"] == [{"role": "user", "content": "Go"}]
@@ -121,7 +121,7 @@ async def test_every_shape_of_deltas_makes_the_same_calls(style: str) -> None:
     async with serve(calls(Use("echo", {"n": 1}), Use("echo", {"n": 2})), says("Done."), style=style) as server:
         talk = Talk(server)
         conversed = await talk.go()
-    assert conversed.text == "Done."
+    assert conversed == "Done."
     assert talk.tools.called == [("echo", {"n": 1}), ("echo", {"n": 2})]
     assert talk.results() == ['got {"n": 1}', 'got {"n": 2}']
     asked = server.bodies[-1]["messages"][1]["tool_calls"]
@@ -149,7 +149,7 @@ async def test_a_server_that_does_not_stream_is_understood() -> None:
     async with serve(*ONE_CALL, manners=[answers_whole, answers_whole]) as server:
         talk = Talk(server)
         conversed = await talk.go()
-    assert (conversed.text, conversed.input_tokens, talk.tools.called) == ("Done.", 20, [("echo", {"n": 1})])
+    assert (conversed, conversed.input_tokens, talk.tools.called) == ("Done.", 20, [("echo", {"n": 1})])
 
 
 async def test_without_tools_none_are_offered() -> None:
@@ -157,7 +157,7 @@ async def test_without_tools_none_are_offered() -> None:
         tools = Tools()
         tools.tools.clear()
         conversed = await Talk(server, tools).go()
-    assert conversed.text == "Hi"
+    assert conversed == "Hi"
     assert not {"tools", "tool_choice"} & server.bodies[0].keys()
 
 
@@ -283,7 +283,7 @@ async def test_a_busy_server_is_asked_again_when_it_wants() -> None:
     async with serve(*ONE_CALL, manners=[refuses(429, Retry_After="0.3"), refuses(503), refuses(529)]) as server:
         talk = Talk(server)
         conversed = await talk.go()
-    assert conversed.text == "Done."
+    assert conversed == "Done."
     assert len(server.received) == 5
     assert server.received[1].at - server.received[0].at >= 0.3
     retried = [said for said in talk.said if isinstance(said, ModelRetry)]
@@ -330,7 +330,7 @@ async def test_a_server_that_wants_other_words_gets_them() -> None:
     said = "Unsupported parameter: use 'max_completion_tokens'"
     async with serve(*ONE_CALL, manners=[refuses(400, said), refuses(400, "unknown field stream_options")]) as server:
         conversed = await Talk(server, max_tokens=77).go()
-    assert conversed.text == "Done."
+    assert conversed == "Done."
     assert [
         sorted(body.keys() & {"max_tokens", "max_completion_tokens", "stream_options"}) for body in server.bodies
     ] == [
@@ -351,7 +351,7 @@ async def test_nothing_that_listens_is_a_refusal() -> None:
 async def test_a_connection_lost_before_the_answer_is_made_again() -> None:
     async with serve(*ONE_CALL, manners=[hangs_up, hangs_up]) as server:
         conversed = await Talk(server).go()
-    assert conversed.text == "Done."
+    assert conversed == "Done."
     assert len(server.received) == 4
 
 
@@ -360,7 +360,7 @@ async def test_a_stream_that_broke_off_is_asked_for_again_and_no_call_of_it_runs
     async with serve(*ONE_CALL, manners=[drops(after_bytes)]) as server:
         talk = Talk(server)
         conversed = await talk.go()
-    assert (conversed.text, conversed.calls) == ("Done.", 1)
+    assert (conversed, conversed.calls) == ("Done.", 1)
     assert talk.tools.called == [("echo", {"n": 1})]
     assert len(server.received) == 3
 
@@ -378,7 +378,7 @@ async def test_a_stream_that_ends_before_its_turn_is_asked_for_again() -> None:
     async with serve(*ONE_CALL, manners=[sends(begun)]) as server:
         talk = Talk(server)
         conversed = await talk.go()
-    assert (conversed.text, len(server.received)) == ("Done.", 3)
+    assert (conversed, len(server.received)) == ("Done.", 3)
     assert talk.tools.called == [("echo", {"n": 1})]
 
 
@@ -392,7 +392,7 @@ async def test_a_turn_that_said_how_it_ends_is_whole_without_the_last_word() -> 
 
     async with serve(*ONE_CALL, manners=[loses_the_last_word]) as server:
         conversed = await Talk(server).go()
-    assert (conversed.text, len(server.received)) == ("Done.", 2)
+    assert (conversed, len(server.received)) == ("Done.", 2)
 
 
 async def test_a_turn_that_said_how_it_ends_is_not_waited_for_long() -> None:
@@ -406,7 +406,7 @@ async def test_a_turn_that_said_how_it_ends_is_not_waited_for_long() -> None:
     limits = ChatLimits(idle_s=1000.0, trailer_s=0.2)
     async with serve(*ONE_CALL, manners=[forgets_to_end]) as server:
         conversed = await Talk(server, limits=limits).go()
-    assert (conversed.text, len(server.received)) == ("Done.", 2)
+    assert (conversed, len(server.received)) == ("Done.", 2)
 
 
 async def test_a_connection_is_used_again_though_its_stream_ends_late() -> None:
@@ -430,7 +430,7 @@ async def test_a_stream_that_falls_silent_is_given_up_and_asked_for_again() -> N
 
     async with serve(*ONE_CALL, manners=[stalls(300), finds_itself_alone]) as server:
         conversed = await Talk(server, limits=limits).go()
-    assert (conversed.text, len(server.received)) == ("Done.", 3)
+    assert (conversed, len(server.received)) == ("Done.", 3)
 
 
 async def test_a_server_that_never_answers_is_given_up() -> None:
