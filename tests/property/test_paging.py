@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.chunks import examples
-from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
+from tests.unit.sources.mcp.memory_session import MemorySession, session_on
 
 from trunkline.sources.mcp import list_fetch
 from trunkline.sources.mcp.list_fetch import KINDS, FetchedList, fetch_list
@@ -24,7 +24,7 @@ def fetch(
     kind = KINDS[kind_name]  # type: ignore[index]
     asked: list[str | None] = []
 
-    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
         cursor = message["params"].get("cursor")
         asked.append(cursor)
         keys, following = pages[cursor]
@@ -32,7 +32,7 @@ def fetch(
         lane.answer(message, page if following is None else {**page, "nextCursor": following})
 
     async def main() -> FetchedList:
-        return await fetch_list(session_on(MemoryLane(respond)), kind)
+        return await fetch_list(session_on(MemorySession(respond)), kind)
 
     return asyncio.run(main()), asked
 

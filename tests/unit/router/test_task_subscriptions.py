@@ -10,7 +10,7 @@ import pytest
 from tests.support.waiting import until
 from tests.unit.router.fakes import Desk, FakeSource, offer
 from tests.unit.router.test_task_ids import MODERN, answer, make_task, result
-from tests.unit.sources.mcp.test_task_watches import Server
+from tests.unit.sources.mcp.test_task_subscriptions import Server
 
 from trunkline.core.call import Caller
 from trunkline.core.errors import SOURCE_DOWN, GatewayError, Problem

@@ -1,7 +1,4 @@
-"""The lists that clients ask for: everything the servers offer, as far as it is known at this moment.
-
-Nearly every list fits on one page and does not change between two requests: its answer is kept, ready to be sent.
-"""
+"""The lists that clients request: what each client sees, cached results, pages, and the members beside a list."""
 
 from __future__ import annotations
 

@@ -83,7 +83,11 @@ class SuspendedCall:
         self._request_count += 1
         key = f"{server_request.source}-{self._request_count}"
         self._open[key] = (server_request, input_request)
-        server_request.on_withdrawn = lambda: self._open.pop(key, None) and None
+
+        def withdrawn() -> None:
+            self._open.pop(key, None)
+
+        server_request.on_withdrawn = withdrawn
         self._gather()
 
     def _gather(self) -> None:

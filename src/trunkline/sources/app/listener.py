@@ -214,7 +214,9 @@ class AppListener(ToolsOnlySource):
         if self._closing:
             return
         name = server_name(message.app_name)
-        app = self._apps.get(name) or self._new_app(name)
+        app = self._apps.get(name)
+        if app is None:
+            app = ConnectedApp(name, ThrottledLog(self._sink), queue=self._section.queue, rate=self._section.rate)
         refusal = self._refusal(connection, message, app)
         sink = None if refusal else self._claim_name(name, app)
         if sink is None:
@@ -244,9 +246,6 @@ class AppListener(ToolsOnlySource):
             self._connected -= 1
             self._report_soon()
             app.remove(_NOT_LISTENING if listener_closes else "")
-
-    def _new_app(self, name: str) -> ConnectedApp:
-        return ConnectedApp(name, ThrottledLog(self._sink), queue=self._section.queue, rate=self._section.rate)
 
     def _refusal(self, connection: AppConnection, message: Registration, app: ConnectedApp) -> str:
         """Why this app may not register; empty if it may."""

@@ -156,7 +156,9 @@ class ClientSessions:
             return
         except Exception as error:  # whatever it was, the waiting calls get an answer
             self._backoffs.setdefault(key[2], _RestartBackoff()).begin()
-            self._refuse_waiting(key, entry, _problem_of(error))
+            message = f"internal error: {type(error).__name__}: {error}"
+            problem = error.problem if isinstance(error, GatewayError) else Problem(code=INTERNAL, message=message)
+            self._refuse_waiting(key, entry, problem)
             return
         self._backoffs.pop(key[2], None)
         await self._prepare(key, entry, session)
@@ -330,9 +332,3 @@ class ClientSessions:
             retry_after_ms=retry_after_ms,
         )
         call.finish(Failure(problem))
-
-
-def _problem_of(error: Exception) -> Problem:
-    if isinstance(error, GatewayError):
-        return error.problem
-    return Problem(code=INTERNAL, message=f"internal error: {type(error).__name__}: {error}")

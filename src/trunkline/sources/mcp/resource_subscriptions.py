@@ -56,10 +56,6 @@ class _Subscription:
         self.backoff = RetryBackoff()
 
     @property
-    def wanted(self) -> bool:
-        return bool(self.watches)
-
-    @property
     def waits_for_control(self) -> bool:
         """Whether it has to be requested again when the control session is up."""
         if self.request is not None:
@@ -184,7 +180,7 @@ class UpstreamSubscriptions:
         for subscription in list(self._by_uri.get(watch.uri, ())):
             if watch in subscription.watches:
                 subscription.watches.remove(watch)
-                if not subscription.wanted:
+                if not subscription.watches:
                     self._drop(subscription)
 
     def forget(self, session: str) -> None:
@@ -256,12 +252,9 @@ class UpstreamSubscriptions:
         call = Call(RESOURCES_SUBSCRIBE, params, answered, caller=subscription.caller, reply=_ignore_reply)
         call.source = self._source
         subscription.request = call
-        subscription.timer = Deadline(_SUBSCRIBE_S, partial(self._time_out, call))
+        late = self._problem(DEADLINE, f"did not accept the subscription within {_SUBSCRIBE_S:g} seconds")
+        subscription.timer = Deadline(_SUBSCRIBE_S, partial(call.give_up, Failure(late)))
         self._submit(call)
-
-    def _time_out(self, call: Call) -> None:
-        problem = self._problem(DEADLINE, f"did not accept the subscription within {_SUBSCRIBE_S:g} seconds")
-        call.give_up(Failure(problem))
 
     def _subscribed(self, subscription: _Subscription, call: Request) -> None:
         subscription.cancel_timer()
@@ -271,9 +264,9 @@ class UpstreamSubscriptions:
         session = call.upstream
         if isinstance(call.outcome, Result) and isinstance(session, UpstreamSession):
             self._activate(subscription, session)
-            if not subscription.wanted:  # nobody watches it any more
+            if not subscription.watches:  # nobody watches it any more
                 self._release(subscription)
-        elif subscription.wanted:
+        elif subscription.watches:
             self._failed(subscription, call.outcome)
 
     def _failed(self, subscription: _Subscription, outcome: Outcome) -> None:
@@ -296,7 +289,7 @@ class UpstreamSubscriptions:
     def _lost(self, subscription: _Subscription, session: UpstreamSession, _: asyncio.Future[Problem]) -> None:
         if subscription.session is session:
             subscription.session = None
-            if subscription.wanted and not self._closed:
+            if subscription.watches and not self._closed:
                 self._subscribe_later(subscription)
 
     def _subscribe_later(self, subscription: _Subscription) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from tests.support.waiting import until
-from tests.unit.sources.mcp.memory_lane import HELLO, MemoryLane, session_on
+from tests.unit.sources.mcp.memory_session import HELLO, MemorySession, session_on
 
 from trunkline.core.call import Call, Json, Result
 from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError, Problem
@@ -21,7 +21,7 @@ from trunkline.sources.mcp.source import McpSource, Tuning
 
 
 class Connects(Protocol):
-    lanes: list[MemoryLane]
+    lanes: list[MemorySession]
 
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession: ...
 
@@ -32,12 +32,12 @@ class Server:
     def __init__(self, era: Era = "legacy") -> None:
         self.era: Era = era
         self.tools = ["a"]
-        self.lanes: list[MemoryLane] = []
+        self.lanes: list[MemorySession] = []
         self.declared: list[bytes] = []
         self.asked_for: list[Era | None] = []
         self.refusals: list[Problem] = []
         self.silent: set[str] = set()
-        self.after_list: Callable[[MemoryLane], None] | None = None
+        self.after_list: Callable[[MemorySession], None] | None = None
 
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         self.asked_for.append(era)
@@ -46,13 +46,13 @@ class Server:
             raise GatewayError(self.refusals.pop(0))
         if era not in (None, self.era):
             raise GatewayError(Problem(code=SOURCE_PROTOCOL, message="Server s: speaks another era", source="s"))
-        lane = MemoryLane(self.respond)
+        lane = MemorySession(self.respond)
         lane.server_requests.declared = capabilities
         self.lanes.append(lane)
         self.declared.append(capabilities)
         return session_on(lane, self.era, HELLO)
 
-    def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(self, lane: MemorySession, message: dict[str, Any]) -> None:
         method = message.get("method", "")
         if method in self.silent or "id" not in message:
             return

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from tests.property.test_jsonrpc import Writer, read
 from tests.support.pairs import IN_FULL
-from tests.unit.sources.mcp.memory_lane import MemoryLane
+from tests.unit.sources.mcp.memory_session import MemorySession
 
 from trunkline.core.call import Failure, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import SOURCE_LOST
@@ -49,7 +49,7 @@ class Server:
 
 @pytest.mark.parametrize("seed", range(20 if IN_FULL else 5))
 async def test_whatever_a_server_writes_every_request_ends_once(seed: int) -> None:
-    lane, server, random = MemoryLane(), Server(seed), Random(seed)
+    lane, server, random = MemorySession(), Server(seed), Random(seed)
     ends: dict[Request, list[Outcome | None]] = {}
     lane.on_notification = lambda method, params: read(bytes(params)) and None
     for _ in range(400):

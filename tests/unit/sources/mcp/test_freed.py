@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.support.servers import HttpFaults, StdioFaults
 from tests.support.waiting import at_most, until
-from tests.unit.sources.mcp.memory_lane import new_call
+from tests.unit.sources.mcp.memory_session import new_call
 from tests.unit.sources.mcp.source_rig import Book, ready, submitted
 
 from trunkline.protocol.mcp.versions import Era

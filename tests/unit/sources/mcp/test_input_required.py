@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call
+from tests.unit.sources.mcp.memory_session import MemorySession, new_call
 
 from trunkline.core.call import Call, Failure, NeedsInput, Request, Result
 from trunkline.core.errors import SOURCE_PROTOCOL
@@ -12,14 +12,14 @@ from trunkline.core.errors import SOURCE_PROTOCOL
 FORM = {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": {}}}
 
 
-def modern_lane() -> MemoryLane:
-    lane = MemoryLane()
+def modern_lane() -> MemorySession:
+    lane = MemorySession()
     lane.modern = lane.has_tasks = True
     return lane
 
 
 def answered(
-    lane: MemoryLane, result: Any, method: str = "tools/call", capabilities: bytes = b'{"elicitation":{}}'
+    lane: MemorySession, result: Any, method: str = "tools/call", capabilities: bytes = b'{"elicitation":{}}'
 ) -> Call:
     call = new_call(None, capabilities=capabilities)
     call.method = method
@@ -83,7 +83,7 @@ async def test_anything_else_passes_untouched(result: bytes) -> None:
 
 
 async def test_legacy_servers_have_no_such_results_and_our_own_requests_are_not_asked() -> None:
-    assert isinstance(answered(MemoryLane(), {"requestState": "x"}).outcome, Result)
+    assert isinstance(answered(MemorySession(), {"requestState": "x"}).outcome, Result)
     lane = modern_lane()
     own = Request("tools/call", b"{}", lambda _: None)
     lane.send(own)
@@ -120,7 +120,7 @@ async def test_a_task_that_the_client_cannot_expect_fails_the_call(method: str, 
 )
 async def test_the_word_alone_makes_no_task(result: bytes) -> None:
     assert isinstance(answered(modern_lane(), result).outcome, Result)
-    assert isinstance(answered(MemoryLane(), TASK).outcome, Result)
+    assert isinstance(answered(MemorySession(), TASK).outcome, Result)
 
 
 async def test_no_spelling_hides_what_a_result_is() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call
+from tests.unit.sources.mcp.memory_session import MemorySession, new_call
 from tests.unit.sources.mcp.source_rig import Server, lane_of, living, ready, submitted
 
 from trunkline.core.call import Call, Caller, Failure
@@ -34,7 +34,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_change_told_right_behind_the_first_list_is_not_missed() -> None:
     server = Server()
 
-    def changes(lane: MemoryLane) -> None:
+    def changes(lane: MemorySession) -> None:
         server.after_list = None
         server.change("a", "b")
 
@@ -103,7 +103,7 @@ async def test_a_lost_server_is_connected_again_and_says_what_happened() -> None
 async def test_while_a_client_has_a_process_of_its_own_the_loss_of_the_shared_one_only_degrades(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(MemoryLane, "is_process", True)
+    monkeypatch.setattr(MemorySession, "is_process", True)
     server = Server()
     async with living(server) as (source, book):
         await ready(book)

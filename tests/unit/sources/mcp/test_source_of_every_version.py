@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.sources.mcp.memory_lane import HELLO, MemoryLane, session_on
-from tests.unit.sources.mcp.memory_lane import new_call as call_of
+from tests.unit.sources.mcp.memory_session import HELLO, MemorySession, session_on
+from tests.unit.sources.mcp.memory_session import new_call as call_of
 from tests.unit.sources.mcp.source_rig import Server, lane_of, living, ready, ready_source, submitted
 from tests.unit.sources.mcp.watching import Library, Watcher, lose
 
@@ -42,7 +42,7 @@ class EveryVersion(Server):
         self.asked_for.append(era)
         if self.failures:
             raise GatewayError(Problem(code=self.failures.pop(0), message="`initialize` failed"))
-        lane = MemoryLane(self.respond)
+        lane = MemorySession(self.respond)
         self.lanes.append(lane)
         self.declared.append(capabilities)
         return session_on(lane, "legacy", HELLO)
@@ -156,7 +156,7 @@ class LibraryOfEveryVersion(Library):
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         if era != "legacy" or not self.talks:
             return await super().open(era, capabilities, count)
-        lane = MemoryLane(self.respond)
+        lane = MemorySession(self.respond)
         self.lanes.append(lane)
         return session_on(lane, "legacy", b'{"protocolVersion":"2025-11-25","capabilities":{"resources":{}}}')
 

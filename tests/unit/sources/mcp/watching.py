@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.waiting import until
-from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
+from tests.unit.sources.mcp.memory_session import MemorySession, session_on
 
 from trunkline.core.call import Caller, Outcome, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
@@ -25,7 +25,7 @@ class Library:
     def __init__(self, era: Era = "legacy", subscribe: bool = True) -> None:
         self.era: Era = era
         self.capabilities: dict[str, Any] = {"resources": {"subscribe": subscribe}}
-        self.lanes: list[MemoryLane] = []
+        self.lanes: list[MemorySession] = []
         self.errors: dict[str, int] = {}
         self.silent: set[str] = set()
         self.honours: Callable[[list[str]], list[str]] = lambda uris: uris
@@ -33,13 +33,13 @@ class Library:
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         if (era, self.era) == ("legacy", "modern"):
             raise GatewayError(Problem(code=SOURCE_PROTOCOL, message="`initialize` was refused"))
-        lane = MemoryLane(self.respond)
+        lane = MemorySession(self.respond)
         lane.modern = self.era == "modern"
         self.lanes.append(lane)
         hello = {"capabilities": self.capabilities, "protocolVersion": "2025-11-25"}
         return session_on(lane, self.era, json.dumps(hello).encode())
 
-    def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(self, lane: MemorySession, message: dict[str, Any]) -> None:
         method = message.get("method", "")
         if method in self.silent or "id" not in message:
             return
@@ -53,7 +53,7 @@ class Library:
         else:
             lane.answer(message, {})
 
-    def acknowledge(self, lane: MemoryLane, message: dict[str, Any]) -> None:
+    def acknowledge(self, lane: MemorySession, message: dict[str, Any]) -> None:
         wanted = dict(message["params"]["notifications"])
         if "resourceSubscriptions" in wanted:
             wanted["resourceSubscriptions"] = self.honours(wanted["resourceSubscriptions"])

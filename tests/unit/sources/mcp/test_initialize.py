@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.support.waiting import PATIENCE_S
-from tests.unit.sources.mcp.memory_lane import MemoryLane
+from tests.unit.sources.mcp.memory_session import MemorySession
 
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError, Problem
 from trunkline.sources.mcp import initialize
@@ -13,22 +13,22 @@ from trunkline.sources.mcp.initialize import initialize_session
 
 MODERN = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
 LEGACY = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "old"}}
-Answer = Callable[[MemoryLane, dict[str, Any]], None]
+Answer = Callable[[MemorySession, dict[str, Any]], None]
 UNKNOWN = {"code": -32601, "message": "Method not found"}
 
 
-def server(**answers: Any) -> MemoryLane:
+def server(**answers: Any) -> MemorySession:
     """A server that answers `discover` and `initialize` as given: a result, an error (`code` in it), or never."""
     table = {"server/discover": answers.get("discover"), "initialize": answers.get("initialize")}
 
-    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
         answer = table.get(message.get("method", ""))
         if isinstance(answer, bytes):
             lane.received(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (message["id"], answer))
         elif answer is not None and "id" in message:
             lane.say({"id": message["id"], "error" if "code" in answer else "result": answer})
 
-    return MemoryLane(respond)
+    return MemorySession(respond)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initialize, "_PROBE_S", 0.05)
 
 
-async def failure(lane: MemoryLane, era: Any = None, timeout_s: float = PATIENCE_S) -> Problem:
+async def failure(lane: MemorySession, era: Any = None, timeout_s: float = PATIENCE_S) -> Problem:
     with pytest.raises(GatewayError) as failed:
         await initialize_session(lane, era, b"{}", timeout_s)
     assert failed.value.problem.message
@@ -95,14 +95,14 @@ async def test_a_server_that_ignores_what_it_does_not_know_is_initialized_after_
 async def test_a_slow_modern_server_is_still_recognised() -> None:
     kept: list[dict[str, Any]] = []
 
-    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
         if message["method"] == "server/discover":
             kept.append(message)
         elif message["method"] == "initialize":
             lane.say({"id": message["id"], "error": UNKNOWN})
             lane.answer(kept[0], MODERN)
 
-    session = await initialize_session(MemoryLane(respond), None, b"{}", PATIENCE_S)
+    session = await initialize_session(MemorySession(respond), None, b"{}", PATIENCE_S)
     assert session.modern
     assert session.request_meta
 
@@ -126,11 +126,11 @@ async def test_an_answer_that_is_not_modern_leads_to_initialize(discover: dict[s
 async def test_a_server_that_refuses_our_version_and_names_it_is_asked_once_more() -> None:
     refusal = {"code": -32022, "message": "x", "data": {"supported": ["2026-07-28"], "requested": "2026-07-28"}}
 
-    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
         again = lane.methods().count("server/discover") > 1
         lane.say({"id": message["id"], **({"result": MODERN} if again else {"error": refusal})})
 
-    lane = MemoryLane(respond)
+    lane = MemorySession(respond)
     assert (await initialize_session(lane, None, b"{}", PATIENCE_S)).modern
     assert lane.methods() == ["server/discover", "server/discover"]
 
@@ -190,5 +190,5 @@ async def test_a_server_that_never_answers_fails_at_the_deadline() -> None:
 
 @pytest.mark.parametrize("era", [None, "legacy", "modern"])
 async def test_a_lane_that_is_lost_in_the_handshake_says_why(era: Any) -> None:
-    lane = MemoryLane(lambda lane, _: lane.lose(lane.problem(SOURCE_LOST, "exited with status 3")))
+    lane = MemorySession(lambda lane, _: lane.lose(lane.problem(SOURCE_LOST, "exited with status 3")))
     assert "exited with status 3" in (await failure(lane, era)).message

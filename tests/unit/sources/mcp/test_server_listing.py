@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
+from tests.unit.sources.mcp.memory_session import MemorySession, session_on
 
 from trunkline.core.errors import SOURCE_LOST, GatewayError
 from trunkline.core.tool import Freshness, Snapshot
@@ -35,11 +35,11 @@ class Server:
         self.extra: dict[str, Any] = {}
         self.errors: dict[str, int] = {}
         self.slow: dict[str, list[dict[str, Any]]] = {}
-        self.lane = MemoryLane(self.respond)
+        self.lane = MemorySession(self.respond)
         hello = {"capabilities": EVERYTHING if capabilities is None else capabilities}
         self.session = session_on(self.lane, era, json.dumps(hello).encode())
 
-    def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(self, lane: MemorySession, message: dict[str, Any]) -> None:
         method = message["method"]
         if method in self.slow:
             self.slow[method].append(message)

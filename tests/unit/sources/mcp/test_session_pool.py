@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
+from tests.unit.sources.mcp.memory_session import MemorySession, new_call, session_on
 
 from trunkline.core.call import Call, Caller, Failure, Result
 from trunkline.core.errors import DEADLINE, SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
@@ -25,9 +25,9 @@ ROOTS = b'{"roots":{}}'
 class Opener:
     """Opens a lane for whoever comes, as long as nothing is wrong."""
 
-    def __init__(self, kind: type[MemoryLane] = MemoryLane) -> None:
+    def __init__(self, kind: type[MemorySession] = MemorySession) -> None:
         self._kind = kind
-        self.lanes: list[MemoryLane] = []
+        self.lanes: list[MemorySession] = []
         self.failure: Problem | None = None
         self.gate = asyncio.Event()
         self.gate.set()
@@ -126,7 +126,7 @@ async def test_principals_and_capabilities_never_share_a_lane_even_in_turn() -> 
             answer(opener, call)
 
 
-class ProcessLane(MemoryLane):
+class ProcessLane(MemorySession):
     is_process = True
 
 

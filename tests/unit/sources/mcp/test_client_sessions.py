@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.waiting import until
 from tests.unit.router.virtual_clock import ClockLoop, run_with_clock
-from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
+from tests.unit.sources.mcp.memory_session import MemorySession, new_call, session_on
 
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
@@ -20,7 +20,7 @@ from trunkline.sources.mcp.session import UpstreamSession
 GONE = Problem(code=SOURCE_LOST, message="Server s: exited")
 
 
-class ProcessLane(MemoryLane):
+class ProcessLane(MemorySession):
     is_process = True
 
 
@@ -35,9 +35,9 @@ class EndingLane(ProcessLane):
 class Opener:
     """Opens lanes when the test lets it, and remembers them."""
 
-    def __init__(self, kind: type[MemoryLane] = MemoryLane) -> None:
+    def __init__(self, kind: type[MemorySession] = MemorySession) -> None:
         self.kind = kind
-        self.lanes: list[MemoryLane] = []
+        self.lanes: list[MemorySession] = []
         self.declared: list[bytes] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -80,7 +80,7 @@ def problem(call: Call) -> Problem:
     return call.outcome.problem
 
 
-async def opened(opener: Opener, count: int = 1) -> list[MemoryLane]:
+async def opened(opener: Opener, count: int = 1) -> list[MemorySession]:
     await until(lambda: len(opener.lanes) == count and opener.lanes[-1].sent, f"{count} lanes are open and in use")
     return opener.lanes
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from tests.unit.runtime.scripted_server import Peer, http, scripted
-from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
-from tests.unit.sources.mcp.test_http_lane import lane_to
+from tests.unit.sources.mcp.memory_session import MemorySession, session_on
+from tests.unit.sources.mcp.test_http_session import lane_to
 
 from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Snapshot
@@ -15,17 +15,17 @@ from trunkline.sources.mcp.server_listing import ServerListing
 from trunkline.sources.mcp.session import UpstreamSession
 
 
-def lists(*pages: bytes) -> MemoryLane:
+def lists(*pages: bytes) -> MemorySession:
     """A server whose `tools/list` has these pages: the result of the n-th request."""
     asked: list[dict[str, Any]] = []
 
-    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
         asked.append(message)
         lane.received(
             b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (message["id"], pages[min(len(asked), len(pages)) - 1])
         )
 
-    return MemoryLane(respond)
+    return MemorySession(respond)
 
 
 async def fetch_snapshot(session: UpstreamSession, source: str) -> Snapshot:
@@ -161,7 +161,7 @@ async def test_what_a_server_says_of_itself_is_part_of_the_snapshot() -> None:
 
 
 async def test_a_refused_list_is_an_error() -> None:
-    lane = MemoryLane(lambda lane, message: lane.say({"id": message["id"], "error": {"code": -1, "message": "no"}}))
+    lane = MemorySession(lambda lane, message: lane.say({"id": message["id"], "error": {"code": -1, "message": "no"}}))
     with pytest.raises(GatewayError, match="no"):
         await fetch_snapshot(session_on(lane), "s")
 
@@ -169,12 +169,12 @@ async def test_a_refused_list_is_an_error() -> None:
 async def test_a_list_of_enormous_pages_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_fetch, "MAX_BYTES", 5_000)
 
-    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
         number = len(lane.sent)
         tool = {"name": f"t{number}", "description": "x" * 2_000}
         lane.answer(message, {"tools": [tool], "nextCursor": str(number)})
 
-    snapshot = await fetch_snapshot(session_on(MemoryLane(respond)), "s")
+    snapshot = await fetch_snapshot(session_on(MemorySession(respond)), "s")
     assert names(snapshot) == ["t1", "t2", "t3"]
     assert "after 3 tools: 5,000 bytes are the limit" in snapshot.warnings[0]
 
@@ -205,14 +205,14 @@ async def test_a_modern_http_servers_tool_with_a_bad_header_annotation_is_left_o
 
 
 async def test_a_server_that_declares_tools_and_does_not_know_the_list_of_them_has_none() -> None:
-    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
         if message["method"] == "tools/list":
             lane.say({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
         else:
             lane.answer(message, {"prompts": [{"name": "p"}]})
 
     hello = b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{}}}'
-    snapshot = await fetch_snapshot(session_on(MemoryLane(respond), hello=hello), "s")
+    snapshot = await fetch_snapshot(session_on(MemorySession(respond), hello=hello), "s")
     assert snapshot.tools == ()
     assert [prompt.key for prompt in snapshot.prompts] == ["p"]
     assert snapshot.warnings == ("it declares tools, but does not know `tools/list`",)

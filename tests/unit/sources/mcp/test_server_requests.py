@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.ports import free_port
 from tests.support.waiting import at_most
-from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call
+from tests.unit.sources.mcp.memory_session import MemorySession, new_call
 
 from trunkline.core.call import Call, Request
 from trunkline.core.errors import SOURCE_LOST
@@ -21,13 +21,13 @@ EVERYTHING = b'{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"root
 FORM = {"message": "your name?", "requestedSchema": {"type": "object"}}
 
 
-def lane_that_declares(capabilities: bytes = EVERYTHING) -> MemoryLane:
-    lane = MemoryLane()
+def lane_that_declares(capabilities: bytes = EVERYTHING) -> MemorySession:
+    lane = MemorySession()
     lane.server_requests.declared = capabilities
     return lane
 
 
-def calling(lane: MemoryLane, asked: list[ServerRequest] | None = None) -> Call:
+def calling(lane: MemorySession, asked: list[ServerRequest] | None = None) -> Call:
     call = new_call()
     call.on_server_request = None if asked is None else asked.append
     lane.send(call)
@@ -35,7 +35,7 @@ def calling(lane: MemoryLane, asked: list[ServerRequest] | None = None) -> Call:
     return call
 
 
-def ask(lane: MemoryLane, method: str = "elicitation/create", id: Any = 1, **params: Any) -> None:  # noqa: A002
+def ask(lane: MemorySession, method: str = "elicitation/create", id: Any = 1, **params: Any) -> None:  # noqa: A002
     lane.say({"id": id, "method": method, "params": params or FORM})
 
 

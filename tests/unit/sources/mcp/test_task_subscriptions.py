@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
+from tests.unit.sources.mcp.memory_session import MemorySession, session_on
 from tests.unit.sources.mcp.source_rig import ready_source
 
 from trunkline.core.call import Caller
@@ -36,13 +36,13 @@ class Server:
         self.era: Era = era
         self.extensions = {TASKS: {}} if extensions is None else extensions
         self.tasks: dict[str, str] = {"1": "working", "2": "working"}
-        self.lanes: list[MemoryLane] = []
+        self.lanes: list[MemorySession] = []
         self.listens: list[dict[str, Any]] = []
         self.refuses = False
         self.answers_get = True
 
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
-        lane = MemoryLane(self.respond)
+        lane = MemorySession(self.respond)
         lane.modern = self.era == "modern"
         if lane.modern:
             lane.has_tasks = TASKS in self.extensions
@@ -51,7 +51,7 @@ class Server:
         hello = {"capabilities": {"extensions": self.extensions}, "protocolVersion": "2025-11-25"}
         return session_on(lane, self.era, json.dumps(hello).encode())
 
-    def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(self, lane: MemorySession, message: dict[str, Any]) -> None:
         method = message.get("method", "")
         if method == "subscriptions/listen":
             self.listen(lane, message)
@@ -62,7 +62,7 @@ class Server:
         elif method.endswith("/list"):
             lane.answer(message, {method.split("/")[0]: []})
 
-    def listen(self, lane: MemoryLane, message: dict[str, Any]) -> None:
+    def listen(self, lane: MemorySession, message: dict[str, Any]) -> None:
         assert TASKS in message["params"]["_meta"][PREFIX + "clientCapabilities"]["extensions"]
         if self.refuses:
             lane.say({"id": message["id"], "error": {"code": -32602, "message": "unknown task"}})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.waiting import until
 from tests.unit.runtime.scripted_server import Peer, Scripted, both_loops, run_on, scripted
-from tests.unit.sources.mcp.test_http_lane import event, failed, http, lane_to, outcome, parts, result, sent, stream
+from tests.unit.sources.mcp.test_http_session import event, failed, http, lane_to, outcome, parts, result, sent, stream
 
 from trunkline.core.call import Failure, Result
 from trunkline.core.errors import ANSWER_TOO_LARGE, CANCELLED, SOURCE_LOST, SOURCE_PROTOCOL, Problem

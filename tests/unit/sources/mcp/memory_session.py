@@ -16,7 +16,7 @@ Responder = Callable[["MemoryLane", dict[str, Any]], None]
 HELLO = b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"m"}}'
 
 
-class MemoryLane(UpstreamSession):
+class MemorySession(UpstreamSession):
     def __init__(self, respond: Responder | None = None, source: str = "s") -> None:
         self.counted: list[str] = []
         super().__init__(source, self.counted.append)

@@ -12,7 +12,7 @@ import pytest
 from tests.support.processes import alive
 from tests.support.waiting import at_most, until
 from tests.unit.runtime.scripted_server import both_loops, run_on
-from tests.unit.sources.mcp.memory_lane import new_call
+from tests.unit.sources.mcp.memory_session import new_call
 
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import QUEUE_FULL, SOURCE_LOST, Problem

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from tests.support.waiting import until
-from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
+from tests.unit.sources.mcp.memory_session import MemorySession, new_call, session_on
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import CANCELLED, SOURCE_LOST, Problem
@@ -26,11 +26,11 @@ class Stage:
         schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": annotation}}}
         self.silent = silent
         self.tool = {"name": "t", "inputSchema": schema}
-        self.lane = MemoryLane(self.respond)
+        self.lane = MemorySession(self.respond)
         self.offer = ServerListing(session_on(self.lane, "modern", HELLO), "s", lambda _: None)
         self.sent: list[Call] = []
 
-    def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(self, lane: MemorySession, message: dict[str, Any]) -> None:
         if not self.silent and "id" in message:
             lane.answer(message, json.loads(json.dumps({"tools": [self.tool]})))
 

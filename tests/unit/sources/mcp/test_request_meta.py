@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call
+from tests.unit.sources.mcp.memory_session import MemorySession, new_call
 
 from trunkline.core.call import Call, Caller, Request
 from trunkline.protocol.mcp.modern import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
@@ -73,12 +73,12 @@ def test_callers_without_end_do_not_fill_the_memory() -> None:
 # Before --------------------------------------------------------------------------------------------------------------
 
 
-def levels_told(lane: MemoryLane) -> list[str]:
+def levels_told(lane: MemorySession) -> list[str]:
     return [message["params"]["level"] for message in lane.sent if message.get("method") == "logging/setLevel"]
 
 
 async def test_a_legacy_server_is_told_only_when_someone_wants_to_hear_more() -> None:
-    lane = MemoryLane(lambda lane, message: lane.answer(message, {}))
+    lane = MemorySession(lambda lane, message: lane.answer(message, {}))
     lane.meta_for = SessionLogLevel(lane)
     for level in ("", "error", "emergency", "error", "info", "warning", "loud", "debug", "debug"):
         lane.send(call_of(log_level=level))
@@ -90,9 +90,8 @@ async def test_a_legacy_server_is_told_only_when_someone_wants_to_hear_more() ->
 async def test_a_level_that_is_never_confirmed_does_not_keep_the_lane_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.waiting import until
 
-
     monkeypatch.setattr(initialize, "_SET_LEVEL_S", 0.01)
-    lane = MemoryLane()
+    lane = MemorySession()
     SessionLogLevel(lane).want("debug")
     assert not lane.idle
     await until(lambda: lane.idle, "it is given up")
@@ -102,11 +101,11 @@ async def test_a_level_that_is_never_confirmed_does_not_keep_the_lane_busy(monke
 async def test_only_a_server_that_has_logs_is_told(declared: bytes, told: list[str]) -> None:
     hello = b'{"protocolVersion":"2025-06-18","capabilities":%b,"serverInfo":{"name":"m"}}' % declared
 
-    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
         if message.get("method") == "initialize":
             lane.answer(message, json.loads(hello))
 
-    lane = MemoryLane(respond)
+    lane = MemorySession(respond)
     await initialize_session(lane, "legacy", ROOTS, 5)
     assert lane.sent[0]["params"]["capabilities"] == {"roots": {}}
     assert lane.server_requests.declared == ROOTS

@@ -4,13 +4,13 @@ import asyncio
 import time
 
 import pytest
-from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call
+from tests.unit.sources.mcp.memory_session import MemorySession, new_call
 
 from trunkline.core.call import STREAM_CLOSED, Call, Failure, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 
 
-def request_on(lane: MemoryLane, params: bytes = b"{}") -> tuple[Request, list[Outcome | None]]:
+def request_on(lane: MemorySession, params: bytes = b"{}") -> tuple[Request, list[Outcome | None]]:
     ends: list[Outcome | None] = []
     request = Request("tools/call", params, lambda ended: ends.append(ended.outcome))
     lane.send(request)
@@ -29,7 +29,7 @@ def problem(outcome: Outcome | None) -> Problem:
     "result", [b"{}", b'{"a":1.10,"b":[ ]}', b'{"id":7,"error":{}}', b'{"x":1e400,"x":2}', b'{"u":"\\u00e9\xc3\xa9"}']
 )
 async def test_a_result_arrives_byte_for_byte(result: bytes) -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     lane.received(b'{"result": %b ,"jsonrpc":"2.0","id":1}' % result)
     assert isinstance(request.outcome, Result)
@@ -37,7 +37,7 @@ async def test_a_result_arrives_byte_for_byte(result: bytes) -> None:
 
 
 async def test_a_text_cut_in_the_middle_of_an_emoji_arrives_with_a_replacement() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     result = rb'{"a":"x\ud83d","b":"\uDE00 y","c":"\ud83d\ude00","d":"\\ud83d","e":"\"\ud83d\u0041"}'
     lane.received(b'{"jsonrpc":"2.0","id":1,"result":%b}' % result)
@@ -48,7 +48,7 @@ async def test_a_text_cut_in_the_middle_of_an_emoji_arrives_with_a_replacement()
 
 
 async def test_a_message_that_is_broken_beside_half_a_surrogate_is_still_broken() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, ends = request_on(lane)
     lane.received(rb'{"jsonrpc":"2.0","id":1,"result":{"a":"\ud83d",}}')
     assert problem(request.outcome).code is SOURCE_PROTOCOL
@@ -59,7 +59,7 @@ async def test_a_message_that_is_broken_beside_half_a_surrogate_is_still_broken(
     "line", [b"INFO up", b"\xff\xfe", b'"text"', b"   ", b"[", b"[1,2", b"1", b"null", b"\\" * 5000]
 )
 async def test_what_programs_print_beside_the_protocol_is_counted_and_dropped(line: bytes) -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     lane.received(line)
     assert lane.counted == ["noise_lines"]
@@ -67,7 +67,7 @@ async def test_what_programs_print_beside_the_protocol_is_counted_and_dropped(li
 
 
 async def test_space_before_a_message_is_no_noise() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     lane.received(b' \t{"jsonrpc":"2.0","id":1,"result":{}}')
     assert isinstance(request.outcome, Result)
@@ -75,7 +75,7 @@ async def test_space_before_a_message_is_no_noise() -> None:
 
 
 async def test_an_answer_of_nothing_but_halves_is_broken() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, ends = request_on(lane)
     lane.received(b'{"jsonrpc":"2.0","id":1,"result":{"a":"%b"}}' % (rb"\ud83d" * 100_000))
     assert problem(request.outcome).code is SOURCE_PROTOCOL
@@ -83,7 +83,7 @@ async def test_an_answer_of_nothing_but_halves_is_broken() -> None:
 
 
 async def test_a_servers_own_error_arrives_byte_for_byte() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     lane.received(b'{"jsonrpc":"2.0","id":1,"error":{"code":-1, "message":"m","data":[1.10]}}')
     assert request.outcome == RemoteError(b'{"code":-1, "message":"m","data":[1.10]}')
@@ -107,7 +107,7 @@ async def test_a_servers_own_error_arrives_byte_for_byte() -> None:
     ],
 )
 async def test_an_answer_that_is_none_fails_its_own_request_and_no_other(answer: bytes) -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     broken, ends = request_on(lane)
     other, _ = request_on(lane)
     lane.received(answer)
@@ -135,7 +135,7 @@ async def test_an_answer_that_is_none_fails_its_own_request_and_no_other(answer:
     ],
 )
 async def test_noise_costs_nothing(noise: bytes) -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     lane.received(noise)
     assert not request.done
@@ -146,7 +146,7 @@ async def test_noise_costs_nothing(noise: bytes) -> None:
 
 @pytest.mark.parametrize("answer_id", [b"2", b"0", b"-1", b'"1"', b"1.0", b"null", b"[]", b"9" * 5000, b"1e0"])
 async def test_an_answer_to_nothing_we_asked_is_counted_and_dropped(answer_id: bytes) -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     lane.received(b'{"jsonrpc":"2.0","id":%b,"result":{}}' % answer_id)
     assert not request.done
@@ -155,7 +155,7 @@ async def test_an_answer_to_nothing_we_asked_is_counted_and_dropped(answer_id: b
 
 @pytest.mark.law
 async def test_a_second_answer_is_dropped() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, ends = request_on(lane)
     lane.answer({"id": 1}, {"n": 1})
     lane.answer({"id": 1}, {"n": 2})
@@ -169,7 +169,7 @@ async def test_a_second_answer_is_dropped() -> None:
 
 
 async def test_a_ping_is_answered_and_any_other_request_refused() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     lane.say({"id": "a", "method": "ping"})
     lane.say({"id": 7, "method": "sampling/createMessage", "params": {}})
     assert lane.sent[0] == {"jsonrpc": "2.0", "id": "a", "result": {}}
@@ -178,7 +178,7 @@ async def test_a_ping_is_answered_and_any_other_request_refused() -> None:
 
 
 async def test_progress_reaches_the_request_whose_token_it_carries() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     seen: list[bytes] = []
     request.on_notification = lambda method, params: seen.append(bytes(params))
@@ -199,7 +199,7 @@ async def test_progress_reaches_the_request_whose_token_it_carries() -> None:
     ],
 )
 async def test_progress_of_nothing_in_flight_is_counted_and_dropped(params: bytes, counter: str) -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     request.on_notification = lambda method, params: pytest.fail("not for this request")
     lane.received(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % params)
@@ -207,7 +207,7 @@ async def test_progress_of_nothing_in_flight_is_counted_and_dropped(params: byte
 
 
 async def test_progress_after_the_answer_is_dropped() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     request.on_notification = lambda method, params: pytest.fail("it is over")
     lane.answer({"id": 1}, {})
@@ -215,7 +215,7 @@ async def test_progress_after_the_answer_is_dropped() -> None:
     assert lane.counted == ["unmatched_progress"]
 
 
-def calling(lane: MemoryLane, notices: list[str] | None) -> Call:
+def calling(lane: MemorySession, notices: list[str] | None) -> Call:
     call = new_call()
     if notices is not None:
         call.on_notification = lambda method, params: notices.append(method)
@@ -224,7 +224,7 @@ def calling(lane: MemoryLane, notices: list[str] | None) -> Call:
 
 
 async def test_what_comes_on_the_stream_of_a_call_is_about_that_call() -> None:
-    lane, first, second, heard = MemoryLane(), [], [], []
+    lane, first, second, heard = MemorySession(), [], [], []
     lane.on_notification = lambda method, params: heard.append(method)
     call, _ = calling(lane, first), calling(lane, second)
     lane.received(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}', call)
@@ -236,7 +236,7 @@ async def test_what_comes_on_the_stream_of_a_call_is_about_that_call() -> None:
 
 
 async def test_what_comes_on_no_stream_is_about_the_only_call_there_is_or_about_the_lane() -> None:
-    lane, first, second, heard = MemoryLane(), [], [], []
+    lane, first, second, heard = MemorySession(), [], [], []
     lane.on_notification = lambda method, params: heard.append(method)
     lane.send(Request("ping", b"{}", lambda _: None))
     lane.say({"method": "notifications/message", "params": {"n": 1}})
@@ -250,7 +250,7 @@ async def test_what_comes_on_no_stream_is_about_the_only_call_there_is_or_about_
 
 
 async def test_a_call_that_takes_no_notices_leaves_them_to_the_lane() -> None:
-    lane, heard = MemoryLane(), []
+    lane, heard = MemorySession(), []
     lane.on_notification = lambda method, params: heard.append(method)
     call = calling(lane, None)
     lane.received(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}', call)
@@ -261,7 +261,7 @@ async def test_a_call_that_takes_no_notices_leaves_them_to_the_lane() -> None:
     "method", ["tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated"]
 )
 async def test_news_of_lists_and_resources_is_never_taken_for_a_calls(method: str) -> None:
-    lane, notices, heard = MemoryLane(), [], []
+    lane, notices, heard = MemorySession(), [], []
     lane.on_notification = lambda method, params: heard.append(method)
     call = calling(lane, notices)
     lane.received(b'{"jsonrpc":"2.0","method":"notifications/%b"}' % method.encode(), call)
@@ -270,7 +270,7 @@ async def test_news_of_lists_and_resources_is_never_taken_for_a_calls(method: st
 
 @pytest.mark.parametrize("params", [b"[1]", b"null", b'"x"'])
 async def test_a_notification_without_an_object_is_counted_and_dropped(params: bytes) -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     lane.on_notification = lambda method, params: pytest.fail("dropped")
     lane.received(b'{"jsonrpc":"2.0","method":"vendor/x","params":%b}' % params)
     assert lane.counted == ["protocol_errors"]
@@ -280,7 +280,7 @@ async def test_a_notification_without_an_object_is_counted_and_dropped(params: b
 
 
 async def test_every_message_of_a_batch_counts() -> None:
-    lane, heard = MemoryLane(), []
+    lane, heard = MemorySession(), []
     lane.on_notification = lambda method, params: heard.append(method)
     requests = [request_on(lane)[0] for _ in range(3)]
     lane.received(
@@ -296,7 +296,7 @@ async def test_every_message_of_a_batch_counts() -> None:
 
 
 async def test_what_is_no_message_in_a_batch_costs_nothing_else() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     first, second = request_on(lane)[0], request_on(lane)[0]
     lane.received(
         rb'[1,[{"jsonrpc":"2.0","id":2,"result":{}}],"x",{"jsonrpc":"2.0","id":1,"result":{"cut":"\ud83d"}},null]'
@@ -309,7 +309,7 @@ async def test_what_is_no_message_in_a_batch_costs_nothing_else() -> None:
 
 @pytest.mark.parametrize("broken", [b'[{"jsonrpc":"2.0","id":1,"result":{}}', b'[{"id":1,"result":{}},\xff]'])
 async def test_a_broken_batch_is_noise(broken: bytes) -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     lane.received(broken)
     assert (request.done, lane.counted) == (False, ["noise_lines"])
@@ -319,7 +319,7 @@ async def test_a_broken_batch_is_noise(broken: bytes) -> None:
 
 
 async def test_a_request_given_up_is_cancelled_under_the_servers_id_and_its_answer_dropped() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request_on(lane)
     request, ends = request_on(lane)
     request.give_up(Failure(Problem(code=SOURCE_LOST, message="x")))
@@ -331,7 +331,7 @@ async def test_a_request_given_up_is_cancelled_under_the_servers_id_and_its_answ
 
 
 async def test_nothing_is_cancelled_that_was_answered_or_on_a_lost_lane() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     lane.answer({"id": 1}, {})
     lane.abandon(request)
@@ -343,7 +343,7 @@ async def test_nothing_is_cancelled_that_was_answered_or_on_a_lost_lane() -> Non
 
 async def test_a_request_made_while_a_lane_is_lost_is_not_lost_with_it() -> None:
     """Ending one request may start another on the same lane."""
-    lane = MemoryLane()
+    lane = MemorySession()
     again: list[Request] = []
     request = Request("x", b"{}", lambda _: again.append(request_on(lane)[0]))
     lane.send(request)
@@ -358,7 +358,7 @@ async def test_a_request_made_while_a_lane_is_lost_is_not_lost_with_it() -> None
 
 
 async def test_asking_in_vain_ends_at_its_deadline_and_is_cancelled() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     outcome = await lane.request("ping", b"{}", 0.01)
     assert "no answer to `ping` within 0.01 seconds" in problem(outcome).message
     assert lane.methods() == ["ping", "notifications/cancelled"]
@@ -367,13 +367,13 @@ async def test_asking_in_vain_ends_at_its_deadline_and_is_cancelled() -> None:
 
 @pytest.mark.parametrize("method", ["initialize", "server/discover"])
 async def test_opening_requests_are_never_cancelled(method: str) -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     await lane.request(method, b"{}", 0.01)
     assert lane.methods() == [method]
 
 
 async def test_an_asker_that_is_cancelled_leaves_nothing_in_flight() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     asking = asyncio.ensure_future(lane.request("x", b"{}", 60))
     await asyncio.sleep(0)
     asking.cancel()
@@ -385,15 +385,15 @@ async def test_an_asker_that_is_cancelled_leaves_nothing_in_flight() -> None:
 
 async def test_the_result_of_a_refusal_is_an_error_that_says_what_came() -> None:
     with pytest.raises(GatewayError, match="refused"):
-        MemoryLane().result_of(RemoteError(b'{"code":-32601,"message":"refused by me"}'))
+        MemorySession().result_of(RemoteError(b'{"code":-32601,"message":"refused by me"}'))
     problem = Problem(code=SOURCE_LOST, message="gone")
     with pytest.raises(GatewayError) as failed:
-        MemoryLane().result_of(Failure(problem))
+        MemorySession().result_of(Failure(problem))
     assert failed.value.problem is problem
 
 
 async def test_a_server_cannot_say_what_only_our_own_parts_say_to_each_other() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     call = new_call()
     heard: list[str] = []
     call.on_notification = lambda method, _: heard.append(method)
@@ -404,7 +404,7 @@ async def test_a_server_cannot_say_what_only_our_own_parts_say_to_each_other() -
 
 
 async def test_a_batch_without_end_is_not_read() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     request, _ = request_on(lane)
     answer = b'{"jsonrpc":"2.0","id":1,"result":{}}'
     lane.received(b"[%b]" % b",".join([answer] * 1_001))
@@ -418,7 +418,7 @@ async def test_a_batch_without_end_is_not_read() -> None:
 
 @pytest.mark.law
 async def test_what_a_shared_server_still_says_of_a_call_given_up_is_not_the_next_callers() -> None:
-    lane, heard = MemoryLane(), []
+    lane, heard = MemorySession(), []
     first, second = new_call(), new_call()
     second.on_notification = lambda method, _: heard.append(method)
     lane.send_shared(first)
@@ -432,7 +432,7 @@ async def test_what_a_shared_server_still_says_of_a_call_given_up_is_not_the_nex
 
 
 async def test_a_server_that_never_says_that_it_stopped_is_trusted_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    lane, heard = MemoryLane(), []
+    lane, heard = MemorySession(), []
     first, second = new_call(), new_call()
     second.on_notification = lambda method, _: heard.append(method)
     lane.send_shared(first)
@@ -445,7 +445,7 @@ async def test_a_server_that_never_says_that_it_stopped_is_trusted_again_later(m
 
 @pytest.mark.law
 async def test_secrets_that_a_server_repeats_are_not_in_what_we_say_of_it() -> None:
-    lane = MemoryLane()
+    lane = MemorySession()
     lane.redact = lambda text: text.replace("s3cr3t", "***")
     with pytest.raises(GatewayError, match=r"refused: .*key \*\*\* is wrong"):
         lane.result_of(RemoteError(b'{"code":-1,"message":"key s3cr3t is wrong"}'))

@@ -10,7 +10,7 @@ import pytest
 from tests.support.ports import free_port
 from tests.support.waiting import at_most, until
 from tests.unit.runtime.scripted_server import Peer, Scripted, both_loops, http, run_on, scripted
-from tests.unit.sources.mcp.memory_lane import new_call
+from tests.unit.sources.mcp.memory_session import new_call
 
 from trunkline.core.call import Call, Failure, RemoteError, Request, Result
 from trunkline.core.errors import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
+from tests.unit.sources.mcp.memory_session import MemorySession, new_call, session_on
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_LOST
@@ -24,10 +24,10 @@ class Server:
 
     def __init__(self, *, asks: bool = True) -> None:
         self.asks = asks
-        self.lane = MemoryLane(self.respond)
+        self.lane = MemorySession(self.respond)
         self.lane.server_requests.declared = ROOTS
 
-    def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
+    def respond(self, lane: MemorySession, message: dict[str, Any]) -> None:
         if message.get("method") == "ping":
             if self.asks:
                 lane.say({"id": "q", "method": "roots/list"})
