@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from trunkline.cli.call_arguments import BadArguments, check_name, is_object, read_pairs, read_whole, split_pair
+from trunkline.cli.call_arguments import BadArguments, check_name, is_whole, read_pairs, read_whole, split_pair
 from trunkline.cli.options import CONFIG, JSON, URL
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _typed_whole(arguments: tuple[str, ...]) -> bytes | None:
         return b"{}"
     if arguments == ("-",):
         return read_whole(_standard_input())
-    if len(arguments) == 1 and is_object(arguments[0]):
+    if is_whole(arguments):
         return read_whole(arguments[0])
     for pair in arguments:
         split_pair(pair)

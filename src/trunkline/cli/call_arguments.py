@@ -31,6 +31,11 @@ class BadArguments(ValueError):
     """The arguments are invalid; the message says why."""
 
 
+def is_whole(typed: Sequence[str]) -> bool:
+    """Whether the arguments are one JSON object, which needs no schema."""
+    return len(typed) == 1 and _is_object(typed[0])
+
+
 def read_whole(text: str) -> bytes:
     """Check one JSON object and return it as it was written, so that numbers keep every digit."""
     import json
@@ -67,7 +72,7 @@ def read_pairs(typed: Sequence[str], schema: Mapping[str, Any]) -> bytes:
 def split_pair(pair: str) -> tuple[str, str, bool]:
     """The key, the value, and whether the value is JSON."""
     check_text(pair)
-    if is_object(pair):
+    if _is_object(pair):
         raise BadArguments("a JSON object must be the only argument")
     name, equals, value = pair.partition("=")
     is_json = name.endswith(":")
@@ -92,8 +97,7 @@ def check_text(text: str) -> None:
         raise BadArguments(f"`{_brief(ascii(text)[1:-1])}` is not valid UTF-8") from None
 
 
-def is_object(text: str) -> bool:
-    """Whether text looks like a JSON object."""
+def _is_object(text: str) -> bool:
     return text.lstrip().startswith("{")
 
 

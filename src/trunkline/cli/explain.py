@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from trunkline.core.explanations import Explanation
 
 _WIDEST: Final = 100
-_USAGE: Final = 2
 
 
 @click.command(short_help="Explain an error code and what to do about it.")
@@ -51,7 +50,7 @@ def explain(code: str | None, tool: str | None, config: Path | None, url: str | 
     found = CODES.get(_full(code))
     if found is None:
         click.echo(f"error: Unknown code `{code}`\n{_near(code, CODES)}", err=True)
-        sys.exit(_USAGE)
+        sys.exit(2)
     explanation = explanations()[found.id]
     click.echo(_json(_members(found, explanation)) if as_json else _page(found, explanation))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 from importlib import import_module
-from types import FrameType
 from typing import Final
 
 from trunkline.mcpserver import Server
@@ -35,7 +34,7 @@ def main() -> None:
 def _serve_http(server: Server, port: int) -> None:
     from trunkline.demo.http_server import serving_http
 
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with serving_http(server, port) as url:
             sys.stderr.write(f"{url}\n")
@@ -44,10 +43,6 @@ def _serve_http(server: Server, port: int) -> None:
         sys.exit(130)
     except (OSError, OverflowError) as error:
         sys.exit(f"error: cannot listen on port {port}: {getattr(error, 'strerror', None) or error}")
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    sys.exit(0)
 
 
 if __name__ == "__main__":

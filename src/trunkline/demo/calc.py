@@ -22,7 +22,6 @@ server = Server(
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 Number = int | float
-_LONGEST: Final = 300
 _MOST_BITS: Final = 1000  # as large as a floating-point number can be, so that every result has one
 _FOREIGN: Final = re.compile(r"[^\w\s.+*/%^(),-]|_|0[box]", re.ASCII | re.IGNORECASE)
 _LEADING_ZEROS: Final = re.compile(r"(?<![\w.])0+(?=\d)")
@@ -104,19 +103,16 @@ def _value(node: ast.expr) -> Number:
         case ast.Name(id=name) if name in _FUNCTIONS:
             raise ToolError(f"`{name}` needs its arguments in parentheses")
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            return _call(name, [_value(argument) for argument in arguments])
+            values = [_value(argument) for argument in arguments]
+            try:
+                return _finite(_FUNCTIONS[name](*values))
+            except TypeError:
+                raise ToolError(f"`{name}` does not take {len(values)} arguments") from None
         case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
             known = ", ".join(f"`{known}`" for known in (*_CONSTANTS, *sorted(_FUNCTIONS)))
             raise ToolError(f"`{name}` is not known here; there are {known}")
         case _:
             raise ToolError(f"`{ast.unparse(node)}` is not arithmetic")
-
-
-def _call(name: str, values: list[Number]) -> Number:
-    try:
-        return _finite(_FUNCTIONS[name](*values))
-    except TypeError:
-        raise ToolError(f"`{name}` does not take {len(values)} arguments") from None
 
 
 def _finite(value: Any) -> Number:
@@ -138,7 +134,7 @@ def _rounded(value: Number) -> Number:
 @tool(
     server,
     "Calculate",
-    {"expression": {"type": "string", "maxLength": _LONGEST, "description": "Such as (3 + 4) * 2 ^ 10"}},
+    {"expression": {"type": "string", "maxLength": 300, "description": "Such as (3 + 4) * 2 ^ 10"}},
     result={"expression": {"type": "string"}, "value": {"type": "number"}},
 )
 def calculate(arguments: dict[str, str]) -> Any:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
-from trunkline.demo.features import INVALID_PARAMS, RESOURCE_NOT_FOUND, FeatureServer, MethodError, completion
-from trunkline.demo.tools import tool
-from trunkline.mcpserver import Context, ToolError
-from trunkline.version import __version__
+from trunkline.demo.tools import INVALID_PARAMS, RESOURCE_NOT_FOUND, completion, handshake_server, tool
+from trunkline.mcpserver import Context, MethodError, ToolError
 
 Json = dict[str, Any]
 
-server = FeatureServer(
+server = handshake_server(
     "trunkline-demo-clock",
-    __version__,
     "Dates and times. Ask here instead of guessing what day it is.",
     title="Clock",
     capabilities={"resources": {}, "completions": {}},
@@ -72,15 +69,11 @@ async def count_down(arguments: Json, context: Context) -> str:
 
 
 def _time_in(zone: str) -> str:
-    now = datetime.now(UTC).astimezone(_zone(zone))
-    return f"{now:%A}, {now.isoformat(sep=' ', timespec='seconds')}"
-
-
-def _zone(name: str) -> tzinfo:
     try:
-        return UTC if name == "UTC" else ZoneInfo(name)
+        now = datetime.now(UTC if zone == "UTC" else ZoneInfo(zone))
     except (KeyError, OSError, ValueError):
-        raise ToolError(f"`{name}` is not a time zone known here; try `UTC` or `Europe/Berlin`") from None
+        raise ToolError(f"`{zone}` is not a time zone known here; try `UTC` or `Europe/Berlin`") from None
+    return f"{now:%A}, {now.isoformat(sep=' ', timespec='seconds')}"
 
 
 def _date(arguments: Json, name: str) -> date:
@@ -98,8 +91,8 @@ _TEMPLATE = _PREFIX + "{+timezone}"
 
 @server.method("resources/list")
 def list_resources(params: Json) -> Json:
-    described = {"name": "Now", "description": "The current date and time, in UTC.", "mimeType": "text/plain"}
-    return {"resources": [{"uri": f"{_PREFIX}UTC", **described}]}
+    described = {"description": "The current date and time, in UTC.", "mimeType": "text/plain"}
+    return {"resources": [{"uri": f"{_PREFIX}UTC", "name": "Now", **described}]}
 
 
 @server.method("resources/templates/list")
@@ -124,8 +117,10 @@ def read_resource(params: Json) -> Json:
 @server.method("completion/complete")
 def complete(params: Json) -> Json:
     match params:
-        case {"ref": {"type": "ref/resource", "uri": str(uri)}, "argument": {"name": name}} if uri == _TEMPLATE:
+        case {"ref": {"type": "ref/resource", "uri": str(uri)}, "argument": {"name": name, **argument}} if (
+            uri == _TEMPLATE
+        ):
             zones = {"UTC", *available_timezones()} if name == "timezone" else ()
-            return completion(sorted(zones), params)
+            return completion(sorted(zones), argument.get("value", ""))
         case _:
             raise MethodError(INVALID_PARAMS, "There is no such template")

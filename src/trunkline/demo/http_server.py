@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socketserver
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from trunkline.mcpserver import Server
 
@@ -21,11 +19,10 @@ PATH: Final = "/mcp"
 LARGEST_BYTES: Final = 4 * 1024 * 1024
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 _WITHOUT_HEADER: Final = "2025-03-26"
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _IDLE_S: Final = 300
 _POLL_S: Final = 0.1
 _END_S: Final = 5.0
-_HELLO: Final = uuid4().hex
 
 
 @contextmanager
@@ -63,14 +60,11 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _IDLE_S
     disable_nagle_algorithm = True
     wbufsize = -1  # head and body leave together
+    server: _Listener  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def setup(self) -> None:
-        super().setup()
-        self._runner = asyncio.Runner()  # an event loop for this connection's thread
-
-    def finish(self) -> None:
-        self._runner.close()
-        super().finish()
+    def handle(self) -> None:
+        with asyncio.Runner() as self._runner:  # an event loop for this connection's thread
+            super().handle()
 
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
@@ -82,39 +76,34 @@ class _Handler(BaseHTTPRequestHandler):
             self._respond(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, close=True)
             return
         body = self.rfile.read(size_bytes)
+        version = self.headers.get("MCP-Protocol-Version", _WITHOUT_HEADER)
         if len(body) < size_bytes:
             self.close_connection = True
-        elif refused := self._refusal() or (None if body.strip() else HTTPStatus.BAD_REQUEST):
-            self._respond(refused)
+        elif self._is_foreign():
+            self._respond(HTTPStatus.FORBIDDEN)
+        elif self.path != PATH:
+            self._respond(HTTPStatus.NOT_FOUND)
+        elif self.headers.get_content_type() != "application/json":
+            self._respond(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+        elif version not in VERSIONS or not body.strip():
+            self._respond(HTTPStatus.BAD_REQUEST)
         else:
-            assert isinstance(self.server, _Listener)
-            answer = self._runner.run(_answer(self.server.mcp, body, self._version))
+            answer = self._runner.run(self.server.mcp.answer(body, version))
             self._respond(HTTPStatus.OK if answer else HTTPStatus.ACCEPTED, answer)
 
     def do_GET(self) -> None:
         """There is no stream to listen to, and no session to end."""
-        self._respond(self._stranger() or HTTPStatus.METHOD_NOT_ALLOWED, close=True)
+        self._respond(HTTPStatus.FORBIDDEN if self._is_foreign() else HTTPStatus.METHOD_NOT_ALLOWED, close=True)
 
     do_DELETE = do_PUT = do_PATCH = do_HEAD = do_OPTIONS = do_GET
 
-    @property
-    def _version(self) -> str:
-        return self.headers.get("MCP-Protocol-Version", _WITHOUT_HEADER)
-
-    def _refusal(self) -> HTTPStatus | None:
-        if stranger := self._stranger():
-            return stranger
-        if self.path != PATH:
-            return HTTPStatus.NOT_FOUND
-        if self.headers.get_content_type() != "application/json":
-            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
-        return None if self._version in VERSIONS else HTTPStatus.BAD_REQUEST
-
-    def _stranger(self) -> HTTPStatus | None:
+    def _is_foreign(self) -> bool:
         """A web page that was pointed at us by DNS names its own host, or its own origin: neither is this machine."""
-        origin = self.headers.get("Origin")
-        local = _is_local(f"//{self.headers.get('Host', '')}") and (origin is None or _is_local(origin))
-        return None if local else HTTPStatus.FORBIDDEN
+        named = (f"//{self.headers.get('Host', '')}", self.headers.get("Origin", f"//{HOST}"))
+        try:
+            return any(urlsplit(url).hostname not in _LOOPBACK for url in named)
+        except ValueError:
+            return True
 
     def _respond(self, status: HTTPStatus, body: bytes = b"", *, close: bool = False) -> None:
         self.send_response(status)
@@ -130,62 +119,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class names it)
         """The gateway in front of it has the log."""
-
-
-def _is_local(url: str) -> bool:
-    try:
-        return urlsplit(url).hostname in _LOOPBACK
-    except ValueError:
-        return False
-
-
-# -- one message and its answer ---------------------------------------------------------------------------------------
-
-
-async def _answer(server: Server, body: bytes, version: str) -> bytes:
-    """The answer to one POST; empty where none is due."""
-    exchange = _Exchange(body, version)
-    await server.serve(exchange, exchange)
-    return exchange.answer
-
-
-class _Exchange:
-    """A connection of one message. There are no sessions, so each opens with a handshake of ours."""
-
-    def __init__(self, body: bytes, version: str) -> None:
-        hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "http", "version": "0"}}
-        request = {"jsonrpc": "2.0", "id": _HELLO, "method": "initialize", "params": hello}
-        self._incoming = [json.dumps(request).encode() + b"\n", body.replace(b"\n", b" ") + b"\n"]
-        self._answered = asyncio.Event()
-        if not _has_request(body):
-            self._answered.set()
-        self.answer = b""
-
-    async def read(self, n: int, /) -> bytes:
-        """The end of the input waits for the answer: a server cancels what still runs after that."""
-        if not self._incoming:
-            await self._answered.wait()
-            return b""
-        return self._incoming.pop(0)
-
-    def write(self, data: bytes, /) -> None:
-        for line in data.splitlines():
-            message = json.loads(line)
-            if isinstance(message, list) or ("method" not in message and message["id"] != _HELLO):
-                self.answer = line
-                self._answered.set()
-
-    async def drain(self) -> None:
-        """Nothing is held back."""
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
-def _has_request(body: bytes) -> bool:
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    messages = cast(list[Any], message if isinstance(message, list) else [message])
-    return any(isinstance(one, dict) and "method" in one and "id" in one for one in messages)

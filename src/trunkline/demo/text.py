@@ -6,16 +6,13 @@ import difflib
 import hashlib
 from typing import Any, cast
 
-from trunkline.demo.features import INVALID_PARAMS, FeatureServer, MethodError, ask_user, completion
-from trunkline.demo.tools import text_and_data, tool
-from trunkline.mcpserver import Context, ToolError
-from trunkline.version import __version__
+from trunkline.demo.tools import INVALID_PARAMS, completion, handshake_server, text_and_data, tool
+from trunkline.mcpserver import Context, MethodError, ToolError
 
 Json = dict[str, Any]
 
-server = FeatureServer(
+server = handshake_server(
     "trunkline-demo-text",
-    __version__,
     "Exact work on text: counting, comparing, replacing, hashing. Prefer it to counting by eye.",
     title="Text",
     capabilities={"prompts": {}, "completions": {}},
@@ -107,7 +104,7 @@ async def sign_letter(arguments: Json, context: Context) -> str:
     """A text with the user's name below; the user is asked for it (elicitation)."""
     name = {"type": "string", "title": "Your name", "maxLength": 100}
     form = {"type": "object", "properties": {"name": name}, "required": ["name"]}
-    answer = await ask_user(context, "Who signs the letter?", form)
+    answer = await context.elicit("Who signs the letter?", form)
     if answer is None:
         raise ToolError("Nobody said who signs; a client that takes questions (elicitation) would have asked its user")
     return f"{arguments['text']}\n\nYours, {answer.get('name', '')}"
@@ -148,7 +145,7 @@ def get_prompt(params: Json) -> Json:
 @server.method("completion/complete")
 def complete(params: Json) -> Json:
     match params:
-        case {"ref": {"type": "ref/prompt", "name": "proofread"}, "argument": {"name": name}}:
-            return completion(_STYLES if name == "style" else (), params)
+        case {"ref": {"type": "ref/prompt", "name": "proofread"}, "argument": {"name": name, **argument}}:
+            return completion(_STYLES if name == "style" else (), argument.get("value", ""))
         case _:
             raise MethodError(INVALID_PARAMS, "There is no such prompt")

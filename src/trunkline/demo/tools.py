@@ -1,19 +1,35 @@
-"""Registers the tools of the demo servers, with the bounds and defaults that their schemas declare."""
+"""Makes the demo servers, and their tools with the bounds and defaults that the schemas declare."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
-from trunkline.mcpserver import Context, Handler, Server, ToolError, text
+from trunkline.mcpserver import Context, Handler, MethodError, Server, ToolError, text
+from trunkline.version import __version__
 
 Json = dict[str, Any]
 
 READ_ONLY: Final = {"readOnlyHint": True, "openWorldHint": False}
 ADDS: Final = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
 DESTROYS: Final = {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": False}
+
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+RESOURCE_NOT_FOUND: Final = -32002
+
+
+def handshake_server(name: str, instructions: str, *, title: str, capabilities: Json) -> Server:
+    """A server for clients that open with `initialize`: 2026-07-28 has other shapes for prompts and resources."""
+    server = Server(name, __version__, instructions, title=title, capabilities=capabilities)
+
+    @server.method("server/discover")
+    def not_offered(params: Json) -> Json:
+        raise MethodError(METHOD_NOT_FOUND, "This server is for clients that open with `initialize`")
+
+    return server
 
 
 def tool(
@@ -56,6 +72,12 @@ def tool(
 def text_and_data(words: str, data: Json) -> Json:
     """A result with words for people, and the same as data for programs."""
     return {"content": [text(words)], "structuredContent": data}
+
+
+def completion(values: Iterable[str], typed: object) -> Json:
+    """Those of the values that begin with what is typed so far, in any case."""
+    found = [value for value in values if value.casefold().startswith(str(typed).casefold())]
+    return {"completion": {"values": found[:100], "total": len(found), "hasMore": len(found) > 100}}
 
 
 def _object(properties: Mapping[str, Json]) -> Json:

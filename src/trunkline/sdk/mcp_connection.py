@@ -86,7 +86,7 @@ class SendQueue:
             lines, self._waiting = self._waiting, []
             try:
                 self._writer.write(b"".join(lines))
-            except RuntimeError as error:  # uvloop's way to report a closed stream; asyncio's is an OSError from `drain`
+            except RuntimeError as error:  # uvloop's way to report a closed stream; asyncio's is an OSError
                 raise ConnectionResetError(str(error)) from None
             await self._writer.drain()
             self._waiting_bytes -= sum(map(len, lines))

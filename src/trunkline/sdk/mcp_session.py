@@ -1,6 +1,6 @@
 """One client's session with an MCP server: its requests are answered, its calls run side by side.
 
-A client opens with `initialize`, or its requests describe themselves (2026-07-28). `mcp_connection` brings the messages.
+A client opens with `initialize`, or its requests describe themselves (2026-07-28).
 """
 
 from __future__ import annotations

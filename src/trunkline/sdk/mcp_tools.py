@@ -82,7 +82,7 @@ class Context:
         self._notify("notifications/message", params)
 
     async def elicit(self, message: str, schema: Json) -> Json | None:
-        """What the user fills into a form; None for one who does not, or whose client cannot show it. Not from threads."""
+        """What the user fills into a form; None for one who does not, or whose client cannot show it."""
         if self.protocol_version in MODERN or "elicitation" not in self.client.capabilities:
             return None
         reply = await self._request("elicitation/create", {"message": message, "requestedSchema": schema})

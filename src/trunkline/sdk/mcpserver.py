@@ -16,7 +16,6 @@ from .json_lines import Json, close_within
 from .mcp_connection import LIMIT_BYTES, McpConnection, Reader, Writer
 from .mcp_messages import Client, RpcRefusal
 from .mcp_session import answer_alone
-from .mcp_toolsfrom .mcp_messages import Client
 from .mcp_tools import Context, Handler, LogLevel, ServerTool
 from .results import Content, ToolError, audio, image, text
 

@@ -85,7 +85,7 @@ async def sign(client: Dialogue, reply: dict[str, Any]) -> dict[str, Any]:
     await until(lambda: client.notices("elicitation/create"), "the question")
     assert client.notices("elicitation/create")[0]["message"] == "Who signs the letter?"
     assert (await client.ask("ping"))["result"] == {}, "others are answered meanwhile"
-    client.say({"jsonrpc": "2.0", "id": "demo-1", **reply})
+    client.say({"jsonrpc": "2.0", "id": "server-1", **reply})
     return (await client.answer_to(call))["result"]
 
 

@@ -22,7 +22,11 @@ class Call:
             meta=meta,
             log_level=level,
             send=lambda message: self.said.append(json.loads(message)),
+            request=self._request,
         )
+
+    async def _request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
 
     def params(self) -> list[dict[str, Any]]:
         return [message["params"] for message in self.said]

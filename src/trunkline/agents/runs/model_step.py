@@ -16,6 +16,7 @@ from trunkline.agents.providers.openai.request import (
     FunctionTool,
     KnownDialects,
     ModelTools,
+    ToolOutput,
 )
 from trunkline.agents.runs.step import AgentTask, StepResult
 from trunkline.agents.runs.step_gateway import StepGateway

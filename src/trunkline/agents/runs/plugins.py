@@ -187,11 +187,7 @@ def _probed(name: str, health: Health | None, gateway: GatewayRuntime) -> Plugin
         return PluginProbe(trouble="it did not answer in time")
     snapshot = gateway.router.catalog.snapshot(name)
     if health.state not in _UP or snapshot is None:
-        return PluginProbe(trouble=health.reason or health.last_error or f"it is {health.state}", hint=_hint(health))
+        last_words = health.stderr_tail.strip().rpartition("\n")[2]
+        hint = health.hint or (f"it wrote: {last_words}" if last_words else "")
+        return PluginProbe(trouble=health.reason or health.last_error or f"it is {health.state}", hint=hint)
     return PluginProbe(operations=tuple(tool.name for tool in snapshot.tools), warnings=snapshot.warnings)
-
-
-def _hint(health: Health) -> str:
-    """What to do, or else the last line of its stderr."""
-    words = health.stderr_tail.strip().rpartition("\n")[2]
-    return health.hint or (f"it wrote: {words}" if words else "")

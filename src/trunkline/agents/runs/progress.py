@@ -6,7 +6,7 @@ is in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from trunkline.agents.providers import PROVIDERS
@@ -45,11 +45,17 @@ class RunProgress:
             case RunStarted():
                 yield f"run {self._name(event.workflow)} ({self._name(event.file)})"
             case StepStarted():
-                yield f"step {self._name(event.step)}: {_kind(event)}"
+                kind = event.kind
+                if kind == "agent":
+                    has_own_tools = event.mode != "native" or event.provider in PROVIDERS
+                    kind = f"{event.provider}, {_MODES[event.mode] if has_own_tools else 'no tools'}"
+                yield f"step {self._name(event.step)}: {kind}"
             case AgentReady():
                 yield f"  {self._ready(event)}"
-            case ToolCallStarted() | ToolCallEnded():
-                yield from self._call(event)
+            case ToolCallStarted() if event.command:
+                yield f"  {self._tool(event)}: {one_line(self._redact(event.command), _TEXT)}"
+            case ToolCallEnded():
+                yield f"  {self._tool(event)} {_how(event)} in {event.ms:.0f} ms"
             case ModelRetried():
                 yield f"  the model cannot be reached, {self._retry(event)}"
             case Warned():
@@ -72,7 +78,7 @@ class RunProgress:
             case AgentReady() | ToolCallEnded():
                 what = "the model"
             case ToolCallStarted():
-                what = self._tool(event.source, event.tool)
+                what = self._tool(event)
             case ModelSpoke():
                 what = self._line(event.text, _SHORT_TEXT)
             case ModelRetried():
@@ -80,13 +86,6 @@ class RunProgress:
             case _:
                 return ""
         return f"{self._name(event.step)}: {what}"
-
-    def _call(self, event: ToolCallStarted | ToolCallEnded) -> Iterable[str]:
-        tool = self._tool(event.source, event.tool)
-        if isinstance(event, ToolCallEnded):
-            yield f"  {tool} {_how(event)} in {event.ms:.0f} ms"
-        elif event.command:
-            yield f"  {tool}: {one_line(self._redact(event.command), _TEXT)}"
 
     def _retry(self, event: ModelRetried) -> str:
         return f"try {event.attempt} of {event.most}: {self._line(event.reason, _TEXT)}"
@@ -111,21 +110,14 @@ class RunProgress:
         if hint:
             yield f"  hint: {self._line(hint, _TEXT)}"
 
-    def _tool(self, source: str, tool: str) -> str:
-        return self._name(f"{source}.{tool}" if source and source != BUILTIN else tool)
+    def _tool(self, event: ToolCallStarted | ToolCallEnded) -> str:
+        return self._name(event.tool if event.source in ("", BUILTIN) else f"{event.source}.{event.tool}")
 
     def _name(self, text: str) -> str:
         return self._line(text, _NAME)
 
     def _line(self, text: str, limit: int) -> str:
         return one_line(" ".join(self._redact(text).split()), limit)
-
-
-def _kind(event: StepStarted) -> str:
-    if event.kind == "command":
-        return "command"
-    has_own_tools = event.mode != "native" or event.provider in PROVIDERS
-    return f"{event.provider}, {_MODES[event.mode] if has_own_tools else 'no tools'}"
 
 
 def _how(event: ToolCallEnded) -> str:
@@ -170,7 +162,12 @@ class RunSummary:
             return []
         shown = self._steps[-_MOST:]
         rows = [_HEAD, *(self._row(step.step, step) for step in shown), self._row("all", self._end)]
-        lines = list(_aligned(rows))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        aligned = [str.ljust] * _LEFT + [str.rjust] * (len(_HEAD) - _LEFT)
+        lines = [
+            "  ".join(align(cell, width) for align, cell, width in zip(aligned, row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
         left_out = len(self._steps) - len(shown)
         return [*lines[:1], f"({left_out} earlier steps)", *lines[1:]] if left_out else lines
 
@@ -183,11 +180,3 @@ class RunSummary:
             f"{event.input_tokens:,}",
             f"{event.output_tokens:,}",
         )
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows:
-        cells = zip(row, widths, range(len(row)), strict=True)
-        padded = (cell.ljust(width) if column < _LEFT else cell.rjust(width) for cell, width, column in cells)
-        yield "  ".join(padded).rstrip()

@@ -18,16 +18,27 @@ Kind = Literal["agent", "command"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted:
+class RunEvent:
+    """Base class of the events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEvent(RunEvent):
+    """Base class of the events that concern a step."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(RunEvent):
     workflow: str
     file: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepStarted:
+class StepStarted(StepEvent):
     """`mode` is `intercept`, `additive` or `native`; it and `provider` are empty for a command."""
 
-    step: str
     kind: Kind
     provider: str = ""
     mode: str = ""
@@ -35,10 +46,9 @@ class StepStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentReady:
+class AgentReady(StepEvent):
     """The step's agent is about to start, with these tools of ours. A model behind an API has no `version`."""
 
-    step: str
     provider: str
     version: str
     model: str
@@ -46,21 +56,19 @@ class AgentReady:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallStarted:
+class ToolCallStarted(StepEvent):
     """`command` is what Bash is to run, if that may be shown; otherwise it is left out."""
 
-    step: str
     tool: str
     source: str
     command: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallEnded:
+class ToolCallEnded(StepEvent):
     """`outcome` is as in the log: `ok`, `error` (the server's own), or an error code. `is_error` says that the tool ran
     and reports a failure, which is not a failure of the call."""
 
-    step: str
     tool: str
     source: str
     outcome: str
@@ -69,36 +77,32 @@ class ToolCallEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSpoke:
+class ModelSpoke(StepEvent):
     """Text of the model on the way to its answer."""
 
-    step: str
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRetried:
+class ModelRetried(StepEvent):
     """The agent could not reach its model and tries again: the attempt, the most there will be, and why."""
 
-    step: str
     attempt: int
     most: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warned:
+class Warned(StepEvent):
     """A problem that does not stop the run. `step` is empty where it concerns none."""
 
-    step: str
     code: str
     message: str
     hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepEnded:
-    step: str
+class StepEnded(StepEvent):
     status: Status
     seconds: float
     tool_calls: int
@@ -111,7 +115,7 @@ class StepEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded:
+class RunEnded(RunEvent):
     """`state` is the terminal state it ended in, empty where it ended without one; `output` is the last step's."""
 
     status: Status
@@ -126,23 +130,11 @@ class RunEnded:
     problem: Problem | None
 
 
-RunEvent = (
-    RunStarted
-    | StepStarted
-    | AgentReady
-    | ToolCallStarted
-    | ToolCallEnded
-    | ModelSpoke
-    | ModelRetried
-    | Warned
-    | StepEnded
-    | RunEnded
-)
 EmitEvent = Callable[[RunEvent], None]
 
 _DATA: Final = frozenset({"output", "text"})
 """The user's own data, which is not redacted; all other fields may quote secrets."""
-_ONLY_IF_GIVEN: Final = frozenset({"command"})
+
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -156,15 +148,13 @@ def as_json(event: RunEvent, redact: Callable[[str], str]) -> dict[str, Any]:
     members: dict[str, Any] = {"event": event_name(event)}
     for field in fields(event):
         value = getattr(event, field.name)
-        if field.name in _ONLY_IF_GIVEN and not value:
+        if field.name == "command" and not value:  # only if given
             continue
-        members[field.name] = value if field.name in _DATA else _plain(value, redact)
+        if isinstance(value, Problem):
+            value = {"code": value.code.id, "message": redact(value.message), "hint": redact(value.hint)}
+        elif isinstance(value, str) and field.name not in _DATA:
+            value = redact(value)
+        elif isinstance(value, float):
+            value = round(value, 3)
+        members[field.name] = value
     return members
-
-
-def _plain(value: object, redact: Callable[[str], str]) -> object:
-    if isinstance(value, Problem):
-        return {"code": value.code.id, "message": redact(value.message), "hint": redact(value.hint)}
-    if isinstance(value, str):
-        return redact(value)
-    return round(value, 3) if isinstance(value, float) else value

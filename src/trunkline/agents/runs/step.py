@@ -106,14 +106,10 @@ class StepUsage:
     def __init__(self) -> None:
         self.tool_calls = 0
         self.tokens = _NOTHING
+        """Those of the whole step so far."""
 
     def on_event(self, event: RunEvent) -> None:
-        if isinstance(event, ToolCallEnded):
-            self.tool_calls += 1
-
-    def set_tokens(self, tokens: TokenUsage) -> None:
-        """`tokens` are those of the whole step so far."""
-        self.tokens = tokens
+        self.tool_calls += isinstance(event, ToolCallEnded)
 
     def take(self) -> tuple[int, TokenUsage]:
         used = self.tool_calls, self.tokens

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +29,6 @@ from trunkline.core.events import Events
 from trunkline.core.source import Health
 from trunkline.frontends.stdio.private_socket import InterruptedCalls, PrivateSocketServer
 from trunkline.gateway.composition import GatewayRuntime
-from trunkline.router.admission import Admission
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.stdio_bridge import bridge_command
 from trunkline.search.finder import server_tools
@@ -83,9 +82,15 @@ class StepGateway:
             else at_most_s
         )
         if not await self._settled_within(min(left_s, START_S)) and left_s >= START_S:
-            self._warn_about_starting()
+            for name in self.starting():
+                message = f"Server `{name}` is still starting after {START_S:g} s"
+                fields = {"source": name, "code": SOURCE_STARTING.id}
+                hint = "check what it does when it starts; `start_timeout` limits how long that may take"
+                self._events.note("warning", "source_starting", message, **fields, hint=hint)
             await self._settled_within(left_s - START_S)
-        self._check()  # what is wanted and still starting is reported as missing
+        # what is wanted and still starting is reported as missing
+        if problems := [*self._not_up(), *self._missing(), *self._collisions()]:
+            raise GatewayError(problems[0], tuple(problems[1:]))
 
     async def close(self) -> None:
         if self._health_changed in self._events.health:
@@ -106,83 +111,60 @@ class StepGateway:
         admissions = self.router.registry.servers()
         return tuple(name for name, admission in admissions.items() if admission.health.state == "starting")
 
-    def _warn_about_starting(self) -> None:
-        for name in self.starting():
-            hint = "check what it does when it starts; `start_timeout` limits how long that may take"
-            message = f"Server `{name}` is still starting after {START_S:g} s"
-            self._events.note("warning", "source_starting", message, source=name, code=SOURCE_STARTING.id, hint=hint)
-
     async def _settled_within(self, limit_s: float) -> bool:
         """Wait until no source is starting any more, or a wanted one failed; false where that takes too long."""
         try:
             async with TimeLimit(limit_s):
-                while self._unsettled():
+                while self.starting() and not self._has_failed():
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
             return False
         return True
 
-    def _unsettled(self) -> bool:
-        states = {name: admission.health.state for name, admission in self.router.registry.servers().items()}
-        failed = any(states[name] not in _UP and states[name] != "starting" for name in self._wanted.needed)
-        return not failed and "starting" in states.values()
+    def _has_failed(self) -> bool:
+        servers = self.router.registry.servers()
+        return any(servers[name].health.state not in (*_UP, "starting") for name in self._wanted.needed)
 
     def _health_changed(self, source: str, health: Health) -> None:
         self._changed.set()
 
     # -- what must be there ---------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        problems = [*self._not_up(), *self._missing(), *self._collisions()]
-        if problems:
-            raise GatewayError(problems[0], tuple(problems[1:]))
+    def _not_up(self) -> Iterator[Problem]:
+        for name in self._wanted.needed:
+            health = self.router.registry.servers()[name].health
+            if health.state not in _UP:
+                what = "Plugin" if name in self._wanted.operations else "Source"
+                reason = health.reason or health.last_error or "it is not up after its start timeout"
+                message, tail = f"{what} `{name}` is {health.state}: {reason}", health.stderr_tail
+                yield Problem(code=SOURCE_DOWN, message=message, source=name, hint=health.hint, stderr_tail=tail)
 
-    def _not_up(self) -> list[Problem]:
-        admissions = self.router.registry.servers()
-        down = [name for name in self._wanted.needed if admissions[name].health.state not in _UP]
-        return [
-            _down("Plugin" if name in self._wanted.operations else "Source", name, admissions[name]) for name in down
-        ]
-
-    def _missing(self) -> list[Problem]:
+    def _missing(self) -> Iterator[Problem]:
         catalog = self.router.catalog
         there = {(entry.source, entry.name) for entry in catalog.entries()}
-        missing: list[Problem] = []
         for source, operations in self._wanted.operations.items():
             snapshot = catalog.snapshot(source)
             if snapshot is None:
                 continue  # it is down, which is reported already
             known = tuple(tool.name for tool in snapshot.tools)
-            lacking = (name for name in operations if (source, name) not in there)
-            missing += [_lacks(source, name, known, snapshot.warnings) for name in lacking]
-        return missing
+            for name in operations:
+                if (source, name) not in there:
+                    yield _lacks(source, name, known, snapshot.warnings)
 
-    def _collisions(self) -> list[Problem]:
-        if not self._wanted.needed:
-            return []
+    def _collisions(self) -> Iterator[Problem]:
         hint = "rename one of the plugins, give a source another `prefix`, or leave one of the tools out"
-        return [
-            Problem(code=PROXY_NAME_COLLISION, message=problem.message, hint=hint)
-            for problem in self.router.catalog.collisions
-        ]
-
-
-def _down(what: str, name: str, admission: Admission) -> Problem:
-    health = admission.health
-    reason = health.reason or health.last_error or "it is not up after its start timeout"
-    message = f"{what} `{name}` is {health.state}: {reason}"
-    return Problem(code=SOURCE_DOWN, message=message, source=name, hint=health.hint, stderr_tail=health.stderr_tail)
+        for problem in self.router.catalog.collisions if self._wanted.needed else ():
+            yield Problem(code=PROXY_NAME_COLLISION, message=problem.message, hint=hint)
 
 
 def _lacks(source: str, name: str, known: tuple[str, ...], warnings: tuple[str, ...]) -> Problem:
     if name in known:
-        message = (
-            f"Operation `{name}` of plugin `{source}` is denied by the configuration (`tools.allow`, `tools.deny`)"
-        )
-        return Problem(code=PROXY_UNKNOWN_OPERATION, message=message, source=source, tool=name)
-    message = "; ".join((f"Plugin `{source}` has no operation `{name}`", *warnings))
-    hint = known_operations(name, known)
+        denied = "is denied by the configuration (`tools.allow`, `tools.deny`)"
+        message, hint = f"Operation `{name}` of plugin `{source}` {denied}", ""
+    else:
+        message = "; ".join((f"Plugin `{source}` has no operation `{name}`", *warnings))
+        hint = known_operations(name, known)
     return Problem(code=PROXY_UNKNOWN_OPERATION, message=message, source=source, tool=name, hint=hint)
 
 

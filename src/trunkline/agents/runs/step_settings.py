@@ -60,7 +60,11 @@ def settings_of_step(base: Settings, proxy: Proxy, plugins: Mapping[str, SourceS
     for name in proxy.sources:
         sources[name] = _usable(name, known)
     for plugin, exposed in operations.items():
-        sources[plugin] = _only(plugins[plugin], plugin, exposed)
+        section = plugins[plugin]
+        allowed = NameRules(prefix="", allow=section.tools.allow)  # what the operator denied stays denied
+        allow = tuple(glob.escape(name) for name in exposed if allowed.shows(name))
+        tools = ToolSelection(allow=allow, deny=section.tools.deny, timeouts=section.tools.timeouts)
+        sources[plugin] = section.replace(prefix=plugin, tools=tools)
     return StepSettings(settings=_for_agent(base, sources), operations=operations, sources=proxy.sources)
 
 
@@ -98,14 +102,13 @@ def enforce_default_protection(base: Settings, workflow: Path) -> Settings:
     folder = base.path.parent.resolve()
     if base.origin != "found" or workflow.resolve().is_relative_to(folder):
         return base
-    return replace(base, sources={name: _at_least_usual(section) for name, section in base.sources.items()})
-
-
-def _at_least_usual(section: SourceSection) -> SourceSection:
-    if not isinstance(section, BuiltinSection):
-        return section
-    sandbox = strictest_sandbox((section.sandbox, SandboxSettings()))
-    return section.replace(sandbox=sandbox, protect=merge_protection((section.protect, ProtectSettings())))
+    sources = dict(base.sources)
+    for name, section in sources.items():
+        if isinstance(section, BuiltinSection):
+            sandbox = strictest_sandbox((section.sandbox, SandboxSettings()))
+            protect = merge_protection((section.protect, ProtectSettings()))
+            sources[name] = section.replace(sandbox=sandbox, protect=protect)
+    return replace(base, sources=sources)
 
 
 def _exposed(proxy: Proxy, plugins: Mapping[str, SourceSection]) -> dict[str, tuple[str, ...]]:
@@ -114,7 +117,10 @@ def _exposed(proxy: Proxy, plugins: Mapping[str, SourceSection]) -> dict[str, tu
     for entry in proxy.plugin_tools:
         source = source_name(entry.plugin)
         if source not in plugins:
-            raise GatewayError(_unknown_plugin(entry.plugin, plugins))
+            known = ", ".join(f"`{name}`" for name in plugins)
+            hint = f"plugins here: {known}" if known else "declare it in `.awf/plugins.yaml`, or under `sources:`"
+            message = f"No plugin `{entry.plugin}` is declared"
+            raise GatewayError(Problem(code=PROXY_UNKNOWN_PLUGIN, message=message, hint=hint))
         exposed[source] = (*exposed.get(source, ()), *entry.expose)
     twice = [
         f"{plugin}_{name}"
@@ -125,14 +131,6 @@ def _exposed(proxy: Proxy, plugins: Mapping[str, SourceSection]) -> dict[str, tu
         message = f"Exposed more than once: {', '.join(f'`{name}`' for name in twice)}"
         raise GatewayError(Problem(code=PROXY_NAME_COLLISION, message=message, hint="expose each operation once"))
     return exposed
-
-
-def _only(section: SourceSection, plugin: str, exposed: tuple[str, ...]) -> SourceSection:
-    """The section with only the exposed tools, named `<plugin>_<operation>`. What the operator denied stays denied."""
-    allowed = NameRules(prefix="", allow=section.tools.allow)
-    allow = tuple(glob.escape(name) for name in exposed if allowed.shows(name))
-    tools = ToolSelection(allow=allow, deny=section.tools.deny, timeouts=section.tools.timeouts)
-    return section.replace(prefix=plugin, tools=tools)
 
 
 def _builtin(base: Settings, folder: Path) -> BuiltinSection:
@@ -156,12 +154,6 @@ def _for_agent(base: Settings, sources: Mapping[str, SourceSection]) -> Settings
         meta_tools=False, disclosure="all", naming="prefixed", max_name=LONGEST_TOOL_NAME, require_provisioning=False
     )
     return replace(base, gateway=gateway, sources=sources)
-
-
-def _unknown_plugin(plugin: str, plugins: Mapping[str, SourceSection]) -> Problem:
-    known = ", ".join(f"`{name}`" for name in plugins)
-    hint = f"plugins here: {known}" if known else "declare it in `.awf/plugins.yaml`, or under `sources:`"
-    return Problem(code=PROXY_UNKNOWN_PLUGIN, message=f"No plugin `{plugin}` is declared", hint=hint)
 
 
 _MOST_LISTED: Final = 20

@@ -56,8 +56,6 @@ _CHECK_EVERY_S: Final = 15.0
 """How often a gateway is checked to be alive while a call takes long."""
 _LIMIT_BYTES: Final = 64 * 1024 * 1024
 _NAME: Final = "gateway"
-_MCP: Final = b"/mcp"
-_PART_OF_A_HANDSHAKE: Final = (UNSUPPORTED_VERSION, UNKNOWN_METHOD)
 _NOT_EXPOSABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -148,7 +146,7 @@ class RemoteClient:
     async def servers(self) -> list[Status]:
         """From the operator's route if this user is the operator, else from a tool that any client may call."""
         if self._target.operator_token:
-            body = await self._get_as_operator("/api/mcp/servers")
+            body = await self._get("/api/mcp/servers", self._target.operator_token, OPERATOR_VARIABLE)
             return self._checked(body, _Statuses, "list of servers")["servers"]
         outcome = await self.call("trunkline.server_health", b"{}", lambda _: None)
         problem = _refusal(outcome)
@@ -167,7 +165,7 @@ class RemoteClient:
         if not self._target.operator_token:
             message = "Only the operator may ask a running gateway about a tool"
             raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint=f"set {OPERATOR_VARIABLE}"))
-        body = await self._get_as_operator(f"/api/tools/{quote(name, safe='')}/why")
+        body = await self._get(f"/api/tools/{quote(name, safe='')}/why", self._target.operator_token, OPERATOR_VARIABLE)
         return self._checked(body, _Why, "answer about the tool")
 
     def _checked(self, body: bytes, shape: type[msgspec.Struct], what: str) -> Any:
@@ -177,9 +175,6 @@ class RemoteClient:
             return msgspec.json.decode(body)
         except (msgspec.MsgspecError, RecursionError):
             raise _unreachable(self._target, f"its {what} cannot be read") from None
-
-    async def _get_as_operator(self, path: str) -> bytes:
-        return await self._get(path, self._target.operator_token, OPERATOR_VARIABLE)
 
     async def _get(self, path: str, token: str, variable: str) -> bytes:
         """GET a route; `variable` is the environment variable that sets the token."""
@@ -205,7 +200,7 @@ class RemoteClient:
     async def _send(self, path: str, headers: list[tuple[bytes, bytes]]) -> HttpResponse:
         """GET a path next to the gateway's `/mcp`, under whatever prefix a proxy gave it. Raises RequestFailed."""
         target = self._pool.target
-        beside = target.path.partition(b"?")[0].removesuffix(_MCP) + path.encode()
+        beside = target.path.partition(b"?")[0].removesuffix(b"/mcp") + path.encode()
         return await send_request(
             self._pool, request_head(b"GET", beside, [(b"host", target.authority), *headers]), _ANSWER_S
         )
@@ -234,7 +229,10 @@ class GatewaySession(HttpUpstreamSession):
         outcome = await super().request(method, params, timeout_s)
         if isinstance(outcome, RemoteError):
             problem = read_rpc_problem(outcome.raw)
-            if problem is not None and problem.code not in _PART_OF_A_HANDSHAKE:
+            if problem is not None and problem.code not in (
+                UNSUPPORTED_VERSION,
+                UNKNOWN_METHOD,
+            ):  # these are part of a handshake
                 self.refusal = problem
         return outcome
 

@@ -29,7 +29,6 @@ from trunkline.runtime.gateway_records import RunningGateway, all_running, find_
 from trunkline.runtime.state_files import gateway_key, gateways_folder
 
 OPERATOR_VARIABLE: Final = "TRUNKLINE_OPERATOR_TOKEN"
-_HTTP_PORT: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def _named(url: str, config: Path | None) -> RemoteTarget:
     parts = urlsplit(url)
     if settings is not None and (
         config is not None
-        or (parts.scheme == "http" and settings.gateway.listen.is_at(parts.hostname or "", parts.port or _HTTP_PORT))
+        or (parts.scheme == "http" and settings.gateway.listen.is_at(parts.hostname or "", parts.port or 80))
     ):
         token = settings.gateway.token or token
         operator_token = settings.gateway.operator_token or operator_token

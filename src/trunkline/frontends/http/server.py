@@ -24,8 +24,7 @@ from trunkline.frontends.http.connection import Connection
 from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.frontends.http.mcp import TOO_MANY_OPEN, McpRoute
 from trunkline.frontends.http.requests import RouteRequest, problem_document, respond_with_problem
-from trunkline.frontends.http.route_table import RouteTable
-from trunkline.frontends.http.routes import MCP, Handlers
+from trunkline.frontends.http.routes import MCP, Handlers, RouteTable
 from trunkline.frontends.http.sessions import HttpSessions
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.http1_message import HttpLimits

@@ -12,7 +12,7 @@ from trunkline.core.errors import SOURCE_LOST
 from trunkline.protocol.mcp.versions import Era, decode_initialize_result
 from trunkline.sources.mcp.session import UpstreamSession
 
-Responder = Callable[["MemoryLane", dict[str, Any]], None]
+Responder = Callable[["MemorySession", dict[str, Any]], None]
 HELLO = b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"m"}}'
 
 

@@ -39,7 +39,7 @@ THOUGHTS = ("reasoning", "reasoning_content", "reasoning_details", "thinking_blo
 
 async def conversed(server: ChatServer, tools: Tools, **options: Any) -> str:
     endpoint = ChatEndpoint(base_url=server.url, model="scripted", api_key=KEY, **options)
-    return (await converse(endpoint, "Go", tools, lambda _: None, limits=QUICK)).text
+    return await converse(endpoint, "Go", tools, lambda _: None, limits=QUICK)
 
 
 def rows(title: str) -> list[str]:

@@ -13,11 +13,15 @@ from trunkline.agents.providers.openai.response import TurnAssembler
 TWO = calls(Use("Read", {"path": "a.txt", "n": 1}), Use("Bash", {"command": "ls -la"}))
 
 
-def turn_of(*parts: dict[str, Any], number: int = 0) -> ModelTurn:
+def assembled(*parts: dict[str, Any]) -> TurnAssembler:
     pieces = TurnAssembler()
     for part in parts:
         pieces.add(part)
-    return pieces.turn(number)
+    return pieces
+
+
+def turn_of(*parts: dict[str, Any], number: int = 0) -> ModelTurn:
+    return assembled(*parts).turn(number)
 
 
 def delta(finish_reason: str | None = None, **said: Any) -> dict[str, Any]:
@@ -40,7 +44,7 @@ def test_two_calls_of_a_turn_come_out_of_every_shape(style: str) -> None:
     ids = [call.id for call in turn.calls]
     assert ids == ([use_id(3, 0), use_id(3, 1)] if style != "noid" else ["tl0030000", "tl0030001"])
     assert turn.finish_reason == ("stop" if style == "stopfin" else "tool_calls")
-    assert (turn.input_tokens, turn.output_tokens) == (10, 5)
+    assert assembled(*chunks(TWO, 3, style)).tokens == (10, 5)
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -215,20 +219,18 @@ def test_of_several_choices_the_first_counts() -> None:
     ],
 )
 def test_what_is_missing_or_odd_is_nothing(odd: dict[str, Any]) -> None:
-    turn = turn_of(odd)
-    assert (turn.text, turn.calls, turn.input_tokens, turn.output_tokens) == ("", (), 0, 0)
+    pieces = assembled(odd)
+    assert (pieces.turn(0).text, pieces.turn(0).calls, pieces.tokens) == ("", (), (0, 0))
 
 
 def test_the_last_count_of_tokens_counts() -> None:
     counts = [{"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": n}} for n in (1, 2, 9)]
-    turn = turn_of(*counts, {"choices": [], "usage": None})
-    assert (turn.input_tokens, turn.output_tokens) == (7, 9)
+    assert assembled(*counts, {"choices": [], "usage": None}).tokens == (7, 9)
 
 
 def test_the_count_of_tokens_may_be_that_of_a_choice() -> None:
     last = {"choices": [{"delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 7, "completion_tokens": 9}}]}
-    turn = turn_of(delta(content="Hi"), last)
-    assert (turn.input_tokens, turn.output_tokens) == (7, 9)
+    assert assembled(delta(content="Hi"), last).tokens == (7, 9)
 
 
 @pytest.mark.parametrize("how", ["name", "name and id"])
