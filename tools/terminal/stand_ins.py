@@ -8,18 +8,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from trunkline.demo.features import FeatureServer
-from trunkline.demo.tools import ADDS, tool
+from trunkline.demo.tools import ADDS, handshake_server, tool
 from trunkline.mcpserver import Server, ToolError
-from trunkline.version import __version__
 
 _PATH = {"path": {"type": "string", "description": "A path below the allowed folder"}}
 _CONTENT = {"content": {"type": "string", "description": "What to write"}}
 
 
-def _server(name: str, instructions: str) -> FeatureServer:
+def _server(name: str, instructions: str) -> Server:
     """One of the versions up to 2025-11-25, as the packages are that it stands in for."""
-    return FeatureServer(name, __version__, instructions, title="", capabilities={})
+    return handshake_server(name, instructions, title="", capabilities={})
 
 
 def _files(folder: Path) -> Server:
