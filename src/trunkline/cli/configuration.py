@@ -20,7 +20,6 @@ from trunkline.config.sources import UnreadySource
 from trunkline.core.errors import CONFIG_UNREADABLE, Problem
 from trunkline.sources import section_kinds
 
-_FILE: Final = "trunkline.yaml"
 _PROJECT_FILE: Final = ".mcp.json"
 
 
@@ -115,7 +114,7 @@ def found_settings() -> Settings | None:
 
 def default_settings(folder: Path) -> Settings:
     """The settings that apply where there is no configuration file."""
-    return Settings(folder / _FILE, GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})
+    return Settings(folder / "trunkline.yaml", GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})
 
 
 def reloader(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from trunkline.config.edit.new_server import NewServer
     from trunkline.config.edit.servers import ConfigText, EditResult
 
-_NEW_FILE: Final = Path("trunkline.yaml")
 _WRITTEN_AS_IT_IS: Final = ("/", "~", "$")
 
 
@@ -86,7 +85,7 @@ def add(
     from trunkline.config.config_file import ConfigFile, find_config
     from trunkline.config.edit.new_server import NewServer
 
-    file = find_config(config, Path(), Path.home()) or ConfigFile(_NEW_FILE, "found")
+    file = find_config(config, Path(), Path.home()) or ConfigFile(Path("trunkline.yaml"), "found")
     path = file.path
     is_url = _is_url(target)
     unusable = {"--env": env, "--cwd": cwd} if is_url else {"--header": header, "--transport": transport}

@@ -17,15 +17,13 @@ if TYPE_CHECKING:
     from trunkline.core.tool import ToolDefinition
 
 _HEADS: Final = ("TOOL", "TAKES", "WHAT IT DOES")
-_FOUND: Final = 10
-_MOST: Final = 50
 _LEAST_SHARE: Final = 0.05
 """Words with a smaller share are not shown to people."""
 
 
 @click.command(short_help="List the tools, or find some by what they do.")
 @click.argument("query", nargs=-1)
-@click.option("--limit", type=click.IntRange(1, _MOST), default=_FOUND, show_default=True, help="How many to find.")
+@click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="How many to find.")
 @click.option("--explain", is_flag=True, help="Show why each was found: matching words, and similarity in meaning.")
 @CONFIG
 @URL

@@ -14,12 +14,12 @@ _USAGE: Final = f"usage: python -m trunkline.demo {{{','.join(SERVERS)}}} [--htt
 
 
 def load_server(name: str) -> Server:
-    """Only the module of this server is imported, so that it starts quickly."""
+    """Import only the module of this server, so that it starts quickly."""
     return import_module(f"trunkline.demo.{name}").server
 
 
 def main() -> None:
-    match sys.argv[1:]:  # not argparse, which would take a tenth of the time until the first answer
+    match sys.argv[1:]:  # not argparse, which would take a tenth of the start-up time
         case [name] if name in SERVERS:
             load_server(name).run()
         case [name, "--http", port] if name in SERVERS and port.isdecimal():

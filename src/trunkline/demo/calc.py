@@ -29,7 +29,7 @@ _LEADING_ZEROS: Final = re.compile(r"(?<![\w.])0+(?=\d)")
 
 def _round(value: Number, digits: Number = 0) -> Number:
     if not -300 <= digits <= 300:
-        raise ValueError("that many digits cannot be rounded to")
+        raise ValueError("the number of digits is out of range")
     return round(value, int(digits))
 
 
@@ -60,9 +60,9 @@ _OPERATORS: Final[Mapping[type[ast.operator], Callable[[Number, Number], Number]
 
 
 def evaluate(expression: str) -> Number:
-    """The value of an expression such as `2 * (3 + 4) ^ 2`. Python parses it, and nothing of it is run as Python."""
+    """The value of an expression such as `2 * (3 + 4) ^ 2`. Python parses it, but runs none of it."""
     if foreign := _FOREIGN.search(expression):
-        raise ToolError(f"`{foreign[0]}` was not expected there")
+        raise ToolError(f"`{foreign[0]}` is not expected here")
     source = _LEADING_ZEROS.sub("", " ".join(expression.split()).replace("^", "**"))
     try:
         return _value(ast.parse(source, mode="eval").body)
@@ -85,7 +85,7 @@ def _misplaced(source: str, error: SyntaxError) -> str:
         return "The expression is nested too deeply"
     rest = source[error.offset - 1 :] if error.offset else ""
     found = re.match(r"\s*(\w+|\S)", rest)
-    return f"`{found[1]}` was not expected there" if found else "The expression ends too early"
+    return f"`{found[1]}` is not expected here" if found else "The expression ends too early"
 
 
 def _value(node: ast.expr) -> Number:
@@ -110,7 +110,7 @@ def _value(node: ast.expr) -> Number:
                 raise ToolError(f"`{name}` does not take {len(values)} arguments") from None
         case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
             known = ", ".join(f"`{known}`" for known in (*_CONSTANTS, *sorted(_FUNCTIONS)))
-            raise ToolError(f"`{name}` is not known here; there are {known}")
+            raise ToolError(f"`{name}` is unknown; known names are {known}")
         case _:
             raise ToolError(f"`{ast.unparse(node)}` is not arithmetic")
 
@@ -124,7 +124,7 @@ def _finite(value: Any) -> Number:
 
 
 def _rounded(value: Number) -> Number:
-    """Without the dust of binary fractions: 0.1 + 0.2 is 0.3."""
+    """Remove the rounding error of binary fractions: 0.1 + 0.2 is 0.3."""
     if isinstance(value, int) or not math.isfinite(value):
         return value
     rounded = float(f"{value:.12g}")
@@ -148,7 +148,7 @@ asin, atan, ceil, cos, exp, floor, hypot, log, log10, log2, max, min, round, sin
 
 
 class Unit(NamedTuple):
-    """A unit as so many of its quantity's base unit, counted from `zero`."""
+    """A unit: its size in the base unit of its quantity, and where its scale begins."""
 
     quantity: str
     size: float

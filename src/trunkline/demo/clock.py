@@ -1,4 +1,4 @@
-"""The demo server `clock`: today, and the distance between days."""
+"""The demo server `clock`: the date and time, and calculations with dates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ server = handshake_server(
 _DATE = {"type": "string", "format": "date", "maxLength": 10, "description": "A date such as 2026-07-28"}
 _ZONE = {"type": "string", "default": "UTC", "maxLength": 64, "description": "An IANA time zone such as Europe/Berlin"}
 _SECONDS = {"type": "integer", "minimum": 1, "maximum": 10, "default": 3, "description": "How many"}
-_LONGEST_DAYS = 3_660_000  # about ten thousand years, which is all the calendar there is
+_LONGEST_DAYS = 3_660_000  # about ten thousand years, the whole range of dates
 _DAYS = {
     "type": "integer",
     "minimum": -_LONGEST_DAYS,
@@ -43,7 +43,7 @@ def now(arguments: Json) -> str:
 def days_between(arguments: Json) -> str:
     """How many days lie from one date to another; negative when the second is earlier."""
     days = (_date(arguments, "last") - _date(arguments, "first")).days
-    return f"{days} day{'' if abs(days) == 1 else 's'}"  # never a bare number: some clients take that for data
+    return f"{days} day{'' if abs(days) == 1 else 's'}"  # never a bare number, which some clients take for data
 
 
 @tool(server, "Add days to a date", {"date": _DATE, "days": _DAYS})
@@ -52,7 +52,7 @@ def add_days(arguments: Json) -> str:
     try:
         found = _date(arguments, "date") + timedelta(days=arguments["days"])
     except OverflowError:
-        raise ToolError("That day is beyond the years 1 to 9999") from None
+        raise ToolError("That date is outside the years 1 to 9999") from None
     return f"{found.isoformat()} ({found:%A})"
 
 
@@ -72,7 +72,7 @@ def _time_in(zone: str) -> str:
     try:
         now = datetime.now(UTC if zone == "UTC" else ZoneInfo(zone))
     except (KeyError, OSError, ValueError):
-        raise ToolError(f"`{zone}` is not a time zone known here; try `UTC` or `Europe/Berlin`") from None
+        raise ToolError(f"`{zone}` is not a known time zone; try `UTC` or `Europe/Berlin`") from None
     return f"{now:%A}, {now.isoformat(sep=' ', timespec='seconds')}"
 
 

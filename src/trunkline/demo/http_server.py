@@ -27,7 +27,7 @@ _END_S: Final = 5.0
 
 @contextmanager
 def serving_http(server: Server, port: int = 0) -> Generator[str, None, None]:
-    """Serves while the block runs, from a thread; gives the URL. Port 0 takes a free one."""
+    """Serve from a thread while the block runs. Yields the URL. Port 0 takes a free one."""
     with _Listener(server, port) as listener:
         thread = threading.Thread(target=listener.serve_forever, args=(_POLL_S,), name="demo-http", daemon=True)
         thread.start()
@@ -40,7 +40,7 @@ def serving_http(server: Server, port: int = 0) -> Generator[str, None, None]:
 
 class _Listener(ThreadingHTTPServer):
     daemon_threads = True
-    block_on_close = False  # a client that keeps its connection open does not hold up our end
+    block_on_close = False  # a client that keeps its connection open does not delay shutdown
 
     def __init__(self, server: Server, port: int) -> None:
         self.mcp = server
@@ -50,7 +50,7 @@ class _Listener(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)  # HTTPServer's own asks DNS for our name, which can take seconds
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that left in the middle is nothing to report."""
+        """Ignore clients that disconnect in the middle of a request."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -92,13 +92,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._respond(HTTPStatus.OK if answer else HTTPStatus.ACCEPTED, answer)
 
     def do_GET(self) -> None:
-        """There is no stream to listen to, and no session to end."""
+        """Refuse: there is no stream to listen to, and no session to end."""
         self._respond(HTTPStatus.FORBIDDEN if self._is_foreign() else HTTPStatus.METHOD_NOT_ALLOWED, close=True)
 
     do_DELETE = do_PUT = do_PATCH = do_HEAD = do_OPTIONS = do_GET
 
     def _is_foreign(self) -> bool:
-        """A web page that was pointed at us by DNS names its own host, or its own origin: neither is this machine."""
+        """Refuse web pages that reach us by DNS rebinding: they name their own host or origin."""
         named = (f"//{self.headers.get('Host', '')}", self.headers.get("Origin", f"//{HOST}"))
         try:
             return any(urlsplit(url).hostname not in _LOOPBACK for url in named)
@@ -118,4 +118,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class names it)
-        """The gateway in front of it has the log."""
+        """Log nothing: the gateway does."""

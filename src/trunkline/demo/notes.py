@@ -1,4 +1,4 @@
-"""The demo server `notes`: a few notes kept in memory, gone when the server ends.
+"""The demo server `notes`: notes kept in memory until the server ends.
 
 The handlers are async: they run on the event loop one after another, so the notes need no lock.
 """
@@ -78,7 +78,7 @@ async def search(arguments: Json) -> Json:
     annotations=DESTROYS,
 )
 async def remove(arguments: Json) -> str:
-    """Forget one note for good."""
+    """Delete one note permanently."""
     note = _notes.pop(arguments["id"], None)
     if note is None:
         raise ToolError(f"There is no note number {arguments['id']}")

@@ -1,4 +1,4 @@
-"""The demo server `text`: what models do badly with text, done exactly."""
+"""The demo server `text`: exact work on text that models do badly."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def sign_letter(arguments: Json, context: Context) -> str:
     form = {"type": "object", "properties": {"name": name}, "required": ["name"]}
     answer = await context.elicit("Who signs the letter?", form)
     if answer is None:
-        raise ToolError("Nobody said who signs; a client that takes questions (elicitation) would have asked its user")
+        raise ToolError("There is no name to sign with: the client does not support elicitation, or its user declined")
     return f"{arguments['text']}\n\nYours, {answer.get('name', '')}"
 
 

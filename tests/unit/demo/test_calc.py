@@ -123,12 +123,12 @@ def test_everything_else_is_refused_with_a_reason(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1 + 2 3", "`3` was not expected there"),
+        ("1 + 2 3", "`3` is not expected here"),
         ("1 + ", "ends too early"),
         ("2 * (3", "closing parenthesis"),
-        ("1 & 2", "`&` was not expected there"),
+        ("1 & 2", "`&` is not expected here"),
         ("sqrt + 1", "in parentheses"),
-        ("rand()", "`rand` is not known here; there are `pi`"),
+        ("rand()", "`rand` is unknown; known names are `pi`"),
     ],
 )
 def test_a_mistake_is_pointed_at(text: str, words: str) -> None:
