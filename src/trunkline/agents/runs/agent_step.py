@@ -27,6 +27,7 @@ from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.core.errors import OPTION_LEFT_OUT, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.runtime.children import Children
+from trunkline.runtime.state_files import make_private_folder
 from trunkline.runtime.temporary_folders import RunFolder
 from trunkline.sources.builtin.protection.places import started_files
 
@@ -57,6 +58,7 @@ class AgentStepRunner:
         self._dialects: KnownDialects = {}
         self._environ = environ
         state_dir = settings.gateway.state_dir
+        self._children = children
         self._programs = ProgramStepRunner(children, home=home, environ=environ, state_dir=state_dir)
 
     async def run(self, task: AgentTask) -> StepResult:
@@ -77,7 +79,7 @@ class AgentStepRunner:
                 self._ready(task, gateway, "")
                 on_event = partial(self._on_event, task)
                 return await run_model(task, gateway, on_event, instructions, self._dialects)
-            folder = self._programs.folder(task)
+            folder = RunFolder(self._children, task.name)  # with the socket to the gateway, and the agent's files
             stack.callback(folder.remove)
             gateway = await self._gateway(task, watch, stack, private=(str(folder.path),))
             return await self._programs.run(
@@ -119,7 +121,11 @@ class AgentStepRunner:
             async with task.in_time():
                 await gateway.start()
         except GatewayError as error:
-            raise GatewayError(_with_starting(error.problem, gateway.starting()), error.details) from None
+            problem = error.problem
+            if problem.code is STEP_TIMEOUT and (starting := gateway.starting()):
+                waited_for = ", ".join(f"`{name}`" for name in starting)
+                problem = replace(problem, message=f"{problem.message}; still starting: {waited_for}")
+            raise GatewayError(problem, error.details) from None
         return gateway
 
     def _instructions(self, task: AgentTask) -> str:
@@ -141,17 +147,9 @@ class AgentStepRunner:
         elif isinstance(event, OptionDropped):
             self._telemetry.warn(task.name, Problem(code=OPTION_LEFT_OUT, message=event.message))
         elif isinstance(event, TokenUsage):
-            self._usage.set_tokens(event)
+            self._usage.tokens = event
         elif isinstance(event, ModelRetry):
             self._emit(ModelRetried(step=task.name, attempt=event.attempt, most=event.most, reason=event.reason))
-
-
-def _with_starting(problem: Problem, starting: tuple[str, ...]) -> Problem:
-    """The problem of a step that timed out before its tools were up, with what it waited for."""
-    if problem.code is not STEP_TIMEOUT or not starting:
-        return problem
-    waited_for = ", ".join(f"`{name}`" for name in starting)
-    return replace(problem, message=f"{problem.message}; still starting: {waited_for}")
 
 
 Warn = Callable[[Problem], None]
@@ -169,10 +167,6 @@ class ProgramStepRunner:
         self._probe_store = ProbeStore(state_dir)
         self._versions = VersionCache(state_dir)
 
-    def folder(self, task: AgentTask) -> RunFolder:
-        """The private folder of one run: the socket to its gateway, and below it the agent's files."""
-        return RunFolder(self._children, task.name)
-
     async def run(
         self,
         task: AgentTask,
@@ -188,7 +182,7 @@ class ProgramStepRunner:
         async with AsyncExitStack() as stack:
             async with task.in_time():
                 installed = await find_installed(provider, self._children, self._environ, self._versions)
-                spec, socket = await self._run_spec(task, provider, _part(folder, "a"), gateway, stack)
+                spec, socket = await self._run_spec(task, provider, folder / "a", gateway, stack)
                 isolation = await self._isolation(task, provider, installed, folder, gateway)
             for warning in isolation.warnings:
                 warn(warning)
@@ -208,6 +202,7 @@ class ProgramStepRunner:
         self, task: AgentTask, provider: Provider, part: Path, gateway: StepGateway | None, stack: AsyncExitStack
     ) -> tuple[RunSpec, AgentSocket | None]:
         """What the agent is to do, and the socket to its tools; None where it keeps its own alone."""
+        make_private_folder(part / "run")
         socket: AgentSocket | None = None
         server: ToolServer | None = None
         if gateway is not None:
@@ -219,7 +214,7 @@ class ProgramStepRunner:
             prompt=task.prompt,
             model=task.model,
             project=task.folder,
-            run=_part(part, "run"),
+            run=part / "run",
             server=server,
             timeout_s=task.left_s,
         )
@@ -235,13 +230,7 @@ class ProgramStepRunner:
     ) -> Isolation:
         async def probe() -> ProbeResult:
             async with AsyncExitStack() as stack:
-                spec, _ = await self._run_spec(task, provider, _part(folder, "t"), gateway, stack)
+                spec, _ = await self._run_spec(task, provider, folder / "t", gateway, stack)
                 return await probe_agent(self._runner, provider, installed, spec)
 
         return await check_isolation(provider, installed, task.mode, self._probe_store, probe, model=task.model)
-
-
-def _part(folder: Path, name: str) -> Path:
-    part = folder / name
-    part.mkdir(mode=0o700)
-    return part

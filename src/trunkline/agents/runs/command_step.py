@@ -64,24 +64,26 @@ class CommandStepRunner:
         if shell is None:
             return StepResult(problem=_failed(state, f"There is no `{state.shell}` in PATH", "install it, or use `sh`"))
         argv = [shell, "-c", state.command.render(values.inputs, values.outputs)]
+
+        def finished(command: CommandSpec) -> CommandSpec:
+            """The variables that keep git from the repository's programs win over the step's own."""
+            own = {name: values.of(value) for name, value in state.env.items()}
+            kept = {name: value for name, value in command.env.items() if name.startswith(_GIT)}
+            stdin = values.of(state.stdin).encode("utf-8", "surrogateescape")
+            return replace(command, env={**command.env, **own, **kept}, stdin=stdin)
+
         try:
-            ended = await self._places.run(state, argv, folder, lambda command: _with_own(command, state, values))
+            ended = await self._places.run(state, argv, folder, finished)
         except GatewayError as error:
             return StepResult(problem=_failed(state, error.problem.message, error.problem.hint))
         output = output_text(ended.output)
-        return StepResult(output=output, problem=_problem(state, ended, output), exit_code=_exit_code(ended))
+        code = ended.code if ended.code >= 0 else 128 - ended.code
+        exit_code = code if ended.how == "exited" else None
+        return StepResult(output=output, problem=_problem(state, ended, output), exit_code=exit_code)
 
     async def close(self) -> None:
         await self._commands.close()
         await self._places.close()
-
-
-def _with_own(command: CommandSpec, state: CommandState, values: TemplateValues) -> CommandSpec:
-    """Add the step's variables and input. The variables that keep git from the repository's programs stay."""
-    own = {name: values.of(value) for name, value in state.env.items()}
-    kept = {name: value for name, value in command.env.items() if name.startswith(_GIT)}
-    stdin = values.of(state.stdin).encode("utf-8", "surrogateescape")
-    return replace(command, env={**command.env, **own, **kept}, stdin=stdin)
 
 
 def output_text(output: HeadTailBuffer) -> str:
@@ -92,19 +94,15 @@ def output_text(output: HeadTailBuffer) -> str:
     return (output.head + output.tail).decode("utf-8", "replace").rstrip("\n")
 
 
-def _exit_code(ended: CommandResult) -> int | None:
-    if ended.how != "exited":
-        return None
-    return ended.code if ended.code >= 0 else 128 - ended.code
-
-
 def _problem(state: CommandState, ended: CommandResult, output: str) -> Problem | None:
     match ended.how:
         case "exited" if ended.code == 0:
             return None
         case "exited":
             how = f"status {ended.code}" if ended.code > 0 else signal.Signals(-ended.code).name
-            return _failed(state, f"The command of step `{state.name}` ended with {how}{_quoted(output)}")
+            end = tail_text(output.strip(), _QUOTED)  # where the reason of a failure most often is
+            wrote = f": {end}" if end else " and wrote nothing"
+            return _failed(state, f"The command of step `{state.name}` ended with {how}{wrote}")
         case "timed_out":
             message = f"Step `{state.name}` took longer than {state.timeout_s:g} s and was ended"
             return Problem(code=STEP_TIMEOUT, message=message, where=state.name, hint="raise the step's `timeout`")
@@ -112,12 +110,6 @@ def _problem(state: CommandState, ended: CommandResult, output: str) -> Problem 
             return _failed(state, f"The command of step `{state.name}` had too many processes and was ended")
         case "lost":
             return _failed(state, f"The command of step `{state.name}` was lost: its supervisor was killed")
-
-
-def _quoted(output: str) -> str:
-    """The end of the output, where the reason of a failure most often is."""
-    words = tail_text(output.strip(), _QUOTED)
-    return f": {words}" if words else " and wrote nothing"
 
 
 def _failed(state: CommandState, message: str, hint: str = "") -> Problem:
@@ -172,10 +164,11 @@ class CommandSandboxes:
         Raises GatewayError where it needs a sandbox and there is none, or cannot be started.
         """
         git = await self._git_variables(folder)
-        env = {**self._environ, **git}
         sandbox = await self._sandbox_of(state, str(folder))
+        command = CommandSpec(
+            argv=argv, env={**self._environ, **git}, folder=str(folder), timeout_s=state.timeout_s, label=state.name
+        )
         if sandbox is None:
-            command = CommandSpec(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
             return await self._commands.run(finished(command))
         guarded = await _or_failure(self._guard(state, str(folder)).begin())
         try:
@@ -183,8 +176,7 @@ class CommandSandboxes:
             argv = await asyncio.to_thread(
                 partial(sandbox.wrap, argv, str(folder), read_only=mounts.read_only, pinned=mounts.pinned)
             )
-            env = {**sandbox.environment(), **git}
-            command = CommandSpec(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
+            command = replace(command, argv=argv, env={**sandbox.environment(), **git})
             return await self._commands.run(finished(command), on_launch=guarded.launched)
         finally:
             await guarded.end()
@@ -224,14 +216,13 @@ class CommandSandboxes:
             sections = self._settings.sources.values()
             protect = merge_protection(section.protect for section in sections if isinstance(section, BuiltinSection))
             places = protected_below(folder, protect, self._protected, roots_of(self._settings))
-            note = partial(self._note, state.name)
-            self._guards[key] = PlaceGuard(
-                folder, places, self._settings.gateway.state_dir, note, self._environ.get("HOME", "")
-            )
-        return self._guards[key]
 
-    def _note(self, step: str, level: Level, event: str, message: str, fields: Mapping[str, object]) -> None:
-        self._warn(step, Problem(code=CODES[str(fields["code"])], message=message, severity="warning"))
+            def note(level: Level, event: str, message: str, fields: Mapping[str, object]) -> None:
+                self._warn(state.name, Problem(code=CODES[str(fields["code"])], message=message, severity="warning"))
+
+            state_dir, home = self._settings.gateway.state_dir, self._environ.get("HOME", "")
+            self._guards[key] = PlaceGuard(folder, places, state_dir, note, home)
+        return self._guards[key]
 
     async def _git_variables(self, folder: Path) -> dict[str, str]:
         """The variables that keep git from running what only its repository names."""
@@ -242,7 +233,12 @@ class CommandSandboxes:
             hint = "look at that file, and remove it or what it does not need"
             raise GatewayError(Problem(code=COMMAND_FAILED, message=message, hint=hint)) from None
         git = find_program("git", self._environ.get("PATH", os.defpath), str(folder))
-        own = {} if git is None else await self._user_git_config(git, folder)
+        if git is None:
+            return git_environment(settings, {}, self._environ)
+        argv = ["/bin/sh", "-c", _LIST_GIT_CONFIG, git]
+        command = CommandSpec(argv=argv, env=self._environ, folder=str(folder), timeout_s=_GIT_CONFIG_S, label="git")
+        ended = await self._commands.run(command)
+        own = parse_git_list((ended.output.head + ended.output.tail).decode("utf-8", "surrogateescape"))
         return git_environment(settings, own, self._environ)
 
     def _repositories(self, folder: Path) -> Iterator[str]:
@@ -257,12 +253,6 @@ class CommandSandboxes:
                 yield os.path.dirname(seen.path)  # noqa: PTH120
         if self._environ.get("GIT_DIR"):
             yield os.path.join(folder, self._environ["GIT_DIR"])  # noqa: PTH118
-
-    async def _user_git_config(self, git: str, folder: Path) -> dict[str, list[str]]:
-        argv = ["/bin/sh", "-c", _LIST_GIT_CONFIG, git]
-        command = CommandSpec(argv=argv, env=self._environ, folder=str(folder), timeout_s=_GIT_CONFIG_S, label="git")
-        ended = await self._commands.run(command)
-        return parse_git_list((ended.output.head + ended.output.tail).decode("utf-8", "surrogateescape"))
 
 
 async def _or_failure(work: Awaitable[T]) -> T:

@@ -45,17 +45,11 @@ class RunProgress:
             case RunStarted():
                 yield f"run {self._name(event.workflow)} ({self._name(event.file)})"
             case StepStarted():
-                kind = event.kind
-                if kind == "agent":
-                    has_own_tools = event.mode != "native" or event.provider in PROVIDERS
-                    kind = f"{event.provider}, {_MODES[event.mode] if has_own_tools else 'no tools'}"
-                yield f"step {self._name(event.step)}: {kind}"
+                yield f"step {self._name(event.step)}: {_kind(event)}"
             case AgentReady():
                 yield f"  {self._ready(event)}"
-            case ToolCallStarted() if event.command:
-                yield f"  {self._tool(event)}: {one_line(self._redact(event.command), _TEXT)}"
-            case ToolCallEnded():
-                yield f"  {self._tool(event)} {_how(event)} in {event.ms:.0f} ms"
+            case ToolCallStarted() | ToolCallEnded():
+                yield from self._call(event)
             case ModelRetried():
                 yield f"  the model cannot be reached, {self._retry(event)}"
             case Warned():
@@ -68,7 +62,7 @@ class RunProgress:
                 if event.steps == 0 or (event.problem is not None and not event.problem.where):
                     yield from self._problem(event.problem)
             case _:
-                return
+                pass
 
     def activity(self, event: RunEvent) -> str:
         """What the run waits for after an event; empty where that has not changed."""
@@ -86,6 +80,12 @@ class RunProgress:
             case _:
                 return ""
         return f"{self._name(event.step)}: {what}"
+
+    def _call(self, event: ToolCallStarted | ToolCallEnded) -> Iterable[str]:
+        if isinstance(event, ToolCallEnded):
+            yield f"  {self._tool(event)} {_how(event)} in {event.ms:.0f} ms"
+        elif event.command:
+            yield f"  {self._tool(event)}: {one_line(self._redact(event.command), _TEXT)}"
 
     def _retry(self, event: ModelRetried) -> str:
         return f"try {event.attempt} of {event.most}: {self._line(event.reason, _TEXT)}"
@@ -118,6 +118,13 @@ class RunProgress:
 
     def _line(self, text: str, limit: int) -> str:
         return one_line(" ".join(self._redact(text).split()), limit)
+
+
+def _kind(event: StepStarted) -> str:
+    if event.kind == "command":
+        return "command"
+    has_own_tools = event.mode != "native" or event.provider in PROVIDERS
+    return f"{event.provider}, {_MODES[event.mode] if has_own_tools else 'no tools'}"
 
 
 def _how(event: ToolCallEnded) -> str:

@@ -57,11 +57,15 @@ class RunTelemetry:
         self.redact = redact
         self.events = Events()
         self._emit = emit
-        self._log_fd = -1 if log_file is None else _opened(log_file)
-        level = cast(Level, settings.gateway.log.level)
-        self._log = (
-            None if log_file is None else CallLog(stream_fd=self._log_fd, level=level, format="json", redactor=redact)
-        )
+        self._log: CallLog | None = None
+        if log_file is not None:
+            try:
+                self._log_fd = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                message = f"The log file cannot be written: {error.strerror}"
+                raise GatewayError(Problem(code=BAD_VALUE, message=message, where=str(log_file))) from error
+            level = cast(Level, settings.gateway.log.level)
+            self._log = CallLog(stream_fd=self._log_fd, level=level, format="json", redactor=redact)
         self.tracer = make_tracer(
             settings.gateway.telemetry, environ=environ, redact=redact, events=self.events, folder=settings.path.parent
         )
@@ -123,32 +127,24 @@ class RunTelemetry:
     def _attach(self, events: Events, step: str) -> None:
         if self._log is not None:
             self._lines[step] = self._log.attach(events, None if self.tracer is None else self.tracer.ids_of)
-        events.noted.append(lambda note: self._on_note(step, note))
-        events.health.append(lambda source, health: self._on_health(step, source, health))
 
-    def _on_note(self, step: str, note: LogEvent) -> None:
-        if note.level in ("warning", "error"):
-            fields = {name: str(value) for name, value in note.fields}
-            self._emit(
-                Warned(step=step, code=fields.get("code", ""), message=note.message, hint=fields.get("hint", ""))
-            )
+        def on_note(note: LogEvent) -> None:
+            if note.level in ("warning", "error"):
+                fields = {name: str(value) for name, value in note.fields}
+                code, hint = fields.get("code", ""), fields.get("hint", "")
+                self._emit(Warned(step=step, code=code, message=note.message, hint=hint))
 
-    def _on_health(self, step: str, source: str, health: Health) -> None:
-        if health.state in ("down", "auth_required"):
-            message = f"{source} is {health.state}: {health.reason}"
-            self._emit(Warned(step=step, code="", message=message, hint=health.hint))
+        def on_health(source: str, health: Health) -> None:
+            if health.state in ("down", "auth_required"):
+                message = f"{source} is {health.state}: {health.reason}"
+                self._emit(Warned(step=step, code="", message=message, hint=health.hint))
+
+        events.noted.append(on_note)
+        events.health.append(on_health)
 
     def _write(self, level: Level, event: str, message: str, **fields: object) -> None:
         """Write to the log only; people are told by events."""
         self._journal.note(level, event, message, **{name: value for name, value in fields.items() if value})
-
-
-def _opened(path: Path) -> int:
-    try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        message = f"The log file cannot be written: {error.strerror}"
-        raise GatewayError(Problem(code=BAD_VALUE, message=message, where=str(path))) from error
 
 
 _INTERRUPTED = "interrupted"
@@ -174,7 +170,10 @@ class RunSpans:
     def __init__(self, tracer: Tracer | None, workflow: Workflow, usage: StepUsage) -> None:
         self._tracer = tracer
         self._usage = usage
-        self._run = None if tracer is None else tracer.begin(f"workflow.{workflow.name}", attributes=_named(workflow))
+        named: dict[str, Value] = {"workflow.name": workflow.name}
+        if workflow.version:
+            named["workflow.version"] = workflow.version
+        self._run = None if tracer is None else tracer.begin(f"workflow.{workflow.name}", attributes=named)
 
     @contextmanager
     def step(self, state: AgentState | CommandState, model: str) -> Generator[StepSpan, None, None]:
@@ -206,11 +205,6 @@ class RunSpans:
         elif ended.status != "success":
             self._run.fail(ended.status, ended.message)
         self._run.end()
-
-
-def _named(workflow: Workflow) -> dict[str, Value]:
-    named: dict[str, Value] = {"workflow.name": workflow.name}
-    return named | ({"workflow.version": workflow.version} if workflow.version else {})
 
 
 def _attributes(state: AgentState | CommandState, model: str) -> dict[str, Value]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -23,7 +23,7 @@ from trunkline.agents.runs.run_events import (
     StepEnded,
     StepStarted,
 )
-from trunkline.agents.runs.run_telemetry import RunSpans, RunTelemetry, StepSpan
+from trunkline.agents.runs.run_telemetry import RunSpans, RunTelemetry
 from trunkline.agents.runs.signals import Interrupt, interrupt_on_signals
 from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage, TemplateValues
 from trunkline.agents.workflow.condition import ConditionContext
@@ -140,24 +140,25 @@ class _Steps:
         )
 
     async def run(self, step: Step, values: TemplateValues) -> StepResult:
-        folder = _folder(self._context.folder, values.of(step.dir))
+        written = values.of(step.dir)
+        folder = _folder(self._context.folder, written)
         model = values.of(step.options.model) if isinstance(step, AgentState) else ""
         with self.spans.step(step, model) as span:
-            result = (
-                StepResult(problem=_no_folder(step, values.of(step.dir), folder))
-                if isinstance(folder, str)
-                else await self._run(step, values, folder, model, span)
-            )
+            if isinstance(folder, str):
+                code = COMMAND_FAILED if isinstance(step, CommandState) else AGENT_FAILED
+                message = f"The folder of step `{step.name}` {folder}: {one_line(written, _SHOWN)}"
+                hint = "`dir` is relative to the folder of the run; name a folder elsewhere by its full path"
+                result = StepResult(problem=Problem(code=code, message=message, hint=hint))
+            elif isinstance(step, CommandState):
+                result = await self._commands.run(step, values, folder)
+            else:
+                prompt = values.of(step.prompt)
+                task = AgentTask(state=step, prompt=prompt, model=model, folder=folder, span=span.span)
+                result = await self._agents.run(task)
             if result.problem is not None and not result.problem.where:
                 result = replace(result, problem=replace(result.problem, where=step.name))
             span.ended(result)
             return result
-
-    async def _run(self, step: Step, values: TemplateValues, folder: Path, model: str, span: StepSpan) -> StepResult:
-        if isinstance(step, CommandState):
-            return await self._commands.run(step, values, folder)
-        prompt = values.of(step.prompt)
-        return await self._agents.run(AgentTask(state=step, prompt=prompt, model=model, folder=folder, span=span.span))
 
     async def close(self) -> None:
         await self._commands.close()
@@ -184,13 +185,6 @@ def _folder(base: Path, written: str) -> Path | str:
     return folder
 
 
-def _no_folder(step: Step, folder: str, why: str) -> Problem:
-    code = COMMAND_FAILED if isinstance(step, CommandState) else AGENT_FAILED
-    message = f"The folder of step `{step.name}` {why}: {one_line(folder, _SHOWN)}"
-    hint = "`dir` is relative to the folder of the run; name a folder elsewhere by its full path"
-    return Problem(code=code, message=message, where=step.name, hint=hint)
-
-
 MOST_STEPS: Final = 1000
 Step = AgentState | CommandState
 RunStep = Callable[[Step, TemplateValues], Coroutine[Any, Any, StepResult]]
@@ -203,6 +197,12 @@ class _Sums:
     tool_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+
+    def add(self, tool_calls: int, tokens: TokenUsage) -> None:
+        self.steps += 1
+        self.tool_calls += tool_calls
+        self.input_tokens += tokens.input_tokens
+        self.output_tokens += tokens.output_tokens
 
 
 class WorkflowExecutor:
@@ -233,9 +233,13 @@ class WorkflowExecutor:
             state = workflow.states[name]
             values = TemplateValues(inputs=inputs, outputs=self._outputs)
             if isinstance(state, TerminalState):
-                return self._ended_in(state, values)
+                status: Status = "success" if state.success else "failure"
+                problem = None if state.success else self._last_problem
+                return self._ended(status, state=state.name, message=values.of(state.message), problem=problem)
             if self._sums.steps >= MOST_STEPS:
-                return self._ended("failure", problem=_endless(name))
+                message = f"The run took {MOST_STEPS} steps without reaching an end; the next would be `{name}`"
+                hint = "check the transitions of the states in this loop"
+                return self._ended("failure", problem=Problem(code=TOO_MANY_STEPS, message=message, hint=hint))
             result, name = await self._step(state, values)
             if self._interrupt.signal:
                 return self._ended("interrupted", problem=result.problem)
@@ -247,13 +251,28 @@ class WorkflowExecutor:
     async def _step(self, state: Step, values: TemplateValues) -> tuple[StepResult, str]:
         """Run a step: its result, and the state that follows."""
         started_at = monotonic()
-        self._emit(_started(state))
+        if isinstance(state, CommandState):
+            self._emit(StepStarted(step=state.name, kind="command", timeout_s=state.timeout_s))
+        else:
+            provider, mode = state.provider, state.mode
+            self._emit(
+                StepStarted(step=state.name, kind="agent", provider=provider, mode=mode, timeout_s=state.timeout_s)
+            )
         result = await self._attempt(state, values)
         if self._interrupt.signal:
-            result = replace(result, problem=_interrupted(state, self._interrupt.signal))
+            message = f"Interrupted by {self._interrupt.signal}: the step and everything that it started were ended"
+            result = replace(result, problem=Problem(code=STEP_INTERRUPTED, message=message, where=state.name))
         tool_calls, tokens = self._usage.take()
-        self._take(state, result, tool_calls, tokens)
-        following = "" if self._interrupt.signal else self._next(state, result, values)
+        self._outputs = {**self._outputs, state.name: result.output}
+        self._exit_codes[state.name] = result.exit_status
+        self._last_output, self._last_problem = result.output, result.problem
+        self._sums.add(tool_calls, tokens)
+        following = ""
+        if not self._interrupt.signal:
+            facts = ConditionContext(inputs=values.inputs, outputs=self._outputs, exit_codes=self._exit_codes)
+            usual = state.on_success if result.problem is None else state.on_failure
+            taken = (each.goto for each in state.transitions if each.when is None or each.when.holds(facts))
+            following = next(taken, usual)
         self._emit(_ended(state, result, monotonic() - started_at, tool_calls, tokens, following))
         return result, following
 
@@ -266,40 +285,15 @@ class WorkflowExecutor:
             self.stuck = not (task.done() or await self._interrupt.ended_in_time(task))
         return StepResult() if self.stuck else _result_of(task, state)
 
-    def _take(self, state: Step, result: StepResult, tool_calls: int, tokens: TokenUsage) -> None:
-        self._outputs = {**self._outputs, state.name: result.output}
-        self._exit_codes[state.name] = result.exit_status
-        self._last_output, self._last_problem = result.output, result.problem
-        self._sums.steps += 1
-        self._sums.tool_calls += tool_calls
-        self._sums.input_tokens += tokens.input_tokens
-        self._sums.output_tokens += tokens.output_tokens
-
-    def _next(self, state: Step, result: StepResult, values: TemplateValues) -> str:
-        facts = ConditionContext(inputs=values.inputs, outputs=self._outputs, exit_codes=self._exit_codes)
-        for transition in state.transitions:
-            if transition.when is None or transition.when.holds(facts):
-                return transition.goto
-        return state.on_success if result.problem is None else state.on_failure
-
     # -- the end --------------------------------------------------------------------------------------------------
 
-    def _ended_in(self, state: TerminalState, values: TemplateValues) -> RunEnded:
-        status: Status = "success" if state.success else "failure"
-        problem = None if state.success else self._last_problem
-        return self._ended(status, state=state.name, message=values.of(state.message), problem=problem)
-
     def _ended(self, status: Status, *, state: str = "", message: str = "", problem: Problem | None) -> RunEnded:
-        sums = self._sums
         ended = RunEnded(
             status=status,
             state=state,
             message=message,
             seconds=monotonic() - self._started_at,
-            steps=sums.steps,
-            tool_calls=sums.tool_calls,
-            input_tokens=sums.input_tokens,
-            output_tokens=sums.output_tokens,
+            **asdict(self._sums),
             output=self._last_output,
             problem=problem,
         )
@@ -319,14 +313,6 @@ def _result_of(task: asyncio.Task[StepResult], state: Step) -> StepResult:
     if isinstance(error, Exception):
         return StepResult(problem=_internal(state, f"{type(error).__name__}: {error}"))
     raise error
-
-
-def _started(state: Step) -> StepStarted:
-    if isinstance(state, CommandState):
-        return StepStarted(step=state.name, kind="command", timeout_s=state.timeout_s)
-    return StepStarted(
-        step=state.name, kind="agent", provider=state.provider, mode=state.mode, timeout_s=state.timeout_s
-    )
 
 
 def _ended(
@@ -349,17 +335,6 @@ def _ended(
     )
 
 
-def _interrupted(state: Step, signal: str) -> Problem:
-    message = f"Interrupted by {signal}: the step and everything that it started were ended"
-    return Problem(code=STEP_INTERRUPTED, message=message, where=state.name)
-
-
-def _endless(name: str) -> Problem:
-    message = f"The run took {MOST_STEPS} steps without reaching an end; the next would be `{name}`"
-    return Problem(code=TOO_MANY_STEPS, message=message, hint="check the transitions of the states in this loop")
-
-
 def _internal(state: Step, what: str) -> Problem:
-    return Problem(
-        code=INTERNAL, message=f"Step `{state.name}` failed with an internal error: {what}", where=state.name
-    )
+    message = f"Step `{state.name}` failed with an internal error: {what}"
+    return Problem(code=INTERNAL, message=message, where=state.name)

@@ -56,7 +56,7 @@ _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_META)
 
 
 class RoutedCall(RequestContext):
-    """A request that one server answers, and its call.
+    """A request, and its call where one server answers it.
 
     `suspended` is set once a server's request was passed to a modern client: the response may then go to a later
     request. `input_loop` is set while a legacy client is asked for the input that a modern server needs.
@@ -76,7 +76,6 @@ class RoutedCall(RequestContext):
         session: ClientSession | None,
         suspended_calls: SuspendedCalls,
     ) -> None:
-        # Not by way of the base class: that would cost every call a third of a microsecond.
         self.message = message
         self.params = params
         self.meta = meta
@@ -89,20 +88,6 @@ class RoutedCall(RequestContext):
         self.suspended: SuspendedCall | None = None
         self._suspended_calls = suspended_calls
         self.input_loop: InputLoop | None = None
-
-    @classmethod
-    def of(cls, context: RequestContext, suspended_calls: SuspendedCalls) -> RoutedCall:
-        return cls(
-            context.message,
-            context.params,
-            context.meta,
-            context.responder,
-            context.caller,
-            context.calls,
-            context.key,
-            context.session,
-            suspended_calls,
-        )
 
     def call_tool(self, router: Router) -> None:
         """Handle `tools/call`, the one method where every microsecond counts."""

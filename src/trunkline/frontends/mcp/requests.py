@@ -42,7 +42,7 @@ class Responder(Protocol):
 
 
 class RequestContext:
-    """One request of a client of either era.
+    """One request of a client of either era, as its handlers see it; `RoutedCall` makes it.
 
     `session` is None for a request that describes itself (2026-07-28). `calls` are those that the client has in flight,
     where `key` names this one.
@@ -50,25 +50,14 @@ class RequestContext:
 
     __slots__ = ("caller", "calls", "key", "message", "meta", "params", "responder", "session")
 
-    def __init__(
-        self,
-        message: Message,
-        params: Members,
-        meta: Members | None,
-        responder: Responder,
-        caller: Caller,
-        calls: InFlightCalls,
-        key: Hashable,
-        session: ClientSession | None = None,
-    ) -> None:
-        self.message = message
-        self.params = params
-        self.meta = meta
-        self.responder = responder
-        self.caller = caller
-        self.calls = calls
-        self.key = key
-        self.session = session
+    message: Message
+    params: Members
+    meta: Members | None
+    responder: Responder
+    caller: Caller
+    calls: InFlightCalls
+    key: Hashable
+    session: ClientSession | None
 
 
 def own_result(raw: bytes) -> Result:

@@ -39,7 +39,7 @@ _ROUTED: Final = (
     methods.TASKS_CANCEL,
 )
 _ROUTED_LEGACY: Final = (methods.TASKS_RESULT, methods.TASKS_LIST)
-Handler = Callable[[RequestContext], None]
+Handler = Callable[[RoutedCall], None]
 
 
 class McpServer:
@@ -92,14 +92,13 @@ class McpServer:
             meta = params.get("_meta")
             members = None if meta is None else members_of(meta, "`_meta`", message.id_json)
             caller, calls = session.caller, session.calls
+            call = RoutedCall(
+                message, params, members, responder, caller, calls, message.id, session, self.suspended_calls
+            )
             if message.method == TOOLS_CALL:
-                call = RoutedCall(
-                    message, params, members, responder, caller, calls, message.id, session, self.suspended_calls
-                )
                 call.call_tool(self.router)
-                return
-            context = RequestContext(message, params, members, responder, caller, calls, message.id, session)
-            self._serve(context, self._legacy)
+            else:
+                self._serve(call, self._legacy)
         except BadMessage as error:
             refuse(responder, error.problem)
 
@@ -161,11 +160,11 @@ class McpServer:
             check_version(version)
             calls = self._stateless.calls_of(principal) if calls is None else calls
             caller = self._stateless.caller(principal, meta, version)
+            call = RoutedCall(message, params, meta, responder, caller, calls, key, None, self.suspended_calls)
             if message.method == TOOLS_CALL:
-                call = RoutedCall(message, params, meta, responder, caller, calls, key, None, self.suspended_calls)
                 call.call_tool(self.router)
             else:
-                self._serve(RequestContext(message, params, meta, responder, caller, calls, key), self._modern)
+                self._serve(call, self._modern)
         except RequestRefused as refused:
             refuse(responder, refused.problem, dict(refused.extra) if refused.extra is not None else None)
         except BadMessage as error:
@@ -186,16 +185,16 @@ class McpServer:
 
     # -- either era -----------------------------------------------------------------------------------------------
 
-    def _serve(self, context: RequestContext, table: dict[str, Handler]) -> None:
-        method = context.message.method or ""
+    def _serve(self, call: RoutedCall, table: dict[str, Handler]) -> None:
+        method = call.message.method or ""
         handler = table.get(method)
         if handler is None:
-            refuse(context.responder, Problem(code=UNKNOWN_METHOD, message=f"Unknown method: {method}"))
+            refuse(call.responder, Problem(code=UNKNOWN_METHOD, message=f"Unknown method: {method}"))
         else:
-            handler(context)
+            handler(call)
 
-    def _route(self, context: RequestContext) -> None:
-        RoutedCall.of(context, self.suspended_calls).request(self.router)
+    def _route(self, call: RoutedCall) -> None:
+        call.request(self.router)
 
     def close(self) -> None:
         self.notifier.close()

@@ -27,7 +27,7 @@ class Connects(Protocol):
 
 
 class Server:
-    """A server that exists only as what it answers; every connection to it is a lane of its own."""
+    """A server that exists only as what it answers; every connection to it is a session of its own."""
 
     def __init__(self, era: Era = "legacy") -> None:
         self.era: Era = era

@@ -49,18 +49,18 @@ class Server:
 
 @pytest.mark.parametrize("seed", range(20 if IN_FULL else 5))
 async def test_whatever_a_server_writes_every_request_ends_once(seed: int) -> None:
-    lane, server, random = MemorySession(), Server(seed), Random(seed)
+    session, server, random = MemorySession(), Server(seed), Random(seed)
     ends: dict[Request, list[Outcome | None]] = {}
-    lane.on_notification = lambda method, params: read(bytes(params)) and None
+    session.on_notification = lambda method, params: read(bytes(params)) and None
     for _ in range(400):
         if random.random() < 0.4:
             request = Request("tools/call", b"{}", lambda ended: ends[ended].append(ended.outcome))
             request.on_notification = lambda method, params: read(bytes(params)) and None
             ends[request] = []
-            lane.send(request)
-        lane.received(server.text(len(ends)))
+            session.send(request)
+        session.received(server.text(len(ends)))
         assert all(request.done == bool(seen) for request, seen in ends.items())
-    lane.lose(lane.problem(SOURCE_LOST, "gone"))
+    session.lose(session.problem(SOURCE_LOST, "gone"))
     for seen in ends.values():
         (outcome,) = seen
         assert outcome is not None
@@ -69,5 +69,5 @@ async def test_whatever_a_server_writes_every_request_ends_once(seed: int) -> No
         else:
             assert isinstance(outcome, Failure)
             assert outcome.problem.executed == "unknown"
-    for message in lane.sent:
+    for message in session.sent:
         assert message["jsonrpc"] == "2.0"

@@ -224,7 +224,7 @@ async def test_a_process_that_ends_right_behind_its_handshake_answers_those_that
         call = submit(lanes, new_call())
         await until(lambda: call.done, "it is answered")
         assert (problem(call).code, problem(call).executed) == (SOURCE_START_FAILED, "no")
-        await until(lambda: opener.lanes[0].closed, "the lane is closed")
+        await until(lambda: opener.lanes[0].closed, "the session is closed")
 
 
 async def test_a_call_right_after_the_loss_is_not_sent_to_the_dead_lane() -> None:
@@ -238,7 +238,7 @@ async def test_a_call_right_after_the_loss_is_not_sent_to_the_dead_lane() -> Non
         _, second = await opened(opener, 2)
         second.answer({"id": 1}, {})
         assert isinstance(call.outcome, Result)
-        await until(lambda: lane.closed, "the lost lane is closed")
+        await until(lambda: lane.closed, "the lost session is closed")
         assert [lane.closed for lane in opener.lanes] == [1, 0]
 
 
@@ -258,7 +258,7 @@ async def test_the_lane_silent_for_longest_makes_room(monkeypatch: pytest.Monkey
         assert again.done
         submit(lanes, new_call("three"))
         await opened(opener, 3)
-        await until(lambda: opener.lanes[1].closed, "the lane of `two` is closed")
+        await until(lambda: opener.lanes[1].closed, "the session of `two` is closed")
         assert [lane.closed for lane in opener.lanes] == [0, 1, 0]
 
 
@@ -318,7 +318,7 @@ async def test_forgetting_a_session_whose_lane_is_opening_answers_its_calls_and_
     opener.gate.clear()
     async with lanes_with(opener) as lanes:
         call = submit(lanes, new_call("one"))
-        await until(lambda: opener.declared, "the lane is being opened")
+        await until(lambda: opener.declared, "the session is being opened")
         lanes.forget("one")
         assert (problem(call).code, problem(call).executed) == (SOURCE_LOST, "no")
         assert len(lanes) == 0

@@ -71,10 +71,10 @@ async def is_freed_with_its_client(opener: Opener) -> None:
     async with at_work(opener) as source:
         for session in ("one", "two"):
             call = submitted(source, new_call(session))
-            await until(lambda call=call: call.done, "the client has a lane of its own")
+            await until(lambda call=call: call.done, "the client has a session of its own")
             del call
             source.forget(session)
-            await until(lambda: opener.lanes[-1]() is None, "the lane is freed")
+            await until(lambda: opener.lanes[-1]() is None, "the session is freed")
         assert [lane() is None for lane in opener.lanes] == [False, True, True]
 
 

@@ -60,15 +60,15 @@ def gets(server: Scripted) -> list[dict[str, str]]:
 @pytest.mark.parametrize("whole", [True, False])
 def test_an_answer_whose_stream_ended_early_is_fetched_from_the_last_event_on(loop_factory: Loop, whole: bool) -> None:
     async def main() -> None:
-        async with scripted(Poller(stream(PRIMED, end=whole), rest)) as server, lane_to(server.url) as lane:
-            lane.set_version("2025-11-25", modern=False)
-            lane.session_id = b"abc"
-            assert isinstance(await outcome(sent(lane)), Result)
+        async with scripted(Poller(stream(PRIMED, end=whole), rest)) as server, lane_to(server.url) as session:
+            session.set_version("2025-11-25", modern=False)
+            session.session_id = b"abc"
+            assert isinstance(await outcome(sent(session)), Result)
             (headers,) = gets(server)
             assert headers["last-event-id"] == "e1"
             assert headers["mcp-session-id"] == "abc"
             assert headers["accept"] == "text/event-stream"
-            await until(lambda: not lane._posts, "nothing is left of it")
+            await until(lambda: not session._posts, "nothing is left of it")
             assert len([r for r in server.requests if r.startswith(b"POST")]) == 1
 
     run_on(loop_factory, main())
@@ -79,10 +79,10 @@ def test_it_is_asked_for_again_and_again_from_where_it_was(loop_factory: Loop) -
     async def main() -> None:
         nothing = lambda message: stream(b": still busy\n\n")  # noqa: E731
         more = lambda message: stream(b"id: e2\n" + event(b'{"jsonrpc":"2.0","method":"news"}'))  # noqa: E731
-        async with scripted(Poller(stream(PRIMED), nothing, more, rest)) as server, lane_to(server.url) as lane:
+        async with scripted(Poller(stream(PRIMED), nothing, more, rest)) as server, lane_to(server.url) as session:
             heard: list[str] = []
-            lane.on_notification = lambda method, params: heard.append(method)
-            assert isinstance(await outcome(sent(lane)), Result)
+            session.on_notification = lambda method, params: heard.append(method)
+            assert isinstance(await outcome(sent(session)), Result)
             assert [headers["last-event-id"] for headers in gets(server)] == ["e1", "e1", "e2"]
             assert heard == ["news"]
 
@@ -94,10 +94,10 @@ def test_the_server_says_how_long_to_wait(loop_factory: Loop) -> None:
     async def main() -> None:
         async with (
             scripted(Poller(stream(b"id: 7\nretry: 300\ndata:\n\n"), rest)) as server,
-            lane_to(server.url) as lane,
+            lane_to(server.url) as session,
         ):
             began = asyncio.get_running_loop().time()
-            assert isinstance(await outcome(sent(lane)), Result)
+            assert isinstance(await outcome(sent(session)), Result)
             assert asyncio.get_running_loop().time() - began >= 0.29
 
     run_on(loop_factory, main())
@@ -108,11 +108,11 @@ def test_the_server_says_how_long_to_wait(loop_factory: Loop) -> None:
 def test_a_server_that_refuses_the_rest_may_have_run_the_call(loop_factory: Loop, status: int) -> None:
     async def main() -> None:
         refusal = lambda message: http(b"", status)  # noqa: E731
-        async with scripted(Poller(stream(PRIMED), refusal)) as server, lane_to(server.url) as lane:
-            problem = await failed(sent(lane))
+        async with scripted(Poller(stream(PRIMED), refusal)) as server, lane_to(server.url) as session:
+            problem = await failed(sent(session))
             assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
             assert str(status) in problem.message
-            assert not lane._posts
+            assert not session._posts
 
     run_on(loop_factory, main())
 
@@ -120,8 +120,8 @@ def test_a_server_that_refuses_the_rest_may_have_run_the_call(loop_factory: Loop
 @both_loops
 def test_a_server_that_cannot_be_reached_for_the_rest_is_given_up(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with scripted(Poller(stream(PRIMED))) as server, lane_to(server.url) as lane:
-            problem = await failed(sent(lane))
+        async with scripted(Poller(stream(PRIMED))) as server, lane_to(server.url) as session:
+            problem = await failed(sent(session))
             assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
             assert len(gets(server)) == 3
 
@@ -131,12 +131,12 @@ def test_a_server_that_cannot_be_reached_for_the_rest_is_given_up(loop_factory: 
 @both_loops
 def test_a_stream_without_event_ids_is_not_resumed_nor_one_of_a_modern_server(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with scripted(Poller(stream(b"retry: 1\n\n"))) as server, lane_to(server.url) as lane:
-            assert (await failed(sent(lane))).code is SOURCE_PROTOCOL
+        async with scripted(Poller(stream(b"retry: 1\n\n"))) as server, lane_to(server.url) as session:
+            assert (await failed(sent(session))).code is SOURCE_PROTOCOL
             assert not gets(server)
-        async with scripted(Poller(stream(PRIMED))) as server, lane_to(server.url) as lane:
-            lane.set_version("2026-07-28", modern=True)
-            assert (await failed(sent(lane))).code is SOURCE_PROTOCOL
+        async with scripted(Poller(stream(PRIMED))) as server, lane_to(server.url) as session:
+            session.set_version("2026-07-28", modern=True)
+            assert (await failed(sent(session))).code is SOURCE_PROTOCOL
             assert not gets(server)
 
     run_on(loop_factory, main())
@@ -146,11 +146,11 @@ def test_a_stream_without_event_ids_is_not_resumed_nor_one_of_a_modern_server(lo
 def test_a_call_given_up_is_not_asked_for_any_more(loop_factory: Loop) -> None:
     async def main() -> None:
         slow = stream(b"id: 1\nretry: 60000\ndata:\n\n")
-        async with scripted(Poller(slow)) as server, lane_to(server.url) as lane:
-            call = sent(lane)
-            await until(lambda: type(lane._posts.get(call.upstream_id)).__name__ == "Resumption", "it waits")
+        async with scripted(Poller(slow)) as server, lane_to(server.url) as session:
+            call = sent(session)
+            await until(lambda: type(session._posts.get(call.upstream_id)).__name__ == "Resumption", "it waits")
             call.give_up(Failure(Problem(code=CANCELLED, message="no")))
-            assert not lane._posts
+            assert not session._posts
             await until(lambda: len(server.requests) == 2, "the server is told")
             assert b"notifications/cancelled" in server.requests[1]
 
@@ -162,9 +162,9 @@ def test_closing_ends_what_still_waits_for_the_rest(loop_factory: Loop) -> None:
     async def main() -> None:
         slow = stream(b"id: 1\nretry: 60000\ndata:\n\n")
         async with scripted(Poller(slow)) as server:
-            async with lane_to(server.url) as lane:
-                call = sent(lane)
-                await until(lambda: type(lane._posts.get(call.upstream_id)).__name__ == "Resumption", "it waits")
+            async with lane_to(server.url) as session:
+                call = sent(session)
+                await until(lambda: type(session._posts.get(call.upstream_id)).__name__ == "Resumption", "it waits")
             assert (await failed(call)).code is SOURCE_LOST
 
     run_on(loop_factory, main())
@@ -174,8 +174,8 @@ def test_closing_ends_what_still_waits_for_the_rest(loop_factory: Loop) -> None:
 def test_a_rest_that_is_too_large_is_said_so(loop_factory: Loop) -> None:
     async def main() -> None:
         huge = lambda message: stream(event(b"x" * 5000))  # noqa: E731
-        async with scripted(Poller(stream(PRIMED), huge)) as server, lane_to(server.url) as lane:
-            assert (await failed(sent(lane))).code is ANSWER_TOO_LARGE
+        async with scripted(Poller(stream(PRIMED), huge)) as server, lane_to(server.url) as session:
+            assert (await failed(sent(session))).code is ANSWER_TOO_LARGE
 
     run_on(loop_factory, main())
 
@@ -188,9 +188,9 @@ def test_a_resumed_stream_that_stays_open_is_closed_after_the_answer(
 
     async def main() -> None:
         endless = lambda message: stream(event(result(message)), end=False)  # noqa: E731
-        async with scripted(Poller(stream(PRIMED), endless)) as server, lane_to(server.url) as lane:
-            assert isinstance(await outcome(sent(lane)), Result)
-            await until(lambda: not lane._posts, "it is closed")
+        async with scripted(Poller(stream(PRIMED), endless)) as server, lane_to(server.url) as session:
+            assert isinstance(await outcome(sent(session)), Result)
+            await until(lambda: not session._posts, "it is closed")
 
     run_on(loop_factory, main())
 
@@ -204,17 +204,17 @@ def test_the_servers_own_stream_goes_on_after_the_last_event(loop_factory: Loop)
         first = lambda message: stream(b"id: a1\nretry: 10\n" + event(b'{"jsonrpc":"2.0","method":"one"}'))  # noqa: E731
         forgotten = lambda message: http(b"", 400)  # noqa: E731
         again = lambda message: stream(event(b'{"jsonrpc":"2.0","method":"two"}'), end=False)  # noqa: E731
-        async with scripted(Poller(b"", first, forgotten, again)) as server, lane_to(server.url) as lane:
+        async with scripted(Poller(b"", first, forgotten, again)) as server, lane_to(server.url) as session:
             heard: list[str] = []
-            lane.on_notification = lambda method, params: heard.append(method)
-            lane.session_id = b"abc"
-            lane.open_stream()
-            lane.open_stream()
-            await lane.wait_for_stream()
+            session.on_notification = lambda method, params: heard.append(method)
+            session.session_id = b"abc"
+            session.open_stream()
+            session.open_stream()
+            await session.wait_for_stream()
             await until(lambda: heard == ["one", "two"], "both are heard")
             assert [headers.get("last-event-id") for headers in gets(server)] == [None, "a1", None]
-            assert lane.usable
-            lane.session_id = b""
+            assert session.usable
+            session.session_id = b""
 
     run_on(loop_factory, main())
 
@@ -227,11 +227,11 @@ def test_a_call_may_wait_until_the_servers_own_stream_is_open_or_refused(
 
     async def main() -> None:
         for answer in (http(b"", 405), stream(b"", end=False)[: -len(b"0\r\n\r\n")]):
-            async with scripted(Poller(b"", lambda _, answer=answer: answer)) as server, lane_to(server.url) as lane:
-                await lane.wait_for_stream()
+            async with scripted(Poller(b"", lambda _, answer=answer: answer)) as server, lane_to(server.url) as session:
+                await session.wait_for_stream()
                 assert not gets(server)
-                lane.open_stream()
-                await lane.wait_for_stream()
+                session.open_stream()
+                await session.wait_for_stream()
                 assert len(gets(server)) == 1
 
     run_on(loop_factory, main())

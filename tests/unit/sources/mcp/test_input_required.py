@@ -13,19 +13,19 @@ FORM = {"method": "elicitation/create", "params": {"message": "m", "requestedSch
 
 
 def modern_lane() -> MemorySession:
-    lane = MemorySession()
-    lane.modern = lane.has_tasks = True
-    return lane
+    session = MemorySession()
+    session.modern = session.has_tasks = True
+    return session
 
 
 def answered(
-    lane: MemorySession, result: Any, method: str = "tools/call", capabilities: bytes = b'{"elicitation":{}}'
+    session: MemorySession, result: Any, method: str = "tools/call", capabilities: bytes = b'{"elicitation":{}}'
 ) -> Call:
     call = new_call(None, capabilities=capabilities)
     call.method = method
-    lane.send(call)
+    session.send(call)
     raw = result if isinstance(result, bytes) else json.dumps({"resultType": "input_required", **result}).encode()
-    lane.received(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (call.upstream_id, raw))
+    session.received(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (call.upstream_id, raw))
     return call
 
 
@@ -58,11 +58,11 @@ async def test_either_of_requests_and_state_is_enough(result: dict[str, Any]) ->
     ],
 )
 async def test_a_result_that_asks_what_it_may_not_fails_the_call(result: Any, method: str) -> None:
-    lane = modern_lane()
-    outcome = answered(lane, result, method).outcome
+    session = modern_lane()
+    outcome = answered(session, result, method).outcome
     assert isinstance(outcome, Failure)
     assert (outcome.problem.code, outcome.problem.executed) == (SOURCE_PROTOCOL, "unknown")
-    assert lane.counted == ["protocol_errors"]
+    assert session.counted == ["protocol_errors"]
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ async def test_anything_else_passes_untouched(result: bytes) -> None:
 
 async def test_legacy_servers_have_no_such_results_and_our_own_requests_are_not_asked() -> None:
     assert isinstance(answered(MemorySession(), {"requestState": "x"}).outcome, Result)
-    lane = modern_lane()
+    session = modern_lane()
     own = Request("tools/call", b"{}", lambda _: None)
-    lane.send(own)
-    lane.received(b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"x"}}')
+    session.send(own)
+    session.received(b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"x"}}')
     assert isinstance(own.outcome, Failure)
 
 
@@ -108,11 +108,11 @@ async def test_a_task_arrives_where_the_client_knows_tasks() -> None:
     [("tools/call", b"{}"), ("tools/call", b'{"extensions":{"x/y":{}}}'), ("prompts/get", KNOWS_TASKS)],
 )
 async def test_a_task_that_the_client_cannot_expect_fails_the_call(method: str, capabilities: bytes) -> None:
-    lane = modern_lane()
-    outcome = answered(lane, TASK, method, capabilities).outcome
+    session = modern_lane()
+    outcome = answered(session, TASK, method, capabilities).outcome
     assert isinstance(outcome, Failure)
     assert (outcome.problem.code, outcome.problem.executed) == (SOURCE_PROTOCOL, "unknown")
-    assert lane.counted == ["protocol_errors"]
+    assert session.counted == ["protocol_errors"]
 
 
 @pytest.mark.parametrize(

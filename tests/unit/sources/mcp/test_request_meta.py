@@ -73,44 +73,44 @@ def test_callers_without_end_do_not_fill_the_memory() -> None:
 # Before --------------------------------------------------------------------------------------------------------------
 
 
-def levels_told(lane: MemorySession) -> list[str]:
-    return [message["params"]["level"] for message in lane.sent if message.get("method") == "logging/setLevel"]
+def levels_told(session: MemorySession) -> list[str]:
+    return [message["params"]["level"] for message in session.sent if message.get("method") == "logging/setLevel"]
 
 
 async def test_a_legacy_server_is_told_only_when_someone_wants_to_hear_more() -> None:
-    lane = MemorySession(lambda lane, message: lane.answer(message, {}))
-    lane.meta_for = SessionLogLevel(lane)
+    session = MemorySession(lambda session, message: session.answer(message, {}))
+    session.meta_for = SessionLogLevel(session)
     for level in ("", "error", "emergency", "error", "info", "warning", "loud", "debug", "debug"):
-        lane.send(call_of(log_level=level))
-    assert levels_told(lane) == ["error", "info", "debug"]
-    assert [message["method"] for message in lane.sent[:3]] == ["tools/call", "logging/setLevel", "tools/call"]
-    assert [message["id"] for message in lane.sent] == list(range(1, 13))
+        session.send(call_of(log_level=level))
+    assert levels_told(session) == ["error", "info", "debug"]
+    assert [message["method"] for message in session.sent[:3]] == ["tools/call", "logging/setLevel", "tools/call"]
+    assert [message["id"] for message in session.sent] == list(range(1, 13))
 
 
 async def test_a_level_that_is_never_confirmed_does_not_keep_the_lane_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.waiting import until
 
     monkeypatch.setattr(initialize, "_SET_LEVEL_S", 0.01)
-    lane = MemorySession()
-    SessionLogLevel(lane).want("debug")
-    assert not lane.idle
-    await until(lambda: lane.idle, "it is given up")
+    session = MemorySession()
+    SessionLogLevel(session).want("debug")
+    assert not session.idle
+    await until(lambda: session.idle, "it is given up")
 
 
 @pytest.mark.parametrize(("declared", "told"), [(b'{"tools":{},"logging":{}}', ["debug"]), (b'{"tools":{}}', [])])
 async def test_only_a_server_that_has_logs_is_told(declared: bytes, told: list[str]) -> None:
     hello = b'{"protocolVersion":"2025-06-18","capabilities":%b,"serverInfo":{"name":"m"}}' % declared
 
-    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
+    def respond(session: MemorySession, message: dict[str, Any]) -> None:
         if message.get("method") == "initialize":
-            lane.answer(message, json.loads(hello))
+            session.answer(message, json.loads(hello))
 
-    lane = MemorySession(respond)
-    await initialize_session(lane, "legacy", ROOTS, 5)
-    assert lane.sent[0]["params"]["capabilities"] == {"roots": {}}
-    assert lane.server_requests.declared == ROOTS
-    lane.send(call_of(log_level="debug"))
-    assert levels_told(lane) == told
+    session = MemorySession(respond)
+    await initialize_session(session, "legacy", ROOTS, 5)
+    assert session.sent[0]["params"]["capabilities"] == {"roots": {}}
+    assert session.server_requests.declared == ROOTS
+    session.send(call_of(log_level="debug"))
+    assert levels_told(session) == told
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,13 @@ class Stage:
         schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": annotation}}}
         self.silent = silent
         self.tool = {"name": "t", "inputSchema": schema}
-        self.lane = MemorySession(self.respond)
-        self.offer = ServerListing(session_on(self.lane, "modern", HELLO), "s", lambda _: None)
+        self.session = MemorySession(self.respond)
+        self.offer = ServerListing(session_on(self.session, "modern", HELLO), "s", lambda _: None)
         self.sent: list[Call] = []
 
-    def respond(self, lane: MemorySession, message: dict[str, Any]) -> None:
+    def respond(self, session: MemorySession, message: dict[str, Any]) -> None:
         if not self.silent and "id" in message:
-            lane.answer(message, json.loads(json.dumps({"tools": [self.tool]})))
+            session.answer(message, json.loads(json.dumps({"tools": [self.tool]})))
 
     def take(self, call: Call) -> bool:
         return resend_with_headers(self.offer, self.sent.append, call)
@@ -74,7 +74,7 @@ async def test_a_call_does_not_wait_for_a_server_that_is_lost_or_closed() -> Non
     stage = Stage(silent=True)
     call = a_call()
     stage.take(call)
-    stage.lane.lose(stage.lane.problem(SOURCE_LOST, "gone"))
+    stage.session.lose(stage.session.problem(SOURCE_LOST, "gone"))
     await until(lambda: stage.sent == [call], "it goes to whoever comes next")
     later = a_call()
     stage.take(later)

@@ -58,7 +58,7 @@ async def test_the_last_to_leave_ends_the_subscription() -> None:
         assert not server.asked("resources/unsubscribe")
         two.watch.close()
         await until(lambda: server.asked("resources/unsubscribe") == [{"uri": "r:/a"}], "it is ended")
-        await until(lambda: lane.idle, "the lane may be closed")
+        await until(lambda: lane.idle, "the session may be closed")
 
 
 async def test_whoever_comes_back_at_once_is_asked_for_after_the_end() -> None:
@@ -205,7 +205,7 @@ async def test_nothing_is_left_of_a_watch_that_was_closed_before_it_was_answered
         watcher = Watcher(source)
         await until(lambda: bool(server.asked("resources/subscribe")), "it is asked for")
         watcher.watch.close()
-        await until(lambda: server.lanes[1].idle, "the lane may be closed")
+        await until(lambda: server.lanes[1].idle, "the session may be closed")
 
 
 async def test_so_many_resources_are_watched_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

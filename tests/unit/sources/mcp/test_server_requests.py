@@ -22,112 +22,112 @@ FORM = {"message": "your name?", "requestedSchema": {"type": "object"}}
 
 
 def lane_that_declares(capabilities: bytes = EVERYTHING) -> MemorySession:
-    lane = MemorySession()
-    lane.server_requests.declared = capabilities
-    return lane
+    session = MemorySession()
+    session.server_requests.declared = capabilities
+    return session
 
 
-def calling(lane: MemorySession, asked: list[ServerRequest] | None = None) -> Call:
+def calling(session: MemorySession, asked: list[ServerRequest] | None = None) -> Call:
     call = new_call()
     call.on_server_request = None if asked is None else asked.append
-    lane.send(call)
-    lane.sent.clear()
+    session.send(call)
+    session.sent.clear()
     return call
 
 
-def ask(lane: MemorySession, method: str = "elicitation/create", id: Any = 1, **params: Any) -> None:  # noqa: A002
-    lane.say({"id": id, "method": method, "params": params or FORM})
+def ask(session: MemorySession, method: str = "elicitation/create", id: Any = 1, **params: Any) -> None:  # noqa: A002
+    session.say({"id": id, "method": method, "params": params or FORM})
 
 
 # Who is asked --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_question_goes_to_the_call_in_flight_and_its_answer_back_under_the_servers_id() -> None:
-    lane, asked = lane_that_declares(), []
-    call = calling(lane, asked)
-    lane.received(b'{"jsonrpc":"2.0","id":"q-1","method":"elicitation/create","params":{"message":"m","x":1.10}}')
+    session, asked = lane_that_declares(), []
+    call = calling(session, asked)
+    session.received(b'{"jsonrpc":"2.0","id":"q-1","method":"elicitation/create","params":{"message":"m","x":1.10}}')
     (server_request,) = asked
     assert (server_request.source, server_request.method, server_request.calls) == ("s", "elicitation/create", (call,))
     assert server_request.params == b'{"message":"m","x":1.10}'
     assert call.open_server_requests == 1
     assert server_request.answer(b'{"action":"accept",\n"content":{"n":1.10}}')
-    assert lane.sent == [{"jsonrpc": "2.0", "id": "q-1", "result": {"action": "accept", "content": {"n": 1.10}}}]
+    assert session.sent == [{"jsonrpc": "2.0", "id": "q-1", "result": {"action": "accept", "content": {"n": 1.10}}}]
     assert call.open_server_requests == 0
     assert not server_request.answer(b"{}")
-    assert len(lane.sent) == 1
+    assert len(session.sent) == 1
 
 
 @pytest.mark.parametrize("id_json", [b"7", b'"7"', b"-1", b'"\\u00e9 \\n"', b"123456789012345678"])
 async def test_the_servers_id_comes_back_as_it_was_written(id_json: bytes) -> None:
-    lane, asked = lane_that_declares(), []
-    calling(lane, asked)
-    lane.received(b'{"jsonrpc":"2.0","id":%b,"method":"roots/list"}' % id_json)
+    session, asked = lane_that_declares(), []
+    calling(session, asked)
+    session.received(b'{"jsonrpc":"2.0","id":%b,"method":"roots/list"}' % id_json)
     asked[0].refuse(b'{"code":-1,"message":"no"}')
-    assert lane.sent == [{"jsonrpc": "2.0", "id": json.loads(id_json), "error": {"code": -1, "message": "no"}}]
+    assert session.sent == [{"jsonrpc": "2.0", "id": json.loads(id_json), "error": {"code": -1, "message": "no"}}]
 
 
 async def test_the_latest_call_is_asked_and_the_clocks_of_all_rest() -> None:
-    lane = lane_that_declares()
+    session = lane_that_declares()
     first, second = [], []
-    calls = [calling(lane, first), calling(lane, second), calling(lane)]
-    lane.send(Request("ping", b"{}", lambda _: None))
-    ask(lane)
+    calls = [calling(session, first), calling(session, second), calling(session)]
+    session.send(Request("ping", b"{}", lambda _: None))
+    ask(session)
     assert (len(first), len(second)) == (0, 1)
     assert second[0].calls == tuple(calls)
     assert [call.open_server_requests for call in calls] == [1, 1, 1]
 
 
 async def test_a_question_on_the_stream_of_a_call_is_that_calls() -> None:
-    lane = lane_that_declares()
+    session = lane_that_declares()
     first, second = [], []
-    call, other = calling(lane, first), calling(lane, second)
-    lane.received(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}', call)
+    call, other = calling(session, first), calling(session, second)
+    session.received(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}', call)
     assert (len(first), len(second)) == (1, 0)
     assert first[0].calls == (call,)
     assert other.open_server_requests == 0
 
 
 async def test_a_question_outside_calls_goes_to_whoever_attends_the_lane() -> None:
-    lane, asked = lane_that_declares(), []
-    lane.server_requests.set_handler(asked.append)
-    ask(lane)
-    calling(lane)
-    ask(lane, id=2)
+    session, asked = lane_that_declares(), []
+    session.server_requests.set_handler(asked.append)
+    ask(session)
+    calling(session)
+    ask(session, id=2)
     own = Request("resources/subscribe", b"{}", lambda _: None)
-    lane.send(own)
-    lane.received(b'{"jsonrpc":"2.0","id":3,"method":"roots/list"}', own)
+    session.send(own)
+    session.received(b'{"jsonrpc":"2.0","id":3,"method":"roots/list"}', own)
     assert [len(server_request.calls) for server_request in asked] == [0, 1, 0]
 
 
 async def test_a_question_that_comes_before_anyone_attends_is_held() -> None:
-    lane, asked = lane_that_declares(), []
-    ask(lane)
-    ask(lane, id=2)
-    lane.say({"method": "notifications/cancelled", "params": {"requestId": 1}})
-    assert lane.sent == []
-    lane.server_requests.set_handler(asked.append)
+    session, asked = lane_that_declares(), []
+    ask(session)
+    ask(session, id=2)
+    session.say({"method": "notifications/cancelled", "params": {"requestId": 1}})
+    assert session.sent == []
+    session.server_requests.set_handler(asked.append)
     assert len(asked) == 1
     asked[0].answer(b"{}")
-    assert [message["id"] for message in lane.sent] == [2]
+    assert [message["id"] for message in session.sent] == [2]
 
 
 async def test_where_nobody_can_be_asked_the_server_is_told_so() -> None:
-    lane = lane_that_declares()
-    lane.server_requests.set_handler(refuse_without_client)
-    ask(lane)
-    assert lane.sent[0]["error"]["code"] == -32601
+    session = lane_that_declares()
+    session.server_requests.set_handler(refuse_without_client)
+    ask(session)
+    assert session.sent[0]["error"]["code"] == -32601
 
 
 async def test_a_client_that_fails_when_it_is_asked_costs_its_question_only() -> None:
-    lane = lane_that_declares()
-    call = calling(lane)
+    session = lane_that_declares()
+    call = calling(session)
 
     def broken(server_request: ServerRequest) -> None:
         raise RuntimeError("a bug")
 
     call.on_server_request = broken
-    ask(lane)
-    assert lane.sent[0]["error"]["code"] == -32603
+    ask(session)
+    assert session.sent[0]["error"]["code"] == -32603
     assert call.open_server_requests == 0
     assert not call.done
 
@@ -155,11 +155,11 @@ async def test_a_client_that_fails_when_it_is_asked_costs_its_question_only() ->
 async def test_what_the_client_did_not_declare_is_refused(
     capabilities: bytes, method: str, params: Any, code: int
 ) -> None:
-    lane, asked = lane_that_declares(capabilities), []
-    calling(lane, asked)
-    lane.say({"id": 1, "method": method, "params": params})
+    session, asked = lane_that_declares(capabilities), []
+    calling(session, asked)
+    session.say({"id": 1, "method": method, "params": params})
     assert asked == []
-    assert (lane.sent[0]["id"], lane.sent[0]["error"]["code"]) == (1, code)
+    assert (session.sent[0]["id"], session.sent[0]["error"]["code"]) == (1, code)
 
 
 @pytest.mark.parametrize(
@@ -174,118 +174,118 @@ async def test_what_the_client_did_not_declare_is_refused(
     ],
 )
 async def test_what_the_client_declared_is_passed_on(capabilities: bytes, method: str, params: Any) -> None:
-    lane, asked = lane_that_declares(capabilities), []
-    calling(lane, asked)
-    lane.say({"id": 1, "method": method, "params": params})
+    session, asked = lane_that_declares(capabilities), []
+    calling(session, asked)
+    session.say({"id": 1, "method": method, "params": params})
     assert [server_request.method for server_request in asked] == [method]
-    assert lane.sent == []
+    assert session.sent == []
 
 
 @pytest.mark.parametrize("id_json", [b"null", b"1.5", b"[1,\n2]", b"{}", b"true"])
 async def test_a_request_without_a_proper_id_is_counted_and_dropped(id_json: bytes) -> None:
-    lane, asked = lane_that_declares(), []
-    calling(lane, asked)
-    lane.received(b'{"jsonrpc":"2.0","id":%b,"method":"roots/list"}' % id_json)
-    lane.received(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % id_json)
-    assert (lane.sent, asked, lane.counted) == ([], [], ["protocol_errors"] * 2)
+    session, asked = lane_that_declares(), []
+    calling(session, asked)
+    session.received(b'{"jsonrpc":"2.0","id":%b,"method":"roots/list"}' % id_json)
+    session.received(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % id_json)
+    assert (session.sent, asked, session.counted) == ([], [], ["protocol_errors"] * 2)
 
 
 async def test_a_server_cannot_open_questions_without_end() -> None:
-    lane, asked = lane_that_declares(), []
-    calling(lane, asked)
+    session, asked = lane_that_declares(), []
+    calling(session, asked)
     for number in range(1000):
-        ask(lane, id=number)
-    assert len(asked) == len(lane.server_requests) == MAX_OPEN
-    assert {message["error"]["code"] for message in lane.sent} == {-32603}
-    assert len(lane.sent) == 1000 - MAX_OPEN
+        ask(session, id=number)
+    assert len(asked) == len(session.server_requests) == MAX_OPEN
+    assert {message["error"]["code"] for message in session.sent} == {-32603}
+    assert len(session.sent) == 1000 - MAX_OPEN
     asked[0].answer(b"{}")
-    ask(lane, id=2000)
+    ask(session, id=2000)
     assert len(asked) == MAX_OPEN + 1
 
 
 async def test_a_second_question_under_an_id_that_is_open_is_dropped() -> None:
-    lane, asked = lane_that_declares(), []
-    calling(lane, asked)
-    ask(lane, id=1)
-    ask(lane, id=1)
-    ask(lane, id="1")
-    assert (len(asked), lane.sent, lane.counted) == (2, [], ["protocol_errors"])
+    session, asked = lane_that_declares(), []
+    calling(session, asked)
+    ask(session, id=1)
+    ask(session, id=1)
+    ask(session, id="1")
+    assert (len(asked), session.sent, session.counted) == (2, [], ["protocol_errors"])
     asked[0].answer(b'{"n":0}')
-    ask(lane, id=1)
+    ask(session, id=1)
     assert len(asked) == 3
 
 
 @pytest.mark.parametrize("answer", [b"[]", b"", b"null", b"[" * 100_000 + b"\n"])
 async def test_an_answer_that_is_none_becomes_an_error_for_the_server(answer: bytes) -> None:
-    lane, asked = lane_that_declares(), []
-    calling(lane, asked)
-    ask(lane)
+    session, asked = lane_that_declares(), []
+    calling(session, asked)
+    ask(session)
     asked[0].answer(answer)
-    assert (lane.sent[0]["id"], lane.sent[0]["error"]["code"]) == (1, -32603)
+    assert (session.sent[0]["id"], session.sent[0]["error"]["code"]) == (1, -32603)
 
 
 # Progress, taking back, the end --------------------------------------------------------------------------------------
 
 
 async def test_a_clients_progress_reaches_the_server_while_the_question_is_open() -> None:
-    lane, asked = lane_that_declares(), []
-    calling(lane, asked)
-    ask(lane)
+    session, asked = lane_that_declares(), []
+    calling(session, asked)
+    ask(session)
     asked[0].progressed(b'{"progressToken":"t",\n"progress":1}')
     asked[0].answer(b"{}")
     asked[0].progressed(b'{"progressToken":"t","progress":2}')
-    assert lane.sent[0] == {
+    assert session.sent[0] == {
         "jsonrpc": "2.0",
         "method": "notifications/progress",
         "params": {"progressToken": "t", "progress": 1},
     }
-    assert len(lane.sent) == 2
+    assert len(session.sent) == 2
 
 
 @pytest.mark.parametrize("end", ["cancelled", "lost"])
 async def test_a_question_the_server_takes_back_or_dies_with_is_withdrawn(end: str) -> None:
-    lane, asked = lane_that_declares(), []
-    call = calling(lane, asked)
-    ask(lane, id="a")
-    ask(lane, id="b")
+    session, asked = lane_that_declares(), []
+    call = calling(session, asked)
+    ask(session, id="a")
+    ask(session, id="b")
     log: list[str] = []
     call.on_done = lambda _: log.append("call ended")
     for name, server_request in zip("ab", asked, strict=True):
         server_request.on_withdrawn = lambda name=name: log.append(name)
     if end == "cancelled":
-        lane.say({"method": "notifications/cancelled", "params": {"requestId": "b", "reason": "x"}})
+        session.say({"method": "notifications/cancelled", "params": {"requestId": "b", "reason": "x"}})
         assert log == ["b"]
         assert call.open_server_requests == 1
     else:
-        lane.lose(lane.problem(SOURCE_LOST, "exited"))
+        session.lose(session.problem(SOURCE_LOST, "exited"))
         assert log == ["a", "b", "call ended"]
         assert call.open_server_requests == 0
     assert not asked[1].answer(b"{}")
-    assert lane.sent == []
+    assert session.sent == []
 
 
 @pytest.mark.parametrize("params", [{"requestId": 99}, {"requestId": None}, {}, []])
 async def test_a_cancellation_of_anything_else_is_for_whoever_tends_the_lane(params: Any) -> None:
-    lane, asked = lane_that_declares(), []
-    calling(lane, asked)
+    session, asked = lane_that_declares(), []
+    calling(session, asked)
     heard: list[str] = []
-    lane.on_notification = lambda method, params: heard.append(method)
-    ask(lane)
-    lane.say({"method": "notifications/cancelled", "params": params})
+    session.on_notification = lambda method, params: heard.append(method)
+    ask(session)
+    session.say({"method": "notifications/cancelled", "params": params})
     assert heard == ["notifications/cancelled"]
     assert not asked[0].ended
 
 
 async def test_questions_of_calls_that_are_over_are_refused_and_withdrawn() -> None:
-    lane, asked = lane_that_declares(), []
-    calling(lane, asked)
-    ask(lane)
+    session, asked = lane_that_declares(), []
+    calling(session, asked)
+    ask(session)
     withdrawn: list[Callable[[], None]] = []
     asked[0].on_withdrawn = lambda: withdrawn.append(asked[0].answer)
-    lane.server_requests.refuse_all()
+    session.server_requests.refuse_all()
     assert len(withdrawn) == 1
-    assert lane.sent[0]["error"]["code"] == -32603
-    assert len(lane.server_requests) == 0
+    assert session.sent[0]["error"]["code"] == -32603
+    assert len(session.server_requests) == 0
 
 
 @pytest.mark.parametrize("wire", [HttpUpstreamSession, SseUpstreamSession])
@@ -294,21 +294,21 @@ async def test_a_server_that_asks_without_taking_answers_does_not_fill_the_memor
 ) -> None:
     counted: list[str] = []
     pool = HttpPool(HttpTarget(f"http://127.0.0.1:{free_port()}/"), connect_timeout_s=at_most(10), limit_bytes=4096)
-    lane = wire("s", counted.append, pool, {}, 4096)
+    session = wire("s", counted.append, pool, {}, 4096)
     for number in range(MAX_WAITING + 500):
-        lane.received(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number)
+        session.received(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number)
     assert counted == ["unread_messages_dropped"] * 500
-    await lane.close()
+    await session.close()
 
 
 async def test_questions_that_are_open_together_have_a_size_and_one_alone_may_be_of_any() -> None:
-    lane, asked = lane_that_declares(), []
-    calling(lane, asked)
-    ask(lane, id=1, message="x" * MAX_OPEN_BYTES)
-    ask(lane, id=2, message="small")
+    session, asked = lane_that_declares(), []
+    calling(session, asked)
+    ask(session, id=1, message="x" * MAX_OPEN_BYTES)
+    ask(session, id=2, message="small")
     assert [server_request.params.count(b"x") for server_request in asked] == [MAX_OPEN_BYTES]
-    assert [message["error"]["code"] for message in lane.sent] == [-32603]
+    assert [message["error"]["code"] for message in session.sent] == [-32603]
     asked[0].answer(b"{}")
-    ask(lane, id=3, message="small")
-    ask(lane, id=4, message="small")
+    ask(session, id=3, message="small")
+    ask(session, id=4, message="small")
     assert len(asked) == 3

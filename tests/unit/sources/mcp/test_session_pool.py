@@ -23,7 +23,7 @@ ROOTS = b'{"roots":{}}'
 
 
 class Opener:
-    """Opens a lane for whoever comes, as long as nothing is wrong."""
+    """Opens a session for whoever comes, as long as nothing is wrong."""
 
     def __init__(self, kind: type[MemorySession] = MemorySession) -> None:
         self._kind = kind

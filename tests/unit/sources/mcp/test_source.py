@@ -235,7 +235,7 @@ async def test_sessions_have_lanes_of_their_own_and_callers_without_one_share_th
         await until(lambda: all(call.done for call in calls), "all are answered")
         assert [lane_of(call) for call in calls] == [0, 1, 2, 1, 0]
         source.forget("one")
-        await until(lambda: server.lanes[1].closed, "the lane of `one` is closed")
+        await until(lambda: server.lanes[1].closed, "the session of `one` is closed")
         again = submitted(source, new_call("one"))
         await until(lambda: again.done, "it is answered")
         assert lane_of(again) == 3
@@ -319,7 +319,7 @@ async def test_a_storm_of_announced_changes_is_a_few_lists(lane: int) -> None:
     async with living(server) as (source, book):
         await ready(book)
         call = submitted(source, new_call())
-        await until(lambda: call.done, "the client has a lane of its own")
+        await until(lambda: call.done, "the client has a session of its own")
         before = server.lanes[lane].methods().count("tools/list")
         server.tools = ["a", "b"]
         for _ in range(1000):

@@ -72,18 +72,18 @@ class OldServer(Scripted):
 
 @contextlib.asynccontextmanager
 async def lane_to(url: str, **headers: str) -> AsyncIterator[SseUpstreamSession]:
-    lane = SseUpstreamSession(
+    session = SseUpstreamSession(
         "s", lambda _: None, HttpPool(HttpTarget(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT), headers, LIMIT
     )
     try:
-        yield lane
+        yield session
     finally:
-        await lane.close()
+        await session.close()
 
 
-def sent(lane: SseUpstreamSession) -> Call:
+def sent(session: SseUpstreamSession) -> Call:
     call = new_call()
-    lane.send(call)
+    session.send(call)
     return call
 
 
@@ -93,9 +93,9 @@ async def failed(call: Call) -> Problem:
     return call.outcome.problem
 
 
-async def refusal(lane: SseUpstreamSession, timeout_s: float = at_most(10)) -> Problem:
+async def refusal(session: SseUpstreamSession, timeout_s: float = at_most(10)) -> Problem:
     with pytest.raises(GatewayError) as refused:
-        await lane.connect(timeout_s)
+        await session.connect(timeout_s)
     assert refused.value.problem.source == "s"
     return refused.value.problem
 
@@ -103,9 +103,9 @@ async def refusal(lane: SseUpstreamSession, timeout_s: float = at_most(10)) -> P
 @both_loops
 def test_messages_are_posted_to_the_endpoint_and_answered_on_the_stream(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with OldServer() as server, lane_to(server.url, Authorization="Bearer x") as lane:
-            await lane.connect(at_most(10))
-            calls = [sent(lane) for _ in range(10)]
+        async with OldServer() as server, lane_to(server.url, Authorization="Bearer x") as session:
+            await session.connect(at_most(10))
+            calls = [sent(session) for _ in range(10)]
             for call in calls:
                 await until(lambda call=call: call.done, "it is answered")
                 assert isinstance(call.outcome, Result)
@@ -133,10 +133,10 @@ def test_messages_are_posted_to_the_endpoint_and_answered_on_the_stream(loop_fac
 def test_an_endpoint_is_read_as_a_link_from_the_stream(loop_factory: Loop, endpoint: str, target: bytes) -> None:
     async def main() -> None:
         server = OldServer()
-        async with server, lane_to(server.url) as lane:
+        async with server, lane_to(server.url) as session:
             server.endpoint = endpoint.replace("SAME", f"http://127.0.0.1:{server.port}")
-            await lane.connect(at_most(10))
-            sent(lane)
+            await session.connect(at_most(10))
+            sent(session)
             await until(lambda: server.messages, "it arrived")
             assert any(request.startswith(b"POST %b HTTP/1.1" % target) for request in server.requests)
 
@@ -159,9 +159,9 @@ def test_an_endpoint_is_read_as_a_link_from_the_stream(loop_factory: Loop, endpo
 def test_an_endpoint_of_another_origin_is_refused_and_sees_nothing_of_us(loop_factory: Loop, endpoint: str) -> None:
     async def main() -> None:
         server = OldServer()
-        async with server, lane_to(server.url, Authorization="Bearer x") as lane:
+        async with server, lane_to(server.url, Authorization="Bearer x") as session:
             server.endpoint = endpoint.replace("PORT", str(server.port))
-            problem = await refusal(lane)
+            problem = await refusal(session)
             assert problem.code is SOURCE_PROTOCOL
             assert "another origin" in problem.message
             assert server.messages == []
@@ -176,8 +176,8 @@ def test_an_endpoint_of_another_origin_is_refused_and_sees_nothing_of_us(loop_fa
 )
 def test_an_endpoint_that_is_no_link_is_a_problem_of_the_server(loop_factory: Loop, endpoint: str) -> None:
     async def main() -> None:
-        async with OldServer(endpoint) as server, lane_to(server.url) as lane:
-            assert (await refusal(lane)).code is SOURCE_PROTOCOL
+        async with OldServer(endpoint) as server, lane_to(server.url) as session:
+            assert (await refusal(session)).code is SOURCE_PROTOCOL
 
     run_on(loop_factory, main())
 
@@ -203,8 +203,8 @@ def test_a_stream_that_is_none_fails_at_once_and_says_why(
 
         server = Scripted(script)
         await server.start()
-        async with lane_to(server.url) as lane:
-            problem = await refusal(lane)
+        async with lane_to(server.url) as session:
+            problem = await refusal(session)
             assert problem.code is code
             assert says in problem.message
         await server.stop()
@@ -221,8 +221,8 @@ def test_a_server_that_names_no_endpoint_fails_at_the_deadline(loop_factory: Loo
 
         server = Scripted(script)
         await server.start()
-        async with lane_to(server.url) as lane:
-            problem = await refusal(lane, 0.1)
+        async with lane_to(server.url) as session:
+            problem = await refusal(session, 0.1)
             assert problem.code is SOURCE_START_FAILED
             assert "endpoint" in problem.message
         await server.stop()
@@ -233,8 +233,8 @@ def test_a_server_that_names_no_endpoint_fails_at_the_deadline(loop_factory: Loo
 @both_loops
 def test_a_server_that_is_not_there_fails_at_once(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to(f"http://127.0.0.1:{free_port()}/sse") as lane:
-            assert "cannot connect" in (await refusal(lane)).message
+        async with lane_to(f"http://127.0.0.1:{free_port()}/sse") as session:
+            assert "cannot connect" in (await refusal(session)).message
 
     run_on(loop_factory, main())
 
@@ -242,15 +242,15 @@ def test_a_server_that_is_not_there_fails_at_once(loop_factory: Loop) -> None:
 @both_loops
 def test_the_end_of_the_stream_is_the_end_of_everything_in_flight(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with OldServer(respond=False) as server, lane_to(server.url) as lane:
-            await lane.connect(at_most(10))
-            call = sent(lane)
+        async with OldServer(respond=False) as server, lane_to(server.url) as session:
+            await session.connect(at_most(10))
+            call = sent(session)
             await until(lambda: server.messages, "it arrived")
             assert server.stream is not None
             await server.stream.reset()
             problem = await failed(call)
             assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
-            assert not lane.usable
+            assert not session.usable
 
     run_on(loop_factory, main())
 
@@ -258,15 +258,15 @@ def test_the_end_of_the_stream_is_the_end_of_everything_in_flight(loop_factory: 
 @both_loops
 def test_a_message_that_is_refused_fails_that_call_only(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with OldServer(respond=False) as server, lane_to(server.url) as lane:
-            await lane.connect(at_most(10))
-            waiting = sent(lane)
+        async with OldServer(respond=False) as server, lane_to(server.url) as session:
+            await session.connect(at_most(10))
+            waiting = sent(session)
             await until(lambda: server.messages, "it arrived")
             server.post_status = 400
-            problem = await failed(sent(lane))
+            problem = await failed(sent(session))
             assert (problem.code, problem.executed) == (SOURCE_PROTOCOL, "unknown")
             assert "400" in problem.message
-            assert lane.usable
+            assert session.usable
             await server.say({"id": waiting.upstream_id, "result": {}})
             await until(lambda: waiting.done, "the other is answered")
             assert isinstance(waiting.outcome, Result)
@@ -277,9 +277,9 @@ def test_a_message_that_is_refused_fails_that_call_only(loop_factory: Loop) -> N
 @both_loops
 def test_a_call_given_up_is_cancelled_by_a_message(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with OldServer(respond=False) as server, lane_to(server.url) as lane:
-            await lane.connect(at_most(10))
-            call = sent(lane)
+        async with OldServer(respond=False) as server, lane_to(server.url) as session:
+            await session.connect(at_most(10))
+            call = sent(session)
             await until(lambda: server.messages, "it arrived")
             call.cancel("enough")
             await until(lambda: len(server.messages) == 2, "the server is told")
@@ -292,9 +292,9 @@ def test_a_call_given_up_is_cancelled_by_a_message(loop_factory: Loop) -> None:
 def test_closing_answers_what_is_in_flight_and_leaves_nothing(loop_factory: Loop) -> None:
     async def main() -> None:
         async with OldServer(respond=False) as server:
-            async with lane_to(server.url) as lane:
-                await lane.connect(at_most(10))
-                call = sent(lane)
+            async with lane_to(server.url) as session:
+                await session.connect(at_most(10))
+                call = sent(session)
                 await until(lambda: server.messages, "it arrived")
             assert (await failed(call)).executed == "unknown"
 
@@ -319,10 +319,10 @@ def test_a_message_that_is_never_accepted_keeps_its_connection_only_while_someon
             await peer.wait_closed()
 
     async def main() -> None:
-        async with Silent() as server, lane_to(server.url) as lane:
-            await lane.connect(at_most(10))
-            lane.notify("notifications/initialized")
-            call = sent(lane)
+        async with Silent() as server, lane_to(server.url) as session:
+            await session.connect(at_most(10))
+            session.notify("notifications/initialized")
+            call = sent(session)
             await until(lambda: len(server.messages) == 2, "both are on their way")
             await until(lambda: server.open == 2, "the notification's connection is closed")
             assert not call.done

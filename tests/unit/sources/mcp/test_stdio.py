@@ -46,22 +46,22 @@ async def lane_to(
     children = Children()
     argv = [sys.executable, "-I", "-S", "-u", "-c", PRELUDE + script]
     try:
-        lane = await open_stdio_session(
+        session = await open_stdio_session(
             "s", count, children, argv, env={}, cwd=None, limit_bytes=limit_bytes, redact=redact
         )
         try:
-            yield lane
+            yield session
         finally:
-            await lane.close()
-            assert not alive(lane.child.pid)
+            await session.close()
+            assert not alive(session.child.pid)
     finally:
         await children.close()
 
 
-def sent(lane: StdioUpstreamSession, **params: Any) -> Call:
+def sent(session: StdioUpstreamSession, **params: Any) -> Call:
     call = new_call()
     call.params = json.dumps(params).encode()
-    lane.send(call)
+    session.send(call)
     return call
 
 
@@ -79,8 +79,8 @@ async def failed(call: Call) -> Problem:
 @both_loops
 def test_a_message_larger_than_the_pipe_goes_both_ways(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to(ECHO) as lane:
-            calls = [sent(lane, x="x" * 1_500_000), sent(lane, y=1)]
+        async with lane_to(ECHO) as session:
+            calls = [sent(session, x="x" * 1_500_000), sent(session, y=1)]
             assert len((await ended(calls[0])).raw) > 1_500_000
             assert json.loads(bytes((await ended(calls[1])).raw)) == {"y": 1}
 
@@ -92,11 +92,11 @@ def test_a_message_larger_than_the_pipe_goes_both_ways(loop_factory: Loop) -> No
 def test_an_answer_right_before_the_exit_is_delivered(loop_factory: Loop, size: int) -> None:
     async def main() -> None:
         script = f"answer(read(), b'{{\"x\":\"' + b'x' * {size} + b'\"}}'); os._exit(0)"
-        async with lane_to(script) as lane:
-            outcome = await ended(sent(lane))
+        async with lane_to(script) as session:
+            outcome = await ended(sent(session))
             assert isinstance(outcome, Result), outcome
             assert len(outcome.raw) > size
-            problem = await asyncio.wait_for(asyncio.shield(lane.lost), at_most(15))
+            problem = await asyncio.wait_for(asyncio.shield(session.lost), at_most(15))
             assert "exited with status 0" in problem.message
 
     run_on(loop_factory, main())
@@ -116,16 +116,16 @@ def test_an_answer_right_before_the_exit_is_delivered(loop_factory: Loop, size: 
 )
 def test_a_server_that_ends_in_the_middle_fails_what_is_in_flight(loop_factory: Loop, script: str, says: str) -> None:
     async def main() -> None:
-        async with lane_to(script) as lane:
-            calls = [sent(lane), sent(lane)]
+        async with lane_to(script) as session:
+            calls = [sent(session), sent(session)]
             if "close(0)" in script:
-                await until(lambda: sent(lane).done or not lane.usable, "writing to it fails")
+                await until(lambda: sent(session).done or not session.usable, "writing to it fails")
             for call in calls:
                 problem = await failed(call)
                 assert (problem.code, problem.phase, problem.executed) == (SOURCE_LOST, "sent", "unknown")
                 assert says in problem.message
-            assert not lane.usable
-            late = await failed(sent(lane))
+            assert not session.usable
+            late = await failed(sent(session))
             assert (late.code, late.executed) == (SOURCE_LOST, "no")
 
     run_on(loop_factory, main())
@@ -136,8 +136,8 @@ def test_a_server_that_ends_in_the_middle_fails_what_is_in_flight(loop_factory: 
 def test_the_last_words_on_stderr_come_with_the_failure_and_hold_no_secret(loop_factory: Loop) -> None:
     async def main() -> None:
         script = "os.write(2, b'x ' * 50_000 + b'\\x1b[31mcannot \\x00find hunter2\\n'); read(); os._exit(1)"
-        async with lane_to(script, redact=lambda text: text.replace("hunter2", "***")) as lane:
-            problem = await failed(sent(lane))
+        async with lane_to(script, redact=lambda text: text.replace("hunter2", "***")) as session:
+            problem = await failed(sent(session))
             assert problem.hint.startswith("its last output on stderr: ") and " x x x " in problem.hint
             assert problem.hint.endswith("[31mcannot find ***")
             assert len(problem.hint) < 2200
@@ -148,9 +148,9 @@ def test_the_last_words_on_stderr_come_with_the_failure_and_hold_no_secret(loop_
 @both_loops
 def test_a_question_of_ours_to_a_process_that_is_just_ending_learns_how_it_ended(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to("print('no such database', file=sys.stderr); sys.exit(7)") as lane:
-            await until(lambda: not lane.usable, "its end is noticed")
-            call, outcome = sent(lane), await lane.request("initialize", b"{}", 15)
+        async with lane_to("print('no such database', file=sys.stderr); sys.exit(7)") as session:
+            await until(lambda: not session.usable, "its end is noticed")
+            call, outcome = sent(session), await session.request("initialize", b"{}", 15)
             assert isinstance(outcome, Failure)
             assert outcome.problem.message == "Server s: exited with status 7"
             assert outcome.problem.hint == "its last output on stderr: no such database"
@@ -167,8 +167,8 @@ def test_banners_blank_lines_and_line_ends_of_windows_are_tolerated(loop_factory
             "write(b'\\n' + json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'result': {}}).encode() + b'\\r\\n')\n"
             "read()"
         )
-        async with lane_to(script) as lane:
-            assert isinstance(await ended(sent(lane)), Result)
+        async with lane_to(script) as session:
+            assert isinstance(await ended(sent(session)), Result)
 
     run_on(loop_factory, main())
 
@@ -176,10 +176,10 @@ def test_banners_blank_lines_and_line_ends_of_windows_are_tolerated(loop_factory
 @both_loops
 def test_a_line_over_the_limit_that_nobody_owns_ends_the_server(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to("read(); write(b'x' * 200_000)\ntime.sleep(1000)", limit_bytes=100_000) as lane:
-            problem = await failed(sent(lane))
+        async with lane_to("read(); write(b'x' * 200_000)\ntime.sleep(1000)", limit_bytes=100_000) as session:
+            problem = await failed(sent(session))
             assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
-            await until(lambda: not alive(lane.child.pid), "it is killed")
+            await until(lambda: not alive(session.child.pid), "it is killed")
 
     run_on(loop_factory, main())
 
@@ -188,11 +188,11 @@ def test_a_line_over_the_limit_that_nobody_owns_ends_the_server(loop_factory: Lo
 @both_loops
 def test_a_server_that_does_not_read_is_sent_no_more_than_it_may_hold(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to("time.sleep(1000)", limit_bytes=100_000) as lane:
+        async with lane_to("time.sleep(1000)", limit_bytes=100_000) as session:
             calls: list[Call] = []
             while not calls or not calls[-1].done:
                 assert len(calls) < 200, "it takes everything"
-                calls.append(sent(lane, x="x" * 50_000))
+                calls.append(sent(session, x="x" * 50_000))
                 await asyncio.sleep(0)
             problem = await failed(calls[-1])
             assert (problem.code, problem.executed) == (QUEUE_FULL, "no")
@@ -205,9 +205,9 @@ def test_a_server_that_does_not_read_is_sent_no_more_than_it_may_hold(loop_facto
 @both_loops
 def test_closing_ends_the_process_and_answers_what_is_in_flight(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to("while read(): pass") as lane:
-            call = sent(lane)
-            pid = lane.child.pid
+        async with lane_to("while read(): pass") as session:
+            call = sent(session)
+            pid = session.child.pid
         problem = await failed(call)
         assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
         assert not alive(pid)

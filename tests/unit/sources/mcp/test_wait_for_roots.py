@@ -99,7 +99,7 @@ async def test_a_server_that_is_lost_meanwhile_fails_the_call_that_waits() -> No
         server.lane.lose(server.lane.problem(SOURCE_LOST, "exited"))
         await until(lambda: call.done, "the call has failed")
         assert isinstance(call.outcome, Failure) and call.outcome.problem.retryable
-        await until(lambda: server.lane.closed and not len(lanes), "nothing is left of the lane")
+        await until(lambda: server.lane.closed and not len(lanes), "nothing is left of the session")
 
 
 async def test_a_client_that_leaves_meanwhile_takes_its_server_along() -> None:

@@ -20,7 +20,7 @@ SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 
 
 class Library:
-    """A server with resources; every connection to it is a lane of its own."""
+    """A server with resources; every connection to it is a session of its own."""
 
     def __init__(self, era: Era = "legacy", subscribe: bool = True) -> None:
         self.era: Era = era

@@ -57,7 +57,7 @@ def test_streams_are_read_however_they_are_written(as_sent: object) -> None:
     reader = read(as_sent(stream(CALL, 0)))  # type: ignore[operator]
     assert reader.is_complete
     assert names(reader) == ["Read"]
-    assert reader.turn(0).output_tokens == 5
+    assert reader.tokens[1] == 5
 
 
 def test_a_whole_answer_is_taken_where_a_stream_was_asked_for() -> None:
