@@ -43,10 +43,8 @@ async def find_installed(
     *,
     limit_s: float = _VERSION_S,
 ) -> Installed:
-    """The agent's program and version, cached in `known`.
-
-    Raises GatewayError, with the code AGENT_SLOW where the program takes too long to answer.
-    """
+    """The agent's program and version, cached in `known`. Raises GatewayError, with the code AGENT_SLOW where the
+    program takes too long to answer."""
     program = _locate(provider, environ)
     identity = _identity(provider, program)
     is_stable = is_single_version(Path(program), provider.program)
@@ -59,10 +57,8 @@ async def find_installed(
 
 
 def _locate(provider: Provider, environ: Mapping[str, str]) -> str:
-    """The program's absolute path. Links are not resolved: an agent may look at the name it was called by.
-
-    Relative folders of PATH are not searched: the project may bring an agent of its own.
-    """
+    """The program's absolute path. Links are not resolved: an agent may look at the name it was called by. Relative
+    folders of PATH are not searched: the project may bring an agent of its own."""
     searched = absolute_path(environ)
     path = shutil.which(provider.program, path=searched)
     if path is None:
@@ -104,10 +100,8 @@ def _not_found(provider: Provider, message: str) -> GatewayError:
 
 
 class VersionCache:
-    """The versions that programs have reported: asking a large one takes seconds, or a minute on a busy machine.
-
-    What is known of a program is kept for this run, and in `folder`, where there is one, for the next.
-    """
+    """The versions that programs have reported: asking a large one takes seconds, or a minute on a busy machine. What
+    is known of a program is kept for this run, and in `folder`, where there is one, for the next."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._file = StateFile[tuple[str, str]](folder, "agent_versions.json", tuple[str, str])
@@ -203,10 +197,8 @@ class ProgramOutput:
 async def query_program(
     children: Children, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float
 ) -> ProgramOutput:
-    """Run a program to its end, without input. Raises GatewayError where it cannot be started.
-
-    It gets empty folders for its files: some agents write there even when they only print their version.
-    """
+    """Run a program to its end, without input. Raises GatewayError where it cannot be started. It gets empty folders
+    for its files: some agents write there even when they only print their version."""
     folder = RunFolder(children, argv[0])
     try:
         homes = dict.fromkeys(_HOMES, str(folder.path))

@@ -102,10 +102,8 @@ class AgentRunner:
         connection: ToolConnection | None,
         on_event: Callable[[AgentEvent], None],
     ) -> AgentResult:
-        """Run the agent until it ends, times out or must be stopped; nothing of it is left on return.
-
-        Raises GatewayError where it cannot be started. Cancelling this ends the agent within seconds.
-        """
+        """Run the agent until it ends, times out or must be stopped; nothing of it is left on return. Raises
+        GatewayError where it cannot be started. Cancelling this ends the agent within seconds."""
         started_at = monotonic()
         plan = await self.prepare(provider, installed, spec)
         monitor = OutputMonitor(provider, spec.mode, on_event)
@@ -303,9 +301,7 @@ class AgentProcess:
 
     async def end(self) -> None:
         """End it and all it started with SIGTERM, then SIGKILL; where it has exited, only what it left behind.
-
-        Afterwards every line it wrote has been handled. Cancelling this kills what is left at once.
-        """
+        Afterwards every line it wrote has been handled. Cancelling this kills what is left at once."""
         try:
             if not self.exited.done():
                 self._child.terminate(term_s=_TERM_S)

@@ -16,9 +16,7 @@ T = TypeVar("T")
 
 class StateFile(Generic[T]):
     """Values by key, of which the latest are kept. Never raises: what cannot be read or written is found out again.
-
-    Without a folder nothing is kept.
-    """
+    Without a folder nothing is kept."""
 
     def __init__(self, folder: Path | None, name: str, value: type[Any]) -> None:
         self._folder = folder

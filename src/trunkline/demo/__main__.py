@@ -34,7 +34,7 @@ def main() -> None:
 def _serve_http(server: Server, port: int) -> None:
     from trunkline.demo.http_server import serving_http
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _end)
     try:
         with serving_http(server, port) as url:
             sys.stderr.write(f"{url}\n")
@@ -43,6 +43,10 @@ def _serve_http(server: Server, port: int) -> None:
         sys.exit(130)
     except (OSError, OverflowError) as error:
         sys.exit(f"error: cannot listen on port {port}: {getattr(error, 'strerror', None) or error}")
+
+
+def _end(number: int, frame: object) -> None:
+    sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ class ResultCache:
         use = use_of(tool, rules)
         if use == "write":
             source_cache.writes += 1
-            call.keeper = _Write(self, source_cache)
+            call.keeper = _Keeper(self, source_cache)
             return False
         no_access = admission.draining or admission.health.state in _NO_ACCESS
         if use == "read" or no_access or not members.keys() <= _PLAIN_CALL:
@@ -143,11 +143,13 @@ class ResultCache:
             entry = self._find(key) or self._find(_public(key))
             if entry is not None:
                 self._events.count("cache_hits", call.source)
-                raw = _aged(entry, self._now())
+                raw = entry.raw
+                if entry.own_ttl_ms is not None:  # what is left of it
+                    raw = with_ttl(raw, max(0, int(entry.own_ttl_ms - (self._now() - entry.since) * 1000)))
                 call.finish(Cached(raw, raw))
                 return True
             if key.size_bytes <= LARGEST_BYTES:
-                call.keeper = _Read(self, source_cache, key)
+                call.keeper = _Keeper(self, source_cache, key)
         self._events.count("cache_misses", call.source)
         return False
 
@@ -167,7 +169,7 @@ class ResultCache:
         hints = lasting_hints(raw)
         if hints is None:
             return
-        if hints.is_public:
+        if hints.cache_scope == "public":
             key = _public(key)
         own_ttl_ms, ttl_s = hints.own_ttl_ms, source_cache.basis.rules.ttl_s
         since = self._now()
@@ -203,9 +205,12 @@ class ResultCache:
     def forget(self, holder: str | None) -> None:
         """Drop what is cached for a session or a principal, or for everybody: its permissions may have changed."""
         for source_cache in self._source_caches.values():
-            source_cache.generation += 1
-            for key in [key for key in source_cache.keys if holder is None or holder in (key.session, key.principal)]:
-                self._drop(key)
+            self._drop_those_of(holder, source_cache)
+
+    def _drop_those_of(self, holder: str | None, source_cache: _SourceCache) -> None:
+        source_cache.generation += 1
+        for key in [key for key in source_cache.keys if holder is None or holder in (key.session, key.principal)]:
+            self._drop(key)
 
     def unsettle(self, source_cache: _SourceCache) -> None:
         """Note that a write was abandoned, which the server may complete nevertheless."""
@@ -228,48 +233,31 @@ class ResultCache:
                 self._drop(key)
 
 
-class _Read:
-    """The keeper of a call whose result is cached, unless entries of its source are dropped meanwhile."""
+class _Keeper:
+    """Sees how a call ends: the result of a read, which has a key, is cached unless entries of its source are dropped
+    meanwhile; a call without may change what reads return."""
 
     __slots__ = ("_cache", "_generation", "_key", "_source_cache")
 
-    def __init__(self, cache: ResultCache, source_cache: _SourceCache, key: _Key) -> None:
+    def __init__(self, cache: ResultCache, source_cache: _SourceCache, key: _Key | None = None) -> None:
         self._cache = cache
         self._source_cache = source_cache
         self._key = key
         self._generation = source_cache.generation
 
     def ended(self, call: Call) -> None:
-        outcome = call.outcome
-        # A result that depends on what the client answered is not cached.
-        if isinstance(outcome, Result) and not call.asked_client and self._source_cache.generation == self._generation:
-            self._cache.keep(self._source_cache, self._key, outcome.raw)
-
-
-class _Write:
-    """The keeper of a call that may change what reads return."""
-
-    __slots__ = ("_cache", "_source_cache")
-
-    def __init__(self, cache: ResultCache, source_cache: _SourceCache) -> None:
-        self._cache = cache
-        self._source_cache = source_cache
-
-    def ended(self, call: Call) -> None:
-        outcome = call.outcome
-        self._source_cache.writes -= 1
-        if isinstance(outcome, Failure) and outcome.problem.executed == "no":
+        outcome, source_cache = call.outcome, self._source_cache
+        if self._key is not None:
+            # A result that depends on what the client answered is not cached.
+            if isinstance(outcome, Result) and not call.asked_client and source_cache.generation == self._generation:
+                self._cache.keep(source_cache, self._key, outcome.raw)
             return
-        self._cache.clear(self._source_cache)
-        if isinstance(outcome, Failure) and outcome.problem.code in (CANCELLED, DEADLINE):
-            self._cache.unsettle(self._source_cache)
-
-
-def _aged(entry: _Entry, now: float) -> bytes:
-    """The result as its server wrote it, except that `ttlMs` is the time left."""
-    if entry.own_ttl_ms is None:
-        return entry.raw
-    return with_ttl(entry.raw, max(0, int(entry.own_ttl_ms - (now - entry.since) * 1000)))
+        source_cache.writes -= 1
+        problem = outcome.problem if isinstance(outcome, Failure) else None
+        if problem is None or problem.executed != "no":
+            self._cache.clear(source_cache)
+            if problem is not None and problem.code in (CANCELLED, DEADLINE):
+                self._cache.unsettle(source_cache)
 
 
 def _key_of(call: Call, basis: _Basis) -> _Key:
@@ -315,10 +303,6 @@ class ResultCacheHints(msgspec.Struct, rename="camel"):
     @property
     def own_ttl_ms(self) -> float | None:
         return None if self.ttl_ms is UNSET else min(self.ttl_ms, _LONGEST_TTL_MS)
-
-    @property
-    def is_public(self) -> bool:
-        return self.cache_scope == "public"
 
 
 def lasting_hints(raw: Json) -> ResultCacheHints | None:

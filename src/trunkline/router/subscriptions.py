@@ -34,12 +34,11 @@ class ResourceSubscription:
 
     def __init__(
         self,
+        router: ResourceSubscriptionRouter,
         caller: Caller,
         uri: str,
         on_updated: Callable[[Json], None],
         on_settled: Callable[[Outcome], None],
-        on_closed: Callable[[ResourceSubscription], None],
-        on_lost: Callable[[ResourceSubscription], None],
     ) -> None:
         self.caller = caller
         self.uri = uri
@@ -47,28 +46,27 @@ class ResourceSubscription:
         self.admission: Admission | None = None
         self.location: ResourceLocation | None = None
         self.timer: Deadline | asyncio.TimerHandle | None = None
+        self._router = router
         self._on_updated = on_updated
         self._on_settled = on_settled
-        self._on_closed = on_closed
-        self._on_lost = on_lost
         self._settled = False
         self._watch: ResourceWatch | None = None
 
-    def begin(self, admission: Admission, location: ResourceLocation, uri_rewriter: UriRewriter) -> None:
+    def begin(self, admission: Admission, location: ResourceLocation) -> None:
         """Watch the resource at this source, and no longer at another."""
         self._let_go()
+        self.admission, self.location = admission, location
 
         def updated(params: Json) -> None:
             if not self.closed:
-                self._on_updated(self._rewritten(params, location, uri_rewriter))
+                self._on_updated(self._rewritten(params, location))
 
-        self.admission, self.location = admission, location
         on_updated = partial(call_safely, "the update of a resource", updated)
         on_settled = partial(call_safely, "the outcome of a subscription", self.settle)
         self._watch = ResourceWatch(self.caller, location.uri, on_updated, on_settled)
         admission.source.watch_resource(self._watch)
 
-    def _rewritten(self, params: Json, location: ResourceLocation, uri_rewriter: UriRewriter) -> Json:
+    def _rewritten(self, params: Json, location: ResourceLocation) -> Json:
         """The parameters of an update with the URI that this client uses."""
         try:
             members = members_of(bytes(params), "params")
@@ -77,32 +75,30 @@ class ResourceSubscription:
             return params
         if uri is None:
             return params
-        shown = self.uri if uri == location.uri else uri_rewriter.public_uri(self.caller, location.source, uri)
+        rewriter = self._router.uri_rewriter
+        shown = self.uri if uri == location.uri else rewriter.public_uri(self.caller, location.source, uri)
         return params if shown == uri else encode_members({**members, "uri": encode(shown)})
 
     def settle(self, outcome: Outcome) -> None:
         """Report the first outcome. A subscription that fails is closed; one that is lost later is retried."""
         if self._settled:
             if not isinstance(outcome, Result) and not self.closed:
-                self._lost(outcome)
+                self._let_go()
+                if isinstance(outcome, Failure) and outcome.problem.code not in _PERMANENT:
+                    self._router.lost(self)
+                else:
+                    self.close()
             return
         self._settled = True
         if not isinstance(outcome, Result):
             self.close()
         self._on_settled(outcome)
 
-    def _lost(self, outcome: Outcome) -> None:
-        self._let_go()
-        if isinstance(outcome, Failure) and outcome.problem.code not in _PERMANENT:
-            self._on_lost(self)
-        else:
-            self.close()
-
     def close(self) -> None:
         if not self.closed:
             self.closed = True
             self._let_go()
-            self._on_closed(self)
+            self._router.closed(self)
 
     def _let_go(self) -> None:
         timer, self.timer = self.timer, None
@@ -123,8 +119,8 @@ class ResourceSubscriptionRouter:
         pending_calls: PendingCalls,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
+        self.uri_rewriter = uri_rewriter
         self._registry = registry
-        self._uri_rewriter = uri_rewriter
         self._pending_calls = pending_calls
         self._loop = loop
         self._open: dict[ResourceSubscription, None] = {}
@@ -141,7 +137,7 @@ class ResourceSubscriptionRouter:
         on_updated: Callable[[Json], None],
         on_settled: Callable[[Outcome], None],
     ) -> ResourceSubscription:
-        subscription = ResourceSubscription(caller, uri, on_updated, on_settled, self._closed, self._lost)
+        subscription = ResourceSubscription(self, caller, uri, on_updated, on_settled)
         self._open[subscription] = None
         self._begin(subscription)
         return subscription
@@ -155,25 +151,22 @@ class ResourceSubscriptionRouter:
                     call_safely("its failure", subscription.settle, Failure(internal_problem()))
 
     def _begin(self, subscription: ResourceSubscription) -> None:
-        location = self._uri_rewriter.resolve_or_guess(subscription.caller, subscription.uri)
+        location = self.uri_rewriter.resolve_or_guess(subscription.caller, subscription.uri)
         if location is None:
-            if self._waits(subscription):
-                return
-            subscription.settle(Failure(unknown_resource(subscription.uri)))
+            if not self._waits(subscription):
+                subscription.settle(Failure(unknown_resource(subscription.uri)))
             return
         admission = self._registry.admissions[location.source]
         refusal = admission.refusal()
         if refusal is not None:
             subscription.settle(Failure(refusal))
         else:
-            subscription.begin(admission, location, self._uri_rewriter)
+            subscription.begin(admission, location)
 
     def _waits(self, subscription: ResourceSubscription) -> bool:
         """Wait, for as long as a call would, if a source is starting that may have the resource."""
-        admissions = [
-            self._registry.admissions[source]
-            for source in self._pending_calls.unpublished(self._registry.catalog.sources)
-        ]
+        unpublished = self._pending_calls.unpublished(self._registry.catalog.sources)
+        admissions = [self._registry.admissions[source] for source in unpublished]
         starting = [admission for admission in admissions if admission.health.state == "starting"]
         if not starting or self._pending_calls.draining:
             return False
@@ -198,9 +191,9 @@ class ResourceSubscriptionRouter:
             subscription.settle(Failure(problem))
             subscription.close()
         else:
-            subscription.begin(successor, subscription.location, self._uri_rewriter)
+            subscription.begin(successor, subscription.location)
 
-    def _lost(self, subscription: ResourceSubscription) -> None:
+    def lost(self, subscription: ResourceSubscription) -> None:
         """Try again later: the successor of its source was not up, or the source was lost while subscribing."""
         subscription.admission = None
         subscription.timer = self._loop.call_later(_RETRY_S, self._begin_again, subscription)
@@ -209,7 +202,7 @@ class ResourceSubscriptionRouter:
         subscription.timer = None
         self._begin(subscription)
 
-    def _closed(self, subscription: ResourceSubscription) -> None:
+    def closed(self, subscription: ResourceSubscription) -> None:
         self._open.pop(subscription, None)
         self._unresolved.pop(subscription, None)
 
@@ -227,17 +220,17 @@ class TaskSubscription:
 
     def __init__(
         self,
+        router: TaskSubscriptionRouter,
         caller: Caller,
         on_updated: OnTaskUpdate,
         on_settled: OnTasksSettled,
-        on_closed: Callable[[TaskSubscription], None],
     ) -> None:
+        self.router = router
         self.caller = caller
         self.closed = False
         self.on_updated = on_updated
         self.on_settled = on_settled
         self.at: dict[str, _TasksAtSource] = {}
-        self._on_closed = on_closed
 
     def keep(self, task_ids: Iterable[str]) -> None:
         """Drop the tasks that are not among these, as far as no other task of the same source is."""
@@ -251,26 +244,17 @@ class TaskSubscription:
         if not self.closed:
             self.closed = True
             self.keep(())
-            self._on_closed(self)
+            self.router.closed(self)
 
 
 class _TasksAtSource:
     """The tasks of a subscription at one source. `shown` maps the source's own ids to those of the client."""
 
-    def __init__(
-        self,
-        subscription: TaskSubscription,
-        source: str,
-        shown: dict[str, str],
-        task_ids: TaskIds,
-        uri_rewriter: UriRewriter,
-    ) -> None:
+    def __init__(self, subscription: TaskSubscription, source: str, shown: dict[str, str]) -> None:
         self.shown = shown
         self.admission: Admission | None = None
         self._subscription = subscription
         self._source = source
-        self._task_ids = task_ids
-        self._uri_rewriter = uri_rewriter
         self._watch: TaskWatch | None = None
         self._settled = False
 
@@ -299,13 +283,15 @@ class _TasksAtSource:
     def _updated(self, own_id: str, params: Json) -> None:
         if self._subscription.closed or own_id not in self.shown:
             return
-        caller, source = self._subscription.caller, self._source
+        caller, source, router = self._subscription.caller, self._source, self._subscription.router
 
         def id_for_caller(own: str) -> str:
-            return self.shown.get(own) or self._task_ids.public_id(caller, TaskLocation(source, own))
+            return self.shown.get(own) or router.task_ids.public_id(caller, TaskLocation(source, own))
 
         rewritten = map_task_ids(bytes(params), id_for_caller)
-        self._subscription.on_updated(source, self.shown[own_id], self._uri_rewriter.rewrite(caller, source, rewritten))
+        self._subscription.on_updated(
+            source, self.shown[own_id], router.uri_rewriter.rewrite(caller, source, rewritten)
+        )
 
     def close(self) -> None:
         watch, self._watch = self._watch, None
@@ -317,9 +303,9 @@ class TaskSubscriptionRouter:
     """All task subscriptions. Splits each by source, and follows sources that are replaced."""
 
     def __init__(self, registry: SourceRegistry, task_ids: TaskIds, uri_rewriter: UriRewriter) -> None:
+        self.task_ids = task_ids
+        self.uri_rewriter = uri_rewriter
         self._registry = registry
-        self._task_ids = task_ids
-        self._uri_rewriter = uri_rewriter
         self._open: dict[TaskSubscription, None] = {}
         registry.on_source_retired.append(self._source_retired)
 
@@ -329,11 +315,11 @@ class TaskSubscriptionRouter:
     def open(
         self, caller: Caller, task_ids: Iterable[str], on_updated: OnTaskUpdate, on_settled: OnTasksSettled
     ) -> TaskSubscription:
-        subscription = TaskSubscription(caller, on_updated, on_settled, self._closed)
+        subscription = TaskSubscription(self, caller, on_updated, on_settled)
         self._open[subscription] = None
         shown, unknown = self._by_source(caller, task_ids)
         for source, ids in shown.items():
-            subscription.at[source] = _TasksAtSource(subscription, source, ids, self._task_ids, self._uri_rewriter)
+            subscription.at[source] = _TasksAtSource(subscription, source, ids)
         if unknown:
             on_settled(frozenset(unknown), frozenset())
         for source, part in list(subscription.at.items()):
@@ -345,7 +331,7 @@ class TaskSubscriptionRouter:
         shown: dict[str, dict[str, str]] = {}
         unknown: list[str] = []
         for task_id in task_ids:
-            location = self._task_ids.locate(caller, task_id)
+            location = self.task_ids.locate(caller, task_id)
             ids = {} if location is None else shown.get(location.source, {})
             if location is None or location.source not in self._registry.admissions or location.task_id in ids:
                 unknown.append(task_id)
@@ -368,5 +354,5 @@ class TaskSubscriptionRouter:
         else:
             part.begin(successor)
 
-    def _closed(self, subscription: TaskSubscription) -> None:
+    def closed(self, subscription: TaskSubscription) -> None:
         self._open.pop(subscription, None)

@@ -9,18 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from .protobuf import (
-    BYTES,
-    VARINT,
-    FieldBudget,
-    bytes_field,
-    fields,
-    map_entry,
-    map_field,
-    number_field,
-    text,
-    text_field,
-)
+from .protobuf import Message, bytes_field, map_field, number_field, text_field
 
 PLUGIN_SERVICE: Final = "plugin.v1.PluginService"
 OPERATION_SERVICE: Final = "plugin.v1.OperationService"
@@ -43,7 +32,6 @@ CORE_VERSION: Final = 1
 PROTOCOL_VERSION: Final = 1
 HEALTH_NAME: Final = "plugin"
 SERVING: Final = 1
-STDERR: Final = 2
 EMPTY: Final = b""
 
 
@@ -84,15 +72,13 @@ class Operation:
 
 @dataclass(slots=True)
 class OperationResult:
-    """How an operation ended."""
-
     success: bool = False
     output: str = ""
     data: dict[str, bytes] = field(default_factory=dict[str, bytes])
     error: str = ""
 
 
-# -- what a plugin is ------------------------------------------------------------------------------------------------
+# -- what a plugin is, and what it can do ----------------------------------------------------------------------------
 
 
 def encode_info(info: PluginInfo) -> bytes:
@@ -101,14 +87,8 @@ def encode_info(info: PluginInfo) -> bytes:
 
 
 def decode_info(data: bytes) -> PluginInfo:
-    texts = {1: "", 2: "", 3: ""}
-    capabilities: list[str] = []
-    for number, kind, value in fields(data):
-        if kind == BYTES and number == 4:
-            capabilities.append(text(value))
-        elif kind == BYTES and number in texts:
-            texts[number] = text(value)
-    return PluginInfo(texts[1], texts[2], texts[3], tuple(capabilities))
+    info = Message(data)
+    return PluginInfo(info.text(1), info.text(2), info.text(3), tuple(info.texts(4)))
 
 
 def encode_init(config: Mapping[str, bytes]) -> bytes:
@@ -116,15 +96,7 @@ def encode_init(config: Mapping[str, bytes]) -> bytes:
 
 
 def decode_init(data: bytes) -> dict[str, bytes]:
-    config: dict[str, bytes] = {}
-    budget = FieldBudget()
-    for number, kind, value in fields(data, budget):
-        if kind == BYTES and number == 1:
-            config |= map_entry(value, budget)
-    return config
-
-
-# -- what it can do --------------------------------------------------------------------------------------------------
+    return Message(data).map(1)
 
 
 def encode_operations(operations: Sequence[Operation]) -> bytes:
@@ -132,8 +104,8 @@ def encode_operations(operations: Sequence[Operation]) -> bytes:
 
 
 def decode_operations(data: bytes) -> list[Operation]:
-    budget = FieldBudget()
-    return [_operation(value, budget) for number, kind, value in fields(data, budget) if kind == BYTES and number == 1]
+    message = Message(data)
+    return [_operation(Message(part, message.budget)) for part in message.parts(1)]
 
 
 def encode_operation(operation: Operation) -> bytes:
@@ -142,67 +114,31 @@ def encode_operation(operation: Operation) -> bytes:
     return head + inputs + b"".join([bytes_field(4, _encode_output(item)) for item in operation.outputs])
 
 
-def _operation(data: int | bytes, budget: FieldBudget) -> Operation:
-    assert isinstance(data, bytes)
-    texts = {1: "", 2: ""}
-    inputs: list[OperationInput] = []
-    outputs: list[OperationOutput] = []
-    for number, kind, value in fields(data, budget):
-        if kind != BYTES:
-            continue
-        if number in texts:
-            texts[number] = text(value)
-        elif number == 3:
-            inputs.append(_input(value, budget))
-        elif number == 4:
-            outputs.append(_output(value, budget))
-    return Operation(texts[1], texts[2], tuple(inputs), tuple(outputs))
-
-
-def _encode_input(item: OperationInput) -> bytes:
-    return b"".join(
-        (
-            text_field(1, item.name),
-            text_field(2, item.type),
-            number_field(3, item.required),
-            text_field(4, item.default),
-            text_field(5, item.description),
-            text_field(6, item.validation),
-        )
+def _operation(operation: Message) -> Operation:
+    inputs = [Message(part, operation.budget) for part in operation.parts(3)]
+    outputs = [Message(part, operation.budget) for part in operation.parts(4)]
+    return Operation(
+        operation.text(1),
+        operation.text(2),
+        tuple(
+            OperationInput(item.text(1), item.text(2), bool(item.number(3)), item.text(4), item.text(5), item.text(6))
+            for item in inputs
+        ),
+        tuple(OperationOutput(item.text(1), item.text(2), item.text(3)) for item in outputs),
     )
 
 
-def _input(data: int | bytes, budget: FieldBudget) -> OperationInput:
-    assert isinstance(data, bytes)
-    texts = {1: "", 2: "", 4: "", 5: "", 6: ""}
-    required = False
-    for number, kind, value in fields(data, budget):
-        if kind == VARINT and number == 3:
-            required = bool(value)
-        elif kind == BYTES and number in texts:
-            texts[number] = text(value)
-    return OperationInput(texts[1], texts[2], required, texts[4], texts[5], texts[6])
+def _encode_input(item: OperationInput) -> bytes:
+    head = text_field(1, item.name) + text_field(2, item.type) + number_field(3, item.required)
+    return head + text_field(4, item.default) + text_field(5, item.description) + text_field(6, item.validation)
 
 
 def _encode_output(item: OperationOutput) -> bytes:
     return text_field(1, item.name) + text_field(2, item.type) + text_field(3, item.description)
 
 
-def _output(data: int | bytes, budget: FieldBudget) -> OperationOutput:
-    assert isinstance(data, bytes)
-    texts = {1: "", 2: "", 3: ""}
-    for number, kind, value in fields(data, budget):
-        if kind == BYTES and number in texts:
-            texts[number] = text(value)
-    return OperationOutput(texts[1], texts[2], texts[3])
-
-
 def decode_get_operation(data: bytes) -> str:
-    name = ""
-    for number, kind, value in fields(data):
-        if kind == BYTES and number == 1:
-            name = text(value)
-    return name
+    return Message(data).text(1)
 
 
 def encode_got_operation(operation: Operation) -> bytes:
@@ -217,15 +153,8 @@ def encode_execute(operation: str, inputs: Mapping[str, bytes]) -> bytes:
 
 
 def decode_execute(data: bytes) -> tuple[str, dict[str, bytes]]:
-    operation = ""
-    inputs: dict[str, bytes] = {}
-    budget = FieldBudget()
-    for number, kind, value in fields(data, budget):
-        if kind == BYTES and number == 1:
-            operation = text(value)
-        elif kind == BYTES and number == 2:
-            inputs |= map_entry(value, budget)
-    return operation, inputs
+    message = Message(data)
+    return message.text(1), message.map(2)
 
 
 def encode_executed(done: OperationResult) -> bytes:
@@ -234,19 +163,8 @@ def encode_executed(done: OperationResult) -> bytes:
 
 
 def decode_executed(data: bytes) -> OperationResult:
-    done = OperationResult()
-    budget = FieldBudget()
-    for number, kind, value in fields(data, budget):
-        if kind == VARINT:
-            if number == 1:
-                done.success = bool(value)
-        elif number == 2:
-            done.output = text(value)
-        elif number == 3:
-            done.data |= map_entry(value, budget)
-        elif number == 4:
-            done.error = text(value)
-    return done
+    message = Message(data)
+    return OperationResult(bool(message.number(1)), message.text(2), message.map(3), message.text(4))
 
 
 # -- signs of life, and what it prints -------------------------------------------------------------------------------
@@ -266,19 +184,9 @@ def encode_health(status: int) -> bytes:
 
 def decode_health(data: bytes) -> int:
     """1 is `SERVING`; 0, 2 and 3 say that it is not, and why."""
-    status = 0
-    for number, kind, value in fields(data):
-        if kind == VARINT and number == 1:
-            assert isinstance(value, int)
-            status = value
-    return status
+    return Message(data).number(1)
 
 
 def decode_stdio(data: bytes) -> bytes:
     """A piece of what a plugin wrote to its standard output or error after the handshake."""
-    content = b""
-    for number, kind, value in fields(data):
-        if kind == BYTES and number == 2:
-            assert isinstance(value, bytes)
-            content = value
-    return content
+    return (Message(data).parts(2) or [b""])[-1]

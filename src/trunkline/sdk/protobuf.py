@@ -70,28 +70,54 @@ def fields(data: bytes, budget: FieldBudget | None = None, *, unread: bool = Fal
                 yield number, kind, 0
 
 
-def text(value: int | bytes) -> str:
-    """The value of a `string` field."""
+class Message:
+    """The fields of a message by number and type; of those that come only once, the last counts."""
+
+    def __init__(self, data: bytes, budget: FieldBudget | None = None) -> None:
+        self.budget = budget or FieldBudget()
+        self._numbers: dict[int, int] = {}
+        self._parts: dict[int, list[bytes]] = {}
+        for number, _, value in fields(data, self.budget):
+            if isinstance(value, bytes):
+                self._parts.setdefault(number, []).append(value)
+            else:
+                self._numbers[number] = value
+
+    def number(self, number: int) -> int:
+        return self._numbers.get(number, 0)
+
+    def parts(self, number: int) -> list[bytes]:
+        """All values of a repeated field of bytes or messages."""
+        return self._parts.get(number, [])
+
+    def texts(self, number: int) -> list[str]:
+        return [_text(part) for part in self.parts(number)]
+
+    def text(self, number: int) -> str:
+        return (self.texts(number) or [""])[-1]
+
+    def map(self, number: int) -> dict[str, bytes]:
+        """A `map<string, bytes>`. An entry with anything else in it is none, as Google's library has it."""
+        entries: dict[str, bytes] = {}
+        for part in self.parts(number):
+            key, content, is_strange = "", b"", False
+            for field, kind, value in fields(part, self.budget, unread=True):
+                if kind == BYTES and field == 1:
+                    key = _text(bytes(value))
+                elif kind == BYTES and field == 2:
+                    content = bytes(value)
+                else:
+                    is_strange = True
+            if not is_strange:
+                entries[key] = content
+        return entries
+
+
+def _text(value: bytes) -> str:
     try:
-        return bytes(value).decode() if isinstance(value, bytes) else ""
+        return value.decode()
     except UnicodeDecodeError:
         raise MalformedProtobuf("a text is not UTF-8") from None
-
-
-def map_entry(value: int | bytes, budget: FieldBudget | None = None) -> dict[str, bytes]:
-    """One entry of a `map<string, bytes>`. One with anything else in it is none, as Google's library has it."""
-    key, content = "", b""
-    assert isinstance(value, bytes)
-    strange = False
-    for number, kind, inner in fields(value, budget, unread=True):
-        if kind == BYTES and number == 1:
-            key = text(inner)
-        elif kind == BYTES and number == 2:
-            assert isinstance(inner, bytes)
-            content = inner
-        else:
-            strange = True
-    return {} if strange else {key: content}
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -61,10 +61,8 @@ _HEADERS: Final = [(b"content-type", b"application/json"), (b"content-length", b
 
 
 class ProbeModel:
-    """Listens on loopback from `start` to `close`, and refuses every request.
-
-    The agent fails by that, but its tools are known by then: `offered` gets those of the first request that has any.
-    """
+    """Listens on loopback from `start` to `close`, and refuses every request. The agent fails by that, but its tools
+    are known by then: `offered` gets those of the first request that has any."""
 
     def __init__(self) -> None:
         self.offered: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
@@ -122,10 +120,8 @@ class _Connection(asyncio.Protocol):
 
 
 def tools_offered(body: bytes) -> tuple[str, ...]:
-    """The names of the tools in the body of a request, for each of the APIs that agents speak.
-
-    A tool in a namespace is `namespace/name`. A tool without a name is called by its type.
-    """
+    """The names of the tools in the body of a request, for each of the APIs that agents speak. A tool in a namespace is
+    `namespace/name`. A tool without a name is called by its type."""
     message = object_of(body)
     names = list(_names(message.get("tools"), ""))
     for item in entries(message.get("input")):  # for some models, tools are part of the conversation

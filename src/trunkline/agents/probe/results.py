@@ -64,10 +64,8 @@ class Isolation:
 async def check_isolation(
     provider: Provider, installed: Installed, mode: Mode, store: ProbeStore, probe: Probe, *, model: str = ""
 ) -> Isolation:
-    """Check an isolated agent; an unverified version is probed once for each model, as some tools depend on it.
-
-    Raises GatewayError where the probe has shown tools of the agent's own, as nothing would hold those back.
-    """
+    """Check an isolated agent; an unverified version is probed once for each model, as some tools depend on it. Raises
+    GatewayError where the probe has shown tools of the agent's own, as nothing would hold those back."""
     name, version = provider.name, installed.version
     if mode != "intercept" or version in provider.verified:
         return Isolation()

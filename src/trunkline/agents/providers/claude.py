@@ -174,9 +174,7 @@ def _our_prompt(request: LaunchRequest) -> str:
 
 def _without_addition(args: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """The arguments without the user's addition to the system prompt, and that addition: Claude Code accepts only one.
-
-    Raises GatewayError for one in a file, which is not read here.
-    """
+    Raises GatewayError for one in a file, which is not read here."""
     kept: list[str] = []
     added = ""
     words = iter(args)

@@ -118,10 +118,8 @@ PROVIDER: Final = Codex()
 
 
 def _isolated(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
-    """The plan for our tools alone: a folder of this run with the user's login, and only the settings for the model.
-
-    It is not started below its folder for temporary files, where it would not work fully.
-    """
+    """The plan for our tools alone: a folder of this run with the user's login, and only the settings for the model. It
+    is not started below its folder for temporary files, where it would not work fully."""
     _need_settings(request, settings)
     is_verified, is_probe, texts = request.version in Codex.verified, bool(request.model_url), request.home.texts
     files = {f"{_FOLDER}/{_SETTINGS}": settings.for_model()}
@@ -249,10 +247,8 @@ def _server(request: LaunchRequest) -> dict[str, Any]:
 
 
 def _untrusted(folders: Iterable[Path]) -> dict[str, Any]:
-    """Marks folders as untrusted, so that their Codex configuration does not count and nobody is asked.
-
-    Otherwise, a Codex that may write files trusts them and writes that to the user's settings.
-    """
+    """Marks folders as untrusted, so that their Codex configuration does not count and nobody is asked. Otherwise, a
+    Codex that may write files trusts them and writes that to the user's settings."""
     return {"projects": {str(folder): {"trust_level": "untrusted"} for folder in folders}}
 
 

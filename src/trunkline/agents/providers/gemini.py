@@ -104,11 +104,8 @@ PROVIDER: Final = Gemini()
 
 
 def _isolated(request: LaunchRequest) -> LaunchPlan:
-    """The plan for our tools alone.
-
-    It is started in a folder of the run: the `.env` and settings of a trusted project would count, and in one that is
-    not trusted it starts no server. Links lead to the user's login.
-    """
+    """The plan for our tools alone. It is started in a folder of the run: the `.env` and settings of a trusted project
+    would count, and in one that is not trusted it starts no server. Links lead to the user's login."""
     home = request.home
     own = _home(home.folder, home.environ) / _OWN
     policy = str(request.run / _POLICY)

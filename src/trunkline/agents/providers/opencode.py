@@ -87,11 +87,8 @@ PROVIDER: Final = OpenCode()
 
 
 def _isolated(request: LaunchRequest) -> LaunchPlan:
-    """The plan for our tools alone.
-
-    It is started in a folder of the run: plugins of a project would run in any case. Its home and configuration folder
-    are empty, but login and history stay where they are.
-    """
+    """The plan for our tools alone. It is started in a folder of the run: plugins of a project would run in any case.
+    Its home and configuration folder are empty, but login and history stay where they are."""
     places = _places(request.home.folder, request.home.environ)
     env = {
         "OPENCODE_DISABLE_CLAUDE_CODE": "1",
@@ -124,9 +121,7 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
 
 def _additive(request: LaunchRequest) -> LaunchPlan:
     """The plan for our tools beside its own: links to the user's files, and copies of those that OpenCode writes to.
-
-    Programs that it starts use the same folder for their own configuration.
-    """
+    Programs that it starts use the same folder for their own configuration."""
     config = _config_home(request.home.folder, request.home.environ)
     own = config / "opencode"
     beside = [name for name in request.home.entries.get(config, ()) if name != "opencode"]

@@ -65,11 +65,8 @@ class HomeQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """What an agent is to do.
-
-    `prompt` is None where a person (or the command line in `args`) talks to the agent directly; its output is parsed
-    only with a prompt. `server` is None in the mode `native` only.
-    """
+    """What an agent is to do. `prompt` is None where a person (or the command line in `args`) talks to the agent
+    directly; its output is parsed only with a prompt. `server` is None in the mode `native` only."""
 
     mode: Mode
     run: Path

@@ -221,12 +221,7 @@ class ProgramStepRunner:
         return spec, socket
 
     async def _isolation(
-        self,
-        task: AgentTask,
-        provider: Provider,
-        installed: Installed,
-        folder: Path,
-        gateway: StepGateway | None,
+        self, task: AgentTask, provider: Provider, installed: Installed, folder: Path, gateway: StepGateway | None
     ) -> Isolation:
         async def probe() -> ProbeResult:
             async with AsyncExitStack() as stack:

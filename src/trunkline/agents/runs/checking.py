@@ -50,11 +50,8 @@ PluginStart = Literal["none", "trusted", "all"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedWorkflow:
-    """A workflow with all files that belong to it, and everything that is wrong with them.
-
-    `configured` is the configuration, None where there is none. `unchecked` are plugins that were not asked for their
-    operations.
-    """
+    """A workflow with all files that belong to it, and everything that is wrong with them. `configured` is the
+    configuration, None where there is none. `unchecked` are plugins that were not asked for their operations."""
 
     loaded: LoadedWorkflow
     configured: LoadedConfig | None
@@ -118,11 +115,8 @@ def read_files(
     environ: Mapping[str, str],
     inspect_only: bool = False,
 ) -> CheckedWorkflow:
-    """Read a workflow and the files that belong to it.
-
-    Blocks where a file is a pipe, so it must not run in an event loop. With `inspect_only` untrusted files are read
-    too, for callers that start nothing of them.
-    """
+    """Read a workflow and the files that belong to it. Blocks where a file is a pipe, so it must not run in an event
+    loop. With `inspect_only` untrusted files are read too, for callers that start nothing of them."""
     loaded = load_workflow(workflow, environ=environ)
     ours = find_config(config, cwd, home, workflow=workflow)
     load = inspect_config if inspect_only else load_config
@@ -150,11 +144,8 @@ def _needs_awf_file(loaded: LoadedWorkflow, settings: Settings | None) -> bool:
 async def check_started(
     read: CheckedWorkflow, *, environ: Mapping[str, str], start: PluginStart = "trusted"
 ) -> CheckedWorkflow:
-    """Check a workflow that was read against installed agents and started plugins.
-
-    `start` says which plugins the workflow exposes may be started; none are where anything is wrong already. Nothing of
-    them is left on return.
-    """
+    """Check a workflow that was read against installed agents and started plugins. `start` says which plugins the
+    workflow exposes may be started; none are where anything is wrong already. Nothing of them is left on return."""
     settings, plugins = read.settings, read.plugins
     # if a file cannot be used, the set of plugins is unknown
     known = plugins if not plugins.failed and (read.configured is None or settings is not None) else None
@@ -187,9 +178,7 @@ async def check_environment(
     policy: PluginStartPolicy,
 ) -> tuple[str, ...]:
     """Add to the workflow's report what its file alone does not show; returns the plugins that were not started.
-
-    Everything that is started for that has ended on return. `plugins` is None where it is unknown which there are.
-    """
+    Everything that is started for that has ended on return. `plugins` is None where it is unknown which there are."""
     async with asyncio.TaskGroup() as group:
         group.create_task(_check_providers(loaded, environ))
         if plugins is None:

@@ -159,10 +159,8 @@ class CommandSandboxes:
     async def run(
         self, state: CommandState, argv: Sequence[str], folder: Path, finished: Callable[[CommandSpec], CommandSpec]
     ) -> CommandResult:
-        """Run a step's command, to which `finished` adds the step's own settings.
-
-        Raises GatewayError where it needs a sandbox and there is none, or cannot be started.
-        """
+        """Run a step's command, to which `finished` adds the step's own settings. Raises GatewayError where it needs a
+        sandbox and there is none, or cannot be started."""
         git = await self._git_variables(folder)
         sandbox = await self._sandbox_of(state, str(folder))
         command = CommandSpec(

@@ -98,9 +98,7 @@ def plugin_sections(
 
 
 def _joined(
-    sources: Mapping[str, SourceSection],
-    of_file: Mapping[str, SourceSection],
-    installed: Mapping[str, SourceSection],
+    sources: Mapping[str, SourceSection], of_file: Mapping[str, SourceSection], installed: Mapping[str, SourceSection]
 ) -> Plugins:
     """The first to use a name has it."""
     kinds = {

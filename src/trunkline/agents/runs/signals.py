@@ -72,10 +72,7 @@ def interrupt_on_signals() -> Generator[Interrupt, None, None]:
 @contextmanager
 def handle_signals(on_signal: Callable[[int], None]) -> Generator[None, None, None]:
     """Call `on_signal` for all signals that end a process, except those that we were started to ignore, as with
-    `nohup`.
-
-    None is lost: one that the loop had no time left to deliver is delivered at the end.
-    """
+    `nohup`. None is lost: one that the loop had no time left to deliver is delivered at the end."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     handled = unignored_signals(*_SIGNALS)
@@ -195,11 +192,8 @@ class SessionSignals:
 
 @contextmanager
 def handle_session_signals() -> Generator[SessionSignals, None, None]:
-    """Handle the signals of a session.
-
-    The loop gets a signal even while its handler is an empty one, as with an agent in the foreground: that is how
-    Ctrl+C is noticed then.
-    """
+    """Handle the signals of a session. The loop gets a signal even while its handler is an empty one, as with an agent
+    in the foreground: that is how Ctrl+C is noticed then."""
     signals = SessionSignals()
     with handle_signals(signals.on_signal):
         yield signals

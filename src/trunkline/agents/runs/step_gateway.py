@@ -173,11 +173,8 @@ _CONFIG: Final = "serve.json"
 
 
 class AgentSocket:
-    """A private socket in `folder` through which an agent's tool server reaches the gateway.
-
-    `listed` says whether the agent has asked for its tools. Results longer than `result_chars` are cut, as the agent
-    would cut them.
-    """
+    """A private socket in `folder` through which an agent's tool server reaches the gateway. `listed` says whether the
+    agent has asked for its tools. Results longer than `result_chars` are cut, as the agent would cut them."""
 
     def __init__(self, gateway: StepGateway, folder: Path, *, result_chars: int) -> None:
         limits = gateway.settings.gateway.limits

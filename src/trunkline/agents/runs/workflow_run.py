@@ -166,11 +166,8 @@ class _Steps:
 
 
 def _folder(base: Path, written: str) -> Path | str:
-    """The folder that a step works in, or why it cannot.
-
-    Links must not lead a relative path out of the run's folder: a repository, or an earlier agent, would choose where
-    the step's tools write.
-    """
+    """The folder that a step works in, or why it cannot. Links must not lead a relative path out of the run's folder: a
+    repository, or an earlier agent, would choose where the step's tools write."""
     base = base.resolve()
     try:
         meant = Path(os.path.normpath(base / Path(written).expanduser()))

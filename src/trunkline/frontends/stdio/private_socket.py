@@ -133,14 +133,14 @@ class _PrivateSession(LineSession):
 
     def _request(self, message: Message, responder: Responder) -> None:
         if message.method == TOOLS_LIST:
-            responder = _ListingResponder(responder, self._socket_server.note_listed)
+            responder = _ResultResponder(responder, note=self._socket_server.note_listed)
         elif message.method == TOOLS_CALL:
             # what is done last to a result is what wraps the responder first
             if self._misreads_json:
-                responder = _RewritingResponder(responder, with_structure)
+                responder = _ResultResponder(responder, rewrite=with_structure)
             limit = self._socket_server.result_chars
             if limit is not None:
-                responder = _RewritingResponder(responder, lambda result: shortened(result, limit))
+                responder = _ResultResponder(responder, rewrite=lambda result: shortened(result, limit))
         elif message.method == INITIALIZE:
             self._misreads_json = _MISREADS_JSON in bytes(message.params or b"")
         super()._request(message, responder)
@@ -178,37 +178,30 @@ class _Refusal(asyncio.Protocol):
         transport.close()
 
 
-class _WrappedResponder:
-    """Passes everything on to another responder; subclasses look at the result."""
+class _ResultResponder:
+    """Passes everything on to another responder, but handles results on the way.
 
-    def __init__(self, responder: Responder) -> None:
-        self._responder = responder
+    `rewrite` returns the result for the agent, None where it may stay as it is; `note` gets it after it was sent.
+    """
+
+    def __init__(
+        self,
+        responder: Responder,
+        *,
+        rewrite: Callable[[Json], bytes | None] | None = None,
+        note: Callable[[Result], None] | None = None,
+    ) -> None:
+        self._send_result = responder.result
+        self._rewrite = rewrite
+        self._note = note
         self.error = responder.error
         self.notify = responder.notify
         self.send_request = responder.send_request
         self.cancelled = responder.cancelled
         self.pause_stream = responder.pause_stream
 
-
-class _ListingResponder(_WrappedResponder):
-    """Reports that the tools were listed."""
-
-    def __init__(self, responder: Responder, note: Callable[[Result], None]) -> None:
-        super().__init__(responder)
-        self._note = note
-
     def result(self, result: Result) -> None:
-        self._responder.result(result)
-        self._note(result)
-
-
-class _RewritingResponder(_WrappedResponder):
-    """Rewrites the result for the agent. `change` returns None where it may stay as it is."""
-
-    def __init__(self, responder: Responder, change: Callable[[Json], bytes | None]) -> None:
-        super().__init__(responder)
-        self._change = change
-
-    def result(self, result: Result) -> None:
-        changed = self._change(result.raw)
-        self._responder.result(result if changed is None else own_result(changed))
+        rewritten = None if self._rewrite is None else self._rewrite(result.raw)
+        self._send_result(result if rewritten is None else own_result(rewritten))
+        if self._note is not None:
+            self._note(result)

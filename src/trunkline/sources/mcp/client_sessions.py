@@ -82,7 +82,13 @@ class _Entry:
         return QUEUED
 
 
+def _ignore(*_: object) -> None:
+    pass
+
+
 class ClientSessions:
+    """One session per client, each opened when a call of the client comes. `elsewhere` takes calls that get none."""
+
     def __init__(
         self,
         source: str,
@@ -90,9 +96,9 @@ class ClientSessions:
         *,
         max_sessions: int,
         idle_s: float,
-        on_opened: Callable[[SessionKey, UpstreamSession], None] | None = None,
-        on_closed: Callable[[SessionKey], None] | None = None,
-        on_change: Callable[[], None] | None = None,
+        on_opened: Callable[[SessionKey, UpstreamSession], None] = _ignore,
+        on_closed: Callable[[SessionKey], None] = _ignore,
+        on_change: Callable[[], None] = _ignore,
         elsewhere: Callable[[Call], None] | None = None,
     ) -> None:
         self._source = source
@@ -174,21 +180,19 @@ class ClientSessions:
         for call in waiting:
             if not call.done:
                 resume_safely(call, session.send, call)
-        self._changed()
+        self._on_change()
 
     async def _prepare(self, key: SessionKey, entry: _Entry, session: UpstreamSession) -> None:
         """Let the server's first requests reach the waiting calls, and be answered before these are sent."""
         session.waiting_calls = entry.waiting
         try:
-            if self._on_opened is not None:
-                self._on_opened(key, session)
+            self._on_opened(key, session)
             if not session.modern and b'"roots"' in key[2]:
                 await wait_for_roots(session)
             if isinstance(key[1], int) and all(call.done for call in entry.waiting):
                 session.server_requests.refuse_all()
         except BaseException:  # the gateway closes, or the client has left
-            if self._on_closed is not None:
-                self._on_closed(key)
+            self._on_closed(key)
             await close_session(session)
             raise
 
@@ -217,10 +221,6 @@ class ClientSessions:
             backoff = self._backoffs.setdefault(key, _RestartBackoff())
             backoff.up()
             backoff.begin()
-
-    def _changed(self) -> None:
-        if self._on_change is not None:
-            self._on_change()
 
     def _make_room(self) -> bool:
         """Close the session unused for longest, if its client has been silent for a while: most never say goodbye.
@@ -301,9 +301,8 @@ class ClientSessions:
             self._close_later(key, entry.session)
 
     def _close_later(self, key: SessionKey, session: UpstreamSession) -> None:
-        if self._on_closed is not None:
-            self._on_closed(key)
-        self._changed()
+        self._on_closed(key)
+        self._on_change()
         self._await_later(self._loop.create_task(close_session(session)))
 
     def _await_later(self, ending: asyncio.Task[None]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -61,22 +61,29 @@ def deliver(session: HttpUpstreamSession, events: list[SseEvent], request: Reque
 
 
 class EventStream(Exchange):
-    """One GET. `request` is the one whose answer it brings, if any."""
+    """One GET of an event stream. `request` is the one whose answer it resumes; once that is there, it is cut."""
 
-    __slots__ = ("_request", "_session", "parser", "status", "too_large")
+    __slots__ = ("_cut", "_on_ended", "_on_opened", "_request", "_session", "parser", "status", "too_large")
 
-    def __init__(self, session: HttpUpstreamSession, last_event_id: str, request: Request | None = None) -> None:
+    def __init__(
+        self,
+        session: HttpUpstreamSession,
+        last_event_id: str,
+        on_ended: Callable[[EventStream], None],
+        *,
+        request: Request | None = None,
+        on_opened: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(session.stream_head(last_event_id))
         self._session = session
         self._request = request
+        self._on_opened = on_opened
+        self._on_ended = on_ended
+        self._cut: asyncio.TimerHandle | None = None
         self.parser = SseParser(session.limit_bytes)
         self.parser.last_event_id = last_event_id or None
         self.status = 0
         self.too_large = False
-
-    @property
-    def served(self) -> bool:
-        return self.status == 200
 
     @property
     def last_event_id(self) -> str:
@@ -84,46 +91,42 @@ class EventStream(Exchange):
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         self.status = status
-        if self.served:
+        if status == 200:
             self.unlimited()
+        if self._on_opened is not None:
+            self._on_opened()
 
     def on_body(self, data: bytes) -> None:
-        if not self.served:
-            return
-        try:
-            events = self.parser.feed(data)
-        except SseTooLarge as error:
-            self.abort()
-            self.too_large = True
-            deliver(self._session, error.events, self._request)
-            self.on_end()
-            return
-        deliver(self._session, events, self._request)
+        if self.status == 200:
+            try:
+                events = self.parser.feed(data)
+            except SseTooLarge as error:
+                self.abort()
+                self.too_large = True
+                deliver(self._session, error.events, self._request)
+                self.on_end()
+                return
+            deliver(self._session, events, self._request)
+        if self._request is not None and self._request.done and self._cut is None and not self.over:
+            self._cut = asyncio.get_running_loop().call_later(REST_S, self._cut_off)
+
+    def _cut_off(self) -> None:
+        self.abort()
+        self.on_end()
+
+    def abort(self) -> None:
+        if self._cut is not None:
+            self._cut.cancel()
+        super().abort()
+
+    def on_end(self) -> None:
+        if self._cut is not None:
+            self._cut.cancel()
+        self._on_ended(self)
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
         self.too_large = too_large
         self.on_end()
-
-
-class OwnStream(EventStream):
-    """The server's own stream of messages."""
-
-    __slots__ = ("closed", "opened")
-
-    def __init__(self, session: HttpUpstreamSession, last_event_id: str) -> None:
-        super().__init__(session, last_event_id)
-        loop = asyncio.get_running_loop()
-        self.opened: asyncio.Future[None] = loop.create_future()
-        """Done once the server has answered, whether or not it has such a stream."""
-        self.closed: asyncio.Future[None] = loop.create_future()
-
-    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
-        super().on_head(status, headers)
-        settle(self.opened)
-
-    def on_end(self) -> None:
-        settle(self.opened)
-        settle(self.closed)
 
 
 class Resumption:
@@ -141,7 +144,7 @@ class Resumption:
         self._request = request
         self._last_event_id = parser.last_event_id or ""
         self._pause_s = pause_s(parser)
-        self._stream: _ResumedStream | None = None
+        self._stream: EventStream | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._unserved = 0
 
@@ -149,7 +152,7 @@ class Resumption:
         self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._connect)
 
     def _connect(self) -> None:
-        self._stream = _ResumedStream(self._session, self._last_event_id, self._request, self)
+        self._stream = EventStream(self._session, self._last_event_id, self._stream_ended, request=self._request)
         self._session.pool.send(self._stream)
 
     def abort(self) -> None:
@@ -158,9 +161,9 @@ class Resumption:
         if self._stream is not None:
             self._stream.abort()
 
-    def stream_ended(self, stream: _ResumedStream) -> None:
+    def _stream_ended(self, stream: EventStream) -> None:
         session, request = self._session, self._request
-        self._unserved = 0 if stream.served else self._unserved + 1
+        self._unserved = 0 if stream.status == 200 else self._unserved + 1
         if request.done:
             session.exchange_ended(request, ok=True)
         elif stream.too_large:
@@ -181,34 +184,6 @@ class Resumption:
         problem = session.problem(SOURCE_LOST, reason, request)
         session.exchange_ended(request, ok=False)
         session.fail(request, problem)
-
-
-class _ResumedStream(EventStream):
-    __slots__ = ("_cut", "_owner")
-
-    def __init__(self, session: HttpUpstreamSession, last_event_id: str, request: Request, owner: Resumption) -> None:
-        super().__init__(session, last_event_id, request)
-        self._owner = owner
-        self._cut: asyncio.TimerHandle | None = None
-
-    def on_body(self, data: bytes) -> None:
-        super().on_body(data)
-        if self._request is not None and self._request.done and self._cut is None and not self.over:
-            self._cut = asyncio.get_running_loop().call_later(REST_S, self._cut_off)
-
-    def _cut_off(self) -> None:
-        self.abort()
-        self.on_end()
-
-    def abort(self) -> None:
-        if self._cut is not None:
-            self._cut.cancel()
-        super().abort()
-
-    def on_end(self) -> None:
-        if self._cut is not None:
-            self._cut.cancel()
-        self._owner.stream_ended(self)
 
 
 class MessagePost(Exchange):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -19,8 +20,8 @@ from trunkline.runtime.http_client import HttpPool
 from trunkline.sources.mcp.http_exchanges import (
     EVENTS,
     SESSION_ID,
+    EventStream,
     MessagePost,
-    OwnStream,
     Resumption,
     SessionDelete,
     pause_s,
@@ -230,7 +231,7 @@ class HttpUpstreamSession(UpstreamSession):
         last_event_id = ""
         while not self.lost.done():
             stream = await self._listen_once(last_event_id)
-            served_before = served_before or stream.served
+            served_before = served_before or stream.status == 200
             if stream.status not in (0, 200):
                 if last_event_id and stream.status != 404:
                     last_event_id = ""
@@ -243,13 +244,15 @@ class HttpUpstreamSession(UpstreamSession):
             last_event_id = stream.last_event_id
             await asyncio.sleep(pause_s(stream.parser))
 
-    async def _listen_once(self, last_event_id: str) -> OwnStream:
-        stream = OwnStream(self, last_event_id)
-        stream.opened.add_done_callback(lambda _: settle(self._stream_answered))
+    async def _listen_once(self, last_event_id: str) -> EventStream:
+        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        answered = partial(settle, self._stream_answered)
+        stream = EventStream(self, last_event_id, lambda _: settle(closed), on_opened=answered)
         self.pool.send(stream)
         try:
-            await stream.closed
+            await closed
         finally:
+            answered()
             stream.abort()
         return stream
 

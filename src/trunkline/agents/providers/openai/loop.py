@@ -50,10 +50,8 @@ async def converse(
     limits: ChatLimits = DEFAULT_LIMITS,
     dialects: KnownDialects | None = None,
 ) -> str:
-    """The model's answer to the prompt, with these tools. `dialects` holds what earlier conversations learned.
-
-    Raises GatewayError. Cancelling this closes the connection and ends the running calls.
-    """
+    """The model's answer to the prompt, with these tools. `dialects` holds what earlier conversations learned. Raises
+    GatewayError. Cancelling this closes the connection and ends the running calls."""
     client = ChatClient(endpoint, limits, on_event, {} if dialects is None else dialects)
     try:
         return await _Conversation(endpoint, client, tools, on_event).run(prompt)

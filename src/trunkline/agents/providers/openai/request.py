@@ -102,10 +102,8 @@ class ModelTools(Protocol):
         ...
 
     async def call(self, name: str, arguments: bytes) -> ToolOutput:
-        """Run a tool; `arguments` is a JSON object. A failure of the tool is an output, not an exception.
-
-        Cancelling this ends the call.
-        """
+        """Run a tool; `arguments` is a JSON object. A failure of the tool is an output, not an exception. Cancelling
+        this ends the call."""
         ...
 
 

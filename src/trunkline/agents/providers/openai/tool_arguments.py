@@ -59,10 +59,8 @@ _INSIDE: Final = re.compile(r'["\\]')
 
 
 class ObjectScanner:
-    """Tells whether text that arrives in pieces is a whole JSON object by now, reading each piece once.
-
-    It looks for the end of the first bracket, or string. What is invalid there stays invalid, whatever follows.
-    """
+    """Tells whether text that arrives in pieces is a whole JSON object by now, reading each piece once. It looks for
+    the end of the first bracket, or string. What is invalid there stays invalid, whatever follows."""
 
     __slots__ = ("_broken", "_depth", "_escaped", "_in_string", "_looked_at", "_whole")
 
