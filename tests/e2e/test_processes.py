@@ -98,7 +98,7 @@ def test_closing_the_terminal_ends_the_gateway_that_was_started_there(tmp_path: 
     config = write_config(tmp_path, StdioFaults(tmp_path, "x").entry(), listen=f"127.0.0.1:{free_port()}")
     status = hang_up([TRUNKLINE, "up", "-c", str(config)], tmp_path / "log")
     assert os.waitstatus_to_exitcode(status) == 0
-    assert "SIGHUP: finishing what is in flight" in (tmp_path / "log").read_text()
+    assert "SIGHUP: finishing calls in flight" in (tmp_path / "log").read_text()
 
 
 def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
 
     status = hang_up(["/usr/bin/env", "--ignore-signal=HUP", TRUNKLINE, "up", "-c", str(config)], log, terminate)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert "SIGHUP: finishing what is in flight" not in log.read_text()
+    assert "SIGHUP: finishing calls in flight" not in log.read_text()
 
 
 @pytest.mark.parametrize("asked", ["stdio", "call", "run"])
