@@ -46,15 +46,15 @@ async def works_again(house: House) -> None:
 
 UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "exits": ({"exit": 1, "stderr": "no licence\n"}, "exited with status 1 before it said where it listens"),
-    "go_plugin_2": ({"handshake": "2|1|unix|{socket}|grpc|"}, "go-plugin's version `2`"),
+    "go_plugin_2": ({"handshake": "2|1|unix|{socket}|grpc|"}, "go-plugin version `2`"),
     "protocol_7": ({"handshake": "1|7|unix|{socket}|grpc|"}, "version `7` of the plugin protocol"),
     "netrpc": ({"handshake": "1|1|unix|{socket}|netrpc|"}, "it speaks `netrpc`"),
     "short": ({"handshake": "1|1|unix|{socket}"}, "it speaks `netrpc`"),
-    "certificate": ({"handshake": "1|1|unix|{socket}|grpc|MIIB"}, "gave a certificate"),
+    "certificate": ({"handshake": "1|1|unix|{socket}|grpc|MIIB"}, "sent a certificate"),
     "anywhere": ({"handshake": "1|1|tcp|0.0.0.0:{port}|grpc|"}, "where other machines could reach it"),
     "nowhere": ({"handshake": "1|1|unix|{folder}/nothing|grpc|"}, "is not there"),
     "pipe": ({"handshake": "1|1|pipe|{socket}|grpc|"}, "unknown network `pipe`"),
-    "long": ({"handshake": "1|1|tcp|10.0.0.1" + "0" * 60_000 + ":1|grpc|"}, "is no address"),
+    "long": ({"handshake": "1|1|tcp|10.0.0.1" + "0" * 60_000 + ":1|grpc|"}, "is not an address"),
     "no_info": ({"mute": ["GetInfo"]}, "its `GetInfo` failed: gRPC status OK: there is no message in the answer"),
     "no_list": ({"mute": ["ListOperations"]}, "its `ListOperations` failed: gRPC status OK: there is no message"),
     "no_init": ({"init": "fail"}, "its `Init` failed: gRPC status UNKNOWN: plugin init failed: [31mno licence"),

@@ -128,7 +128,7 @@ def _run(request: SessionRequest, log_file: Path | None) -> SessionResult:
         message = f"The log cannot be written: {error}"
         raise GatewayError(Problem(code=BAD_VALUE, message=message, hint="name a file with `--log`")) from error
     screen = _Screen(request, log)
-    observer = SessionObserver(emit=screen.hear, waiting=screen.waiting, ready=screen.ready)
+    observer = SessionObserver(emit=screen.on_event, waiting=screen.waiting, ready=screen.ready)
     return run_event_loop(lambda: run_session(request, observer, log))
 
 
@@ -152,7 +152,7 @@ class _Screen:
 
         return spinning(self._spinner)
 
-    def hear(self, event: RunEvent) -> None:
+    def on_event(self, event: RunEvent) -> None:
         lines = () if self._silent else [line.strip() for line in self._progress.lines(event)]
         if "\n".join(lines) in self._shown:
             return  # a server that was retried is down again

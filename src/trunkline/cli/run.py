@@ -117,7 +117,7 @@ def _run(
     from trunkline.agents.runs.run_events import Warned
     from trunkline.agents.runs.workflow_run import RunContext, run_workflow, workflow_redactor
     from trunkline.agents.workflow.inputs import bind_inputs
-    from trunkline.cli.run_output import JsonScreen, PeopleScreen, buffered_output
+    from trunkline.cli.run_output import JsonOutput, TextOutput, buffered_output
     from trunkline.cli.spinner import spinning
     from trunkline.runtime.own_process import run_event_loop
 
@@ -127,25 +127,32 @@ def _run(
     redact = workflow_redactor(workflow, checked.plugins.added_to(settings), os.environ)
     context = RunContext(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
     with buffered_output() as buffer:
-        screen = JsonScreen(redact) if as_json else PeopleScreen(redact)
+        output = JsonOutput(redact) if as_json else TextOutput(redact)
         for problem in checked.problems if as_json else ():
             message = f"{problem.where}: {problem.message}"
-            screen.hear(Warned(step=problem.step, code=problem.code.id, message=message, hint=problem.hint))
+            output.on_event(Warned(step=problem.step, code=problem.code.id, message=message, hint=problem.hint))
 
         async def main() -> RunEnded:
-            async with spinning(screen.spinner):
+            async with spinning(output.spinner):
                 outcome = await run_workflow(
-                    workflow, inputs, settings, checked.plugins.sections, context, screen.hear, redact, checked.problems
+                    workflow,
+                    inputs,
+                    settings,
+                    checked.plugins.sections,
+                    context,
+                    output.on_event,
+                    redact,
+                    checked.problems,
                 )
                 if outcome.stuck:  # something did not end in time, and even closing the loop would wait for it
-                    screen.spinner.clear()
-                    screen.close(outcome.ended)
+                    output.spinner.clear()
+                    output.close(outcome.ended)
                     buffer.finish(_FLUSH_S)
                     os._exit(_STATUS[outcome.ended.status])
                 return outcome.ended
 
         ended = run_event_loop(main)
-        screen.close(ended)
+        output.close(ended)
         buffer.finish(_FLUSH_S if ended.status == "interrupted" else None)
         error = buffer.errors.get(sys.stdout.fileno())
     if error is not None and not isinstance(error, BrokenPipeError):  # whoever closed a pipe has read enough

@@ -140,14 +140,14 @@ def _over(buffer: OutputBuffer, stream: TextIO, *, strict: bool) -> TextIO:
 _COLOURS: Final = {"success": "green", "failure": "red", "interrupted": "yellow"}
 
 
-class JsonScreen:
+class JsonOutput:
     """Prints each event at once as one line of JSON."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self.spinner = Spinner("")
         self._redact = redact
 
-    def hear(self, event: RunEvent) -> None:
+    def on_event(self, event: RunEvent) -> None:
         members = as_json(event, self._redact)
         members["time"] = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json.dumps(members)  # ASCII, so that no control character reaches a terminal
@@ -158,7 +158,7 @@ class JsonScreen:
         """Nothing is left to print."""
 
 
-class PeopleScreen:
+class TextOutput:
     """Prints progress with a spinner below it, a summary at the end, and the last output on stdout."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
@@ -166,7 +166,7 @@ class PeopleScreen:
         self._progress = RunProgress(redact)
         self._summary = RunSummary(redact)
 
-    def hear(self, event: RunEvent) -> None:
+    def on_event(self, event: RunEvent) -> None:
         self._summary.on_event(event)
         activity = self._progress.activity(event)
         if activity:

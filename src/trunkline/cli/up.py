@@ -119,7 +119,7 @@ def _findable(state: Path) -> Generator[None, None, None]:
 
 
 def _announce_demo(url: str) -> None:
-    """Also where the output is not a terminal: whoever runs a demo wants to read this."""
+    """Print where the demo is and how to use it, even if stderr is not a terminal."""
     from trunkline.cli.connect import Endpoint, echo_coloured, program_name, program_path, screen_lines, screen_width
     from trunkline.version import __version__
 

@@ -91,7 +91,9 @@ class Admission:
             self._hold(call)
 
     def _hold(self, call: Call) -> None:
-        refusal = self.refusal(call.tool) or self._full(call)
+        refusal = self.refusal(call.tool)
+        if refusal is None and len(self.queue) >= self._max_queue:
+            refusal = self._problem(call.tool, QUEUE_FULL, f"Server {self.name} has too many calls waiting")
         if refusal is not None:
             call.finish(Failure(refusal))
         else:
@@ -107,13 +109,7 @@ class Admission:
             return self._problem(tool, _REFUSING[state], f"Server {self.name} is {state}: {reason}")
         return None
 
-    def _full(self, call: Call) -> Problem | None:
-        if len(self.queue) < self._max_queue:
-            return None
-        return self._problem(call.tool, QUEUE_FULL, f"Server {self.name} has too many calls waiting")
-
     def _problem(self, tool: str, code: Code, message: str) -> Problem:
-        retry_after_ms = _RETRY_AFTER_MS if code in (QUEUE_FULL, SOURCE_DOWN) else None
         tail = self.health.stderr_tail
         return Problem(
             code=code,
@@ -121,7 +117,7 @@ class Admission:
             source=self.name,
             tool=tool,
             retryable=code not in (SOURCE_DISABLED, SOURCE_AUTH_REQUIRED),
-            retry_after_ms=retry_after_ms,
+            retry_after_ms=_RETRY_AFTER_MS if code in (QUEUE_FULL, SOURCE_DOWN) else None,
             hint=self.health.hint or (tail and f"its last output on stderr: {tail}"),
         )
 
@@ -136,11 +132,8 @@ class Admission:
             if self.queue:
                 self._drain()
         elif self.queue and call.outcome is not None:
-            self._leave_queue(call)
-
-    def _leave_queue(self, call: Call) -> None:
-        with contextlib.suppress(ValueError):
-            self.queue.remove(call)
+            with contextlib.suppress(ValueError):
+                self.queue.remove(call)
 
     def set_health(self, health: Health) -> None:
         self.health = health
@@ -189,6 +182,14 @@ _COPIES: Final = 2
 """The client's message is kept beside the one for the server."""
 
 
+def retry_later(code: Code, message: str, call: Call) -> Problem:
+    """Refuses a call that may succeed when it is repeated."""
+    retry_after_ms = _RETRY_AFTER_MS if code is QUEUE_FULL else None
+    return Problem(
+        code=code, message=message, source=call.source, tool=call.tool, retryable=True, retry_after_ms=retry_after_ms
+    )
+
+
 class CallMemory:
     """A limit on the bytes that large calls hold while they wait and run, over all sources.
 
@@ -212,14 +213,7 @@ class CallMemory:
         size_bytes *= _COPIES
         if self._held and self.total_bytes + size_bytes > self._limit_bytes:
             message = f"Calls in flight hold {self.total_bytes:,} bytes already (`limits.unfinished_bytes`)"
-            return Problem(
-                code=QUEUE_FULL,
-                message=message,
-                source=call.source,
-                tool=call.tool,
-                retryable=True,
-                retry_after_ms=_RETRY_AFTER_MS,
-            )
+            return retry_later(QUEUE_FULL, message, call)
         self._held[call] = size_bytes
         self.total_bytes += size_bytes
         return None

@@ -20,7 +20,6 @@ from trunkline.protocol.mcp.capabilities import (
     server_extensions,
 )
 from trunkline.protocol.mcp.versions import MODERN, WITH_LEGACY_TASKS
-from trunkline.router.admission import Admission
 from trunkline.router.registry import SourceRegistry
 
 INCOMPLETE: Final = "trunkline/incomplete"
@@ -53,7 +52,7 @@ def joined_instructions(registry: SourceRegistry, caller: Caller) -> str:
     texts = [(source, snapshot.instructions) for source, snapshot in snapshots if snapshot.instructions.strip()]
     if len(registry.servers()) == 1 and texts:
         return _cut(texts[0][1], _MAX_BYTES_OF_ONE_SERVER)
-    share = _fair_share([_size(text.strip()) for _, text in texts])
+    share = _fair_share([len(text.strip().encode("utf-8", "replace")) for _, text in texts])
     return "\n\n".join(f"## {source}\n\n{_cut(text.strip(), share)}" for source, text in texts)
 
 
@@ -63,10 +62,6 @@ def searching_instructions(registry: SourceRegistry, caller: Caller) -> str:
     if len(names) > _MAX_NAMES_CHARACTERS:
         names = f"{names[:_MAX_NAMES_CHARACTERS].rsplit(', ', 1)[0]} and others"
     return f"Use discover_tools to find the tools of these servers: {names}" if names else ""
-
-
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
 
 
 def _fair_share(sizes: list[int]) -> int:
@@ -104,7 +99,8 @@ def joined_tasks(registry: SourceRegistry, caller: Caller) -> dict[str, object]:
     """
     snapshots = [snapshot for _, snapshot in _shown(registry, caller) if snapshot.protocol_version == WITH_LEGACY_TASKS]
     running = [tasks for tasks in (legacy_tasks(snapshot.capabilities) for snapshot in snapshots) if tasks.run_tools]
-    if _may_still_declare(registry):
+    unknown = [each for source, each in registry.servers().items() if registry.catalog.snapshot(source) is None]
+    if any(admission.health.state == "starting" for admission in unknown):  # nothing can be added after `initialize`
         running.append(LegacyTasks(run_tools=True, cancel=True))
     if not running:
         return {}
@@ -112,14 +108,6 @@ def joined_tasks(registry: SourceRegistry, caller: Caller) -> dict[str, object]:
     if any(tasks.cancel for tasks in running):
         joined["cancel"] = {}
     return joined
-
-
-def _may_still_declare(registry: SourceRegistry) -> bool:
-    """Whether a server is starting whose capabilities are unknown; they cannot be added after `initialize`."""
-    unknown = [
-        admission for source, admission in registry.servers().items() if registry.catalog.snapshot(source) is None
-    ]
-    return any(admission.health.state == "starting" for admission in unknown)
 
 
 def _shown(registry: SourceRegistry, caller: Caller) -> Iterator[tuple[str, Snapshot]]:
@@ -151,24 +139,16 @@ def _has(snapshot: Snapshot, kind: ListName) -> bool:
 
 def incomplete_sources(registry: SourceRegistry) -> list[dict[str, object]]:
     """The servers whose part of the lists is missing or, if `stale`, out of date; for `_meta`."""
-    return [
-        _missing(
-            admission, stale=registry.catalog.snapshot(source) is not None and not registry.catalog.is_hidden(source)
-        )
-        for source, admission in registry.servers().items()
-        if admission.health.state not in (*SERVING, "disabled") or _is_unpublished(registry, source, admission)
-    ]
-
-
-def _is_unpublished(registry: SourceRegistry, source: str, admission: Admission) -> bool:
-    return admission.health.state in SERVING and registry.catalog.snapshot(source) is None
-
-
-def _missing(admission: Admission, *, stale: bool) -> dict[str, object]:
-    health = admission.health
-    entry: dict[str, object] = {"server": admission.name, "state": health.state, "stale": stale}
-    reason = health.reason or health.last_error
-    return entry | ({"reason": reason} if reason else {})
+    incomplete: list[dict[str, object]] = []
+    for source, admission in registry.servers().items():
+        health, is_published = admission.health, registry.catalog.snapshot(source) is not None
+        if health.state == "disabled" or (health.state in SERVING and is_published):
+            continue
+        stale = is_published and not registry.catalog.is_hidden(source)
+        entry: dict[str, object] = {"server": source, "state": health.state, "stale": stale}
+        reason = health.reason or health.last_error
+        incomplete.append(entry | ({"reason": reason} if reason else {}))
+    return incomplete
 
 
 def refresh_lists(registry: SourceRegistry, kind: ListName) -> None:
@@ -176,19 +156,10 @@ def refresh_lists(registry: SourceRegistry, kind: ListName) -> None:
     now = monotonic()
     for source, admission in registry.admissions.items():
         snapshot = registry.catalog.snapshot(source)
-        if (
-            source == RESERVED_SOURCE
-            or snapshot is None
-            or admission.health.state not in SERVING
-            or not _has(snapshot, kind)
-        ):
+        is_serving = source != RESERVED_SOURCE and admission.health.state in SERVING
+        if snapshot is None or not is_serving or not _has(snapshot, kind):
             continue
-        if _is_old(snapshot, kind, now):
+        freshness = snapshot.freshness.get(kind, _UNKNOWN)
+        is_kept = freshness.ttl_ms == 0 and announces_changes(snapshot.capabilities, _CAPABILITY[kind])
+        if not is_kept and now >= freshness.since + freshness.ttl_ms / 1000:
             admission.source.refresh()  # the source limits how often
-
-
-def _is_old(snapshot: Snapshot, kind: ListName, now: float) -> bool:
-    freshness = snapshot.freshness.get(kind, _UNKNOWN)
-    if freshness.ttl_ms == 0 and announces_changes(snapshot.capabilities, _CAPABILITY[kind]):
-        return False
-    return now >= freshness.since + freshness.ttl_ms / 1000

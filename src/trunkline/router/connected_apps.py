@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from trunkline.core.names import RESERVED_SOURCE, slug_pattern
 from trunkline.core.source import OnEvicted, Source
 from trunkline.router.admission import Admission
-from trunkline.router.options import CacheRules, NameRules, SourceOptions
+from trunkline.router.options import NameRules, SourceOptions
 from trunkline.runtime.safe_calls import call_safely
 
 if TYPE_CHECKING:
@@ -117,33 +117,29 @@ def app_options(host: Admission, app: str, arrival: int) -> SourceOptions:
     rules, cache = options.rules, options.cache
     timeouts_s = dict(_entries(options.timeouts_s, app))
     timeout_s = timeouts_s.pop(_ALL_TOOLS, options.timeout_s)
+    prefix = rules.prefix and f"{rules.prefix}_{app}"
+    if rules.prefix == host.name:  # the configuration has none of its own
+        prefix = app
     return replace(
         options,
         rules=NameRules(
-            prefix=_prefix(host.name, rules.prefix, app),
+            prefix=prefix,
             allow=tuple(_patterns(rules.allow, app)),
             deny=tuple(_patterns(rules.deny, app)),
             rename=dict(_entries(rules.rename, app)),
             arrival=arrival,
         ),
-        cache=None if cache is None else _cache_rules(cache, app),
+        cache=cache
+        and replace(
+            cache,
+            tools=tuple(_patterns(cache.tools, app)),
+            assume_read_only=tuple(_patterns(cache.assume_read_only, app)),
+        ),
         timeout_s=timeout_s,
         timeouts_s=timeouts_s,
         fingerprint="",
         origin=ORIGIN,
     )
-
-
-def _cache_rules(cache: CacheRules, app: str) -> CacheRules:
-    tools, assume_read_only = tuple(_patterns(cache.tools, app)), tuple(_patterns(cache.assume_read_only, app))
-    return replace(cache, tools=tools, assume_read_only=assume_read_only)
-
-
-def _prefix(host: str, prefix: str, app: str) -> str:
-    """The app's own name, unless the configuration has a prefix for all apps, or none."""
-    if prefix == host:
-        return app
-    return f"{prefix}_{app}" if prefix else ""
 
 
 def _patterns(patterns: Iterable[str], app: str) -> Iterable[str]:

@@ -18,12 +18,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from trunkline.core.call import Call, Failure
-from trunkline.core.errors import DRAINING, PATH_TRAVERSAL, QUEUE_FULL, Code, Problem
-from trunkline.router.admission import Deadlines
+from trunkline.core.errors import DRAINING, PATH_TRAVERSAL, QUEUE_FULL, Problem
+from trunkline.router.admission import Deadlines, retry_later
 
 _LONG_BYTES: Final = 32 * 1024
 _MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
-_RETRY_AFTER_MS: Final = 1000
 
 
 class _Check(NamedTuple):
@@ -65,14 +64,13 @@ class PathGuard:
         waiting, self._waiting = self._waiting, deque()
         self._waiting_bytes = 0
         for call in (check.call for check in waiting if not check.call.done):
-            call.finish(Failure(_refusal(call, DRAINING, "The gateway is shutting down")))
+            call.finish(Failure(retry_later(DRAINING, "The gateway is shutting down", call)))
 
     def _take(self, check: _Check, timeout_s: float) -> None:
         call = check.call
         if self._waiting_bytes + len(call.params) > _MAX_WAITING_BYTES:
-            call.finish(
-                Failure(_refusal(call, QUEUE_FULL, "Too many long calls are waiting to be checked for path traversal"))
-            )
+            message = "Too many long calls are waiting to be checked for path traversal"
+            call.finish(Failure(retry_later(QUEUE_FULL, message, call)))
             return
         self._deadlines.set(call, timeout_s)
         self._waiting.append(check)
@@ -98,23 +96,11 @@ class PathGuard:
         self._next()
 
 
-def _refusal(call: Call, code: Code, message: str) -> Problem:
-    return Problem(
-        code=code,
-        message=message,
-        source=call.source,
-        tool=call.tool,
-        retryable=True,
-        retry_after_ms=_RETRY_AFTER_MS if code is QUEUE_FULL else None,
-    )
-
-
 _LITERAL: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _TOKEN: Final = re.compile(_LITERAL.pattern + rb"|[{}\[\],:]", re.DOTALL)
 _IS_NAME: Final = re.compile(rb"\s*:")
 _SHOWN_NAME: Final = re.compile(r"[\w -]{1,40}\Z")
 _SHOWN_CHARACTERS: Final = 120
-_HINT: Final = "write the path without `..`"
 
 
 def traversal_problem(call: Call, start: int = 0) -> Problem | None:
@@ -124,7 +110,13 @@ def traversal_problem(call: Call, start: int = 0) -> Problem | None:
         return None
     for literal in _LITERAL.finditer(params, start):
         if _traverses(literal[0]):
-            return _problem(call, _place(params, literal))
+            return Problem(
+                code=PATH_TRAVERSAL,
+                message=f"Path traversal in {_place(params, literal)}",
+                source=call.source,
+                tool=call.tool,
+                hint="write the path without `..`",
+            )
     return None
 
 
@@ -150,16 +142,6 @@ def _traverses(literal: bytes) -> bool:
         return True  # a server might read anything here
 
 
-def _problem(call: Call, place: str) -> Problem:
-    return Problem(
-        code=PATH_TRAVERSAL,
-        message=f"Path traversal in {place}",
-        source=call.source,
-        tool=call.tool,
-        hint=_HINT,
-    )
-
-
 def _place(params: bytes, literal: re.Match[bytes]) -> str:
     """Describe where the string stands, without its text."""
     path = _path(params, literal.start())
@@ -183,17 +165,10 @@ def _path(params: bytes, end: int) -> str:
         elif mark == b":":
             steps[-1] = name
         elif mark == b",":
-            steps[-1] = _next(steps[-1])
+            step = steps[-1]
+            steps[-1] = step + 1 if isinstance(step, int) else ""
         else:
-            name = _shown(mark)
-    written = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps if step != "")
-    return written[-_SHOWN_CHARACTERS:].lstrip(".")
-
-
-def _next(step: str | int) -> str | int:
-    return step + 1 if isinstance(step, int) else ""
-
-
-def _shown(literal: bytes) -> str:
-    name = literal[1:-1].decode(errors="replace")
-    return name if _SHOWN_NAME.match(name) else "…"
+            written = mark[1:-1].decode(errors="replace")
+            name = written if _SHOWN_NAME.match(written) else "…"
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps if step != "")
+    return path[-_SHOWN_CHARACTERS:].lstrip(".")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -33,6 +34,7 @@ SWAP_S: Final = 15.0
 _DISABLED: Final = "it is disabled in the configuration"
 
 
+@dataclass(slots=True)
 class _Successor:
     """A source that will take the place of another.
 
@@ -40,20 +42,11 @@ class _Successor:
     did; `snapshot` is what the successor itself has published.
     """
 
-    __slots__ = ("admission", "cached", "last_seen", "snapshot", "timer")
-
-    def __init__(
-        self,
-        admission: Admission,
-        timer: asyncio.TimerHandle,
-        cached: Snapshot | None,
-        last_seen: Snapshot | None,
-    ) -> None:
-        self.admission = admission
-        self.timer = timer
-        self.cached = cached
-        self.last_seen = last_seen
-        self.snapshot: Snapshot | None = None
+    admission: Admission
+    timer: asyncio.TimerHandle
+    cached: Snapshot | None
+    last_seen: Snapshot | None
+    snapshot: Snapshot | None = None
 
 
 class SourceRegistry:
@@ -94,7 +87,11 @@ class SourceRegistry:
     def add(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
         """Register a source. Until it publishes, the catalog has what it offered when it last ran."""
         for other in [other for other in self.admissions if self.apps.must_yield(other, name)]:
-            self._evict_app(other, name)
+            message = f"`{name}` is now the name of a configured server: the app of this name is disconnected"
+            self.events.note("warning", "names", message, source=other)
+            app = self.admissions[other]
+            self.remove(other)
+            self.apps.evict(app)
         admission = self.admissions[name] = self._admission(name, source, options)
         self.catalog.add_source(name, options.rules)
         cached = self._cached(admission)
@@ -102,14 +99,6 @@ class SourceRegistry:
         if cached is not None:
             self.catalog.replace(name, cached)
         return self.sink_of(admission)
-
-    def _evict_app(self, app: str, name: str) -> None:
-        """Remove a connected app because a configured server gets its name."""
-        message = f"`{name}` is now the name of a configured server: the app of this name is disconnected"
-        self.events.note("warning", "names", message, source=app)
-        admission = self.admissions[app]
-        self.remove(app)
-        self.apps.evict(admission)
 
     def sink_of(self, admission: Admission) -> SourceSink:
         return SourceSink(self, admission)
@@ -144,8 +133,8 @@ class SourceRegistry:
         self.catalog.remove_source(name)
         self.views.drop_source(name)
         self.changes.forget(name)
+        message = f"Server {name} was removed"
         for call in self._retire(admission):
-            message = f"Server {name} was removed"
             call.finish(Failure(Problem(code=SOURCE_DOWN, message=message, source=name, tool=call.tool)))
         self.events.source_removed(name)
         self._source_changed()
@@ -184,8 +173,8 @@ class SourceRegistry:
         """What a source of this name offered last, even if it was configured differently."""
         if not admission.options.fingerprint:
             return cached
-        last = self._definitions.last(admission.name)
-        last = None if last is None else reveal_snapshot(last)
+        stored = self._definitions.last(admission.name)
+        last = None if stored is None else reveal_snapshot(stored)
         if last != cached:
             self._reconfigured.add(admission)
         return last or cached
@@ -354,47 +343,42 @@ class SourceRegistry:
 class SourceSink:
     """The `Sink` of one source. Sanitizes what the source reports before anybody sees it."""
 
-    __slots__ = ("_admission", "_registry")
+    __slots__ = ("_registry", "admission")
 
     def __init__(self, registry: SourceRegistry, admission: Admission) -> None:
         self._registry = registry
-        self._admission = admission
-
-    @property
-    def admission(self) -> Admission:
-        return self._admission
+        self.admission = admission
 
     def publish(self, snapshot: Snapshot) -> None:
-        self._registry.published(self._admission, self._sanitized(snapshot))
+        self._registry.published(self.admission, self._sanitized(snapshot))
 
     def publish_for(self, session: str, snapshot: Snapshot | None) -> None:
-        self._registry.published_for(self._admission, session, None if snapshot is None else self._sanitized(snapshot))
+        self._registry.published_for(self.admission, session, None if snapshot is None else self._sanitized(snapshot))
 
     def _sanitized(self, snapshot: Snapshot) -> Snapshot:
-        return reveal_snapshot(redact_snapshot(snapshot, self._admission.options.redact))
+        return reveal_snapshot(redact_snapshot(snapshot, self.admission.options.redact))
 
     def health(self, health: Health) -> None:
-        self._registry.health_changed(self._admission, redact_health(health, self._admission.options.redact))
+        self._registry.health_changed(self.admission, redact_health(health, self.admission.options.redact))
 
     def forward_request(self, session: str, server_request: ServerRequest) -> None:
         self._registry.clients.forward_request(session, server_request)
 
     def forward_notification(self, session: str, method: str, params: Json) -> None:
-        self._registry.clients.forward_notification(session, self._admission.name, method, params)
+        self._registry.clients.forward_notification(session, self.admission.name, method, params)
 
     def add_app(self, name: str, source: Source, on_evicted: OnEvicted) -> SourceSink | None:
-        return self._registry.apps.add(self._admission, name, source, on_evicted)
+        return self._registry.apps.add(self.admission, name, source, on_evicted)
 
     def remove_app(self, name: str) -> None:
-        self._registry.apps.remove(self._admission, name)
+        self._registry.apps.remove(self.admission, name)
 
     def note(self, level: Level, message: str) -> None:
-        self._registry.events.note(
-            level, "source", self._admission.options.redact(message), source=self._admission.name
-        )
+        shown = self.admission.options.redact(message)
+        self._registry.events.note(level, "source", shown, source=self.admission.name)
 
     def count(self, counter: str, amount: int = 1) -> None:
-        self._registry.events.count(counter, self._admission.name, amount)
+        self._registry.events.count(counter, self.admission.name, amount)
 
 
 # -- clients ----------------------------------------------------------------------------------------------------------

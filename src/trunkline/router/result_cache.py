@@ -197,20 +197,15 @@ class ResultCache:
             self._size_bytes -= entry.size_bytes
             self._source_caches[key.source].keys.discard(key)
 
-    def clear(self, source_cache: _SourceCache) -> None:
+    def clear(self, source_cache: _SourceCache, matches: Callable[[_Key], bool] = lambda _: True) -> None:
         source_cache.generation += 1
-        for key in list(source_cache.keys):
+        for key in [key for key in source_cache.keys if matches(key)]:
             self._drop(key)
 
     def forget(self, holder: str | None) -> None:
         """Drop what is cached for a session or a principal, or for everybody: its permissions may have changed."""
         for source_cache in self._source_caches.values():
-            self._drop_those_of(holder, source_cache)
-
-    def _drop_those_of(self, holder: str | None, source_cache: _SourceCache) -> None:
-        source_cache.generation += 1
-        for key in [key for key in source_cache.keys if holder is None or holder in (key.session, key.principal)]:
-            self._drop(key)
+            self.clear(source_cache, lambda key: holder is None or holder in (key.session, key.principal))
 
     def unsettle(self, source_cache: _SourceCache) -> None:
         """Note that a write was abandoned, which the server may complete nevertheless."""
@@ -228,9 +223,7 @@ class ResultCache:
         """Drop the entries of a session whose own server was replaced, or offers other tools."""
         source_cache = self._source_caches.get(source)
         if source_cache is not None:
-            source_cache.generation += 1
-            for key in [key for key in source_cache.keys if key.session == session]:
-                self._drop(key)
+            self.clear(source_cache, lambda key: key.session == session)
 
 
 class _Keeper:

@@ -169,18 +169,17 @@ def may_have_uris(raw: bytes) -> bool:
 
 def map_uris(raw: bytes, change: Change) -> bytes:
     """Apply `change` to every URI; returns the same object if none changes or the result cannot be read."""
-    if not may_have_uris(raw):
-        return raw
-    try:
-        return _object(raw, change, _RESULT) or raw
-    except (BadMessage, msgspec.MsgspecError, RecursionError):
-        return raw
+    return _mapped(raw, change, _RESULT) if may_have_uris(raw) else raw
 
 
 def map_error_uri(raw: bytes, change: Change) -> bytes:
     """Apply `change` to the URI in the data of an error; returns the same object if there is none."""
+    return _mapped(raw, change, {"data": _with_uri})
+
+
+def _mapped(raw: bytes, change: Change, rewrites: dict[str, _Rewrite]) -> bytes:
     try:
-        return _object(raw, change, {"data": _with_uri}) or raw
+        return _object(raw, change, rewrites) or raw
     except (BadMessage, msgspec.MsgspecError, RecursionError):
         return raw
 
@@ -230,12 +229,16 @@ def _text(raw: msgspec.Raw) -> str | None:
         return None
 
 
-def _with_uri(raw: msgspec.Raw, change: Change) -> bytes | None:
-    return _object(raw, change, {"uri": _uri}) if _is_object(raw) else None
+def _members(rewrites: dict[str, _Rewrite]) -> _Rewrite:
+    """Rewrites members of what is an object, and leaves alone what is none."""
+    return lambda raw, change: _object(raw, change, rewrites) if _is_object(raw) else None
 
 
 def _is_object(raw: msgspec.Raw) -> bool:
     return bytes(raw).lstrip().startswith(b"{")
+
+
+_with_uri: Final = _members({"uri": _uri})
 
 
 class _Block(msgspec.Struct):
@@ -253,26 +256,17 @@ def _block(raw: msgspec.Raw, change: Change) -> bytes | None:
     return _object(raw, change, {"resource": _with_uri}) if kind == "resource" else None
 
 
-def _message(raw: msgspec.Raw, change: Change) -> bytes | None:
-    """Rewrite a message of a prompt, whose content is one block or several."""
-    return _object(raw, change, {"content": _block_or_blocks}) if _is_object(raw) else None
-
-
 def _block_or_blocks(raw: msgspec.Raw, change: Change) -> bytes | None:
     several = bytes(raw).lstrip().startswith(b"[")
     return _BLOCKS(raw, change) if several else _block(raw, change)
-
-
-def _result(raw: msgspec.Raw, change: Change) -> bytes | None:
-    return _object(raw, change, _RESULT)
 
 
 _BLOCKS: Final = _list_of(_block)
 _RESULT: Final[dict[str, _Rewrite]] = {
     "content": _block_or_blocks,
     "contents": _list_of(_with_uri),
-    "messages": _list_of(_message),
-    "result": _result,  # of a finished task
+    "messages": _list_of(_members({"content": _block_or_blocks})),
+    "result": lambda raw, change: _object(raw, change, _RESULT),  # of a finished task
 }
 
 
@@ -329,27 +323,21 @@ def may_have_task_ids(raw: bytes) -> bool:
 
 def map_task_ids(raw: bytes, change: Change) -> bytes:
     """Apply `change` to every task id; returns the same object if there is none."""
-    try:
-        return _object(raw, change, _TASK_RESULT) or raw
-    except (BadMessage, msgspec.MsgspecError, RecursionError):
-        return raw
+    return _mapped(raw, change, _TASK_RESULT)
 
 
 def _task_id(raw: msgspec.Raw, change: Change) -> bytes:
     return encode(change(msgspec.json.decode(raw, type=str)))
 
 
-def _task(raw: msgspec.Raw, change: Change) -> bytes | None:
-    return _object(raw, change, {"taskId": _task_id}) if _TASK_ID in bytes(raw) else None
+def _if_task(rewrite: _Rewrite) -> _Rewrite:
+    return lambda raw, change: rewrite(raw, change) if _TASK_ID in bytes(raw) else None
 
 
-def _tasks(raw: msgspec.Raw, change: Change) -> bytes | None:
-    return _TASK_LIST(raw, change) if _TASK_ID in bytes(raw) else None
-
-
-def _meta(raw: msgspec.Raw, change: Change) -> bytes | None:
-    return _object(raw, change, {RELATED_TASK: _task}) if _TASK_ID in bytes(raw) else None
-
-
-_TASK_LIST: Final = _list_of(_task)
-_TASK_RESULT: Final[dict[str, _Rewrite]] = {"taskId": _task_id, "task": _task, "tasks": _tasks, "_meta": _meta}
+_TASK: Final = _if_task(lambda raw, change: _object(raw, change, {"taskId": _task_id}))
+_TASK_RESULT: Final[dict[str, _Rewrite]] = {
+    "taskId": _task_id,
+    "task": _TASK,
+    "tasks": _if_task(_list_of(_TASK)),
+    "_meta": _if_task(lambda raw, change: _object(raw, change, {RELATED_TASK: _TASK})),
+}

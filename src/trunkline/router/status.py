@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -61,23 +62,14 @@ def server_statuses(router: Router) -> list[ServerStatus]:
         collisions.setdefault(problem.source, []).append(f"{problem.message}: {problem.hint}")
     shown = Counter(entry.source for entry in catalog.entries())
     return [
-        _status(
-            admission,
-            catalog.snapshot(name),
-            tools=shown[name],
-            collisions=tuple(collisions.get(name, ())),
-            changes=router.registry.changes.warnings(name),
-            **offered_beside_tools(catalog, name),
-        )
+        _status(admission, catalog, shown[name], collisions.get(name, ()), router.registry.changes.warnings(name))
         for name, admission in router.registry.servers().items()
     ]
 
 
 def offered_beside_tools(catalog: Catalog, source: str) -> dict[str, int]:
     """How many prompts, resources and templates of a source this catalog shows."""
-    snapshot = None if catalog.is_hidden(source) else catalog.snapshot(source)
-    if snapshot is None:
-        return {"prompts": 0, "resources": 0, "templates": 0}
+    snapshot = (None if catalog.is_hidden(source) else catalog.snapshot(source)) or Snapshot()
     return {
         "prompts": len(snapshot.prompts),
         "resources": len(snapshot.resources),
@@ -86,15 +78,13 @@ def offered_beside_tools(catalog: Catalog, source: str) -> dict[str, int]:
 
 
 def _status(
-    admission: Admission,
-    snapshot: Snapshot | None,
-    *,
-    tools: int,
-    collisions: tuple[str, ...],
-    changes: tuple[str, ...],
-    **offered: int,
+    admission: Admission, catalog: Catalog, tools: int, collisions: Iterable[str], changes: Iterable[str]
 ) -> ServerStatus:
-    health = admission.health
+    health, snapshot = admission.health, catalog.snapshot(admission.name) or Snapshot()
+    try:
+        info = msgspec.json.decode(snapshot.server_info, type=_Info)
+    except msgspec.MsgspecError:
+        info = _Info()
     return ServerStatus(
         name=admission.name,
         kind=admission.options.kind,
@@ -106,28 +96,20 @@ def _status(
         restarts=health.restarts,
         stderr_tail=health.stderr_tail,
         tools=tools,
-        protocol_version=snapshot.protocol_version if snapshot else "",
-        server=_own_name(snapshot.server_info) if snapshot else "",
+        protocol_version=snapshot.protocol_version,
+        server=f"{info.name} {info.version}".strip(),
         in_flight=admission.in_flight,
         queued=len(admission.queue),
         origin=admission.options.origin,
-        collisions=collisions,
-        warnings=(*changes, *(snapshot.warnings if snapshot else ())),
-        **offered,
+        collisions=tuple(collisions),
+        warnings=(*changes, *snapshot.warnings),
+        **offered_beside_tools(catalog, admission.name),
     )
 
 
 class _Info(msgspec.Struct):
     name: str = ""
     version: str = ""
-
-
-def _own_name(server_info: bytes) -> str:
-    try:
-        info = msgspec.json.decode(server_info, type=_Info)
-    except msgspec.MsgspecError:
-        return ""
-    return f"{info.name} {info.version}".strip()
 
 
 def status_json(status: ServerStatus) -> dict[str, object]:

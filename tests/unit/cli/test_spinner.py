@@ -18,13 +18,13 @@ def frames(written: str) -> list[str]:
 
 def test_the_newest_word_is_shown_and_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = screen(monkeypatch, "stderr")
-    waiting = Spinner("asking")
-    waiting.draw()
-    waiting.say("waiting for git\x1b[2J")
-    waiting.say("")
-    waiting.draw()
-    waiting.clear()
-    waiting.clear()
+    spinner = Spinner("asking")
+    spinner.draw()
+    spinner.say("waiting for git\x1b[2J")
+    spinner.say("")
+    spinner.draw()
+    spinner.clear()
+    spinner.clear()
     first, second = frames(shown.getvalue())
     assert re.fullmatch(r"\x1b\[2m. asking\x1b\[0m", first)
     assert re.fullmatch(r"\x1b\[2m. waiting for git \[2J\x1b\[0m", second)
@@ -41,9 +41,9 @@ def test_after_a_while_the_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     shown = screen(monkeypatch, "stderr")
     began = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: began)
-    waiting = Spinner("asking")
+    spinner = Spinner("asking")
     monkeypatch.setattr(time, "monotonic", lambda: began + 65)
-    waiting.draw()
+    spinner.draw()
     assert shown.text.endswith("asking (65s)")
 
 
@@ -56,9 +56,9 @@ def test_it_has_no_colour_where_nobody_wants_one(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nobody_who_watches_sees_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    waiting = Spinner("asking")
-    waiting.draw()
-    waiting.clear()
+    spinner = Spinner("asking")
+    spinner.draw()
+    spinner.clear()
     assert capsys.readouterr() == ("", "")
     shown = screen(monkeypatch, "stderr")
     monkeypatch.setenv("TERM", "dumb")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -110,14 +110,6 @@ def _compared(left: _Part, sign: str, right: _Part) -> _Part:
     return _Part(lambda context: compare(left.value(context), right.value(context)))
 
 
-def _among(left: _Part, items: Sequence[_Part]) -> _Part:
-    def value(context: ConditionContext) -> Value:
-        found = left.value(context)
-        return any(_equal(found, item.value(context)) for item in items)
-
-    return _Part(value)
-
-
 def _equal(left: Value, right: Value) -> bool:
     """Equality: text compared with a number or a boolean is read as one; two texts are compared as they are."""
     if isinstance(left, bool) or isinstance(right, bool):
@@ -198,16 +190,13 @@ class _Token(NamedTuple):
     text: str
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    for match in _TOKEN.finditer(text):
-        yield _Token(match.lastgroup or "", match.group(match.lastgroup or 0))
-
-
 class _Parser:
     """A recursive descent parser, with one method for each level of precedence."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [*_tokens(text), _Token("end", "")]
+        matches = _TOKEN.finditer(text)
+        self._tokens = [_Token(match.lastgroup or "", match.group(match.lastgroup or 0)) for match in matches]
+        self._tokens.append(_Token("end", ""))
         self._at = 0
         self._depth = 0
         self.names: list[ConditionReference] = []
@@ -219,10 +208,7 @@ class _Parser:
         return node
 
     def _condition(self) -> _Part:
-        return self._joined(self._conjunction, _OR, any)
-
-    def _conjunction(self) -> _Part:
-        return self._joined(self._comparison, _AND, all)
+        return self._joined(lambda: self._joined(self._comparison, _AND, all), _OR, any)
 
     def _joined(
         self, read: Callable[[], _Part], signs: tuple[str, ...], join: Callable[[Iterable[bool]], bool]
@@ -246,7 +232,8 @@ class _Parser:
             compared = _compared(_plain(left), sign, _plain(self._operand()))
         elif sign == "in":
             self._at += 1
-            compared = _among(_plain(left), self._list())
+            plain, items = _plain(left), self._list()
+            compared = _Part(lambda context: any(_equal(plain.value(context), item.value(context)) for item in items))
         elif negated:
             raise ConditionError(f"{_shown(self._next)} is not expected after `not`")
         else:
@@ -265,10 +252,18 @@ class _Parser:
         if token.kind == "number":
             return _literal(float(token.text))
         if token.kind == "text":
-            return _text(token.text[1:-1])
+            return self._text(token.text[1:-1])
         if token.kind == "word":
             return self._word(token.text)
         raise _unexpected(token)
+
+    def _text(self, written: str) -> _Part:
+        for reference in parse_template(written)[0].references():
+            raise ConditionError(f"`{reference}` is not replaced in a condition: {_HINTS['{']}")
+        for match in _ESCAPE.finditer(written):
+            if match[1] not in _ESCAPED:
+                raise ConditionError(f"`{match[0]}` is not supported in a text")
+        return _literal(_ESCAPE.sub(lambda match: _ESCAPED[match[1]], written))
 
     def _decided(self, part: _Part) -> _Part:
         """A part that decides. A value followed by something that is no operator is reported at that."""
@@ -345,21 +340,9 @@ def _plain(part: _Part) -> _Part:
     return part
 
 
-def _text(written: str) -> _Part:
-    for reference in parse_template(written)[0].references():
-        raise ConditionError(f"`{reference}` is not replaced in a condition: {_HINTS['{']}")
-    return _literal(_ESCAPE.sub(_unescaped, written))
-
-
 def _unexpected(token: _Token) -> ConditionError:
     meant = f": {_HINTS[token.text]}" if token.text in _HINTS else ""
     return ConditionError(f"{_shown(token)} is not expected here{meant}")
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    if match[1] not in _ESCAPED:
-        raise ConditionError(f"`{match[0]}` is not supported in a text")
-    return _ESCAPED[match[1]]
 
 
 def _shown(token: _Token) -> str:

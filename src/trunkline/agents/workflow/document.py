@@ -97,20 +97,26 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentState:
+class StepState:
+    """What agent and command steps have in common."""
+
     name: str
-    provider: str
-    """`claude`, `codex`, `gemini`, `opencode` or `openai_compatible`."""
-    prompt: Template
-    options: AgentOptions = AgentOptions()
     timeout_s: float
-    proxy: Proxy | None = None
-    """None where the block is absent, empty or not enabled: the agent keeps its own tools."""
     dir: Template | None = None
     transitions: tuple[Transition, ...] = ()
     """The first that applies is taken, however the step ended; if none does, one of the two below."""
     on_success: str = ""
     on_failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentState(StepState):
+    provider: str
+    """`claude`, `codex`, `gemini`, `opencode` or `openai_compatible`."""
+    prompt: Template
+    options: AgentOptions = AgentOptions()
+    proxy: Proxy | None = None
+    """None where the block is absent, empty or not enabled: the agent keeps its own tools."""
 
     @property
     def mode(self) -> Mode:
@@ -121,18 +127,12 @@ class AgentState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandState:
-    name: str
+class CommandState(StepState):
     command: ShellTemplate
     shell: Literal["sh", "bash"] = "sh"
     env: Mapping[str, Template] = field(default_factory=dict[str, Template])
     stdin: Template | None = None
-    dir: Template | None = None
-    timeout_s: float
     sandbox: SandboxSettings = field(default_factory=lambda: NO_SANDBOX)
-    transitions: tuple[Transition, ...] = ()
-    on_success: str = ""
-    on_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

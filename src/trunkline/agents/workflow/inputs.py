@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
 from trunkline.agents.workflow.document import NO_RULES, InputRules, InputType, InputValue, Workflow, WorkflowInput
 from trunkline.agents.workflow.reader import WorkflowSection, or_none
-from trunkline.agents.workflow.shapes import check_name
+from trunkline.agents.workflow.shapes import Number, ScalarText, check_name
 from trunkline.config.problems import hint_for
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import Nested, key, read_section
@@ -18,6 +18,19 @@ from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
 from trunkline.core.errors import BAD_INPUT, BAD_VALUE, DUPLICATE_KEY, GatewayError, Problem
 
 _LONGEST: Final = 500
+
+
+class _Plain(Shape[Scalar]):
+    """A value of any type, with its place."""
+
+    def read(self, node: Node, reader: ConfigReader) -> Scalar:
+        if not isinstance(node, Scalar):
+            raise reader.wrong_type(node, "a plain value")
+        reader.text(node)
+        return node
+
+    def schema(self) -> JsonSchema:
+        return {}
 
 
 class _Pattern(Shape[re.Pattern[str]]):
@@ -34,40 +47,19 @@ class _Pattern(Shape[re.Pattern[str]]):
         return {"type": "string", "format": "regex"}
 
 
-class _Number(Shape[float]):
-    def read(self, node: Node, reader: ConfigReader) -> float:
-        if not isinstance(node, Scalar) or node.kind != "number":
-            raise reader.wrong_type(node, "a number")
-        return float(reader.text(node))
-
-    def schema(self) -> JsonSchema:
-        return {"type": "number"}
-
-
-class _Word(Shape[str]):
-    """A value of any type, as it is written."""
-
-    def read(self, node: Node, reader: ConfigReader) -> str:
-        if not isinstance(node, Scalar):
-            raise reader.wrong_type(node, "a plain value")
-        return reader.text(node)
-
-    def schema(self) -> JsonSchema:
-        return {}
-
-
 class ValidationKeys(WorkflowSection):
     called: ClassVar[str] = "`validation`"
 
-    enum: tuple[str, ...] = key(ListOf(_Word()), default=(), doc="The values that it may have")
+    enum: tuple[Scalar, ...] = key(ListOf(_Plain()), default=(), doc="The values that it may have")
     pattern: re.Pattern[str] | None = key(
         _Pattern(), default=None, doc="A regular expression (of Python) that is found in it"
     )
-    min: float | None = key(_Number(), default=None, doc="The least that a number may be")
-    max: float | None = key(_Number(), default=None, doc="The most that a number may be")
+    min: float | None = key(Number(), default=None, doc="The least that a number may be")
+    max: float | None = key(Number(), default=None, doc="The most that a number may be")
 
     def rules(self) -> InputRules:
-        return InputRules(enum=self.enum, pattern=self.pattern, minimum=self.min, maximum=self.max)
+        enum = tuple(value.text for value in self.enum)
+        return InputRules(enum=enum, pattern=self.pattern, minimum=self.min, maximum=self.max)
 
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}\Z", re.ASCII)
@@ -79,28 +71,11 @@ _WRITTEN_AS: Final[Mapping[InputType, tuple[str, ...]]] = {
 _NUMBER: Final = re.compile(r"[-+]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?\Z", re.ASCII)
 
 
-class _Name(Shape[Scalar]):
+class _Name(ScalarText):
     def read(self, node: Node, reader: ConfigReader) -> Scalar:
-        Text(may_be_empty=False).read(node, reader)
-        assert isinstance(node, Scalar)
-        check_name(node, reader)
-        return node
-
-    def schema(self) -> JsonSchema:
-        return {"type": "string"}
-
-
-class _Any(Shape[Scalar]):
-    """A plain value, checked once its type is known."""
-
-    def read(self, node: Node, reader: ConfigReader) -> Scalar:
-        if not isinstance(node, Scalar):
-            raise reader.wrong_type(node, "a plain value")
-        reader.text(node)
-        return node
-
-    def schema(self) -> JsonSchema:
-        return {}
+        name = super().read(node, reader)
+        check_name(name, reader)
+        return name
 
 
 class InputKeys(WorkflowSection):
@@ -118,7 +93,7 @@ class InputKeys(WorkflowSection):
         doc="What values it takes",
     )
     required: bool = key(Boolean(), default=False, doc="Whether it must be given where it has no default")
-    default: Scalar | None = key(_Any(), default=None, doc="The value if none is given; without it, empty")
+    default: Scalar | None = key(_Plain(), default=None, doc="The value if none is given; without it, empty")
     validation: ValidationKeys | None = key(
         Nested(ValidationKeys), default=None, doc="What is asked of its value beyond the type"
     )
@@ -148,16 +123,11 @@ def listed_inputs(node: Node | None) -> list[Node]:
     """The nodes of the inputs, which may be a list, or a group with their names as keys."""
     if isinstance(node, Items):
         return node.items
-    entries = node.entries if isinstance(node, Table) else []
-    return [_with_name(entry) for entry in entries]
-
-
-def _with_name(entry: TableEntry) -> Node:
-    if not isinstance(entry.value, Table):
-        return entry.value
-    return Table(
-        entry.value.span, [TableEntry(Scalar(entry.key.span, "text", "name"), entry.key), *entry.value.entries]
-    )
+    found: list[Node] = []
+    for entry in node.entries if isinstance(node, Table) else ():
+        name, value = TableEntry(Scalar(entry.key.span, "text", "name"), entry.key), entry.value
+        found.append(Table(value.span, [name, *value.entries]) if isinstance(value, Table) else value)
+    return found
 
 
 def _input(keys: InputKeys, reader: ConfigReader) -> WorkflowInput:
@@ -175,32 +145,27 @@ def _input(keys: InputKeys, reader: ConfigReader) -> WorkflowInput:
 
 def bind_inputs(workflow: Workflow, given: Mapping[str, str]) -> Mapping[str, str]:
     """The value of every input as text. Raises GatewayError with every problem of the given values."""
-    problems = [*_unknown(workflow, given)]
-    values: dict[str, str] = {}
-    for declared in workflow.inputs:
-        problem = _input_problem(declared, given.get(declared.name))
-        if problem is not None:
-            problems.append(problem)
-        values[declared.name] = _text_of(declared, given.get(declared.name))
-    if problems:
-        raise _refused(workflow, problems)
-    return values
-
-
-def _refused(workflow: Workflow, problems: list[Problem]) -> GatewayError:
-    if len(problems) == 1:
-        return GatewayError(problems[0])
-    message = f"{len(problems)} things are wrong with the inputs of `{workflow.name}`"
-    return GatewayError(Problem(code=BAD_INPUT, message=message, where=str(workflow.path)), tuple(problems))
-
-
-def _unknown(workflow: Workflow, given: Mapping[str, str]) -> list[Problem]:
     known = [declared.name for declared in workflow.inputs]
-    return [
+    problems = [
         _problem(f"The workflow has no input `{name}`", hint_for(name, known, "inputs") or "it takes no inputs")
         for name in given
         if name not in known
     ]
+    values: dict[str, str] = {}
+    for declared in workflow.inputs:
+        text = given.get(declared.name)
+        if (problem := _input_problem(declared, text)) is not None:
+            problems.append(problem)
+        if text is None:
+            values[declared.name] = "" if declared.default is None else _written(declared.default)
+        else:
+            values[declared.name] = text.lower() if declared.type == "boolean" else text
+    if len(problems) > 1:
+        message = f"{len(problems)} things are wrong with the inputs of `{workflow.name}`"
+        raise GatewayError(Problem(code=BAD_INPUT, message=message, where=str(workflow.path)), tuple(problems))
+    if problems:
+        raise GatewayError(problems[0])
+    return values
 
 
 def _input_problem(declared: WorkflowInput, text: str | None) -> Problem | None:
@@ -220,12 +185,6 @@ def _problem(message: str, hint: str) -> Problem:
     return Problem(code=BAD_INPUT, message=message, hint=hint)
 
 
-def _text_of(declared: WorkflowInput, text: str | None) -> str:
-    if text is not None:
-        return text.lower() if declared.type == "boolean" else text
-    return "" if declared.default is None else _written(declared.default)
-
-
 def _written(value: InputValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -237,14 +196,6 @@ def _as_number(value: InputValue) -> float | None:
 # -- the types --------------------------------------------------------------------------------------------------------
 
 
-def _string(text: str) -> InputValue | None:
-    return text
-
-
-def _integer(text: str) -> InputValue | None:
-    return int(text) if _INTEGER.match(text) else None
-
-
 def _number(text: str) -> InputValue | None:
     if _INTEGER.match(text):
         return int(text)
@@ -252,15 +203,11 @@ def _number(text: str) -> InputValue | None:
     return value if math.isfinite(value) else None
 
 
-def _boolean(text: str) -> InputValue | None:
-    return {"true": True, "false": False}.get(text.lower())
-
-
-_READERS: Final[Mapping[InputType, Callable[[str], Any]]] = {
-    "string": _string,
-    "integer": _integer,
+_READERS: Final[Mapping[InputType, Callable[[str], InputValue | None]]] = {
+    "string": str,
+    "integer": lambda text: int(text) if _INTEGER.match(text) else None,
     "number": _number,
-    "boolean": _boolean,
+    "boolean": lambda text: {"true": True, "false": False}.get(text.lower()),
 }
 _TYPE_NAMES: Final[Mapping[InputType, str]] = {
     "string": "text",

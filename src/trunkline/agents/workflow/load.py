@@ -97,7 +97,10 @@ def _read_root(root: Table, path: Path, reader: WorkflowReader, found: ParsedSta
     initial = _initial_of(states, reader)
     read_states(states, reader, found)
     check_transitions(initial, found.written, reader)
-    check_references(initial, found.written, _names_of(root.get("inputs")), reader)
+    # every name under `inputs`, whatever else is wrong there
+    names = [table.get("name") for table in listed_inputs(root.get("inputs")) if isinstance(table, Table)]
+    given = [name.text for name in names if isinstance(name, Scalar)]
+    check_references(initial, found.written, given, reader)
     if keys is None or initial is None or reader.report.failed:
         return None
     return Workflow(
@@ -135,12 +138,6 @@ def _initial_of(states: Table, reader: WorkflowReader) -> Scalar | None:
     return node
 
 
-def _names_of(inputs: Node | None) -> list[str]:
-    """Every name under `inputs`, whatever else is wrong there."""
-    names = [table.get("name") for table in listed_inputs(inputs) if isinstance(table, Table)]
-    return [name.text for name in names if isinstance(name, Scalar)]
-
-
 _TRANSITIONS: Final = ("on_success", "on_failure")
 Transitions = Mapping[str, tuple[Scalar, ...]]
 """Each state with the names of the states that may follow it."""
@@ -152,7 +149,7 @@ def transitions_of(states: Mapping[str, TableEntry]) -> Transitions:
 
 def _targets(entry: TableEntry) -> Iterable[Scalar]:
     table = entry.value
-    if not isinstance(table, Table) or _is(table, "terminal"):
+    if not isinstance(table, Table) or _is_terminal(table):
         return
     listed = table.get("transitions")
     entries = listed.items if isinstance(listed, Items) else []
@@ -162,9 +159,9 @@ def _targets(entry: TableEntry) -> Iterable[Scalar]:
             yield target
 
 
-def _is(table: Table, kind: str) -> bool:
-    node = table.get("type")
-    return isinstance(node, Scalar) and node.text == kind
+def _is_terminal(node: Node) -> bool:
+    kind = node.get("type") if isinstance(node, Table) else None
+    return isinstance(kind, Scalar) and kind.text == "terminal"
 
 
 def check_transitions(initial: Scalar | None, states: Mapping[str, TableEntry], reader: WorkflowReader) -> None:
@@ -214,16 +211,11 @@ def check_references(
     for use in reader.uses:
         with reader.report.of_step(use.step):
             if use.reference.kind == "inputs":
-                _check_input(use, inputs, reader)
+                if (name := use.reference.name) not in inputs:
+                    hint = hint_for(name, inputs, "inputs") or "declare it under `inputs`"
+                    reader.error(BAD_REFERENCE, use.at, f"`{use.reference}`: there is no input `{name}`", hint)
             elif _check_state(use, states, reader) and use.step in runs:
                 _check_order(use, after, runs, reader)
-
-
-def _check_input(use: ReferenceUse, inputs: Collection[str], reader: WorkflowReader) -> None:
-    name = use.reference.name
-    if name not in inputs:
-        hint = hint_for(name, inputs, "inputs") or "declare it under `inputs`"
-        reader.error(BAD_REFERENCE, use.at, f"`{use.reference}`: there is no input `{name}`", hint)
 
 
 def _check_state(use: ReferenceUse, states: Mapping[str, TableEntry], reader: WorkflowReader) -> bool:
@@ -232,8 +224,7 @@ def _check_state(use: ReferenceUse, states: Mapping[str, TableEntry], reader: Wo
         hint = hint_for(name, states, "states")
         reader.error(BAD_REFERENCE, use.at, f"`{use.reference}`: there is no state `{name}`", hint)
         return False
-    table = states[name].value
-    if isinstance(table, Table) and _is(table, "terminal"):
+    if _is_terminal(states[name].value):
         reader.error(BAD_REFERENCE, use.at, f"`{use.reference}`: a terminal state has no output")
         return False
     return True

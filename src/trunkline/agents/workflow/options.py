@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 from trunkline.agents.workflow.document import AgentOptions
 from trunkline.agents.workflow.reader import WorkflowReader, WorkflowSection
-from trunkline.agents.workflow.shapes import OPENAI_COMPATIBLE, FromEnvironment, KeyReference, KeyVariable, TemplateText
+from trunkline.agents.workflow.shapes import (
+    OPENAI_COMPATIBLE,
+    FromEnvironment,
+    KeyReference,
+    KeyVariable,
+    Number,
+    TemplateText,
+)
 from trunkline.agents.workflow.template import Template
+from trunkline.config.reader import ConfigReader
 from trunkline.config.secrets import warn_about_secrets
 from trunkline.config.section import key, read_section
 from trunkline.config.shapes import Boolean, Integer, JsonSchema, Shape, Text
 from trunkline.config.sources import NOTHING
-from trunkline.config.tree import Node, Scalar, Table
+from trunkline.config.tree import Node, Table
 from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import BAD_VALUE, KEY_NOT_SENT, MISSING_KEY, MODEL_KEY
 from trunkline.sources.sections import McpHttpSection, wrong_with_url
@@ -24,17 +32,15 @@ _HOTTEST: Final = 2.0
 _HEADERS: Final[Shape[Mapping[str, str]]] = McpHttpSection.declared["headers"].shape
 
 
-class Temperature(Shape[float]):
-    def read(self, node: Node, reader: Any) -> float:
-        if not isinstance(node, Scalar) or node.kind != "number":
-            raise reader.wrong_type(node, "a number")
-        value = float(reader.text(node))
+class Temperature(Number):
+    def read(self, node: Node, reader: ConfigReader) -> float:
+        value = super().read(node, reader)
         if not 0 <= value <= _HOTTEST:
             raise reader.error(BAD_VALUE, node, f"The temperature must be from 0 to {_HOTTEST:.0f}")
         return value
 
     def schema(self) -> JsonSchema:
-        return {"type": "number", "minimum": 0, "maximum": _HOTTEST}
+        return {**super().schema(), "minimum": 0, "maximum": _HOTTEST}
 
 
 class ModelKeys(WorkflowSection):

@@ -7,9 +7,10 @@ from typing import ClassVar, Final, NamedTuple
 
 from trunkline.agents.workflow.document import PluginTools, Proxy
 from trunkline.agents.workflow.reader import ProxySection, or_none
+from trunkline.agents.workflow.shapes import ScalarText
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import key, read_section
-from trunkline.config.shapes import Boolean, JsonSchema, ListOf, Shape, Text
+from trunkline.config.shapes import Boolean, ListOf
 from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.core.errors import PROXY_EMPTY, PROXY_NAME_COLLISION
 from trunkline.core.names import exposed_name, is_source_name, slug
@@ -36,18 +37,6 @@ class ProxyUse:
     plugins: tuple[Scalar, ...]
     exposed: tuple[Exposed, ...]
     sources: tuple[Scalar, ...] = ()
-
-
-class ScalarText(Shape[Scalar]):
-    """Non-empty text, with its place."""
-
-    def read(self, node: Node, reader: ConfigReader) -> Scalar:
-        Text(may_be_empty=False).read(node, reader)
-        assert isinstance(node, Scalar)
-        return node
-
-    def schema(self) -> JsonSchema:
-        return {"type": "string", "minLength": 1}
 
 
 class PluginToolsKeys(ProxySection):

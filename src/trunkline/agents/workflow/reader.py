@@ -38,7 +38,9 @@ class SourceText:
         self._left -= 1
         if self._left < 0:
             return node.span
-        pattern = re.escape(piece) if isinstance(piece, str) else _pattern(piece)
+        pattern = re.escape(str(piece))
+        if isinstance(piece, Reference):  # with any blanks in its braces, with or without the first dot
+            pattern = rf"\{{\{{\s*\.?{re.escape(str(piece)[3:-2])}\s*\}}\}}"
         start = self._offset(node.span.line, node.span.column)
         end = self._offset(node.span.end_line, node.span.end_column)
         match = next(islice(re.compile(pattern).finditer(self._text, start, end), nth, None), None)
@@ -50,12 +52,6 @@ class SourceText:
 
     def _offset(self, line: int, column: int) -> int:
         return self._starts[min(line, len(self._starts)) - 1] + column - 1
-
-
-def _pattern(reference: Reference) -> str:
-    """A pattern for the reference, with any blanks in its braces, with or without the first dot."""
-    inner = re.escape(str(reference)[3:-2])
-    return rf"\{{\{{\s*\.?{inner}\s*\}}\}}"
 
 
 T = TypeVar("T")

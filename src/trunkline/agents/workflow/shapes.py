@@ -55,6 +55,28 @@ def variable_name_problem(name: str) -> str | None:
     return None if _ENVIRONMENT.match(name) else f"`{name}` is not a name of a variable: use letters, digits and `_`"
 
 
+class ScalarText(Shape[Scalar]):
+    """Non-empty text, with its place."""
+
+    def read(self, node: Node, reader: ConfigReader) -> Scalar:
+        Text(may_be_empty=False).read(node, reader)
+        assert isinstance(node, Scalar)
+        return node
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string", "minLength": 1}
+
+
+class Number(Shape[float]):
+    def read(self, node: Node, reader: ConfigReader) -> float:
+        if not isinstance(node, Scalar) or node.kind != "number":
+            raise reader.wrong_type(node, "a number")
+        return float(reader.text(node))
+
+    def schema(self) -> JsonSchema:
+        return {"type": "number"}
+
+
 class TemplateText(Shape[Template]):
     """Text with references, which are kept for the check of the whole file."""
 
@@ -306,15 +328,10 @@ def parse_duration(text: str) -> float:
         part = _PART.match(text, at)
         if part is None:
             raise ValueError(f"`{text}` is not a duration")
-        nanoseconds += _nanoseconds(part["number"], part["unit"])
+        number, unit = part["number"], part["unit"]
+        if unit not in _NANOSECONDS:
+            raise ValueError(f"`{unit}` is not a unit of time" if unit else f"`{number}` has no unit")
+        nanoseconds += Fraction(f"0{number}") * _NANOSECONDS[unit]
         at = part.end()
     seconds = float(nanoseconds / _NANOSECONDS["s"])
     return -seconds if text[0] == "-" else seconds
-
-
-def _nanoseconds(number: str, unit: str) -> Fraction:
-    if not unit:
-        raise ValueError(f"`{number}` has no unit")
-    if unit not in _NANOSECONDS:
-        raise ValueError(f"`{unit}` is not a unit of time")
-    return Fraction(f"0{number}") * _NANOSECONDS[unit]

@@ -170,11 +170,15 @@ def _read_state(entry: TableEntry, reader: WorkflowReader, found: ParsedStates) 
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
     kind = _type_of(entry.key, entry.value, reader)
+    name, table = entry.key, entry.value
     if kind == "terminal":
-        return _read_terminal(entry.key, entry.value, reader)
-    if kind == "agent":
-        return _read_agent(entry.key, entry.value, reader, found)
-    return _read_step(entry.key, entry.value, reader, found)
+        keys = read_section(TerminalKeys, table, reader, at=name, also_known=("type",))
+        return TerminalState(name=name.text, success=keys.status == "success", message=keys.message)
+    if kind == "agent":  # all keys in one group
+        also_known = ("type", *_READ_SEPARATELY)
+        keys = or_none(lambda: read_section(AgentKeys, table, reader, at=name, also_known=also_known))
+        return _agent_state(name, table, keys, keys, reader, found)
+    return _read_step(name, table, reader, found)
 
 
 def _type_of(name: Scalar, table: Table, reader: WorkflowReader) -> str:
@@ -189,11 +193,6 @@ def _type_of(name: Scalar, table: Table, reader: WorkflowReader) -> str:
         hint = f"did you mean `{meant}`?" if meant else hint_for(kind, TYPES, "types")
         raise reader.error(WORKFLOW_UNSUPPORTED, node, f"The type `{kind}` is not supported", hint)
     return kind
-
-
-def _read_terminal(name: Scalar, table: Table, reader: WorkflowReader) -> TerminalState:
-    keys = read_section(TerminalKeys, table, reader, at=name, also_known=("type",))
-    return TerminalState(name=name.text, success=keys.status == "success", message=keys.message)
 
 
 def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: ParsedStates) -> State:
@@ -234,12 +233,6 @@ def _warn_of_variables(keys: CommandKeys, table: Table, reader: WorkflowReader) 
                     warn_about_evaluation(reference, reader.source.place(entry.value, reference), reader)
 
 
-def _read_agent(name: Scalar, table: Table, reader: WorkflowReader, found: ParsedStates) -> AgentState:
-    """`type: agent`: all keys in one group."""
-    keys = or_none(lambda: read_section(AgentKeys, table, reader, at=name, also_known=("type", *_READ_SEPARATELY)))
-    return _agent_state(name, table, keys, keys, reader, found)
-
-
 def _read_agent_step(
     name: Scalar, table: Table, agent: Node, reader: WorkflowReader, found: ParsedStates
 ) -> AgentState:
@@ -264,10 +257,13 @@ def _agent_state(
     found: ParsedStates,
 ) -> AgentState:
     """`written` is the group with the agent's own keys."""
-    provider = _provider_in(written)
-    at = _key_of(written, "provider") if written.get("provider") is not None else name
-    options = or_none(lambda: read_options(written.get("options"), provider, at, reader)) if provider else None
-    proxy, use = read_proxy(written.get("mcp_proxy"), name.text, written.get("provider"), reader)
+    node = written.get("provider")
+    provider = node.text.replace("-", "_") if isinstance(node, Scalar) and node.kind == "text" else ""
+    options = None
+    if provider in PROVIDERS:  # otherwise it is reported elsewhere
+        at = _key_of(written, "provider")
+        options = or_none(lambda: read_options(written.get("options"), provider, at, reader))
+    proxy, use = read_proxy(written.get("mcp_proxy"), name.text, node, reader)
     if use is not None:
         found.uses.append(use)
     if block is None or around is None or options is None:
@@ -284,13 +280,6 @@ def _agent_state(
         on_success=around.on_success,
         on_failure=around.on_failure,
     )
-
-
-def _provider_in(table: Table) -> str:
-    """The provider, or nothing where it is invalid, which is reported elsewhere."""
-    node = table.get("provider")
-    name = node.text.replace("-", "_") if isinstance(node, Scalar) and node.kind == "text" else ""
-    return name if name in PROVIDERS else ""
 
 
 def _key_of(table: Table, name: str) -> Scalar:

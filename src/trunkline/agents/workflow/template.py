@@ -42,14 +42,16 @@ class Template:
 
     def render(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
         """The text with all values inserted. The output of a state that has not run is empty."""
-        return "".join(part if isinstance(part, str) else self._value(part, inputs, outputs) for part in self.parts)
+        parts: list[str] = []
+        for part in self.parts:
+            if isinstance(part, str):
+                parts.append(part)
+            else:
+                parts.append(inputs[part.name] if part.kind == "inputs" else outputs.get(part.name, ""))
+        return "".join(parts)
 
     def references(self) -> tuple[Reference, ...]:
         return tuple(part for part in self.parts if isinstance(part, Reference))
-
-    @staticmethod
-    def _value(reference: Reference, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-        return inputs[reference.name] if reference.kind == "inputs" else outputs.get(reference.name, "")
 
 
 class TemplateProblem(NamedTuple):
@@ -94,15 +96,10 @@ def _meaning(written: str) -> str | Reference | TemplateProblem:
         return _OPEN
     match = _REFERENCE.match(body)
     if match is None:
-        return TemplateProblem(written, _guess(body))
+        near = _NEARLY.match(body)
+        name = near and (near["input"] or near["state"])
+        meant = near and name and str(Reference("inputs" if near["inputs"] else "states", name))
+        return TemplateProblem(written, meant or "")
     raw = match["raw"] is not None
-    return (
-        Reference("inputs", match["input"], raw=raw) if match["input"] else Reference("states", match["state"], raw=raw)
-    )
-
-
-def _guess(body: str) -> str:
-    match = _NEARLY.match(body)
-    if match is None:
-        return ""
-    return str(Reference("inputs", match["input"]) if match["inputs"] else Reference("states", match["state"]))
+    kind = "inputs" if match["input"] else "states"
+    return Reference(kind, match["input"] or match["state"], raw=raw)

@@ -410,7 +410,7 @@ class Connection(asyncio.Protocol):
         busy = self._exchange is not None or self._queue or self._blocked_since or self._parser.mid_message
         return 0.0 if busy else now - self._since
 
-    def dispensable(self, now: float) -> tuple[int, float]:
+    def expendable(self, now: float) -> tuple[int, float]:
         """How expendable it is, and for how long; no time at all while a response is due.
 
         Most expendable is one that is idle or backs off, then one with an incomplete request, then one that does not

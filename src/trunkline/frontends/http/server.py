@@ -83,7 +83,7 @@ class HttpServer:
         self._connections: set[Connection] = set()
         self._silent: dict[Connection, float] = {}
         """Connections without a request yet, the oldest first, and when they came."""
-        self._dispensable: list[Connection] = []
+        self._candidates: list[Connection] = []
         self._searched_at = 0.0
         self._has_more_candidates = False
         self._evicted = 0
@@ -140,7 +140,7 @@ class HttpServer:
     def _make_room(self) -> bool:
         """Evict the oldest connection without a request, as honest clients send one at once; then the most expendable;
         and only then one that has just come."""
-        connection = self._silent_for(_SILENT_S) or self._most_dispensable() or self._silent_for(0.0)
+        connection = self._oldest_silent(_SILENT_S) or self._most_expendable() or self._oldest_silent(0.0)
         if connection is None:
             return False
         self.closed(connection)
@@ -149,11 +149,11 @@ class HttpServer:
         self._evicted += 1
         return True
 
-    def _silent_for(self, seconds: float) -> Connection | None:
+    def _oldest_silent(self, seconds: float) -> Connection | None:
         connection, since = next(iter(self._silent.items()), (None, 0.0))
         return connection if self._loop.time() - since >= seconds else None
 
-    def _most_dispensable(self) -> Connection | None:
+    def _most_expendable(self) -> Connection | None:
         """Search all connections now and then only, or a crowd of new ones would take all the time.
 
         Where there were more candidates than are kept, the next search is worth its time.
@@ -162,16 +162,16 @@ class HttpServer:
         connection = self._next_candidate(now)
         if connection is None and (self._has_more_candidates or now - self._searched_at > _SEARCH_EVERY_S):
             self._searched_at = now
-            found = [connection for connection in self._connections if connection.dispensable(now)[1] > _SEARCH_EVERY_S]
+            found = [connection for connection in self._connections if connection.expendable(now)[1] > _SEARCH_EVERY_S]
             self._has_more_candidates = len(found) > _MAX_CANDIDATES
-            self._dispensable = sorted(found, key=lambda connection: connection.dispensable(now))[-_MAX_CANDIDATES:]
+            self._candidates = sorted(found, key=lambda connection: connection.expendable(now))[-_MAX_CANDIDATES:]
             connection = self._next_candidate(now)
         return connection
 
     def _next_candidate(self, now: float) -> Connection | None:
-        while self._dispensable:
-            connection = self._dispensable.pop()
-            if connection in self._connections and connection.dispensable(now)[1] > _SEARCH_EVERY_S:
+        while self._candidates:
+            connection = self._candidates.pop()
+            if connection in self._connections and connection.expendable(now)[1] > _SEARCH_EVERY_S:
                 return connection
         return None
 
@@ -278,7 +278,7 @@ class HttpServer:
                 self._events.note("error", "internal", f"a connection's timeout: {type(error).__name__}: {error}")
                 connection.abort()
         if now - self._searched_at > _TICK_S:
-            self._dispensable.clear()
+            self._candidates.clear()
         call_safely("idle connections", self._close_idle, now)
         call_safely("the timeouts of sessions", self._sessions.tick, now)
         call_safely("the log of evictions", self._log_evicted, now)

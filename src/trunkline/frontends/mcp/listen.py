@@ -95,21 +95,21 @@ class ListenStream:
         responder: Responder,
         id_json: bytes,
         caller: Caller,
-        wanted: ListenFilter,
+        listen_filter: ListenFilter,
         names_servers: Callable[[], bool],
     ) -> None:
         self.responder = responder
         self.caller = caller
         self.last_sent: dict[bytes, bytes] = {}
         """The lists as this client was notified of them last, by name."""
-        self.wanted = wanted
+        self.listen_filter = listen_filter
         self._id_json = id_json
-        self._methods = frozenset(_LISTS[name] for name in wanted.lists)
+        self._methods = frozenset(_LISTS[name] for name in listen_filter.lists)
         self._names_servers = names_servers
         self._watches: dict[str, ResourceSubscription] = {}
-        self._holds: dict[str, bool] = {}
+        self._accepted: dict[str, bool] = {}
         self._tasks: TaskSubscription | None = None
-        self._unsettled_tasks = set(wanted.task_ids)
+        self._unsettled_tasks = set(listen_filter.task_ids)
         self._task_ids: set[str] = set()
         self._held: dict[bytes, None] | None = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -117,18 +117,18 @@ class ListenStream:
 
     def begin(self, router: Router) -> None:
         """Subscribe to everything at the servers."""
-        for uri in self.wanted.uris:
+        for uri in self.listen_filter.uris:
             self._watches[uri] = router.subscribe(self.caller, uri, self._updated, partial(self._settled, uri))
-        if self.wanted.task_ids:
+        if self.listen_filter.task_ids:
             self._tasks = router.subscribe_tasks(
-                self.caller, self.wanted.task_ids, self._task_updated, self._tasks_settled
+                self.caller, self.listen_filter.task_ids, self._task_updated, self._tasks_settled
             )
         if not self._closed:
             self._timer = asyncio.get_running_loop().call_later(_SETTLE_S, self._acknowledge)
             self._acknowledge_if_settled()
 
     def _settled(self, uri: str, outcome: Outcome) -> None:
-        self._holds[uri] = isinstance(outcome, Result)
+        self._accepted[uri] = isinstance(outcome, Result)
         self._acknowledge_if_settled()
 
     def _tasks_settled(self, answered: frozenset[str], honoured: frozenset[str]) -> None:
@@ -138,7 +138,7 @@ class ListenStream:
         self._acknowledge_if_settled()
 
     def _acknowledge_if_settled(self) -> None:
-        settled = len(self._holds) == len(self.wanted.uris) and not self._unsettled_tasks
+        settled = len(self._accepted) == len(self.listen_filter.uris) and not self._unsettled_tasks
         if self._timer is not None and settled:
             self._acknowledge()
 
@@ -148,16 +148,16 @@ class ListenStream:
         if self._closed or held is None:
             return
         self._stop_timer()
-        for uri in self.wanted.uris:
-            if not self._holds.get(uri):
+        for uri in self.listen_filter.uris:
+            if not self._accepted.get(uri):
                 self._watches.pop(uri).close()
         if self._tasks is not None:
             self._tasks.keep(self._task_ids)
-        honoured: dict[str, object] = dict.fromkeys(self.wanted.lists, True)
+        honoured: dict[str, object] = dict.fromkeys(self.listen_filter.lists, True)
         if self._watches:
             honoured["resourceSubscriptions"] = list(self._watches)
         if self._task_ids:
-            honoured["taskIds"] = [task_id for task_id in self.wanted.task_ids if task_id in self._task_ids]
+            honoured["taskIds"] = [task_id for task_id in self.listen_filter.task_ids if task_id in self._task_ids]
         body = b'{"notifications":%b,%b}' % (encode(honoured), self._meta())
         self.responder.notify(encode_notification(NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, body))
         for message in held:
@@ -243,13 +243,15 @@ class ListenStreams:
             raise BadMessage(INVALID_REQUEST, f"`id` has more than {MAX_CHARACTERS} characters")
         notifications = context.params.get("notifications")
         members = {} if notifications is None else members_of(notifications, "`notifications`")
-        wanted = read_filter(members, context.caller.capabilities)
+        listen_filter = read_filter(members, context.caller.capabilities)
         principal = context.caller.principal
-        refusal = self._refusal(context.key, principal, wanted.watched)
+        refusal = self._refusal(context.key, principal, listen_filter.watched)
         if refusal is not None:
             refuse(context.responder, refusal)
             return
-        listen = ListenStream(context.responder, context.message.id_json, context.caller, wanted, self._names_servers)
+        listen = ListenStream(
+            context.responder, context.message.id_json, context.caller, listen_filter, self._names_servers
+        )
         self._open[context.key] = listen
         if self.on_open is not None:
             self.on_open(listen)
@@ -261,7 +263,7 @@ class ListenStreams:
         theirs = [listen for listen in self._open.values() if listen.caller.principal == principal]
         if len(self._open) >= MAX_LISTENS or len(theirs) >= MAX_LISTENS_PER_PRINCIPAL:
             return _too_many(f"Too many subscriptions are open: {len(theirs)} of yours, {len(self._open)} in all")
-        if watched and sum(listen.wanted.watched for listen in theirs) + watched > MAX_WATCHED_PER_PRINCIPAL:
+        if watched and sum(listen.listen_filter.watched for listen in theirs) + watched > MAX_WATCHED_PER_PRINCIPAL:
             return _too_many(f"More than {MAX_WATCHED_PER_PRINCIPAL} resources and tasks are subscribed to")
         return None
 

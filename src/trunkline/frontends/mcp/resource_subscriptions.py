@@ -29,7 +29,7 @@ class ClientSubscription:
 
     def __init__(self, session: ClientSession, uri: str) -> None:
         self.uri = uri
-        self.holds = False
+        self.accepted = False
         self.watching: ResourceSubscription | None = None
         self.timer: Deadline | None = None
         self._session = session
@@ -43,14 +43,14 @@ class ClientSubscription:
 
     def respond(self, responder: Responder) -> None:
         """Respond to a request for it, now or once its server has answered."""
-        if self.holds:
+        if self.accepted:
             responder.result(_DONE)
         else:
             self._waiting.append(responder)
 
     def settle(self, outcome: Outcome) -> None:
         self.stop_timer()
-        self.holds = isinstance(outcome, Result)
+        self.accepted = isinstance(outcome, Result)
         waiting, self._waiting = self._waiting, []
         for responder in waiting:
             _respond(responder, outcome)

@@ -67,7 +67,7 @@ _decode_params: Final = msgspec.json.Decoder(_Params).decode
 
 
 class ConnectedApp(ToolsOnlySource):
-    """`connection` is None while the app is not connected. `rate` 0 is no limit."""
+    """The server of one app. `connection` is None while the app is not connected; a `rate` of 0 is no limit."""
 
     def __init__(self, name: str, log: ThrottledLog, *, queue: int, rate: int) -> None:
         self.name = name

@@ -94,7 +94,7 @@ class ConnectionHandler(Protocol):
 
 
 class AppConnection(asyncio.Protocol):
-    """`server` is the name of the app's server, empty until it has registered."""
+    """The connection of one app. `server` is the name of its server, empty until it has registered."""
 
     def __init__(
         self, handler: ConnectionHandler, log: ThrottledLog, limit_bytes: int, unfinished: UnfinishedBytes
@@ -212,7 +212,7 @@ class AppConnection(asyncio.Protocol):
 
     def give_way(self) -> None:
         """Close the connection to free the memory of its incomplete line: where the next one begins cannot be told."""
-        reason = "its message did not end, and too many others do not either (`limits.unfinished_bytes`)"
+        reason = "its message is incomplete, and incomplete messages take too much memory (`limits.unfinished_bytes`)"
         self.log.add("unfinished_messages", f"the app was cut off: {reason}")
         self.end(SOURCE_LOST, f"the app was cut off because {reason}")
 

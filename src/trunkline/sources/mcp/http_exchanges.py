@@ -262,8 +262,11 @@ class MessagePost(Exchange):
             session.fail(request, session.problem(SOURCE_PROTOCOL, self._unexpected_answer(body), request))
 
     def _session_is_lost(self, body: bytes) -> bool:
-        """The protocol asks for 404. Servers modelled on the reference example, and older SDKs, say so in the text of a
-        400; there an error under the id of our request is about that request."""
+        """Whether the server has forgotten our session.
+
+        The protocol asks for 404. Servers modelled on the reference example, and older SDKs, say so in the text of a
+        400; there an error under the id of our request is about that request.
+        """
         if self._status != 400 or self._request is None:
             return self._status == 404
         if _NO_SESSION.search(body[:_EXCERPT_BYTES]) is None:

@@ -63,8 +63,7 @@ async def initialize_session(
 
 
 async def _probe(session: UpstreamSession, capabilities: bytes, timeout_s: float) -> UpstreamSession:
-    """Some servers never answer unknown methods, and some start slowly: so after a while `initialize` goes out too, and
-    the first good answer decides."""
+    """Probe, and after a while send `initialize` too: some servers never answer unknown methods, some start slowly."""
     probe = asyncio.ensure_future(_discover(session, timeout_s))
     try:
         await wait_first([probe], _PROBE_S)
@@ -83,8 +82,8 @@ async def _probe(session: UpstreamSession, capabilities: bytes, timeout_s: float
 async def _race(
     session: UpstreamSession, probe: asyncio.Future[Outcome], capabilities: bytes, timeout_s: float
 ) -> UpstreamSession:
-    """A slow server answers both requests, and one that took the probe for its first request refuses `initialize`:
-    so a good answer to the probe wins even when the other one has already arrived."""
+    """Take the first good answer, but the probe's if both are there: a slow server answers both, and one that took the
+    probe for its first request refuses `initialize`."""
     initializing = asyncio.ensure_future(_initialize(session, capabilities, timeout_s))
     try:
         await asyncio.wait([probe, initializing], return_when=asyncio.FIRST_COMPLETED)

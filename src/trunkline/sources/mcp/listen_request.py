@@ -39,8 +39,11 @@ class _Attempt:
 
 
 class ListenRequest:
-    """`on_held` gets the URIs that the server now notifies of, `on_refused` those it does not, and why; `on_missed` is
-    called when list changes may have been missed. With `tasks` it is for tasks and nothing else."""
+    """Keeps one subscription open, with `tasks` for tasks alone.
+
+    `on_held` gets the URIs that the server now notifies of, `on_refused` the others, with the reason; `on_missed` is
+    called when list changes may have been missed.
+    """
 
     def __init__(
         self,

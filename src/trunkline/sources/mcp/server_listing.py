@@ -280,8 +280,7 @@ class _ToolCall(msgspec.Struct):
 
 
 def resend_with_headers(listing: ServerListing, submit: Callable[[Call], None], call: Call) -> bool:
-    """Submit a call again whose headers a modern server refused, once its tools are listed anew. False if that is no
-    help."""
+    """Submit a call again whose headers a modern server refused, once its tools are listed anew, if that may help."""
     if call.method != TOOLS_CALL or call.retried or call.done:
         return False
     call.retried = True

@@ -311,7 +311,10 @@ class UpstreamSession:
 
     def _only_call(self) -> Call | None:
         """The only call in flight, unless a notification may belong to an abandoned call or to another caller."""
-        if self.mixed or self._abandoned_lately():
+        horizon = monotonic() - _LINGERS_S
+        while self._abandoned and next(iter(self._abandoned.values())) < horizon:
+            del self._abandoned[next(iter(self._abandoned))]
+        if self.mixed or self._abandoned:
             return None
         only: Call | None = None
         for request in self.pending.values():
@@ -320,13 +323,6 @@ class UpstreamSession:
                     return None
                 only = request
         return only
-
-    def _abandoned_lately(self) -> bool:
-        """Whether the server may still be working for a caller who is gone."""
-        horizon = monotonic() - _LINGERS_S
-        while self._abandoned and next(iter(self._abandoned.values())) < horizon:
-            del self._abandoned[next(iter(self._abandoned))]
-        return bool(self._abandoned)
 
     def _receive_progress(self, params: bytes) -> None:
         try:

@@ -77,10 +77,8 @@ class McpSource:
 
     def submit(self, call: Call) -> None:
         if self._stopped:  # it was resubmitted at the last moment
-            problem = Problem(
-                code=SOURCE_DOWN, message=f"Server {self.name} was stopped", source=self.name, tool=call.tool
-            )
-            call.finish(Failure(problem))
+            message = f"Server {self.name} was stopped"
+            call.finish(Failure(Problem(code=SOURCE_DOWN, message=message, source=self.name, tool=call.tool)))
             return
         if self._shares(call.caller) or self._sessions is None or self._pool is None:
             self._submit_to_control(call)

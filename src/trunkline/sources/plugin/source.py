@@ -64,7 +64,11 @@ class PluginStart:
                     raise
                 return plugin
         except TimeoutError:
-            raise self._too_late() from None
+            tail = "" if self._process is None else str(self._process.tail)
+            message = f"it was not ready after {self._launch.timeout_s:g} s: waited for {self._awaited}"
+            hint = stderr_hint(tail) or "is it a plugin? `start_timeout` gives a slow one more time"
+            problem = start_failed(self._name, message, hint, retryable=True).problem
+            raise GatewayError(replace(problem, stderr_tail=tail)) from None
 
     async def _connect(self, grpc: object) -> RunningPlugin:
         launch, context = self._launch, self._context
@@ -89,13 +93,6 @@ class PluginStart:
 
     def _awaits(self, what: str) -> None:
         self._awaited = what
-
-    def _too_late(self) -> GatewayError:
-        tail = "" if self._process is None else str(self._process.tail)
-        message = f"it was not ready after {self._launch.timeout_s:g} s: waited for {self._awaited}"
-        hint = stderr_hint(tail) or "is it a plugin? `start_timeout` gives one that is slow more time"
-        problem = start_failed(self._name, message, hint, retryable=True).problem
-        return GatewayError(replace(problem, stderr_tail=tail))
 
 
 class PluginSource(ToolsOnlySource):

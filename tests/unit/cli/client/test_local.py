@@ -1,4 +1,4 @@
-"""Asking servers that are started for the moment."""
+"""The client that starts servers for one command."""
 
 from __future__ import annotations
 

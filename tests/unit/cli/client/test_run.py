@@ -1,4 +1,4 @@
-"""One question, run to its end. Ctrl+C is tried on the real program, in tests/e2e."""
+"""A request, run to its end. Ctrl+C is tried on the real program, in tests/e2e."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-async def tools(client: GatewayClient, waiting: Spinner) -> list[str]:
+async def tools(client: GatewayClient, spinner: Spinner) -> list[str]:
     return [tool.name for tool in await client.tools()]
 
 
@@ -59,11 +59,11 @@ def test_nobody_to_ask_is_told_and_ends_the_program(capsys: pytest.CaptureFixtur
 
 
 def test_wrong_use_that_only_the_schema_shows_is_still_wrong_use(config: Path) -> None:
-    async def question(client: GatewayClient, waiting: Spinner) -> None:
+    async def request(client: GatewayClient, spinner: Spinner) -> None:
         raise click.UsageError("`count` must be a whole number")
 
     with pytest.raises(click.UsageError):
-        run_with_client(question, lambda _: 0, config, None)
+        run_with_client(request, lambda _: 0, config, None)
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,8 @@ async def test_what_servers_do_not_tell_of_is_not_acknowledged(tmp_path: Path) -
         down = Failure(Problem(code=SOURCE_DOWN, message="down"))
         resourceful(here, "x:1", "bad:1", "worse:1", bad=RemoteError(b'{"code":-32602,"message":"no"}'), worse=down)
         here.desk.offer("other", resources=["z:1"])
-        wanted = ["x:1", "bad:1", "worse:1", "unknown:1"]
-        async with listening(here, {"resourceSubscriptions": wanted, "toolsListChanged": True}) as (told, _):
+        listen_filter = ["x:1", "bad:1", "worse:1", "unknown:1"]
+        async with listening(here, {"resourceSubscriptions": listen_filter, "toolsListChanged": True}) as (told, _):
             assert told == {"toolsListChanged": True, "resourceSubscriptions": ["x:1"]}
             assert watched(here) == ["x:1"]
         async with listening(here, {"resourceSubscriptions": ["bad:1"], "promptsListChanged": False}) as (told, _):

@@ -121,9 +121,9 @@ async def test_a_client_that_listens_just_before_news_hears_of_the_list_that_cha
         change(here, prompts=["p"], resources=["r:1"])
         assert await next_method(events) == PROMPTS
         assert await next_method(events) == RESOURCES
-        wanted = dict.fromkeys(ASKED_BY.values(), True)
+        listen_filter = dict.fromkeys(ASKED_BY.values(), True)
         change(here, prompts=["p"], resources=["r:1"], tools=["t", "new"])
-        async with listening(here, wanted) as (_, heard):
+        async with listening(here, listen_filter) as (_, heard):
             assert (await heard())["method"] == TOOLS
             change(here, prompts=["p", "q"], resources=["r:1"], tools=["t", "new"])
             assert (await heard())["method"] == PROMPTS, "nothing else came in between"

@@ -24,7 +24,7 @@ def resourceful(here: House, *uris: str, source: str = "s", outcome: Any = HOLDS
     """This server has these resources, and answers every wish to watch one at once."""
     one = here.desk.offer(source, resources=uris)
     watch = one.watch_resource
-    one.watch_resource = lambda wanted: (watch(wanted), wanted.settle(outcome))[0]
+    one.watch_resource = lambda listen_filter: (watch(listen_filter), listen_filter.settle(outcome))[0]
 
 
 def watched(here: House, source: str = "s") -> list[str]:
@@ -132,7 +132,7 @@ async def test_refusals_pass_and_leave_nothing_behind(tmp_path: Path) -> None:
         assert unknown.error["data"]["uri"] == "z:1"
         assert watched(here) == watched(here, "b") == []
         one = here.desk.sources["b"]
-        one.watch_resource = lambda wanted: (one.watches.append(wanted), wanted.settle(HOLDS))[0]
+        one.watch_resource = lambda listen_filter: (one.watches.append(listen_filter), listen_filter.settle(HOLDS))[0]
         assert (await client.request(SUBSCRIBE, {"uri": "y:1"})).result == {}
 
 

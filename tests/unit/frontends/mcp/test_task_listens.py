@@ -95,7 +95,7 @@ async def test_tasks_are_bounded_in_number(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(listen, "MAX_WATCHED_PER_PRINCIPAL", 2)
     meta = {"_meta": {"io.modelcontextprotocol/clientCapabilities": CAPABILITIES}}
     async with house(tmp_path) as here, here.modern() as client:
-        wanted = {"notifications": {"taskIds": ["1", "2"], "resourceSubscriptions": ["x:1"]}, **meta}
-        assert (await client.request("subscriptions/listen", wanted)).situation == (429, "TL304", "no")
-        wanted["notifications"] = {"taskIds": [str(number) for number in range(one_listen.MAX_WATCHED + 1)]}
-        assert (await client.request("subscriptions/listen", wanted)).error["code"] == -32602
+        listen_filter = {"notifications": {"taskIds": ["1", "2"], "resourceSubscriptions": ["x:1"]}, **meta}
+        assert (await client.request("subscriptions/listen", listen_filter)).situation == (429, "TL304", "no")
+        listen_filter["notifications"] = {"taskIds": [str(number) for number in range(one_listen.MAX_WATCHED + 1)]}
+        assert (await client.request("subscriptions/listen", listen_filter)).error["code"] == -32602
