@@ -27,6 +27,7 @@ from trunkline.agents.providers.provider import (
 )
 from trunkline.config.secret_values import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
+from trunkline.frontends.stdio.private_socket import InterruptedCalls
 from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.runtime.child_io import PipeReader, PipeWriter, StderrTail, exit_reason, safe_text, stderr_hint
 from trunkline.runtime.children import Children, child_environment
@@ -40,24 +41,13 @@ _ANSWER_S: Final = 60.0
 _SHOWN_CHARACTERS: Final = 2048
 
 
-class ConnectionLoss(Protocol):
-    """The tools that were being called when the connection was lost, and when. `reconnected`: there is one again."""
-
-    @property
-    def tools(self) -> tuple[str, ...]: ...
-    @property
-    def at(self) -> float: ...
-    @property
-    def reconnected(self) -> bool: ...
-
-
 class ToolConnection(Protocol):
     """The agent's connection to our tools."""
 
     @property
     def listed(self) -> bool: ...
     @property
-    def interrupted_calls(self) -> ConnectionLoss: ...
+    def interrupted_calls(self) -> InterruptedCalls: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +237,7 @@ class AgentRunner:
 
 
 def _after_loss(
-    loss: ConnectionLoss | None, problem: Problem | None, agent: str, monitor: OutputMonitor
+    loss: InterruptedCalls | None, problem: Problem | None, agent: str, monitor: OutputMonitor
 ) -> tuple[Problem | None, tuple[Problem, ...]]:
     """The problem and the warnings of a run that lost its tools. One that continued without them has failed."""
     if loss is None or not loss.tools or (problem is None and loss.at >= monitor.answered_at):

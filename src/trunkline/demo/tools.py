@@ -40,10 +40,8 @@ def tool(
     result: Mapping[str, Json] | None = None,
     annotations: Mapping[str, bool] = READ_ONLY,
 ) -> Callable[[Handler], Handler]:
-    """Decorator for a function that becomes the tool of its name, described by its docstring.
-
-    Arguments are required unless their schema has a default.
-    """
+    """Decorator for a function that becomes the tool of its name, described by its docstring. Arguments are required
+    unless their schema has a default."""
     arguments = properties or {}
 
     def register(function: Handler) -> Handler:

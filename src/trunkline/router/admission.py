@@ -154,10 +154,8 @@ class Admission:
         return waiting
 
     def _drain(self) -> None:
-        """Submit queued calls while there is room, or refuse all of them if the source will not come up.
-
-        A call may end while it is being admitted, which leads back here: then the outer loop goes on.
-        """
+        """Submit queued calls while there is room, or refuse all of them if the source will not come up. A call may end
+        while it is being admitted, which leads back here: then the outer loop goes on."""
         if self._open and not self._serving_queue:
             self._serving_queue = True
             try:
@@ -191,10 +189,8 @@ def retry_later(code: Code, message: str, call: Call) -> Problem:
 
 
 class CallMemory:
-    """A limit on the bytes that large calls hold while they wait and run, over all sources.
-
-    The number of calls is limited elsewhere, but a thousand calls of some megabytes each would still be too much.
-    """
+    """A limit on the bytes that large calls hold while they wait and run, over all sources. The number of calls is
+    limited elsewhere, but a thousand calls of some megabytes each would still be too much."""
 
     __slots__ = ("_held", "_limit_bytes", "total_bytes")
 
@@ -204,10 +200,8 @@ class CallMemory:
         self._held: dict[Call, int] = {}
 
     def reserve(self, call: Call, size_bytes: int) -> Problem | None:
-        """Count the call until it is released. Returns a problem instead if the others hold too much already.
-
-        A call that is alone is always admitted: the limit of one request bounds it.
-        """
+        """Count the call until it is released. Returns a problem instead if the others hold too much already. A call
+        that is alone is always admitted: the limit of one request bounds it."""
         if call in self._held:
             return None
         size_bytes *= _COPIES
@@ -226,10 +220,8 @@ class CallMemory:
 
 
 class Deadlines:
-    """Times calls out. Progress extends a deadline up to `max_call_s` from the start of the call.
-
-    Time that a client takes to answer its server is not counted.
-    """
+    """Times calls out. Progress extends a deadline up to `max_call_s` from the start of the call. Time that a client
+    takes to answer its server is not counted."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_call_s: float) -> None:
         self._loop = loop

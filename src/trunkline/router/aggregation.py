@@ -93,10 +93,8 @@ def joined_extensions(registry: SourceRegistry, caller: Caller) -> dict[str, msg
 
 
 def joined_tasks(registry: SourceRegistry, caller: Caller) -> dict[str, object]:
-    """The `tasks` capability of MCP 2025-11-25 if a server has it, or may have it; otherwise empty.
-
-    It has no `list`: task ids are only for the clients that received them.
-    """
+    """The `tasks` capability of MCP 2025-11-25 if a server has it, or may have it; otherwise empty. It has no `list`:
+    task ids are only for the clients that received them."""
     snapshots = [snapshot for _, snapshot in _shown(registry, caller) if snapshot.protocol_version == WITH_LEGACY_TASKS]
     running = [tasks for tasks in (legacy_tasks(snapshot.capabilities) for snapshot in snapshots) if tasks.run_tools]
     unknown = [each for source, each in registry.servers().items() if registry.catalog.snapshot(source) is None]

@@ -10,8 +10,7 @@ access, and a listing is ready as bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -25,17 +24,12 @@ from trunkline.router.naming import PREFIXED, Names, Naming, give_names
 from trunkline.router.options import NameRules
 from trunkline.router.resources import Resources
 
-_TOOL_HINT: Final = "call it by its address, or set `prefix` or `tools.rename` for `{}`"
-
 
 @dataclass(slots=True)
 class ToolEntry:
-    """A tool with the name that callers see.
-
-    `params_head` is the beginning of the parameters of `tools/call`: the source's own name for the tool, encoded.
-    `header_parameters` are arguments to be repeated in HTTP headers, None for nearly every tool. `rewrites_uris` is set
-    if its results may have URIs that clash with those of other servers.
-    """
+    """A tool with the name that callers see. `params_head` is the beginning of the parameters of `tools/call`: the
+    source's own name for the tool, encoded. `header_parameters` are arguments to be repeated in HTTP headers, None for
+    nearly every tool. `rewrites_uris` is set if its results may have URIs that clash with those of other servers."""
 
     tool: ToolDefinition
     exposed: str | None
@@ -138,7 +132,7 @@ class Catalog:
 
     def overlaid(self, snapshots: Mapping[str, Snapshot]) -> Catalog:
         """A copy of this catalog in which some sources offer something else."""
-        catalog = Catalog(self._naming, self._max_name, _ignore)
+        catalog = Catalog(self._naming, self._max_name, lambda: None)  # it is never changed, but replaced
         catalog._rules = self._rules
         catalog._hidden = self._hidden
         catalog._snapshots = {**self._snapshots, **snapshots}
@@ -190,7 +184,11 @@ class Catalog:
         if self._built_version != self._version:
             self._rebuild()
         if self._listing is None:  # built on demand: clients that search for tools never list them
-            self._listing = b"[%b]" % b",".join(self._definitions(self._entries))
+            self._listing = b"[%b]" % b",".join(
+                shown_definition(entry)
+                for entry in self.entries()
+                if entry.exposed is not None and entry.name not in self._rules[entry.source].unlisted
+            )
         return self._listing
 
     @property
@@ -224,46 +222,35 @@ class Catalog:
     def _rebuild(self) -> None:
         with_resources = self.resources.sources if self.resources.several else ()
         entries = [
-            entry
-            for source in self._rules
-            for entry in self._entries_of(source, rewrites_uris=source in with_resources)
+            ToolEntry(tool, None, b'{"name":%b' % encode(tool.name), _header_parameters(tool), source in with_resources)
+            for source, rules in self._rules.items()
+            if source in self._snapshots
+            for tool in self._snapshots[source].tools
+            if rules.shows(tool.name)
         ]
-        self._names = give_names(self._naming_rules(), entries, self._shown_name, _TOOL_HINT)
+        self._names = give_names(
+            self._naming_rules(),
+            entries,
+            lambda entry: self._rules[entry.source].rename.get(entry.name, entry.name),
+            "call it by its address, or set `prefix` or `tools.rename` for `{}`",
+        )
         self._entries = entries
         self._listing = None
         self._built_version = self._version
 
-    def _entries_of(self, source: str, *, rewrites_uris: bool) -> Iterable[ToolEntry]:
-        snapshot, rules = self._snapshots.get(source), self._rules[source]
-        for tool in snapshot.tools if snapshot else ():
-            if rules.shows(tool.name):
-                head = b'{"name":%b' % encode(tool.name)
-                yield ToolEntry(tool, None, head, _header_parameters(tool), rewrites_uris)
-
     def _naming_rules(self) -> Naming:
         return Naming(self._naming, self._max_name, self._rules)
-
-    def _shown_name(self, entry: ToolEntry) -> str:
-        return self._rules[entry.source].rename.get(entry.name, entry.name)
-
-    def _definitions(self, entries: list[ToolEntry]) -> Iterable[bytes]:
-        for entry in entries:
-            listed = entry.tool.source not in self._hidden and entry.name not in self._rules[entry.source].unlisted
-            if entry.exposed is not None and listed:
-                yield shown_definition(entry)
-
-
-def _ignore() -> None:
-    """The `on_change` of an overlaid catalog, which is never changed but replaced."""
 
 
 def shown_definition(entry: ToolEntry) -> bytes:
     """The server's definition of a tool with the name that callers use; everything else byte for byte."""
-    tool, name = entry.tool, entry.public_name
-    if tool.name == name:
-        return tool.definition
-    members = members_of(tool.definition, "tool")
-    return encode_members({**members, "name": encode(name)})
+    return _renamed(entry.tool.definition, entry.name, entry.public_name)
+
+
+def _renamed(definition: bytes, name: str, shown: str) -> bytes:
+    if name == shown:
+        return definition
+    return encode_members({**members_of(definition, "definition"), "name": encode(shown)})
 
 
 def _header_parameters(tool: ToolDefinition) -> tuple[HeaderParameter, ...] | None:
@@ -291,8 +278,6 @@ def says_read_only(definition: bytes) -> bool:
 
 
 # -- prompts ----------------------------------------------------------------------------------------------------------
-
-_PROMPTS_HINT: Final = "get it by its address, or set `prefix` for `{}`"
 
 
 @dataclass(slots=True)
@@ -322,13 +307,15 @@ class Prompts:
         self._entries = [
             PromptEntry(item) for source in naming.rules if source in snapshots for item in snapshots[source].prompts
         ]
-        self._names = give_names(naming, self._entries, _own_name, _PROMPTS_HINT)
-        self.listing = b"[%b]" % b",".join(self._definitions(hidden))
+        hint = "get it by its address, or set `prefix` for `{}`"
+        self._names = give_names(naming, self._entries, lambda entry: entry.name, hint)
+        self.collisions = self._names.collisions
+        self.listing = b"[%b]" % b",".join(
+            _renamed(entry.item.definition, entry.name, entry.exposed)
+            for entry in self._entries
+            if entry.exposed is not None and entry.source not in hidden
+        )
         """The array of `prompts/list`: exposed definitions, in the order of the configuration and of each server."""
-
-    @property
-    def collisions(self) -> tuple[Problem, ...]:
-        return self._names.collisions
 
     def find(self, name: str) -> PromptEntry | None:
         """Find a prompt by any accepted spelling, also one of a server that is down."""
@@ -338,35 +325,17 @@ class Prompts:
         """The addresses of all prompts of this name, for a caller that has to choose one."""
         return [f"{entry.source}.{entry.name}" for entry in self._entries if entry.name == bare_name]
 
-    def _definitions(self, hidden: Set[str]) -> Iterable[bytes]:
-        for entry in self._entries:
-            if entry.exposed is not None and entry.source not in hidden:
-                yield _renamed(entry.item, entry.exposed)
-
-
-def _own_name(entry: PromptEntry) -> str:
-    return entry.name
-
-
-def _renamed(item: Item, exposed: str) -> bytes:
-    """The server's definition of a prompt with the exposed name; everything else byte for byte."""
-    if item.key == exposed:
-        return item.definition
-    return encode_members({**members_of(item.definition, "prompt"), "name": encode(exposed)})
-
 
 # -- views ------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class _View:
     """What some sources offer to one session, and the catalog overlaid with that."""
 
-    __slots__ = ("base_version", "catalog", "snapshots")
-
-    def __init__(self) -> None:
-        self.snapshots: dict[str, Snapshot] = {}
-        self.catalog: Catalog | None = None
-        self.base_version = -1
+    snapshots: dict[str, Snapshot] = field(default_factory=dict[str, Snapshot])
+    catalog: Catalog | None = None
+    base_version: int = -1
 
 
 class CatalogViews:

@@ -135,11 +135,7 @@ class DefinitionStore:
             with contextlib.suppress(OSError):
                 scratch.unlink(missing_ok=True)
             raise
-        if is_new:
-            self._make_room(path.suffix)
-
-    def _make_room(self, suffix: str) -> None:
-        files = list(self._folder.glob(f"*{suffix}"))
+        files = list(self._folder.glob(f"*{path.suffix}")) if is_new else []
         if len(files) > _MOST_FILES:
             files.sort(key=lambda file: file.stat().st_mtime_ns)
             for file in files[: len(files) - _MOST_FILES * 9 // 10]:
@@ -216,14 +212,15 @@ class DefinitionChanges:
         is_first = not history.definitions
         listed, changed = _remember(history, snapshot)
         if not is_first:
-            self._report_listed(source, listed)
+            parts = [f"{verb} {_named(labels)}" for verb, labels in listed.items() if labels]
+            message = f"{source} changed its lists: {'; '.join(parts)}"
+            if parts:
+                self._events.note("info", "definitions", message, source=source)
         self._changed(source, history, changed)
 
     def published_for_client(self, source: str, snapshot: Snapshot, known_warnings: Collection[str]) -> None:
-        """Compare what a client's own process of this source offers with what all clients are offered.
-
-        Only changed definitions are logged, not added and removed ones.
-        """
+        """Compare what a client's own process of this source offers with what all clients are offered. Only changed
+        definitions are logged, not added and removed ones."""
         history = self._sources.setdefault(source, _History())
         self._changed(source, history, [f"{label} {_FOR_A_CLIENT}" for label in _new_variants(history, snapshot)])
         for warning in snapshot.warnings:
@@ -272,17 +269,10 @@ class DefinitionChanges:
             self._log_changed(source, history)
             history.timer = self._loop.call_later(REPORT_INTERVAL_S, self._report_changed, source, history)
 
-    def _report_listed(self, source: str, listed: dict[str, list[Label]]) -> None:
-        parts = [f"{verb} {_named(labels)}" for verb, labels in listed.items() if labels]
-        if parts:
-            self._events.note("info", "definitions", f"{source} changed its lists: {'; '.join(parts)}", source=source)
-
 
 def _remember(history: _History, snapshot: Snapshot) -> tuple[dict[str, list[Label]], list[Label]]:
-    """Store a snapshot; returns what was added and removed, and what changed.
-
-    An empty list is ignored, because it may not have been fetched yet.
-    """
+    """Store a snapshot; returns what was added and removed, and what changed. An empty list is ignored, because it may
+    not have been fetched yet."""
     listed: dict[str, list[Label]] = {"added": [], "removed": []}
     changed: list[Label] = []
     if len(history.definitions) > _MAX_REMEMBERED:
@@ -305,10 +295,8 @@ def _remember(history: _History, snapshot: Snapshot) -> tuple[dict[str, list[Lab
 
 
 def _new_variants(history: _History, snapshot: Snapshot) -> list[Label]:
-    """Definitions that differ from what all clients are offered, and from what any client was offered before.
-
-    A definition that only single clients are offered is compared with the first of them.
-    """
+    """Definitions that differ from what all clients are offered, and from what any client was offered before. A
+    definition that only single clients are offered is compared with the first of them."""
     found: list[Label] = []
     offered = [pair for name in LISTS for pair in _labelled(snapshot, name)]
     for label, definition in (*offered, *_instructions(snapshot)):

@@ -53,14 +53,12 @@ class Naming:
         return self.rules[entry.source].prefix if self.style == PREFIXED else ""
 
 
+@dataclass(frozen=True, slots=True)
 class Names(Generic[N]):
     """Entries by every accepted spelling, and the name collisions."""
 
-    __slots__ = ("collisions", "table")
-
-    def __init__(self, table: dict[str, N], collisions: tuple[Problem, ...]) -> None:
-        self.table = table
-        self.collisions = collisions
+    table: dict[str, N]
+    collisions: tuple[Problem, ...]
 
     def find(self, name: str) -> N | None:
         entry = self.table.get(name)
@@ -68,10 +66,8 @@ class Names(Generic[N]):
 
 
 def give_names(naming: Naming, entries: list[N], shown: Callable[[N], str], hint: str) -> Names[N]:
-    """Set the exposed name of each entry: first of configured sources, in order, then of apps as they arrived.
-
-    `shown` gives the name of an entry without the prefix. `hint` is for collisions; `{}` stands for the source.
-    """
+    """Set the exposed name of each entry: first of configured sources, in order, then of apps as they arrived. `shown`
+    gives the name of an entry without the prefix. `hint` is for collisions; `{}` stands for the source."""
     taken: dict[str, N] = {}
     collisions: list[Problem] = []
     in_turn = sorted(entries, key=naming.arrival)
@@ -87,7 +83,16 @@ def give_names(naming: Naming, entries: list[N], shown: Callable[[N], str], hint
             if holder is entry:
                 entry.exposed = exposed
             else:
-                collisions.append(_collision(entry, holder, exposed, hint.format(entry.source)))
+                losing, holding = (f"{each.source}.{each.name}" for each in (entry, holder))
+                problem = Problem(
+                    code=NAME_COLLISION,
+                    severity="warning",
+                    message=f"`{losing}` is not exposed as `{exposed}`: the name belongs to `{holding}`",
+                    hint=hint.format(entry.source),
+                    source=entry.source,
+                    tool=entry.name,
+                )
+                collisions.append(problem)
     return Names(_lookup_table(in_turn, taken), tuple(collisions))
 
 
@@ -107,15 +112,3 @@ def _lookup_table(entries: list[N], taken: dict[str, N]) -> dict[str, N]:
         if entry is not None:
             table.setdefault(name, entry)
     return table
-
-
-def _collision(loser: Named, holder: Named, exposed: str, hint: str) -> Problem:
-    losing, holding = f"{loser.source}.{loser.name}", f"{holder.source}.{holder.name}"
-    return Problem(
-        code=NAME_COLLISION,
-        severity="warning",
-        message=f"`{losing}` is not exposed as `{exposed}`: the name belongs to `{holding}`",
-        hint=hint,
-        source=loser.source,
-        tool=loser.name,
-    )

@@ -29,10 +29,8 @@ class RouterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRules:
-    """Which tools of a source are exposed, and under which names.
-
-    `unlisted` tools can be called but are not listed. `arrival` numbers apps as they connect, 0 for others.
-    """
+    """Which tools of a source are exposed, and under which names. `unlisted` tools can be called but are not listed.
+    `arrival` numbers apps as they connect, 0 for others."""
 
     prefix: str
     allow: Sequence[str] = ("*",)
@@ -51,11 +49,8 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRules:
-    """Which tools' results may be cached, and for how long.
-
-    Tools that match `assume_read_only` need not declare that they only read. `server_per_client` is set if clients may
-    have a server each, whose results may differ.
-    """
+    """Which tools' results may be cached, and for how long. Tools that match `assume_read_only` need not declare that
+    they only read. `server_per_client` is set if clients may have a server each, whose results may differ."""
 
     tools: tuple[str, ...] = ()
     assume_read_only: tuple[str, ...] = ()
@@ -71,13 +66,10 @@ class CacheRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """The options of one source.
-
-    `fingerprint` is the key of its stored definitions, empty if they are not stored. `origin` says where it was
-    configured. `cache` is None if no result may be cached. `guards_paths` refuses path traversal in arguments.
-    `redirect` is set if its tools stand for others. `redact` removes secrets from what it reports. `withheld` are tools
-    that it offers only if `tools.allow` has their exact names.
-    """
+    """The options of one source. `fingerprint` is the key of its stored definitions, empty if they are not stored.
+    `origin` says where it was configured. `cache` is None if no result may be cached. `guards_paths` refuses path
+    traversal in arguments. `redirect` is set if its tools stand for others. `redact` removes secrets from what it
+    reports. `withheld` are tools that it offers only if `tools.allow` has their exact names."""
 
     rules: NameRules
     timeout_s: float

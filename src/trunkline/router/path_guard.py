@@ -47,10 +47,8 @@ class PathGuard:
         return len(self._waiting) + (self._running is not None)
 
     def stops(self, call: Call, start: int, timeout_s: float, go_on: Callable[[], None]) -> bool:
-        """Check the parameters from `start` on. Returns True if the call was refused, or is held to be checked.
-
-        A call that was held goes on by way of `go_on` if it passes.
-        """
+        """Check the parameters from `start` on. Returns True if the call was refused, or is held to be checked. A call
+        that was held goes on by way of `go_on` if it passes."""
         if len(call.params) > _LONG_BYTES and may_traverse(bytes(call.params)):
             self._take(_Check(call, start, go_on), timeout_s)
             return True

@@ -32,11 +32,9 @@ class PendingCalls:
         route_again: Callable[[], None],
         is_named: Callable[[Admission], bool],
     ) -> bool:
-        """Hold the call or let a source refuse it. Returns False if the caller has to fail it as unknown.
-
-        The call is held while one of the candidates is starting and has not published a snapshot. A source that is down
-        refuses it with its own reason, but only if the call certainly names that source.
-        """
+        """Hold the call or let a source refuse it. Returns False if the caller has to fail it as unknown. The call is
+        held while one of the candidates is starting and has not published a snapshot. A source that is down refuses it
+        with its own reason, but only if the call certainly names that source."""
         admissions = self._registry.admissions
         unpublished = self.unpublished(candidates)
         starting = [source for source in unpublished if admissions[source].health.state == "starting"]

@@ -36,11 +36,8 @@ _DISABLED: Final = "it is disabled in the configuration"
 
 @dataclass(slots=True)
 class _Successor:
-    """A source that will take the place of another.
-
-    `cached` is what a source of this configuration offered when it last ran, `last_seen` what any source of this name
-    did; `snapshot` is what the successor itself has published.
-    """
+    """A source that will take the place of another. `cached` is what a source of this configuration offered when it
+    last ran, `last_seen` what any source of this name did; `snapshot` is what the successor itself has published."""
 
     admission: Admission
     timer: asyncio.TimerHandle
@@ -50,10 +47,8 @@ class _Successor:
 
 
 class SourceRegistry:
-    """All sources by name, with their admission, and what they publish: lists to the catalog, health to listeners.
-
-    The `on_…` attributes are lists of listeners.
-    """
+    """All sources by name, with their admission, and what they publish: lists to the catalog, health to listeners. The
+    `on_…` attributes are lists of listeners."""
 
     def __init__(self, options: RouterOptions, events: Events, definitions: DefinitionStore) -> None:
         self.admissions: dict[str, Admission] = {}

@@ -20,7 +20,6 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.names import names_source, without_own_prefix
-from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
 from trunkline.protocol.mcp.capabilities import server_capabilities
 from trunkline.protocol.mcp.methods import (
@@ -45,9 +44,6 @@ _MODERN_TASKS: Final = frozenset({TASKS_GET, TASKS_UPDATE, TASKS_CANCEL})
 _BEFORE_COMPLETIONS: Final = "2024-11-05"
 """Servers of this version may complete without declaring it."""
 _NO_COMPLETIONS: Final = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
-_REQUIRED: Final[dict[str, object]] = {"extensions": {TASKS: {}}}
-
-_Route = Callable[[Call, Members], None]
 
 
 class RequestRouter:
@@ -70,7 +66,7 @@ class RequestRouter:
         self._uri_rewriter = uri_rewriter
         self._task_ids = tasks
         self._result_rewriter = result_rewriter
-        self._routes: dict[str, _Route] = {
+        self._routes: dict[str, Callable[[Call, Members], None]] = {
             PROMPTS_GET: self._get_prompt,
             RESOURCES_READ: self._read_resource,
             COMPLETION_COMPLETE: self._complete,
@@ -91,14 +87,14 @@ class RequestRouter:
         admission = self._registry.admissions[source]
         blocks = call.method == TASKS_RESULT  # until the task has finished
         timeout_s = self._deadlines.max_call_s if blocks else admission.options.timeout_s
-        admit = partial(self._admit, call, admission, timeout_s)
+
+        def admit() -> None:
+            self._deadlines.set(call, timeout_s)
+            if not call.done:
+                admission.admit(call)
+
         if not admission.options.guards_paths or not self._path_guard.stops(call, 0, timeout_s, admit):
             admit()
-
-    def _admit(self, call: Call, admission: Admission, timeout_s: float) -> None:
-        self._deadlines.set(call, timeout_s)
-        if not call.done:
-            admission.admit(call)
 
     # -- prompts ------------------------------------------------------------------------------------------------------
 
@@ -140,7 +136,9 @@ class RequestRouter:
     def _route_unknown(self, call: Call, members: Members, uri: str) -> None:
         """Hold a request for an unknown resource while a source is starting; otherwise fail it."""
         route_again = partial(self.route, call, members)
-        if not self._pending_calls.takes(call, members, self._registry.catalog.sources, route_again, _names_no_source):
+        sources = self._registry.catalog.sources
+        # a URI names no source, except in an address, which is always resolved
+        if not self._pending_calls.takes(call, members, sources, route_again, lambda _: False):
             call.finish(Failure(unknown_resource(uri, self._pending_calls.unpublished(self._registry.servers()))))
 
     def _has_uris(self, call: Call, source: str) -> bool:
@@ -173,7 +171,11 @@ class RequestRouter:
     ) -> None:
         """Send a completion, or answer it here if the server has none: clients ask because other servers have."""
         snapshot = self._registry.catalog.snapshot(source)
-        if snapshot is not None and not _may_complete(snapshot):
+        if (
+            snapshot is not None
+            and snapshot.protocol_version != _BEFORE_COMPLETIONS
+            and "completions" not in server_capabilities(snapshot.capabilities)
+        ):
             call.source = source
             call.finish(Result(_NO_COMPLETIONS, _NO_COMPLETIONS))
         else:
@@ -199,12 +201,6 @@ class RequestRouter:
         self._send(call, location.source, _params(members, {"taskId": encode(location.task_id)}))
 
 
-def _may_complete(snapshot: Snapshot) -> bool:
-    return snapshot.protocol_version == _BEFORE_COMPLETIONS or "completions" in server_capabilities(
-        snapshot.capabilities
-    )
-
-
 def unknown_prompt(message: str) -> Problem:
     return Problem(code=UNKNOWN_PROMPT, message=message, hint="`prompts/list` shows the prompts there are")
 
@@ -222,16 +218,12 @@ def unknown_resource(uri: str, unpublished: Sequence[str] = ()) -> Problem:
 
 def tasks_not_declared() -> Problem:
     message = f"The client did not declare the extension `{TASKS}`"
-    return Problem(code=CAPABILITY_MISSING, message=message, extra=(("requiredCapabilities", _REQUIRED),))
+    required: dict[str, object] = {"extensions": {TASKS: {}}}
+    return Problem(code=CAPABILITY_MISSING, message=message, extra=(("requiredCapabilities", required),))
 
 
 def is_named(name: str, admission: Admission) -> bool:
     return names_source(name, admission.name, admission.options.rules.prefix)
-
-
-def _names_no_source(admission: Admission) -> bool:
-    """A URI names no source, except in an address, which is always resolved."""
-    return False
 
 
 def _text(members: Members, name: str, what: str) -> str:
@@ -245,10 +237,8 @@ def _text(members: Members, name: str, what: str) -> str:
 
 
 def _params(members: Members, own: Mapping[str, bytes]) -> bytes:
-    """Encode the parameters for the server on one line, with its own names in place of the caller's.
-
-    A member that differs from one of `own` only in case is dropped: a server that ignores case would take it for that.
-    """
+    """Encode the parameters for the server on one line, with its own names in place of the caller's. A member that
+    differs from one of `own` only in case is dropped: a server that ignores case would take it for that."""
     routed_by = {"_meta", *(name.casefold() for name in own)}
     rest = {name: single_line(value) for name, value in members.items() if name.casefold() not in routed_by}
     return encode_members({**own, **rest})

@@ -64,10 +64,8 @@ class Resources:
     # -- looking up ---------------------------------------------------------------------------------------------------
 
     def by_address(self, uri: str) -> ResourceLocation | None:
-        """The resource at an address of ours; its source need not have published what it offers.
-
-        The scheme is compared without case, so that no source's own URI can look like the address of another's.
-        """
+        """The resource at an address of ours; its source need not have published what it offers. The scheme is compared
+        without case, so that no source's own URI can look like the address of another's."""
         if uri[: len(SCHEME)].lower() != SCHEME:
             return None
         name, _, own_uri = uri[len(SCHEME) :].partition("/")
@@ -75,24 +73,20 @@ class Resources:
         if source is None or not own_uri:
             return None
         snapshot = self._order[source]
-        own_uri = self._revealed.get(ResourceLocation(source, own_uri), own_uri)
-        return ResourceLocation(source, own_uri) if snapshot is None or _has_resources(snapshot) else None
+        return self._own_location(source, own_uri) if snapshot is None or _has_resources(snapshot) else None
 
     def by_uri(self, uri: str) -> ResourceLocation | None:
         """The resource that is listed by this URI."""
         source = self._owners.get(uri)
-        return (
-            None if source is None else ResourceLocation(source, self._revealed.get(ResourceLocation(source, uri), uri))
-        )
+        return None if source is None else self._own_location(source, uri)
 
     def by_template_text(self, template: str) -> ResourceLocation | None:
         """The template that is listed by this text."""
         source = self._template_owners.get(template)
-        return (
-            None
-            if source is None
-            else ResourceLocation(source, self._revealed.get(ResourceLocation(source, template), template))
-        )
+        return None if source is None else self._own_location(source, template)
+
+    def _own_location(self, source: str, shown: str) -> ResourceLocation:
+        return ResourceLocation(source, self._revealed.get(ResourceLocation(source, shown), shown))
 
     def by_template(self, uri: str) -> ResourceLocation | None:
         """The URI at the first source with a template that matches it."""

@@ -74,11 +74,9 @@ class _Basis(NamedTuple):
 
 
 class _SourceCache:
-    """The entries of one source. `writes` counts the calls in flight that may change what reads return.
-
-    `generation` increases whenever entries are dropped: a read that began before is not cached. Before `settled_at` an
-    abandoned write may still take effect.
-    """
+    """The entries of one source. `writes` counts the calls in flight that may change what reads return. `generation`
+    increases whenever entries are dropped: a read that began before is not cached. Before `settled_at` an abandoned
+    write may still take effect."""
 
     __slots__ = ("basis", "generation", "keys", "settled_at", "writes")
 

@@ -68,10 +68,8 @@ class UriRewriter:
         return uri if leads_to == location else resource_address(location)
 
     def rewrite(self, caller: Caller, source: str, raw: bytes, renamed: Mapping[str, str] = _NOT_RENAMED) -> bytes:
-        """Rewrite the URIs in a result; returns the same object if there is nothing to change.
-
-        `renamed` maps URIs of the source to those by which the caller asked for them.
-        """
+        """Rewrite the URIs in a result; returns the same object if there is nothing to change. `renamed` maps URIs of
+        the source to those by which the caller asked for them."""
         return map_uris(raw, lambda uri: renamed.get(uri) or self.public_uri(caller, source, uri))
 
     # -- memory -------------------------------------------------------------------------------------------------------
@@ -185,10 +183,8 @@ def _mapped(raw: bytes, change: Change, rewrites: dict[str, _Rewrite]) -> bytes:
 
 
 def _object(raw: bytes | msgspec.Raw, change: Change, rewrites: dict[str, _Rewrite]) -> bytes | None:
-    """Rewrite some members of an object; returns None if nothing changes.
-
-    An object with a duplicate member is rewritten with the last one, so that no client can read another one.
-    """
+    """Rewrite some members of an object; returns None if nothing changes. An object with a duplicate member is
+    rewritten with the last one, so that no client can read another one."""
     try:
         members, is_clear = members_of(raw, "result"), True
     except BadMessage:

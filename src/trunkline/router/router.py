@@ -69,7 +69,7 @@ class Router:
         self._options = options
         self._list_waiters: list[Callable[[], None]] = []
         self._reported: set[str] = set()
-        self._draining = False
+        self.draining = False
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
         self.cache = ResultCache(self.registry, options.cache_bytes, self._loop.time)
@@ -95,13 +95,9 @@ class Router:
 
     def drain(self) -> None:
         """Refuse new calls and those that wait for a server. Calls in flight may end."""
-        self._draining = self._pending_calls.draining = True
+        self.draining = self._pending_calls.draining = True
         self.registry.drain()
         self._path_guard.drain()
-
-    @property
-    def draining(self) -> bool:
-        return self._draining
 
     @property
     def in_flight(self) -> int:
@@ -183,11 +179,9 @@ class Router:
         progress: bool = False,
         on_server_request: OnServerRequest | None = None,
     ) -> Call:
-        """Route one `tools/call`. `reply` is called exactly once, maybe before this returns.
-
-        `on_notification` takes notifications that belong to the call; those of progress come only if `progress` is set.
-        `on_server_request` takes the server's requests to the client.
-        """
+        """Route one `tools/call`. `reply` is called exactly once, maybe before this returns. `on_notification` takes
+        notifications that belong to the call; those of progress come only if `progress` is set. `on_server_request`
+        takes the server's requests to the client."""
         call = Call(TOOLS_CALL, b"", self._ended, caller=caller, reply=reply, meta=meta)
         call.started_at = monotonic()
         call.on_notification = on_notification
@@ -211,9 +205,7 @@ class Router:
         on_server_request: OnServerRequest | None = None,
     ) -> Call:
         """Route one request other than `tools/call`: `prompts/get`, `resources/read`, `completion/complete`, `tasks/*`.
-
-        `members` are those of `params`, as the caller wrote them. Everything else is as for `call_tool`.
-        """
+        `members` are those of `params`, as the caller wrote them. Everything else is as for `call_tool`."""
         call = Call(method, b"", self._ended, caller=caller, reply=reply, meta=meta)
         call.started_at = monotonic()
         call.on_notification = on_notification
@@ -231,20 +223,15 @@ class Router:
         on_updated: Callable[[Json], None],
         on_settled: Callable[[Outcome], None],
     ) -> ResourceSubscription:
-        """Subscribe to a resource until the handle is closed.
-
-        `on_updated` takes the parameters of each update, with the URI as this caller knows it. `on_settled` is called
-        once, maybe before this returns.
-        """
+        """Subscribe to a resource until the handle is closed. `on_updated` takes the parameters of each update, with
+        the URI as this caller knows it. `on_settled` is called once, maybe before this returns."""
         return self._resource_subscriptions.open(caller, uri, on_updated, on_settled)
 
     def subscribe_tasks(
         self, caller: Caller, task_ids: Sequence[str], on_updated: OnTaskUpdate, on_settled: OnTasksSettled
     ) -> TaskSubscription:
-        """Subscribe to tasks until the handle is closed.
-
-        `on_settled` is called once for each id, maybe before this returns; ids of other callers get no updates.
-        """
+        """Subscribe to tasks until the handle is closed. `on_settled` is called once for each id, maybe before this
+        returns; ids of other callers get no updates."""
         return self._task_subscriptions.open(caller, task_ids, on_updated, on_settled)
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
@@ -286,10 +273,8 @@ class Router:
             admission.admit(call)
 
     def _redirects(self, call: Call, redirect: Redirect, members: Members) -> bool:
-        """Route the call to the tool it really means. Returns False if it means this one.
-
-        It stays the same call, so that every rule applies to it, and applies once.
-        """
+        """Route the call to the tool it really means. Returns False if it means this one. It stays the same call, so
+        that every rule applies to it, and applies once."""
         target = redirect(call, call.tool, members)
         if target is not None:
             call.source = call.tool = ""  # set again for the target
@@ -313,11 +298,12 @@ class Router:
             return
         address = split_address(without_own_prefix(name))
         if address is not None and address[0] not in self.admissions:
-            call.finish(Failure(_unknown(f"Unknown tool: {name} (no server `{address[0]}`)", name)))
+            detail = f" (no server `{address[0]}`)"
         else:
             addresses = self.views.of(call.caller).addresses_of(without_own_prefix(name))
-            ambiguity = f" (ambiguous: {', '.join(addresses)})" if addresses else ""
-            call.finish(Failure(_unknown(f"Unknown tool: {name}{ambiguity}", name)))
+            detail = f" (ambiguous: {', '.join(addresses)})" if addresses else ""
+        message, hint = f"Unknown tool: {name}{detail}", "`tools/list` shows the tools there are"
+        call.finish(Failure(Problem(code=UNKNOWN_TOOL, message=message, tool=name, hint=hint)))
 
     def _ended(self, request: Request) -> None:
         """The `on_done` of every call: release what it holds, then reply."""
@@ -359,7 +345,3 @@ def tool_params(entry: ToolEntry, members: Members) -> bytes:
             parts.append(single_line(value))
     parts.append(b"}")
     return b"".join(parts)
-
-
-def _unknown(message: str, name: str) -> Problem:
-    return Problem(code=UNKNOWN_TOOL, message=message, tool=name, hint="`tools/list` shows the tools there are")

@@ -75,7 +75,12 @@ def reveal_snapshot(snapshot: Snapshot) -> Snapshot:
         found.append("its instructions")
     if shown.server_info != snapshot.server_info:
         found.append("its server info")
-    return replace(shown, warnings=(*shown.warnings, _warning(found))) if found else shown
+    if not found:
+        return shown
+    more = len(found) - _MOST_NAMED
+    named = ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    warning = f"{HIDDEN_CHARACTERS}: hidden characters are shown as code points, such as `<U+200B>`, in {named}"
+    return replace(shown, warnings=(*shown.warnings, warning))
 
 
 def _definitions(items: tuple[T, ...], noun: str, found: list[str]) -> tuple[T, ...]:
@@ -87,12 +92,6 @@ def _definitions(items: tuple[T, ...], noun: str, found: list[str]) -> tuple[T, 
             name = item.name if isinstance(item, ToolDefinition) else item.key
             found.append(f"{noun} `{reveal(name)}`")
     return tuple(changed.get(number, item) for number, item in enumerate(items)) if changed else items
-
-
-def _warning(found: list[str]) -> str:
-    more = len(found) - _MOST_NAMED
-    named = ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"{HIDDEN_CHARACTERS}: hidden characters are shown as code points, such as `<U+200B>`, in {named}"
 
 
 def reveal_json(raw: bytes) -> bytes:

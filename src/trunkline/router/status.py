@@ -17,11 +17,8 @@ from trunkline.router.router import Router
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """The status of one server. `since` is when it entered its state; `server` is its own name and version.
-
-    Tools, prompts and resources are counted as clients see them: none once the server has been down for its grace
-    period.
-    """
+    """The status of one server. `since` is when it entered its state; `server` is its own name and version. Tools,
+    prompts and resources are counted as clients see them: none once the server has been down for its grace period."""
 
     name: str
     kind: str

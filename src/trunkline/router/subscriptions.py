@@ -223,7 +223,7 @@ class TaskSubscription:
         router: TaskSubscriptionRouter,
         caller: Caller,
         on_updated: OnTaskUpdate,
-        on_settled: OnTasksSettled,
+        on_settled: OnTasksSettled
     ) -> None:
         self.router = router
         self.caller = caller
@@ -259,11 +259,9 @@ class _TasksAtSource:
         self._settled = False
 
     def begin(self, admission: Admission) -> None:
-        """Watch the tasks at this source, and no longer at another.
-
-        If the source refuses now, the subscription is settled without its tasks. One that was settled before is handed
-        to the source all the same: it waits there until the source is up.
-        """
+        """Watch the tasks at this source, and no longer at another. If the source refuses now, the subscription is
+        settled without its tasks. One that was settled before is handed to the source all the same: it waits there
+        until the source is up."""
         self.close()
         self.admission = admission
         if not self._settled and admission.refusal() is not None:

@@ -31,15 +31,13 @@ def diagnose_tool(router: Router, name: str) -> dict[str, object]:
         return _found(router, name, entry)
     addresses = router.catalog.addresses_of(without_own_prefix(name))
     if addresses:
-        findings = [
-            _finding(
-                f"Several servers have a tool `{name}`", f"call one of them by its address: {', '.join(addresses)}"
-            )
-        ]
+        hint = f"call one of them by its address: {', '.join(addresses)}"
+        findings = [_finding(f"Several servers have a tool `{name}`", hint)]
     else:
         findings = [_missing(router, admission, _bare_name(name, admission)) for admission in _candidates(router, name)]
     findings = findings or [_no_server(router, name)]
-    return {"name": name, "found": False, "findings": findings, "similar": _similar(router, name)}
+    exposed = (entry.exposed for entry in router.catalog.entries() if entry.exposed)
+    return {"name": name, "found": False, "findings": findings, "similar": _close(name, exposed, _MAX_SIMILAR)}
 
 
 # -- a tool that is there ---------------------------------------------------------------------------------------------
@@ -56,23 +54,20 @@ def _found(router: Router, name: str, entry: ToolEntry) -> dict[str, object]:
     elif entry.exposed is not None:
         findings.append(_finding("It is not listed while its server is down; a call returns the reason"))
     else:
-        findings += _lost_names(router, entry)
-    answer: dict[str, object] = {"name": name, "found": True, "listed": listed}
-    return answer | {
+        findings += [
+            _finding(problem.message, problem.hint)
+            for problem in router.catalog.collisions
+            if (problem.source, problem.tool) == (tool.source, tool.name)
+        ]
+    return {
+        "name": name,
+        "found": True,
+        "listed": listed,
         "address": tool.address,
         "exposed": entry.exposed or "",
         "server": tool.source,
         "findings": findings,
     }
-
-
-def _lost_names(router: Router, entry: ToolEntry) -> list[Finding]:
-    """The name collisions of this tool."""
-    return [
-        _finding(problem.message, problem.hint)
-        for problem in router.catalog.collisions
-        if (problem.source, problem.tool) == (entry.tool.source, entry.tool.name)
-    ]
 
 
 # -- a tool that is not -----------------------------------------------------------------------------------------------
@@ -153,19 +148,13 @@ def _no_server(router: Router, name: str) -> Finding:
     unpublished = [admission for admission in servers.values() if router.catalog.snapshot(admission.name) is None]
     if unpublished:
         named = ", ".join(f"`{admission.name}` ({admission.health.state})" for admission in unpublished)
-        return _finding(
-            f"No server is known to have a tool `{name}`", f"these have not listed their tools yet: {named}"
-        )
+        hint = f"these have not listed their tools yet: {named}"
+        return _finding(f"No server is known to have a tool `{name}`", hint)
     what = f"There is no server `{address[0]}`" if address is not None else f"No server has a tool `{name}`"
     return _finding(what, f"servers: {', '.join(servers)}")
 
 
 # -- spelling ---------------------------------------------------------------------------------------------------------
-
-
-def _similar(router: Router, name: str) -> list[str]:
-    exposed = (entry.exposed for entry in router.catalog.entries() if entry.exposed)
-    return _close(name, exposed, _MAX_SIMILAR)
 
 
 def _close(name: str, others: Iterable[str], number: int) -> list[str]:

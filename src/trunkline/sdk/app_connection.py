@@ -91,12 +91,12 @@ def decode_line(line: bytes | None) -> Json | None:
     return cast(Json, message) if isinstance(message, dict) else None
 
 
+@dataclass(frozen=True)
 class GatewayConnection:
     """A JSON object per line in both directions, each with a limit and a deadline."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
 
     @staticmethod
     async def open(address: GatewayAddress) -> GatewayConnection:
@@ -104,7 +104,14 @@ class GatewayConnection:
             if address.path is not None:
                 return GatewayConnection(*await asyncio.open_unix_connection(address.path))
             reader, writer = await asyncio.open_connection(address.host, address.port)
-        _keep_alive(writer.get_extra_info("socket"))
+        connected: socket.socket = writer.get_extra_info("socket")
+        # have the system notice when the other machine is gone without closing the connection
+        settings = [("SO_KEEPALIVE", socket.SOL_SOCKET, 1), ("TCP_NODELAY", socket.IPPROTO_TCP, 1)]
+        settings += [("TCP_KEEPIDLE", socket.IPPROTO_TCP, 30), ("TCP_KEEPINTVL", socket.IPPROTO_TCP, 10)]
+        for name, level, value in settings:
+            if option := getattr(socket, name, None):
+                with contextlib.suppress(OSError):
+                    connected.setsockopt(level, option, value)
         return GatewayConnection(reader, writer)
 
     @property
@@ -136,18 +143,6 @@ class GatewayConnection:
 
     async def close(self) -> None:
         await close_within(self._writer, _CLOSE_DEADLINE_S)
-
-
-def _keep_alive(connected: socket.socket | None) -> None:
-    """Have the system notice when the other machine is gone without closing the connection."""
-    if connected is None:
-        return
-    settings = [("SO_KEEPALIVE", socket.SOL_SOCKET, 1), ("TCP_NODELAY", socket.IPPROTO_TCP, 1)]
-    settings += [("TCP_KEEPIDLE", socket.IPPROTO_TCP, 30), ("TCP_KEEPINTVL", socket.IPPROTO_TCP, 10)]
-    for name, level, value in settings:
-        if option := getattr(socket, name, None):
-            with contextlib.suppress(OSError):
-                connected.setsockopt(level, option, value)
 
 
 # -- one registration ------------------------------------------------------------------------------------------------
@@ -194,7 +189,6 @@ class AppSession:
         self._sent_tools: Mapping[str, AppTool] = {}
         self._ended = False
         self._by_registered_name: dict[str, AppTool] = {}
-        self._loop = asyncio.get_running_loop()
         self._acknowledge_timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
@@ -224,15 +218,15 @@ class AppSession:
         except MessageTooLong as error:
             _log.error("The description of the tools %s: the gateway does not get it", error)
         self._acknowledged()
-        self._acknowledge_timer = self._loop.call_later(_ACKNOWLEDGE_DEADLINE_S, self._on_silence)
+        warning = "The gateway has not said whether it took `%s`; going on"
+        self._acknowledge_timer = asyncio.get_running_loop().call_later(
+            _ACKNOWLEDGE_DEADLINE_S, _log.warning, warning, self._identity.app_name
+        )
 
     def _acknowledged(self) -> None:
         if self._acknowledge_timer is not None:
             self._acknowledge_timer.cancel()
             self._acknowledge_timer = None
-
-    def _on_silence(self) -> None:
-        _log.warning("The gateway has not said whether it took `%s`; going on", self._identity.app_name)
 
     def _handle(self, message: Json) -> None:
         match message.get("type"):
@@ -337,10 +331,8 @@ class RegistrationState:
 
 
 class ConnectionLoop:
-    """One run of an app: dial, register, stay, dial again, until told to stop.
-
-    `run` is called once; `stop` may come from any thread, before it as well.
-    """
+    """One run of an app: dial, register, stay, dial again, until told to stop. `run` is called once; `stop` may come
+    from any thread, before it as well."""
 
     def __init__(
         self,
@@ -417,7 +409,7 @@ class ConnectionLoop:
 
     async def _serve(self, workers: FunctionThreads) -> None:
         connection = await GatewayConnection.open(self._address)
-        session = AppSession(connection, workers, self._identity, self._tools.current, self._registered)
+        session = AppSession(connection, workers, self._identity, lambda: self._tools.current, self._registered)
         loop = asyncio.get_running_loop()
         self._tools.on_change = lambda: call_in_loop(loop, session.register_if_changed)
         try:

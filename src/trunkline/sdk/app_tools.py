@@ -12,12 +12,15 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from .json_lines import Json
 from .results import NotJson, ToolError, plain
 from .schema import ObjectSchema, SchemaError, annotated, property_of, signature_of
 from .threads import FunctionThreads, call_in_loop, is_async
+
+if TYPE_CHECKING:
+    from .app_connection import GatewayConnection
 
 MAX_WAITING: Final = 1_000
 _MAX_UNSENT: Final = 100
@@ -53,10 +56,8 @@ class ProgressReporter:
     def report(
         self, progress: float | None = None, *, total: float | None = None, message: str | None = None, data: Any = None
     ) -> None:
-        """Tell the agent how far the call is. `data` is a part of the result that is there already.
-
-        Raises CallCancelled once the call was cancelled: a function in a thread ends there.
-        """
+        """Tell the agent how far the call is. `data` is a part of the result that is there already. Raises
+        CallCancelled once the call was cancelled: a function in a thread ends there."""
         if self._cancelled:
             raise CallCancelled("this call was cancelled")
         report = {"progress": progress, "total": total, "message": message, "data": data}
@@ -64,9 +65,6 @@ class ProgressReporter:
 
     def cancel(self) -> None:
         self._cancelled = True
-
-    def enter(self) -> None:
-        _current.set(self)
 
 
 _current: Final[contextvars.ContextVar[ProgressReporter | None]] = contextvars.ContextVar("progress", default=None)
@@ -92,10 +90,6 @@ class AppTool:
     parameters: ObjectSchema
     progress_parameters: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-    @property
-    def is_async(self) -> bool:
-        return is_async(self.function)
 
     @property
     def input_schema(self) -> Json:
@@ -143,48 +137,36 @@ class ToolRegistry:
     """The tools of an app. They may be added and removed from any thread, also while the app is running."""
 
     def __init__(self) -> None:
-        self._tools: Mapping[str, AppTool] = {}
-        self._lock = threading.Lock()
-        self.on_change: Callable[[], None] = lambda: None
-
-    def current(self) -> Mapping[str, AppTool]:
+        self.current: Mapping[str, AppTool] = {}
         """The tools as they are now; never changed, only replaced."""
-        return self._tools
+        self.on_change: Callable[[], None] = lambda: None
+        self._lock = threading.Lock()
 
     def add(self, tool: AppTool) -> None:
         """A tool of a known name takes the place of the old one, as when a notebook's cell is run again."""
         with self._lock:
-            self._tools = {**self._tools, tool.name: tool}
+            self.current = {**self.current, tool.name: tool}
         self.on_change()
 
     def remove(self, name: str) -> None:
         """KeyError where there is none. Calls in progress run to their end."""
         with self._lock:
-            if name not in self._tools:
-                raise KeyError(name)
-            self._tools = {other: tool for other, tool in self._tools.items() if other != name}
+            tools = dict(self.current)
+            del tools[name]
+            self.current = tools
         self.on_change()
 
 
 # -- calls -----------------------------------------------------------------------------------------------------------
 
 
-class CallTransport(Protocol):
-    """What calls need of the connection to the gateway."""
-
-    @property
-    def is_congested(self) -> bool: ...
-    def post(self, message: Json) -> None: ...
-    async def send(self, message: Json) -> None: ...
-
-
 class ProgressSender:
     """Brings the reports of one call from its thread to the event loop. Reports that come faster than they can be sent
     are dropped, so that they take up no memory."""
 
-    def __init__(self, send: Callable[[Json], None], transport: CallTransport) -> None:
+    def __init__(self, send: Callable[[Json], None], connection: GatewayConnection) -> None:
         self._send = send
-        self._transport = transport
+        self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._unsent = 0
@@ -192,7 +174,7 @@ class ProgressSender:
 
     def post(self, report: Json) -> None:
         written = plain(report)
-        if self._transport.is_congested:
+        if self._connection.is_congested:
             return
         if threading.get_ident() == self._loop_thread:
             self._send(written)  # at once: the result is sent after it
@@ -212,18 +194,22 @@ class ProgressSender:
 class AppCalls:
     """The calls of one connection. When it ends they are cancelled: their results could not be delivered."""
 
-    def __init__(self, transport: CallTransport, workers: FunctionThreads) -> None:
-        self._transport = transport
+    def __init__(self, connection: GatewayConnection, workers: FunctionThreads) -> None:
+        self._connection = connection
         self._workers = workers
         self._running: dict[Any, tuple[asyncio.Task[None], ProgressReporter]] = {}
-        self._loop = asyncio.get_running_loop()
 
     def start(self, tool: AppTool, correlation_id: Any, given: Any) -> None:
         if len(self._running) >= MAX_WAITING:
             self.fail(correlation_id, f"The app is busy: {MAX_WAITING:,} calls of it are open")
             return
-        progress = ProgressReporter(ProgressSender(partial(self._show, correlation_id), self._transport).post)
-        task = self._loop.create_task(self._run(tool, correlation_id, given, progress))
+
+        def show(report: Json) -> None:
+            if correlation_id in self._running:
+                self._connection.post({"type": "toolProgress", "correlationId": correlation_id, **report})
+
+        progress = ProgressReporter(ProgressSender(show, self._connection).post)
+        task = asyncio.get_running_loop().create_task(self._run(tool, correlation_id, given, progress))
         self._running[correlation_id] = (task, progress)
         task.add_done_callback(lambda _: self._running.pop(correlation_id, None))
 
@@ -234,7 +220,7 @@ class AppCalls:
             task.cancel()
 
     def fail(self, correlation_id: Any, message: str) -> None:
-        self._transport.post(_response(correlation_id, error=message))
+        self._connection.post(_response(correlation_id, error=message))
 
     async def close(self) -> None:
         tasks = {task for task, _ in self._running.values()}
@@ -249,9 +235,9 @@ class AppCalls:
         response = await self._outcome(tool, correlation_id, given, progress)
         with contextlib.suppress(OSError):  # the connection is gone, and so is the call
             try:
-                await self._transport.send(response)
+                await self._connection.send(response)
             except MessageTooLong as error:
-                await self._transport.send(_response(correlation_id, error=f"The result of `{tool.name}` {error}"))
+                await self._connection.send(_response(correlation_id, error=f"The result of `{tool.name}` {error}"))
 
     async def _outcome(self, tool: AppTool, correlation_id: Any, given: Any, progress: ProgressReporter) -> Json:
         try:
@@ -272,16 +258,12 @@ class AppCalls:
             return _response(correlation_id, error=f"{kind}: {error}" if str(error) else kind)
 
     async def _call(self, tool: AppTool, arguments: Json, progress: ProgressReporter) -> Any:
-        progress.enter()
-        if tool.is_async:
+        _current.set(progress)
+        if is_async(tool.function):
             async with self._workers.slots:
                 return await tool.function(**arguments)
         result = await self._workers.run(partial(_contained, tool.function, arguments), "trunkline-tool")
         return await result if inspect.isawaitable(result) else result
-
-    def _show(self, correlation_id: Any, report: Json) -> None:
-        if correlation_id in self._running:
-            self._transport.post({"type": "toolProgress", "correlationId": correlation_id, **report})
 
 
 def _contained(function: Callable[..., Any], arguments: Json) -> Any:

@@ -48,11 +48,9 @@ def image(data: bytes, mime_type: str = "image/png", *, text: str = "") -> dict[
 
 
 class App:
-    """`gateway` is what the gateway's `listen` key says: `host:port`, or the path of a Unix socket.
-
-    `max_concurrent` calls run at once, the others wait. `run_on` makes functions that are not coroutines run where the
-    program wants them (in the main loop of a window, say); by itself each gets a thread.
-    """
+    """`gateway` is what the gateway's `listen` key says: `host:port`, or the path of a Unix socket. `max_concurrent`
+    calls run at once, the others wait. `run_on` makes functions that are not coroutines run where the program wants
+    them (in the main loop of a window, say); by itself each gets a thread."""
 
     def __init__(
         self,
@@ -105,10 +103,8 @@ class App:
         title: str | None = None,
         annotations: Mapping[str, Any] | None = None,
     ) -> F | Callable[[F], F]:
-        """Offer a function: `@app.tool`, or `@app.tool(name=…)`. The function itself stays what it was.
-
-        `annotations` are MCP's, as `{"readOnlyHint": True}`. SchemaError where a type hint cannot be written as JSON.
-        """
+        """Offer a function: `@app.tool`, or `@app.tool(name=…)`. The function itself stays what it was. `annotations`
+        are MCP's, as `{"readOnlyHint": True}`. SchemaError where a type hint cannot be written as JSON."""
 
         def offer(function: F) -> F:
             optional = {"title": title, "annotations": dict(annotations) if annotations else None}
@@ -125,15 +121,13 @@ class App:
     @property
     def tools(self) -> Mapping[str, AppTool]:
         """By name, as they are now."""
-        return self._tools.current()
+        return self._tools.current
 
     # -- running -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Stay connected until cancelled or told to `stop`. A lost gateway is dialled again and again.
-
-        Raises Refused when the gateway does not take the app; once it was taken, a refusal is logged and retried.
-        """
+        """Stay connected until cancelled or told to `stop`. A lost gateway is dialled again and again. Raises Refused
+        when the gateway does not take the app; once it was taken, a refusal is logged and retried."""
         await self._new_loop().run()
 
     def run_forever(self) -> None:
@@ -162,11 +156,14 @@ class App:
         with self._lock:
             if self._loop is not None and not self._loop.is_over:
                 raise RuntimeError(f"`{self.name}` is running already")
-            self._loop = ConnectionLoop(self.gateway, self._identity, self._tools, self._state, self._new_workers)
+            self._loop = ConnectionLoop(
+                self.gateway,
+                self._identity,
+                self._tools,
+                self._state,
+                lambda: FunctionThreads(self._max_concurrent, self._start),
+            )
             return self._loop
-
-    def _new_workers(self) -> FunctionThreads:
-        return FunctionThreads(self._max_concurrent, self._start)
 
 
 class Running:

@@ -13,10 +13,8 @@ NOT_JSON: Final = (TypeError, ValueError, RecursionError)
 
 
 def encode(value: Any) -> bytes:
-    """One line of JSON, without its end.
-
-    Half a surrogate pair, which Python's text can hold and UTF-8 cannot, becomes a question mark.
-    """
+    """One line of JSON, without its end. Half a surrogate pair, which Python's text can hold and UTF-8 cannot, becomes
+    a question mark."""
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
 

@@ -41,9 +41,7 @@ MethodError = RpcRefusal
 Method = Callable[[Json], Any]
 
 _CLOSE_S: Final = 2.0
-_STDIN: Final = 0
-_STDOUT: Final = 1
-_STDERR: Final = 2
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 class Server:
@@ -93,9 +91,7 @@ class Server:
         output_schema: Mapping[str, Any] | None = None,
     ) -> None:
         """Offer a tool, also to clients that are connected already. `schema` is the JSON Schema of its arguments.
-
-        Raises ValueError for a name that is taken, and for a definition that no client could use.
-        """
+        Raises ValueError for a name that is taken, and for a definition that no client could use."""
         input_schema: Json = {"type": "object", **(schema or {})}
         optional = {"title": title, "annotations": annotations, "outputSchema": output_schema}
         definition = {"name": name, "description": description or "", "inputSchema": input_schema}
@@ -133,10 +129,8 @@ class Server:
     # -- serving -----------------------------------------------------------------------------------------------------
 
     async def serve(self, reader: Reader, writer: Writer) -> None:
-        """Serve one client, until it ends its side; any number may be served at once. The writer is closed then.
-
-        The two are asyncio's streams, or anything else that has `read`, and `write`, `drain` and `close`.
-        """
+        """Serve one client, until it ends its side; any number may be served at once. The writer is closed then. The
+        two are asyncio's streams, or anything else that has `read`, and `write`, `drain` and `close`."""
         connection = McpConnection(self, reader, writer, self._limit_bytes)
         self._connections.add(connection)
         try:
@@ -163,11 +157,9 @@ class Server:
     async def listening(
         self, host: str = "127.0.0.1", port: int = 0, *, path: str | os.PathLike[str] | None = None
     ) -> AsyncGenerator[tuple[str, int], None]:
-        """Serve whoever connects, by TCP or with `path` at a Unix socket, while the `with` block runs.
-
-        It gives the address, where port 0 has become a free one. Nobody has to show who they are: anyone who can
-        connect can call the tools.
-        """
+        """Serve whoever connects, by TCP or with `path` at a Unix socket, while the `with` block runs. It gives the
+        address, where port 0 has become a free one. Nobody has to show who they are: anyone who can connect can call
+        the tools."""
         serving: set[asyncio.Task[None]] = set()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -208,7 +200,11 @@ async def _stdio_streams() -> AsyncGenerator[tuple[Reader, Writer], None]:
         if not _is_pipe(to_client):
             yield _DescriptorReader(from_client), _DescriptorWriter(to_client)
             return
-        writer = await _pipe_writer(to_client)
+        protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+        pipe = os.fdopen(os.dup(to_client), "wb", buffering=0)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_write_pipe(lambda: protocol, pipe)
+        writer = asyncio.StreamWriter(transport, protocol, None, loop)
         try:
             yield _DescriptorReader(from_client), writer
         finally:
@@ -268,19 +264,16 @@ class _DescriptorReader:
 
     async def read(self, n: int, /) -> bytes:
         while self._must_wait:
-            await self._readable()
+            loop = asyncio.get_running_loop()
+            ready: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(self._fd, lambda ready=ready: ready.done() or ready.set_result(None))
+            try:
+                await ready
+            finally:
+                loop.remove_reader(self._fd)
             with suppress(BlockingIOError):  # another process that holds the pipe was faster
                 return os.read(self._fd, n)
         return os.read(self._fd, n)
-
-    async def _readable(self) -> None:
-        loop = asyncio.get_running_loop()
-        ready: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._fd, lambda: ready.done() or ready.set_result(None))
-        try:
-            await ready
-        finally:
-            loop.remove_reader(self._fd)
 
 
 class _DescriptorWriter:
@@ -299,11 +292,3 @@ class _DescriptorWriter:
 
     def close(self) -> None:
         """Whoever opened the descriptor closes it."""
-
-
-async def _pipe_writer(fd: int) -> asyncio.StreamWriter:
-    loop = asyncio.get_running_loop()
-    pipe = os.fdopen(os.dup(fd), "wb", buffering=0)
-    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
-    transport, _ = await loop.connect_write_pipe(lambda: protocol, pipe)
-    return asyncio.StreamWriter(transport, protocol, None, loop)

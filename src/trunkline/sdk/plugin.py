@@ -83,10 +83,8 @@ class Plugin:
     @overload
     def operation(self, function: None = None, /, *, name: str = "", description: str = "") -> Callable[[F], F]: ...
     def operation(self, function: F | None = None, /, *, name: str = "", description: str = "") -> F | Callable[[F], F]:
-        """Offer a function, or a coroutine function. Its parameters are the inputs, its docstring the description.
-
-        It returns text, a mapping of data, a `Result` with both, or anything else that JSON can hold.
-        """
+        """Offer a function, or a coroutine function. Its parameters are the inputs, its docstring the description. It
+        returns text, a mapping of data, a `Result` with both, or anything else that JSON can hold."""
 
         def register(function: F) -> F:
             operation = _RegisteredOperation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import logging
@@ -15,7 +16,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from . import plugin_v1 as wire
@@ -36,47 +36,37 @@ def serve(plugin: Plugin) -> None:
     if reason:
         sys.stderr.write(f"{plugin.info.name}: {reason}\n")
         raise SystemExit(1)
-    line_out = _keep_stdout_clean()
-    _log_as_json()
+    # What the program prints goes to stderr; the real stdout is for the handshake alone.
+    sys.stdout.flush()
+    line_out = os.dup(1)
+    os.dup2(2, 1)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     asyncio.run(_PluginServer(plugin).run(line_out))
 
 
 def _why_not() -> str:
     if os.environ.get(wire.COOKIE_NAME) != wire.COOKIE:
+        program = sys.argv[0] or "PROGRAM"  # what a host has to start: this file, or Python with it
+        is_executable = os.access(program, os.X_OK)
+        command = f"command: {program}" if is_executable else f"command: python3, args: [{program}], cwd: ."
         return (
             "this is a plugin, which a host starts and speaks to; by itself it does nothing.\n"
             "To use it with Trunkline, put it into trunkline.yaml:\n"
-            f"  sources: {{NAME: {{kind: plugin, {_own_command()}}}}}"
+            f"  sources: {{NAME: {{kind: plugin, {command}}}}}"
         )
     versions = os.environ.get("PLUGIN_PROTOCOL_VERSIONS", str(wire.PROTOCOL_VERSION)).split(",")
     if str(wire.PROTOCOL_VERSION) not in versions:
         return f"the host speaks the protocol versions {', '.join(versions)}, this plugin {wire.PROTOCOL_VERSION}"
     if os.environ.get("PLUGIN_CLIENT_CERT"):
         return "the host asks for TLS (go-plugin's AutoMTLS), which this plugin does not speak"
-    return _grpc_missing()
-
-
-def _own_command() -> str:
-    """What a host has to start: this file, or Python with it."""
-    program = sys.argv[0] or "PROGRAM"
-    return f"command: {program}" if os.access(program, os.X_OK) else f"command: python3, args: [{program}], cwd: ."
-
-
-def _grpc_missing() -> str:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         import_module("grpc.aio")
     except ImportError as error:
         return f"the package `grpcio` cannot be imported ({error}): pip install 'trunkline[plugins]'"
     return ""
-
-
-def _keep_stdout_clean() -> int:
-    """What the program prints goes to stderr; the descriptor returned is the real stdout, for the handshake alone."""
-    sys.stdout.flush()
-    real = os.dup(1)
-    os.dup2(2, 1)
-    return real
 
 
 class _JsonLines(logging.Formatter):
@@ -94,12 +84,6 @@ class _JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def _log_as_json() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-
-
 class _PluginServer:
     def __init__(self, plugin: Plugin) -> None:
         self._grpc: Any = import_module("grpc")
@@ -112,16 +96,16 @@ class _PluginServer:
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         server = self._grpc.aio.server(options=options)
         server.add_generic_rpc_handlers(tuple(self._services()))
-        socket = _socket_path()
+        folder = os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or tempfile.gettempdir()
+        socket = os.path.join(folder, f"plugin{secrets.token_hex(6)}")  # noqa: PTH118  (a socket's name is text)
         before = os.umask(0o077)
         try:
             server.add_insecure_port(f"unix:{socket}")
             await server.start()
         finally:
             os.umask(before)
-        loop = asyncio.get_running_loop()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to everybody; the host says when to end
-        loop.add_signal_handler(signal.SIGTERM, self._over.set)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._over.set)
         line = f"{wire.CORE_VERSION}|{wire.PROTOCOL_VERSION}|unix|{socket}|grpc|\n"
         os.write(line_out, line.encode())
         try:
@@ -129,7 +113,8 @@ class _PluginServer:
         finally:
             await server.stop(_GRACE_S)
             self._workers.close()
-            socket.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(socket)  # noqa: PTH108  (an instant, like the rest of the socket's end)
 
     def _services(self) -> list[Any]:
         methods: dict[str, dict[str, Callable[[bytes, Any], Any]]] = {
@@ -209,8 +194,3 @@ class _PluginServer:
         result = await self._workers.run(function, "operation")
         # a decorator may have made a plain function of one that is none
         return await result if inspect.iscoroutine(result) else result
-
-
-def _socket_path() -> Path:
-    folder = os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or tempfile.gettempdir()
-    return Path(folder, f"plugin{secrets.token_hex(6)}")

@@ -42,16 +42,13 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return _plain_object(cast("Mapping[Any, Any]", value))
+        members = cast("Mapping[Any, Any]", value)
+        if unfit := [key for key in members if not isinstance(key, str)]:
+            raise NotJson(f"the key `{unfit[0]!r}` is not text, as keys of a JSON object are")
+        return {str(key): plain(item) for key, item in members.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(element) for element in cast("list[Any]", value)]
     return _plain_text(value)
-
-
-def _plain_object(value: Mapping[Any, Any]) -> Json:
-    if unfit := [key for key in value if not isinstance(key, str)]:
-        raise NotJson(f"the key `{unfit[0]!r}` is not text, as keys of a JSON object are")
-    return {str(key): plain(item) for key, item in value.items()}
 
 
 def _plain_text(value: Any) -> str:
@@ -93,10 +90,8 @@ def failed(words: str) -> Json:
 
 
 def result_of(value: Any, *, any_structure: bool = False) -> Json:
-    """The result for a handler's return value. `any_structure` allows `structuredContent` that is not an object.
-
-    Raises TypeError or ValueError for what cannot be written as JSON.
-    """
+    """The result for a handler's return value. `any_structure` allows `structuredContent` that is not an object. Raises
+    TypeError or ValueError for what cannot be written as JSON."""
     match value:
         case None:
             return {"content": []}

@@ -9,20 +9,7 @@ from typing import Any, Final
 
 from trunkline.agents.events import AgentError, AgentEvent, AgentText, FinalAnswer, NativeToolUsed, TokenUsage
 from trunkline.agents.loose_json import count, mapping, object_of, text
-from trunkline.agents.providers.isolation import (
-    GIT_VARIABLES,
-    PROXY_VARIABLES,
-    WORK_FOLDER,
-    WORK_FOLDER_FILES,
-    WORK_SUBFOLDERS,
-    json_text,
-    merged,
-    picked,
-    project_notice,
-    prompt_with_mitigation,
-    read_config,
-    user_text,
-)
+from trunkline.agents.providers import isolation
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
 from trunkline.config.dialects.references import parse_env_file
 
@@ -45,7 +32,12 @@ _OUTER_SESSION: Final = (
     *("GEMINI_SYSTEM_MD", "GEMINI_WRITE_SYSTEM_MD"),
 )
 """Variables that would connect it with an editor, or have it use other folders than this run's."""
-_OTHER_MODELS: Final = ("GOOGLE_API_KEY", "GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI", *PROXY_VARIABLES)
+_OTHER_MODELS: Final = (
+    "GOOGLE_API_KEY",
+    "GOOGLE_GENAI_USE_GCA",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+    *isolation.PROXY_VARIABLES,
+)
 _PROBE_MODEL: Final = "gemini-2.5-pro"
 """Not the default, `auto`, which first asks another model which model to use."""
 _RULES: Final = f"""\
@@ -93,7 +85,7 @@ class Gemini(Provider):
                     argv=_argv(request, ()),
                     env=_environment(request),
                     folders=(_TMP,),
-                    stdin=prompt_with_mitigation(request),
+                    stdin=isolation.prompt_with_mitigation(request),
                 )
 
     def parser(self) -> GeminiOutputParser:
@@ -114,22 +106,22 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
     return LaunchPlan(
         argv=_argv(request, options),
         env=_environment(request) | {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_SANDBOX": "false"},
-        unset=_OUTER_SESSION + GIT_VARIABLES + (_OTHER_MODELS if request.model_url else ()),
+        unset=_OUTER_SESSION + isolation.GIT_VARIABLES + (_OTHER_MODELS if request.model_url else ()),
         files={
-            **WORK_FOLDER_FILES,
+            **isolation.WORK_FOLDER_FILES,
             _POLICY: _RULES,
-            f"{WORK_FOLDER}/{_OWN}/.env": "" if request.model_url else variables,
+            f"{isolation.WORK_FOLDER}/{_OWN}/.env": "" if request.model_url else variables,
             # `@path` is escaped: Gemini would insert that file of its folder, where the user's variables are
-            f"{WORK_FOLDER}/{_MEMORY}": _IMPORT.sub(r"\\@", project_notice(request)),
+            f"{isolation.WORK_FOLDER}/{_MEMORY}": _IMPORT.sub(r"\\@", isolation.project_notice(request)),
             f"{_HOME}/{_OWN}/{_SETTINGS}": isolated_settings(request, own / _SETTINGS),
         },
-        folders=(WORK_FOLDER, *WORK_SUBFOLDERS, _TMP),
+        folders=(isolation.WORK_FOLDER, *isolation.WORK_SUBFOLDERS, _TMP),
         links={
             f"{_HOME}/{_OWN}/{name}": own / name
             for name in _LOGIN
             if own / name in home.present and not request.model_url
         },
-        cwd=WORK_FOLDER,
+        cwd=isolation.WORK_FOLDER,
         stdin=request.prompt_text(),
     )
 
@@ -147,7 +139,7 @@ def _additive(request: LaunchRequest) -> LaunchPlan:
         files={f"{_HOME}/{_OWN}/{_SETTINGS}": additive_settings(request, own / _SETTINGS)},
         folders=(_TMP,),
         links=links,
-        stdin=prompt_with_mitigation(request),
+        stdin=isolation.prompt_with_mitigation(request),
     )
 
 
@@ -202,25 +194,31 @@ _PROBE: Final = {
 
 def isolated_settings(request: LaunchRequest, place: Path) -> str:
     """The settings for our tools alone. `place` is the user's file, which a probe does not use."""
-    known = _PROBE if request.model_url else merged(_login(request), picked(_own(request, place), _KEPT))
-    settings = merged(known, merged(_QUIET, _ISOLATED))
-    return json_text(settings | {"mcpServers": {SERVER: _server(request)}})
+    known = (
+        _PROBE
+        if request.model_url
+        else isolation.merged(_login(request), isolation.picked(_own(request, place), _KEPT))
+    )
+    settings = isolation.merged(known, isolation.merged(_QUIET, _ISOLATED))
+    return isolation.json_text(settings | {"mcpServers": {SERVER: _server(request)}})
 
 
 def additive_settings(request: LaunchRequest, place: Path) -> str:
     """The user's settings at `place` with our server, which none of their lists may leave out."""
     own = _own(request, place)
-    settings = merged(merged(_login(request), own), merged(_QUIET, {"mcpServers": {SERVER: _server(request)}}))
+    settings = isolation.merged(
+        isolation.merged(_login(request), own), isolation.merged(_QUIET, {"mcpServers": {SERVER: _server(request)}})
+    )
     _with_ours(settings, "mcp", "allowed", SERVER)
     _with_ours(settings, "tools", "core", f"mcp_{SERVER}_*")
     threshold = mapping(settings.get("tools")).get("truncateToolOutputThreshold")
     if not isinstance(threshold, int) or threshold < _THRESHOLD:
-        settings = merged(settings, {"tools": {"truncateToolOutputThreshold": _THRESHOLD}})
-    return json_text(settings)
+        settings = isolation.merged(settings, {"tools": {"truncateToolOutputThreshold": _THRESHOLD}})
+    return isolation.json_text(settings)
 
 
 def _own(request: LaunchRequest, place: Path) -> dict[str, Any]:
-    return read_config(user_text(request.home, "settings", place), str(place))
+    return isolation.read_config(isolation.user_text(request.home, "settings", place), str(place))
 
 
 def _login(request: LaunchRequest) -> dict[str, Any]:

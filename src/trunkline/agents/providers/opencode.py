@@ -17,20 +17,7 @@ from trunkline.agents.events import (
     TokenUsage,
 )
 from trunkline.agents.loose_json import count, mapping, object_of, text
-from trunkline.agents.providers.isolation import (
-    GIT_VARIABLES,
-    PROXY_VARIABLES,
-    WORK_FOLDER,
-    WORK_FOLDER_FILES,
-    WORK_SUBFOLDERS,
-    json_text,
-    merged,
-    picked,
-    project_notice,
-    prompt_with_mitigation,
-    read_config,
-    user_text,
-)
+from trunkline.agents.providers import isolation
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
 
 _RESULT_CHARACTERS: Final = 50_000
@@ -47,7 +34,7 @@ _ELSEWHERE: Final = ("OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT", "OPENCODE_CON
 _TOOLS_IN_A_TOOL: Final = ("OPENCODE_EXPERIMENTAL", "OPENCODE_EXPERIMENTAL_CODE_MODE")
 """With one of these set it offers, in place of the servers' tools, one of its own that runs programs calling them. That
 is denied here like all of its own, so there would be no tools at all."""
-_NOTHING_TO_INSTALL: Final = json_text({"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}})
+_NOTHING_TO_INSTALL: Final = isolation.json_text({"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}})
 """What it compares the packages in the folder of its configuration with."""
 
 
@@ -76,7 +63,10 @@ class OpenCode(Provider):
                 return _additive(request)
             case "native":
                 return LaunchPlan(
-                    argv=_argv(request), env=_quiet(request), folders=(_TMP,), stdin=prompt_with_mitigation(request)
+                    argv=_argv(request),
+                    env=_quiet(request),
+                    folders=(_TMP,),
+                    stdin=isolation.prompt_with_mitigation(request),
                 )
 
     def parser(self) -> OpenCodeOutputParser:
@@ -95,7 +85,7 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
         "OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",
         "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
         "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
-        "OPENCODE_PERMISSION": json_text(_OURS_ONLY),
+        "OPENCODE_PERMISSION": isolation.json_text(_OURS_ONLY),
         "OPENCODE_PURE": "1",
         "OPENCODE_TEST_HOME": str(request.run / "home"),
         "XDG_CONFIG_HOME": str(request.run / _CONFIG),
@@ -106,15 +96,18 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
     return LaunchPlan(
         argv=_argv(request),
         env=_quiet(request) | env,
-        unset=_ELSEWHERE + _TOOLS_IN_A_TOOL + GIT_VARIABLES + (PROXY_VARIABLES if request.model_url else ()),
+        unset=_ELSEWHERE
+        + _TOOLS_IN_A_TOOL
+        + isolation.GIT_VARIABLES
+        + (isolation.PROXY_VARIABLES if request.model_url else ()),
         files={
-            **WORK_FOLDER_FILES,
+            **isolation.WORK_FOLDER_FILES,
             f"{_OWN}/opencode.json": _isolated_config(request, places),
             f"{_OWN}/package-lock.json": _NOTHING_TO_INSTALL,
-            f"{_OWN}/AGENTS.md": project_notice(request),
+            f"{_OWN}/AGENTS.md": isolation.project_notice(request),
         },
-        folders=(WORK_FOLDER, *WORK_SUBFOLDERS, f"{_OWN}/node_modules", "home", _TMP),
-        cwd=WORK_FOLDER,
+        folders=(isolation.WORK_FOLDER, *isolation.WORK_SUBFOLDERS, f"{_OWN}/node_modules", "home", _TMP),
+        cwd=isolation.WORK_FOLDER,
         stdin=request.prompt or "",
     )
 
@@ -126,18 +119,20 @@ def _additive(request: LaunchRequest) -> LaunchPlan:
     own = config / "opencode"
     beside = [name for name in request.home.entries.get(config, ()) if name != "opencode"]
     mine = [name for name in request.home.entries.get(own, ()) if name not in _COPIED]
-    texts = {name: text for name in _COPIED if (text := user_text(request.home, name, own / name))}
+    texts = {name: text for name in _COPIED if (text := isolation.user_text(request.home, name, own / name))}
     return LaunchPlan(
         argv=_argv(request),
         env=_quiet(request)
         | {
-            "OPENCODE_CONFIG_CONTENT": json_text(merged(_SCHEMA | _inline(request), _QUIET | _ours(request))),
+            "OPENCODE_CONFIG_CONTENT": isolation.json_text(
+                isolation.merged(_SCHEMA | _inline(request), _QUIET | _ours(request))
+            ),
             "XDG_CONFIG_HOME": str(request.run / _CONFIG),
         },
         files={f"{_OWN}/{name}": _with_absolute_references(text, own) for name, text in texts.items()},
         folders=(_OWN, _TMP),
         links={f"{_CONFIG}/{name}": config / name for name in beside} | {f"{_OWN}/{name}": own / name for name in mine},
-        stdin=prompt_with_mitigation(request),
+        stdin=isolation.prompt_with_mitigation(request),
     )
 
 
@@ -189,9 +184,9 @@ def _isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
     else:
         config: dict[str, Any] = {}
         for name, place in places.items():
-            written = _with_absolute_references(user_text(request.home, name, place), place.parent)
-            config = merged(config, picked(read_config(written, str(place)), _KEPT))
-        config = merged(config, picked(_inline(request), _KEPT))
+            written = _with_absolute_references(isolation.user_text(request.home, name, place), place.parent)
+            config = isolation.merged(config, isolation.picked(isolation.read_config(written, str(place)), _KEPT))
+        config = isolation.merged(config, isolation.picked(_inline(request), _KEPT))
     isolated = {
         "tools": {"*": False, f"{SERVER}_*": True},
         "permission": _OURS_ONLY,
@@ -199,7 +194,7 @@ def _isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
         "formatter": False,
         "lsp": False,
     }
-    return json_text(_SCHEMA | config | _QUIET | isolated | _ours(request))
+    return isolation.json_text(_SCHEMA | config | _QUIET | isolated | _ours(request))
 
 
 def _with_absolute_references(text: str, folder: Path) -> str:
@@ -208,7 +203,7 @@ def _with_absolute_references(text: str, folder: Path) -> str:
 
 
 def _inline(request: LaunchRequest) -> dict[str, Any]:
-    return read_config(request.home.environ.get(_INLINE, ""), _INLINE)
+    return isolation.read_config(request.home.environ.get(_INLINE, ""), _INLINE)
 
 
 def _ours(request: LaunchRequest) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -57,9 +57,10 @@ class AgentStepRunner:
         self._usage = usage
         self._dialects: KnownDialects = {}
         self._environ = environ
-        state_dir = settings.gateway.state_dir
         self._children = children
-        self._programs = ProgramStepRunner(children, home=home, environ=environ, state_dir=state_dir)
+        self._runner = AgentRunner(children, home=home, environ=environ)
+        self._probe_store = ProbeStore(settings.gateway.state_dir)
+        self._versions = VersionCache(settings.gateway.state_dir)
 
     async def run(self, task: AgentTask) -> StepResult:
         """Run a step. Cancelling this ends the agent, and everything that was started for it."""
@@ -77,20 +78,11 @@ class AgentStepRunner:
             if task.state.provider not in PROVIDERS:
                 gateway = await self._gateway(task, watch, stack)
                 self._ready(task, gateway, "")
-                on_event = partial(self._on_event, task)
-                return await run_model(task, gateway, on_event, instructions, self._dialects)
+                return await run_model(task, gateway, partial(self._on_event, task), instructions, self._dialects)
             folder = RunFolder(self._children, task.name)  # with the socket to the gateway, and the agent's files
             stack.callback(folder.remove)
             gateway = await self._gateway(task, watch, stack, private=(str(folder.path),))
-            return await self._programs.run(
-                task,
-                folder.path,
-                gateway,
-                lambda event: self._on_event(task, event),
-                instructions=instructions,
-                warn=lambda problem: self._telemetry.warn(task.name, problem),
-                ready=lambda version: self._ready(task, gateway, version),
-            )
+            return await self._run_program(task, folder.path, gateway, instructions)
 
     async def _gateway(
         self, task: AgentTask, watch: ToolCallEvents, stack: AsyncExitStack, private: tuple[str, ...] = ()
@@ -151,32 +143,8 @@ class AgentStepRunner:
         elif isinstance(event, ModelRetry):
             self._emit(ModelRetried(step=task.name, attempt=event.attempt, most=event.most, reason=event.reason))
 
-
-Warn = Callable[[Problem], None]
-Ready = Callable[[str], None]
-"""Called with the version of the agent when it is about to be started."""
-
-
-class ProgramStepRunner:
-    """Runs steps whose agent is a program, with the `home` and `environ` of the user."""
-
-    def __init__(self, children: Children, *, home: Path, environ: Mapping[str, str], state_dir: Path) -> None:
-        self._children = children
-        self._environ = environ
-        self._runner = AgentRunner(children, home=home, environ=environ)
-        self._probe_store = ProbeStore(state_dir)
-        self._versions = VersionCache(state_dir)
-
-    async def run(
-        self,
-        task: AgentTask,
-        folder: Path,
-        gateway: StepGateway | None,
-        on_event: Callable[[AgentEvent], None],
-        *,
-        instructions: str,
-        warn: Warn,
-        ready: Ready,
+    async def _run_program(
+        self, task: AgentTask, folder: Path, gateway: StepGateway | None, instructions: str
     ) -> StepResult:
         provider = provider_of(task.state.provider)
         async with AsyncExitStack() as stack:
@@ -185,18 +153,16 @@ class ProgramStepRunner:
                 spec, socket = await self._run_spec(task, provider, folder / "a", gateway, stack)
                 isolation = await self._isolation(task, provider, installed, folder, gateway)
             for warning in isolation.warnings:
-                warn(warning)
-            ready(installed.version)
+                self._telemetry.warn(task.name, warning)
+            self._ready(task, gateway, installed.version)
             spec = replace(spec, mitigation=isolation.mitigation, instructions=instructions, timeout_s=task.left_s)
-            result = await self._runner.run(provider, installed, spec, socket, on_event)
+            result = await self._runner.run(provider, installed, spec, socket, partial(self._on_event, task))
         for warning in result.warnings:
-            warn(warning)
+            self._telemetry.warn(task.name, warning)
         timed_out = result.problem is not None and result.problem.code is STEP_TIMEOUT
-        return StepResult(
-            output=result.output,
-            # the agent only had what was left of the step's time, and the file names the whole
-            problem=task.timeout_problem(result.unreachable) if timed_out else result.problem,
-        )
+        # the agent only had what was left of the step's time, and the file names the whole
+        problem = task.timeout_problem(result.unreachable) if timed_out else result.problem
+        return StepResult(output=result.output, problem=problem)
 
     async def _run_spec(
         self, task: AgentTask, provider: Provider, part: Path, gateway: StepGateway | None, stack: AsyncExitStack
@@ -209,16 +175,8 @@ class ProgramStepRunner:
             socket = AgentSocket(gateway, part, result_chars=provider.result_chars)
             stack.push_async_callback(socket.close)
             server = await socket.open()
-        spec = RunSpec(
-            mode=task.mode,
-            prompt=task.prompt,
-            model=task.model,
-            project=task.folder,
-            run=part / "run",
-            server=server,
-            timeout_s=task.left_s,
-        )
-        return spec, socket
+        spec = RunSpec(mode=task.mode, run=part / "run", project=task.folder, timeout_s=task.left_s)
+        return replace(spec, prompt=task.prompt, model=task.model, server=server), socket
 
     async def _isolation(
         self, task: AgentTask, provider: Provider, installed: Installed, folder: Path, gateway: StepGateway | None

@@ -128,17 +128,13 @@ def read_files(
         return CheckedWorkflow(loaded=loaded, configured=configured, plugins=Plugins())  # trust comes first
     file = find_plugins(workflow, cwd, home)
     plugins = plugin_sections(settings, file, environ=environ, inspect_only=inspect_only)
-    if plugins.verdict is not None and not plugins.verdict.is_trusted and not _needs_awf_file(loaded, settings):
-        plugins = plugin_sections(settings, None, environ=environ)
+    if plugins.verdict is not None and not plugins.verdict.is_trusted:
+        # it never takes the names of a configuration that was named, or is the user's own
+        ours = settings.sources.keys() if settings is not None and settings.origin != "found" else ()
+        named = {source_name(name.text) for use in loaded.uses for name in (*use.plugins, *use.sources)}
+        if named <= {*ours}:  # it provides none of the tools
+            plugins = plugin_sections(settings, None, environ=environ)
     return CheckedWorkflow(loaded=loaded, configured=configured, plugins=plugins)
-
-
-def _needs_awf_file(loaded: LoadedWorkflow, settings: Settings | None) -> bool:
-    """Whether AWF's file provides any tools, or could: it never takes the names of a configuration that was named, or
-    is the user's own."""
-    ours = settings.sources.keys() if settings is not None and settings.origin != "found" else ()
-    named = {source_name(name.text) for use in loaded.uses for name in (*use.plugins, *use.sources)}
-    return not named <= {*ours}
 
 
 async def check_started(
@@ -183,9 +179,9 @@ async def check_environment(
         group.create_task(_check_providers(loaded, environ))
         if plugins is None:
             return ()
-        _check_plugins(loaded, plugins)
-        _check_sources(loaded, plugins)
-        wanted = _wanted(loaded, plugins)
+        _check_named(loaded, plugins)
+        named = {plugin.text: plugins.find(plugin.text) for use in loaded.uses for plugin in use.plugins}
+        wanted = {source_name(name): found for name, found in named.items() if found and not obstacle_of(found)}
         left = _not_started_plugins(loaded, plugins, wanted, policy)
         to_start = {name: section for name, section in wanted.items() if name not in left}
         if to_start:
@@ -194,12 +190,6 @@ async def check_environment(
 
 
 # -- plugins ----------------------------------------------------------------------------------------------------------
-
-
-def _wanted(loaded: LoadedWorkflow, plugins: Plugins) -> dict[str, SourceSection]:
-    """The plugins that the workflow exposes and that can be started."""
-    named = {plugin.text: plugins.find(plugin.text) for use in loaded.uses for plugin in use.plugins}
-    return {source_name(name): found for name, found in named.items() if found is not None and not obstacle_of(found)}
 
 
 def _not_started_plugins(
@@ -230,7 +220,8 @@ def _not_started(loaded: LoadedWorkflow, plugin: Scalar, verdict: Verdict | None
     loaded.report.warn(PLUGIN_NOT_CHECKED, plugin.span, message, hint)
 
 
-def _check_plugins(loaded: LoadedWorkflow, plugins: Plugins) -> None:
+def _check_named(loaded: LoadedWorkflow, plugins: Plugins) -> None:
+    """Check that the plugins and sources that steps name exist, and could be started. None is started for that."""
     for use in loaded.uses:
         with loaded.report.of_step(use.step):
             for plugin in _each_once(use):
@@ -239,12 +230,6 @@ def _check_plugins(loaded: LoadedWorkflow, plugins: Plugins) -> None:
                     _unknown_plugin(loaded, plugin, plugins)
                 elif obstacle := obstacle_of(section):
                     _not_checked(loaded, plugin, obstacle)
-
-
-def _check_sources(loaded: LoadedWorkflow, plugins: Plugins) -> None:
-    """Check the sources that steps name: each exists, and could be started. None is started for that."""
-    for use in loaded.uses:
-        with loaded.report.of_step(use.step):
             for source in use.sources:
                 section = plugins.sources.get(source.text)
                 if section is None:

@@ -41,11 +41,23 @@ _SHELL: Final = "/bin/sh"
 _GIT: Final = "GIT_CONFIG"
 _QUOTED: Final = 500
 """The characters of output that a message about a failure shows."""
+_MOST_FOLDERS: Final = 5_000
+"""The folders searched for repositories below a step's folder, the upper ones first."""
+_GIT_CONFIG_S: Final = 10.0
+_LIST_GIT_CONFIG: Final = (
+    'for scope in --system --global; do "$0" config "$scope" --includes --list -z; done 2>/dev/null'
+)
+"""Neither scope is the repository's. Which of the user's files count may depend on the folder."""
+T = TypeVar("T")
 
 
 class CommandStepRunner:
-    """Runs the commands of a workflow, with the user's environment except our own tokens. `workflow` is its file;
-    `warn` gets the steps that should have a sandbox and have none."""
+    """Runs the commands of a workflow, in the sandboxes that its steps ask for, with the user's environment except our
+    own tokens, and keeps git from programs that only a repository names.
+
+    `workflow` is its file, which no command in a sandbox may change. `warn` gets the steps that should have a sandbox
+    and have none, and what was undone.
+    """
 
     def __init__(
         self,
@@ -56,7 +68,17 @@ class CommandStepRunner:
     ) -> None:
         self._commands = CommandRunner()
         self._environ = child_environment(environ, extra={}, inherit="all")
-        self._places = CommandSandboxes(self._environ, self._commands, settings, warn, [str(workflow.absolute())])
+        self._settings = settings
+        self._trusted = TrustStore(self._environ)
+        self._hidden = [str(settings.gateway.state_dir), str(self._trusted.folder)]
+        if settings.gateway.socket is not None:
+            self._hidden.append(str(settings.gateway.socket))
+        self._fixed = (str(settings.path.absolute()), str(plugins_file(settings.path)))
+        self._protected = (*self._fixed, *started_files(settings), str(workflow.absolute()))
+        self._warn = warn
+        self._sandboxes: dict[tuple[str, str, str], SandboxProvider] = {}  # by step, folder and mode
+        self._guards: dict[tuple[str, str], PlaceGuard] = {}  # by step and folder
+        self._trees: dict[str, PlaceScanner] = {}
 
     async def run(self, state: CommandState, values: TemplateValues, folder: Path) -> StepResult:
         path = self._environ.get("PATH", os.defpath)
@@ -73,7 +95,7 @@ class CommandStepRunner:
             return replace(command, env={**command.env, **own, **kept}, stdin=stdin)
 
         try:
-            ended = await self._places.run(state, argv, folder, finished)
+            ended = await self._run_command(state, argv, folder, finished)
         except GatewayError as error:
             return StepResult(problem=_failed(state, error.problem.message, error.problem.hint))
         output = output_text(ended.output)
@@ -83,80 +105,12 @@ class CommandStepRunner:
 
     async def close(self) -> None:
         await self._commands.close()
-        await self._places.close()
+        for guard in self._guards.values():
+            await guard.close()
+        for choice in self._sandboxes.values():
+            await choice.close()
 
-
-def output_text(output: HeadTailBuffer) -> str:
-    """The output without its final newlines, with a line in place of what did not fit."""
-    if output.dropped_bytes:
-        head, tail = output.head.decode("utf-8", "ignore"), output.tail.decode("utf-8", "ignore")
-        return f"{head}\n[… {output.dropped_bytes:,} bytes left out …]\n{tail}".rstrip("\n")
-    return (output.head + output.tail).decode("utf-8", "replace").rstrip("\n")
-
-
-def _problem(state: CommandState, ended: CommandResult, output: str) -> Problem | None:
-    match ended.how:
-        case "exited" if ended.code == 0:
-            return None
-        case "exited":
-            how = f"status {ended.code}" if ended.code > 0 else signal.Signals(-ended.code).name
-            end = tail_text(output.strip(), _QUOTED)  # where the reason of a failure most often is
-            wrote = f": {end}" if end else " and wrote nothing"
-            return _failed(state, f"The command of step `{state.name}` ended with {how}{wrote}")
-        case "timed_out":
-            message = f"Step `{state.name}` took longer than {state.timeout_s:g} s and was ended"
-            return Problem(code=STEP_TIMEOUT, message=message, where=state.name, hint="raise the step's `timeout`")
-        case "too_many_processes":
-            return _failed(state, f"The command of step `{state.name}` had too many processes and was ended")
-        case "lost":
-            return _failed(state, f"The command of step `{state.name}` was lost: its supervisor was killed")
-
-
-def _failed(state: CommandState, message: str, hint: str = "") -> Problem:
-    return Problem(code=COMMAND_FAILED, message=message, where=state.name, hint=hint)
-
-
-T = TypeVar("T")
-
-_MOST_FOLDERS: Final = 5_000
-"""The folders searched for repositories below a step's folder, the upper ones first."""
-_GIT_CONFIG_S: Final = 10.0
-_LIST_GIT_CONFIG: Final = (
-    'for scope in --system --global; do "$0" config "$scope" --includes --list -z; done 2>/dev/null'
-)
-"""Neither scope is the repository's. Which of the user's files count may depend on the folder."""
-
-
-class CommandSandboxes:
-    """Runs commands in the sandboxes that steps ask for, and keeps git from programs that only a repository names.
-
-    `environ` is what every command gets; `protected` are files that none in a sandbox may change, besides the protected
-    places. `warn` gets steps that should have a sandbox and have none, and what was undone.
-    """
-
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        commands: CommandRunner,
-        settings: Settings,
-        warn: Callable[[str, Problem], None],
-        protected: Sequence[str] = (),
-    ) -> None:
-        self._environ = environ
-        self._commands = commands
-        self._settings = settings
-        self._trusted = TrustStore(environ)
-        self._hidden = [str(settings.gateway.state_dir), str(self._trusted.folder)]
-        if settings.gateway.socket is not None:
-            self._hidden.append(str(settings.gateway.socket))
-        self._fixed = (str(settings.path.absolute()), str(plugins_file(settings.path)))
-        self._protected = (*self._fixed, *started_files(settings), *protected)
-        self._warn = warn
-        self._sandboxes: dict[tuple[str, str, str], SandboxProvider] = {}  # by step, folder and mode
-        self._guards: dict[tuple[str, str], PlaceGuard] = {}  # by step and folder
-        self._trees: dict[str, PlaceScanner] = {}
-
-    async def run(
+    async def _run_command(
         self, state: CommandState, argv: Sequence[str], folder: Path, finished: Callable[[CommandSpec], CommandSpec]
     ) -> CommandResult:
         """Run a step's command, to which `finished` adds the step's own settings. Raises GatewayError where it needs a
@@ -178,13 +132,6 @@ class CommandSandboxes:
             return await self._commands.run(finished(command), on_launch=guarded.launched)
         finally:
             await guarded.end()
-
-    async def close(self) -> None:
-        """Close guards and sandboxes, once no command runs any more."""
-        for guard in self._guards.values():
-            await guard.close()
-        for choice in self._sandboxes.values():
-            await choice.close()
 
     async def _sandbox_of(self, state: CommandState, folder: str) -> Sandbox | None:
         key = state.name, folder, state.sandbox.mode
@@ -251,6 +198,36 @@ class CommandSandboxes:
                 yield os.path.dirname(seen.path)  # noqa: PTH120
         if self._environ.get("GIT_DIR"):
             yield os.path.join(folder, self._environ["GIT_DIR"])  # noqa: PTH118
+
+
+def output_text(output: HeadTailBuffer) -> str:
+    """The output without its final newlines, with a line in place of what did not fit."""
+    if output.dropped_bytes:
+        head, tail = output.head.decode("utf-8", "ignore"), output.tail.decode("utf-8", "ignore")
+        return f"{head}\n[… {output.dropped_bytes:,} bytes left out …]\n{tail}".rstrip("\n")
+    return (output.head + output.tail).decode("utf-8", "replace").rstrip("\n")
+
+
+def _problem(state: CommandState, ended: CommandResult, output: str) -> Problem | None:
+    match ended.how:
+        case "exited" if ended.code == 0:
+            return None
+        case "exited":
+            how = f"status {ended.code}" if ended.code > 0 else signal.Signals(-ended.code).name
+            end = tail_text(output.strip(), _QUOTED)  # where the reason of a failure most often is
+            wrote = f": {end}" if end else " and wrote nothing"
+            return _failed(state, f"The command of step `{state.name}` ended with {how}{wrote}")
+        case "timed_out":
+            message = f"Step `{state.name}` took longer than {state.timeout_s:g} s and was ended"
+            return Problem(code=STEP_TIMEOUT, message=message, where=state.name, hint="raise the step's `timeout`")
+        case "too_many_processes":
+            return _failed(state, f"The command of step `{state.name}` had too many processes and was ended")
+        case "lost":
+            return _failed(state, f"The command of step `{state.name}` was lost: its supervisor was killed")
+
+
+def _failed(state: CommandState, message: str, hint: str = "") -> Problem:
+    return Problem(code=COMMAND_FAILED, message=message, where=state.name, hint=hint)
 
 
 async def _or_failure(work: Awaitable[T]) -> T:

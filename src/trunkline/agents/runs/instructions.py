@@ -86,15 +86,22 @@ def _read(folder: RootHandle, name: str) -> Instructions:
     try:
         text, cut = _text(folder, name)
     except PathEscapesRoot:
-        return _left_out(name, "it is a link that leads out of the project's folder")
+        why = "it is a link that leads out of the project's folder"
     except _Refused as refused:
-        return _left_out(name, str(refused))
+        why = str(refused)
     except OSError as error:
-        return _left_out(name, error.strerror or str(error))
-    if not text.strip():
-        return Instructions()
-    problem = _problem(f"Only the first {LARGEST_BYTES >> 10} KiB of the project's `{name}` are given to the agent")
-    return Instructions(file=name, text=_wrapped(name, text), problem=problem if cut else None)
+        why = error.strerror or str(error)
+    else:
+        if not text.strip():
+            return Instructions()
+        notice = (
+            f"The project's own instructions, from its file `{name}`, are below. A file that they refer to, also as "
+            "`@file`, is not included: read it with your tools."
+        )
+        text = f"{notice}\n\n<instructions>\n{_CLOSING.sub('&lt;', text.strip())}\n</instructions>\n"
+        most = f"Only the first {LARGEST_BYTES >> 10} KiB of the project's `{name}` are given to the agent"
+        return Instructions(file=name, text=text, problem=_problem(most) if cut else None)
+    return Instructions(problem=_problem(f"The project's `{name}` is not given to the agent: {why}"))
 
 
 def _text(folder: RootHandle, name: str) -> tuple[str, bool]:
@@ -115,18 +122,6 @@ def _text(folder: RootHandle, name: str) -> tuple[str, bool]:
     if "\0" in text:
         raise _Refused("it is not text")
     return reveal(text.replace("\r\n", "\n")), cut
-
-
-def _wrapped(name: str, text: str) -> str:
-    return (
-        f"The project's own instructions, from its file `{name}`, are below. A file that they refer to, also as "
-        "`@file`, is not included: read it with your tools.\n\n"
-        f"<instructions>\n{_CLOSING.sub('&lt;', text.strip())}\n</instructions>\n"
-    )
-
-
-def _left_out(name: str, why: str) -> Instructions:
-    return Instructions(problem=_problem(f"The project's `{name}` is not given to the agent: {why}"))
 
 
 def _problem(message: str) -> Problem:

@@ -108,7 +108,7 @@ class AgentSession:
         spec = await self._run_spec(gateway, folder.path / "a", self._stack, self._request.args)
         spec = replace(spec, mitigation=isolation.mitigation, instructions=self._instructions())
         assert self._socket is not None
-        self._socket.on_listed(self._note_listed)
+        self._socket.on_listed = lambda: self._telemetry.events.note("info", "tools_listed", self._request.provider)
         plan = await self._runner.prepare(self._provider, installed, spec)
         self._start = (plan, working_folder(plan, spec))
         return PreparedSession(installed=installed, tools=gateway.tools())
@@ -130,9 +130,6 @@ class AgentSession:
 
     async def close(self) -> None:
         await self._stack.aclose()
-
-    def _note_listed(self) -> None:
-        self._telemetry.events.note("info", "tools_listed", self._request.provider)
 
     def _instructions(self) -> str:
         request = self._request
@@ -167,11 +164,8 @@ class AgentSession:
         if tracer is None:
             return
         name = self._request.provider
-        attributes: dict[str, Value] = {
-            "agent.mode": self._request.mode,
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.agent.name": name,
-        }
+        attributes: dict[str, Value] = {"agent.mode": self._request.mode}
+        attributes |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": name}
         self._span = span = tracer.begin(f"agent.{name}", attributes=attributes)
         self._stack.callback(span.end)
         tracer.attach(gateway.router)
@@ -195,19 +189,18 @@ class AgentSession:
         )
 
     async def _isolation(self, installed: Installed, gateway: StepGateway, part: Path) -> Isolation:
+        async def probe() -> ProbeResult:
+            async with AsyncExitStack() as stack:
+                spec = await self._run_spec(gateway, part, stack)
+                return await probe_agent(self._runner, self._provider, installed, spec)
+
         store = ProbeStore(self._request.settings.gateway.state_dir)
-        probe = partial(self._probe, installed, gateway, part)
         try:
             return await check_isolation(self._provider, installed, self._request.mode, store, probe)
         except GatewayError as error:
             if error.problem.code is not NATIVE_TOOL:
                 raise
             raise GatewayError(replace(error.problem, hint=_TOOLS_OF_ITS_OWN)) from None
-
-    async def _probe(self, installed: Installed, gateway: StepGateway, part: Path) -> ProbeResult:
-        async with AsyncExitStack() as stack:
-            spec = await self._run_spec(gateway, part, stack)
-            return await probe_agent(self._runner, self._provider, installed, spec)
 
 
 # -- from start to end -----------------------------------------------------------------------------------------------
@@ -293,14 +286,11 @@ def _result_of(request: SessionRequest, code: int, session: AgentSession, signal
     if session.listed:
         return _after_loss(request, status, session.interrupted_calls)
     if request.headless and status == 0:
-        return SessionResult(
-            status=1, problem=not_listed_problem(request.provider, "ended without having asked for its tools")
-        )
-    message = f"`{request.provider}` ended before it request for its tools"
-    return SessionResult(
-        status=status,
-        problem=Problem(code=TOOLS_NOT_LISTED, message=message, where=request.provider, severity="warning"),
-    )
+        problem = not_listed_problem(request.provider, "ended without having asked for its tools")
+        return SessionResult(status=1, problem=problem)
+    message = f"`{request.provider}` ended before it asked for its tools"
+    problem = Problem(code=TOOLS_NOT_LISTED, message=message, where=request.provider, severity="warning")
+    return SessionResult(status=status, problem=problem)
 
 
 def _after_loss(request: SessionRequest, status: int, loss: InterruptedCalls) -> SessionResult:

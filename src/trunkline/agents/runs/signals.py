@@ -167,12 +167,12 @@ class SessionSignals:
         if self._headless and again:
             self.interrupt.on_signal(number)
         elif self._headless:
-            loop = asyncio.get_running_loop()
-            self._grace = loop.call_later(_GRACE_S, self._grace_is_over, number)
 
-    def _grace_is_over(self, number: int) -> None:
-        if not self.interrupt.received.done():
-            self.interrupt.on_signal(number)
+            def grace_is_over() -> None:
+                if not self.interrupt.received.done():
+                    self.interrupt.on_signal(number)
+
+            self._grace = asyncio.get_running_loop().call_later(_GRACE_S, grace_is_over)
 
     async def unless_interrupted(self, work: Coroutine[Any, Any, T], what: str) -> T:
         """The result of `work`; on a signal it is cancelled, and GatewayError raised. If it does not end then, this

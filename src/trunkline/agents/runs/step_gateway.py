@@ -27,7 +27,7 @@ from trunkline.core.errors import (
 )
 from trunkline.core.events import Events
 from trunkline.core.source import Health
-from trunkline.frontends.stdio.private_socket import InterruptedCalls, PrivateSocketServer
+from trunkline.frontends.stdio.private_socket import PrivateSocketServer
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.stdio_bridge import bridge_command
@@ -172,7 +172,7 @@ _SOCKET: Final = "s"
 _CONFIG: Final = "serve.json"
 
 
-class AgentSocket:
+class AgentSocket(PrivateSocketServer):
     """A private socket in `folder` through which an agent's tool server reaches the gateway. `listed` says whether the
     agent has asked for its tools. Results longer than `result_chars` are cut, as the agent would cut them."""
 
@@ -180,7 +180,7 @@ class AgentSocket:
         limits = gateway.settings.gateway.limits
         self._call_s = limits.call_seconds
         self._folder = folder
-        self._listener = PrivateSocketServer(
+        super().__init__(
             gateway.router,
             gateway.discovery,
             path=folder / _SOCKET,
@@ -191,27 +191,11 @@ class AgentSocket:
             result_chars=result_chars,
         )
 
-    @property
-    def listed(self) -> bool:
-        return self._listener.listed
-
-    @property
-    def interrupted_calls(self) -> InterruptedCalls:
-        """The calls that were in progress when the agent's tool server was lost."""
-        return self._listener.interrupted_calls
-
-    def on_listed(self, then: Callable[[], None]) -> None:
-        """Call `then` once the agent asks for its tools."""
-        self._listener.on_listed = then
-
     async def open(self) -> ToolServer:
         """Listen; returns the server that the agent has to start."""
-        await self._listener.start()
+        await self.start()
         config = self._folder / _CONFIG
         with os.fdopen(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(msgspec.json.encode({"socket": str(self._folder / _SOCKET)}))
         command, args = bridge_command(config)
         return ToolServer(command=command, args=args, call_s=self._call_s)
-
-    async def close(self) -> None:
-        await self._listener.close()

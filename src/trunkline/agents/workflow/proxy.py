@@ -83,7 +83,10 @@ def read_proxy(
         return None, None
     keys = or_none(lambda: read_section(ProxyKeys, node, reader, also_known=("plugin_tools",)))
     entries = _entries(node.get("plugin_tools"), reader)
-    _warn_without_enable(node, reader)
+    if node.entries and node.get("enable") is None:
+        message = "`mcp_proxy` has no effect without `enable: true`: the agent keeps its own tools"
+        hint = "add `enable: true`, or `enable: false` if that is meant"
+        reader.warn(PROXY_EMPTY, node.entries[0].key, message, hint)
     if not _flag(node, "enable", default=False):
         return None, None
     use = ProxyUse(
@@ -97,16 +100,14 @@ def read_proxy(
     _check_names(use, reader)
     _check_sources(use, reader)
     _check_not_empty(node, use, reader)
-    return (None if keys is None else _proxy(keys, entries)), use
-
-
-def _proxy(keys: ProxyKeys, entries: list[_Entry]) -> Proxy:
+    if keys is None:
+        return None, use
     tools = tuple(
         PluginTools(plugin=source_name(entry.plugin.text), expose=tuple(operation.text for operation in entry.expose))
         for entry in entries
     )
     sources = tuple(source.text for source in keys.sources)
-    return Proxy(intercept_builtins=keys.intercept_builtins, plugin_tools=tools, sources=sources)
+    return Proxy(intercept_builtins=keys.intercept_builtins, plugin_tools=tools, sources=sources), use
 
 
 class _Entry(NamedTuple):
@@ -138,14 +139,6 @@ def _flag(table: Table, name: str, *, default: bool) -> bool:
     return node.text.lower() == "true" if isinstance(node, Scalar) and node.kind == "boolean" else default
 
 
-def _warn_without_enable(table: Table, reader: ConfigReader) -> None:
-    if table.entries and table.get("enable") is None:
-        message = "`mcp_proxy` has no effect without `enable: true`: the agent keeps its own tools"
-        reader.warn(
-            PROXY_EMPTY, table.entries[0].key, message, "add `enable: true`, or `enable: false` if that is meant"
-        )
-
-
 def _check_names(use: ProxyUse, reader: ConfigReader) -> None:
     """Check that tool names are unique. Built-in tools cannot collide: their names have no `_`."""
     owners: dict[str, str] = {}
@@ -154,18 +147,11 @@ def _check_names(use: ProxyUse, reader: ConfigReader) -> None:
         name = tool_name(plugin, operation)
         this = f"`{operation}` of `{plugin}`"
         if name in owners:
-            _report_collision(exposed.operation, this, name, owners[name], reader)
+            message = f"{this} would be the tool `{name}`, which {owners[name]} is already"
+            hint = "expose it once, or rename the plugin"
+            reader.error(PROXY_NAME_COLLISION, exposed.operation, message, hint)
         else:
             owners[name] = f"{this} on line {exposed.operation.span.line}"
-
-
-def _report_collision(node: Scalar, this: str, name: str, other: str, reader: ConfigReader) -> None:
-    reader.error(
-        PROXY_NAME_COLLISION,
-        node,
-        f"{this} would be the tool `{name}`, which {other} is already",
-        "expose it once, or rename the plugin",
-    )
 
 
 def _check_sources(use: ProxyUse, reader: ConfigReader) -> None:
@@ -181,29 +167,22 @@ def _check_sources(use: ProxyUse, reader: ConfigReader) -> None:
 
 
 def _check_not_empty(table: Table, use: ProxyUse, reader: ConfigReader) -> None:
-    if use.intercepts or use.sources or not _exposes_nothing(table.get("plugin_tools")):
+    plugin_tools = table.get("plugin_tools")
+    if isinstance(plugin_tools, Items):
+        exposes = [item.get("expose") if isinstance(item, Table) else None for item in plugin_tools.items]
+        has_none = all(isinstance(expose, Items) and not expose.items for expose in exposes)
+    else:
+        has_none = _is_nothing(plugin_tools)
+    # what cannot be read is reported already
+    if use.intercepts or use.sources or not has_none or not _is_nothing(table.get("sources")):
         return
-    if not _is_nothing(table.get("sources")):
-        return  # it cannot be read, which is reported already
     place = next(entry.key for entry in table.entries if entry.key.text == "enable")
     message = "The proxy is enabled and has no tool to offer: `intercept_builtins` is `false`, and nothing is exposed"
     hint = "add `plugin_tools` or `sources`, or leave out `intercept_builtins: false`"
     reader.error(PROXY_EMPTY, place, message, hint)
 
 
-def _exposes_nothing(plugin_tools: Node | None) -> bool:
-    """Whether `plugin_tools` exposes nothing. What cannot be read is reported elsewhere."""
-    if isinstance(plugin_tools, Items):
-        return all(_is_empty_entry(item) for item in plugin_tools.items)
-    return _is_nothing(plugin_tools)
-
-
 def _is_nothing(node: Node | None) -> bool:
     if isinstance(node, Items):
         return not node.items
     return node is None or (isinstance(node, Scalar) and node.kind == "null")
-
-
-def _is_empty_entry(item: Node) -> bool:
-    expose = item.get("expose") if isinstance(item, Table) else None
-    return isinstance(expose, Items) and not expose.items

@@ -13,29 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal
 
-from trunkline.agents.workflow.shell_patterns import (
-    ALWAYS_NUMBERS,
-    ARRAYS,
-    ASSIGNED,
-    BEFORE_COMMAND,
-    BRACKETS,
-    COMMANDS,
-    DECLARED,
-    DECLARING,
-    ELEMENT,
-    FAR,
-    FILE,
-    FLAGS,
-    FORMATTED,
-    NAMING,
-    NEAR,
-    NUMBERS,
-    SET_TO,
-    TESTED,
-    calculating_parts,
-    evaluated_variables,
-    reaches_interpreter,
-)
+from trunkline.agents.workflow import shell_patterns
 from trunkline.agents.workflow.template import Reference, Template
 
 Style = Literal["word", "quotes", "single", "document", "verbatim", "number", "comment", "raw"]
@@ -83,7 +61,12 @@ class ShellTemplate:
 
 def shell_template(template: Template, numbers: Collection[str] = ()) -> ShellTemplate:
     """The template as a command, with a quoting style for each reference. `numbers` are the numeric inputs."""
-    text = "".join(map(_skeleton, template.parts))
+    text = ""
+    for part in template.parts:
+        if isinstance(part, str):
+            text += part.replace(_VALUE_MARK, "\ufffd").replace(_RAW_MARK, "\ufffd")
+        else:
+            text += _RAW_MARK if part.raw else _VALUE_MARK
     lexer = _Lexer(text)
     lexer.run()
     references = iter(template.references())
@@ -92,42 +75,25 @@ def shell_template(template: Template, numbers: Collection[str] = ()) -> ShellTe
         if piece == _RAW_MARK:
             parts.append(Slot(next(references), "raw"))
         elif piece == _VALUE_MARK:
-            parts.append(_slot(next(references), *lexer.places[at], numbers))
+            reference, (style, refused) = next(references), lexer.places[at]
+            if style == "number" and not _is_number(reference, numbers):
+                refused = refused or _ARITHMETIC
+            parts.append(Slot(reference, style, refused))
         else:
             parts.append(piece)
-    variables = evaluated_variables(text)
-    evaluated_references = {
-        part.reference
-        for before, part in pairwise(["", *parts])
-        if isinstance(part, Slot)
-        and isinstance(before, str)
-        and _is_value_of(before, variables)
-        and not _is_number(part.reference, numbers)
-    }
-    return ShellTemplate(
-        tuple(parts), reaches_interpreter(text, _VALUE_MARK), variables, frozenset(evaluated_references)
-    )
-
-
-def _is_value_of(before: str, variables: frozenset[str]) -> bool:
-    match = SET_TO.search(before[-FAR:])
-    return match is not None and match[1] in variables
+    variables = shell_patterns.evaluated_variables(text)
+    evaluated_references: set[Reference] = set()
+    for before, part in pairwise(["", *parts]):
+        if isinstance(part, Slot) and isinstance(before, str) and not _is_number(part.reference, numbers):
+            set_to = shell_patterns.SET_TO.search(before[-shell_patterns.FAR :])
+            if set_to is not None and set_to[1] in variables:
+                evaluated_references.add(part.reference)
+    to_interpreter = shell_patterns.reaches_interpreter(text, _VALUE_MARK)
+    return ShellTemplate(tuple(parts), to_interpreter, variables, frozenset(evaluated_references))
 
 
 def _is_number(reference: Reference, numbers: Collection[str]) -> bool:
     return reference.kind == "inputs" and reference.name in numbers
-
-
-def _slot(reference: Reference, style: Style, refused: str, numbers: Collection[str]) -> Slot:
-    if style == "number" and not _is_number(reference, numbers):
-        refused = refused or _ARITHMETIC
-    return Slot(reference, style, refused)
-
-
-def _skeleton(part: str | Reference) -> str:
-    if isinstance(part, str):
-        return part.replace(_VALUE_MARK, "\ufffd").replace(_RAW_MARK, "\ufffd")
-    return _RAW_MARK if part.raw else _VALUE_MARK
 
 
 def _cut(text: str, insertions: Mapping[int, str]) -> list[tuple[int, str]]:
@@ -211,9 +177,11 @@ class _Lexer:
         self._brackets_end = 0
         self._calculated: list[tuple[int, int]] = []
         """The ranges that bash evaluates as arithmetic."""
-        self._arrays = frozenset(name for match in ARRAYS.finditer(text) for name in match.groups() if name)
-        declared = (match[1].split() for match in NUMBERS.finditer(text))
-        self._numbers = frozenset((*ALWAYS_NUMBERS, *(name for names in declared for name in names)))
+        self._arrays = frozenset(
+            name for match in shell_patterns.ARRAYS.finditer(text) for name in match.groups() if name
+        )
+        declared = (match[1].split() for match in shell_patterns.NUMBERS.finditer(text))
+        self._numbers = frozenset((*shell_patterns.ALWAYS_NUMBERS, *(name for names in declared for name in names)))
 
     def run(self) -> None:
         try:
@@ -247,7 +215,7 @@ class _Lexer:
         """Whether it is an argument of a command that evaluates it."""
         inside = False
         for opened in reversed(self._open):
-            if opened.naming and FILE.search(self._text, max(0, at - NEAR), at) is None:
+            if opened.naming and shell_patterns.FILE.search(self._text, max(0, at - shell_patterns.NEAR), at) is None:
                 return True
             if opened.declares_from and not self._is_declared(opened, at, inside):
                 return True
@@ -259,25 +227,25 @@ class _Lexer:
 
     def _is_declared(self, opened: _Open, at: int, inside: bool) -> bool:
         """Whether it is only the value of a declared variable, or an argument of a command inside it."""
-        flags = FLAGS.match(self._text, opened.declares_from)
+        flags = shell_patterns.FLAGS.match(self._text, opened.declares_from)
         letters = set("" if flags is None else flags.group())
         if letters & {"i", "n"}:
             return False
         if inside or opened.parentheses > opened.declares_at:
             return True
-        match = DECLARED.search(self._text, max(opened.declares_from, at - FAR), at)
+        match = shell_patterns.DECLARED.search(self._text, max(opened.declares_from, at - shell_patterns.FAR), at)
         name = match and (match["name"] or match["first"] or match["second"])
         return name is not None and not letters & {"a", "A"} and name not in self._arrays
 
     def _is_command(self, at: int) -> bool:
-        return BEFORE_COMMAND.search(self._text[max(0, at - NEAR) : at]) is not None
+        return shell_patterns.BEFORE_COMMAND.search(self._text[max(0, at - shell_patterns.NEAR) : at]) is not None
 
     def _calculate(self, pattern: re.Pattern[str], at: int) -> None:
         match = pattern.match(self._text, at)
         if match is not None:
             self._calculated.append(match.span())
 
-    def _mark_all(self, match: re.Match[str], style: Style, refused: str = "") -> None:
+    def mark_all(self, match: re.Match[str], style: Style, refused: str = "") -> None:
         for at in range(*match.span()):
             self._mark(at, style, refused)
 
@@ -291,17 +259,11 @@ class _Lexer:
             raise _Unclear
 
     def reference(self, match: re.Match[str]) -> None:
-        self._mark_all(match, "word" if self._open[-1].kind == "code" else "quotes")
-
-    def after_backslash(self, match: re.Match[str]) -> None:
-        self._mark_all(match, "word", _ESCAPED)
-
-    def after_dollar(self, match: re.Match[str]) -> None:
-        self._mark_all(match, "word", _DOLLAR)
+        self.mark_all(match, "word" if self._open[-1].kind == "code" else "quotes")
 
     def single_quotes(self, match: re.Match[str]) -> None:
         self.skip(match)
-        self._mark_all(match, "single")
+        self.mark_all(match, "single")
 
     def double_quotes(self, match: re.Match[str]) -> None:
         if self._open[-1].kind == "quotes":
@@ -317,23 +279,20 @@ class _Lexer:
     def bracket(self, match: re.Match[str]) -> None:
         at = match.start()
         if self._open[-1].array:
-            self._calculate(ELEMENT, at)
+            self._calculate(shell_patterns.ELEMENT, at)
         elif self._text[at - 1 : at] not in ("[", "]"):
-            self._calculate(TESTED, at)
-        brackets = BRACKETS.match(self._text, at) if at >= self._brackets_end else None
+            self._calculate(shell_patterns.TESTED, at)
+        brackets = shell_patterns.BRACKETS.match(self._text, at) if at >= self._brackets_end else None
         if brackets is not None:
             self._brackets_end = brackets.end()
-            self._calculated += calculating_parts(brackets)
-
-    def comment(self, match: re.Match[str]) -> None:
-        self._mark_all(match, "comment")
+            self._calculated += shell_patterns.calculating_parts(brackets)
 
     def backticks(self, match: re.Match[str]) -> None:
         self.skip(match)
-        self._mark_all(match, "word", _BACKTICKS)
+        self.mark_all(match, "word", _BACKTICKS)
 
     def braces(self, match: re.Match[str]) -> None:
-        self._mark_all(match, "word", _BRACES)
+        self.mark_all(match, "word", _BRACES)
         raise _Unclear
 
     def command(self, match: re.Match[str]) -> None:
@@ -360,27 +319,24 @@ class _Lexer:
         word, end = match.group(), match.end()
         follows = self._text[end : end + 1]
         if word in self._numbers and follows in ("=", "+"):
-            self._calculate(ASSIGNED, match.start())
+            self._calculate(shell_patterns.ASSIGNED, match.start())
         elif follows == "[" and self._is_command(match.start()):
             if "]" not in self._text[end:].partition("\n")[0]:
                 raise _Unclear  # bash looks for it on the lines that follow
-            self._calculate(ELEMENT, match.start())
-        elif follows in (" ", "\t") and word in COMMANDS and self._is_command(match.start()):
+            self._calculate(shell_patterns.ELEMENT, match.start())
+        elif follows in (" ", "\t") and word in shell_patterns.COMMANDS and self._is_command(match.start()):
             self._begin_command(word, match.start(), end)
 
     def _begin_command(self, word: str, start: int, end: int) -> None:
-        if word in NAMING:
+        if word in shell_patterns.NAMING:
             self._open[-1].naming = True
-        elif word in DECLARING:
+        elif word in shell_patterns.DECLARING:
             self._open[-1].declares_from, self._open[-1].declares_at = end, self._open[-1].parentheses
         else:
-            self._calculate(FORMATTED if word == "printf" else TESTED, start)
+            self._calculate(shell_patterns.FORMATTED if word == "printf" else shell_patterns.TESTED, start)
 
     def command_end(self, match: re.Match[str]) -> None:
         self._open[-1].end_command()
-
-    def arithmetic(self, match: re.Match[str]) -> None:
-        self._mark_all(match, "number")
 
     def document(self, match: re.Match[str]) -> None:
         self._documents.append((match, len(self._open)))
@@ -424,7 +380,7 @@ class _Lexer:
                     self._mark(at, "word", "the text of the document before it is more than can be followed")
                 raise _Unclear
             refused = _ESCAPED if match["escaped"] else _DOLLAR if match["variable"] else ""
-            self._mark_all(match, "document", refused)
+            self.mark_all(match, "document", refused)
 
 
 _Table = tuple[tuple[re.Pattern[str], Callable[[_Lexer, re.Match[str]], None]], ...]
@@ -434,18 +390,22 @@ def _table(*rows: tuple[str, Callable[[_Lexer, re.Match[str]], None]]) -> _Table
     return tuple((re.compile(pattern, re.DOTALL), act) for pattern, act in rows)
 
 
+def _marks(style: Style, refused: str = "") -> Callable[[_Lexer, re.Match[str]], None]:
+    return lambda lexer, match: lexer.mark_all(match, style, refused)
+
+
 _SUM_CHARACTER: Final = r"[^()'\"\\`;#$\n]|(?<=\d)#|\$\w|\$\{\w+\}"
 _SUM: Final = rf"(?:{_SUM_CHARACTER}|\((?:{_SUM_CHARACTER})*\))*"
 _EXPANSIONS: Final = (
     (r"\$\$[({]", _Lexer.lost),
     (r"\$\$", _Lexer.skip),
     (r"\$(?:\\\n)+[({'\"\[$]|\$\((?:\\\n)+\(", _Lexer.lost),
-    (rf"\\{_VALUE_MARK}", _Lexer.after_backslash),
+    (rf"\\{_VALUE_MARK}", _marks("word", _ESCAPED)),
     (r"\\.", _Lexer.skip),
     (_VALUE_MARK, _Lexer.reference),
     ('"', _Lexer.double_quotes),
-    (rf"\${_VALUE_MARK}", _Lexer.after_dollar),
-    (rf"\$\(\({_SUM}\)\)", _Lexer.arithmetic),
+    (rf"\${_VALUE_MARK}", _marks("word", _DOLLAR)),
+    (rf"\$\(\({_SUM}\)\)", _marks("number")),
     (r"\$\(\(", _Lexer.lost),
     (r"\$\(", _Lexer.command),
     (r"`(?:[^`\\]|\\.)*`", _Lexer.backticks),
@@ -458,14 +418,12 @@ _IN_CODE: Final = _table(
     (r"\\[ \t\n;&|(]#", _Lexer.lost),
     (r"\\(?=[A-Za-z])", _Lexer.skip),  # `\unset` is `unset`
     (r"'[^']*'", _Lexer.single_quotes),
-    (
-        rf"\$'(?:[^'\\{_VALUE_MARK}]|\\[^'{_VALUE_MARK}])*'",
-        _Lexer.skip,
-    ),  # `$'…'` of bash, which ends there in every shell
+    # `$'…'` of bash, which ends there in every shell
+    (rf"\$'(?:[^'\\{_VALUE_MARK}]|\\[^'{_VALUE_MARK}])*'", _Lexer.skip),
     (r"'|\$'", _Lexer.lost),
     *_EXPANSIONS,
-    (rf"for[ \t]*\(\((?:{_SUM};){{2}}{_SUM}\)\)", _Lexer.arithmetic),
-    (rf"\(\({_SUM}\)\)", _Lexer.arithmetic),
+    (rf"for[ \t]*\(\((?:{_SUM};){{2}}{_SUM}\)\)", _marks("number")),
+    (rf"\(\({_SUM}\)\)", _marks("number")),
     (r"\(\(", _Lexer.lost),
     (r"<<<", _Lexer.skip),
     (
@@ -482,7 +440,7 @@ _IN_CODE: Final = _table(
     (r"[<>]\(", _Lexer.file),
     (r"\[", _Lexer.bracket),
     (r"[;&|]", _Lexer.command_end),
-    (r"(?<![^ \t\n;&|(])#[^\n]*", _Lexer.comment),
+    (r"(?<![^ \t\n;&|(])#[^\n]*", _marks("comment")),
     (r"\n", _Lexer.line_end),
     (r"[()]", _Lexer.parenthesis),
     (r"\w+", _Lexer.word),

@@ -90,12 +90,10 @@ class RemoteClient:
 
     async def schema(self, name: str) -> Mapping[str, Any]:
         tools = {tool.name: tool for tool in await self.tools()}
-        if name not in tools:  # only the operator may ask the gateway for the name that clients see
-            name = (
-                str((await self.why(name)).get("exposed", ""))
-                if self._target.operator_token
-                else guess_exposed_name(name, list(tools))
-            )
+        if name not in tools and self._target.operator_token:
+            name = str((await self.why(name)).get("exposed", ""))
+        elif name not in tools:  # only the operator may ask the gateway for the name that clients see
+            name = guess_exposed_name(name, list(tools))
         return input_schema(tools[name]) if name in tools else {}
 
     # -- calls ----------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class ConnectedApp(ToolsOnlySource):
         self._sink: Sink
         self._log = log
 
-    # -- as a source ----------------------------------------------------------------------------------------------
+    # -- as a source --------------------------------------------------------------------------------------------------
 
     async def run(self, sink: Sink) -> None:
         """The listener that owns this source runs it."""
@@ -120,7 +120,7 @@ class ConnectedApp(ToolsOnlySource):
         )
         call.finish(Failure(problem))
 
-    # -- its connections ------------------------------------------------------------------------------------------
+    # -- its connections ----------------------------------------------------------------------------------------------
 
     def knows(self, credential: str) -> bool | None:
         """Whether the connected app registered with this credential; None if it gave none."""

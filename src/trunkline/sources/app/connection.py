@@ -79,17 +79,13 @@ class ConnectionHandler(Protocol):
     """Handles what a connection receives beyond its calls, and its end."""
 
     def opened(self, connection: AppConnection, /) -> None: ...
-    def buffering(self, connection: AppConnection, /) -> None:
-        """Called after input that did not register, as an incomplete line may be buffered."""
-        ...
-
+    # buffering: after input that did not register, as an incomplete line may be buffered
+    def buffering(self, connection: AppConnection, /) -> None: ...
     def unregistered_line(self, connection: AppConnection, line: bytes, /) -> None: ...
     def register(self, connection: AppConnection, message: Registration, /) -> None: ...
     def bad_registration(self, connection: AppConnection, wrong: BadRegistration, /) -> None: ...
-    def disconnected(self, connection: AppConnection, /) -> None:
-        """Called before the open calls fail; no more calls may be sent."""
-        ...
-
+    # disconnected: before the open calls fail; no more may be sent
+    def disconnected(self, connection: AppConnection, /) -> None: ...
     def closed(self, connection: AppConnection, /) -> None: ...
 
 
@@ -124,7 +120,7 @@ class AppConnection(asyncio.Protocol):
         _keep_alive(transport.get_extra_info("socket"))
         self._handler.opened(self)
 
-    # -- sending -------------------------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------------------------
 
     @property
     def backed_up(self) -> bool:
@@ -170,7 +166,7 @@ class AppConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._full = False
 
-    # -- receiving -----------------------------------------------------------------------------------------------
+    # -- receiving ----------------------------------------------------------------------------------------------------
 
     @property
     def buffered_bytes(self) -> int:
@@ -295,7 +291,7 @@ class AppConnection(asyncio.Protocol):
             self.end(SOURCE_LOST, f"the app was cut off because {reason}")
             call.finish(Failure(self._about(self._problem(ANSWER_TOO_LARGE, reason), call)))
 
-    # -- closing --------------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------------------
 
     def end(self, code: Code, reason: str, last_line: bytes = b"") -> None:
         """Close the connection. What was written is still sent, if the app reads it soon."""

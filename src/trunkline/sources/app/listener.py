@@ -118,7 +118,7 @@ class AppListener(ToolsOnlySource):
         message = f"Unknown tool: {self._name}.{call.tool}"
         call.finish(Failure(Problem(code=UNKNOWN_TOOL, message=message, source=self._name, tool=call.tool)))
 
-    # -- lifecycle -----------------------------------------------------------------------------------------------
+    # -- lifecycle ----------------------------------------------------------------------------------------------------
 
     async def run(self, sink: Sink) -> None:
         self._loop = asyncio.get_running_loop()
@@ -142,16 +142,11 @@ class AppListener(ToolsOnlySource):
                 key = f"sources.{self._name}.listen"
                 return await Listener.open(self._section.listen, self._new_connection, key)
             except GatewayError as error:
-                problem = error.problem
-                health = Health(
-                    state="down",
-                    reason=problem.message,
-                    since=since,
-                    last_error=problem.message,
-                    restarts=backoff.failures,
-                    hint=problem.hint,
+                why, hint = error.problem.message, error.problem.hint
+                restarts = backoff.failures
+                self._sink.health(
+                    Health(state="down", reason=why, since=since, last_error=why, restarts=restarts, hint=hint)
                 )
-                self._sink.health(health)
             await asyncio.sleep(backoff.next_delay_s())
 
     def _new_connection(self) -> asyncio.Protocol:
@@ -179,7 +174,7 @@ class AppListener(ToolsOnlySource):
         for connection in [connection for connection in self._open_connections if not connection.server]:
             connection.end(SOURCE_LOST, _NOT_LISTENING)
 
-    # -- health ---------------------------------------------------------------------------------------------------
+    # -- health -------------------------------------------------------------------------------------------------------
 
     def _report_soon(self) -> None:
         if self._health_timer is None:
@@ -192,7 +187,7 @@ class AppListener(ToolsOnlySource):
             reason = f"listening on {self._listener.where}, {apps}"
             self._sink.health(Health(state="ready", reason=reason, since=self._up_since))
 
-    # -- as the handler of connections ----------------------------------------------------------------------------
+    # -- as the handler of connections --------------------------------------------------------------------------------
 
     def opened(self, connection: AppConnection) -> None:
         self._open_connections.add(connection)

@@ -241,7 +241,7 @@ class ClientSessions:
         sessions = (entry.session for entry in self._entries.values())
         return sum(session is not None and session.is_process and session.usable for session in sessions)
 
-    # -- for the pool --------------------------------------------------------------------------------------------
+    # -- for the pool -------------------------------------------------------------------------------------------------
 
     def is_backing_off(self, key: SessionKey) -> bool:
         """Whether its process crashed so often that its calls are refused for now."""
@@ -268,7 +268,7 @@ class ClientSessions:
         entry = None if key is None else self._entries.get(key)
         return None if entry is None else entry.session
 
-    # -- closing ---------------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------------------
 
     def _reap(self) -> None:
         """Close what has been idle for too long."""

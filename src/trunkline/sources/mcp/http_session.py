@@ -64,7 +64,7 @@ class HttpUpstreamSession(UpstreamSession):
         self._transport_failures = 0
         self._unacknowledged = 0
 
-    # -- requests out ---------------------------------------------------------------------------------------------
+    # -- requests out -------------------------------------------------------------------------------------------------
 
     def set_version(self, version: str, *, modern: bool) -> None:
         """Name this version in every request from now on."""
@@ -158,7 +158,7 @@ class HttpUpstreamSession(UpstreamSession):
         post = self._posts.get(request.upstream_id)
         return SENT if post is None or post.written else QUEUED
 
-    # -- what exchanges report ------------------------------------------------------------------------------------
+    # -- what exchanges report ----------------------------------------------------------------------------------------
 
     def exchange_ended(self, request: Request | None, *, ok: bool) -> None:
         """Account for the end of an exchange. Only transport failures in a row count against the server."""
@@ -208,7 +208,7 @@ class HttpUpstreamSession(UpstreamSession):
         resumption = self._posts[request.upstream_id] = Resumption(self, request, parser)
         resumption.start()
 
-    # -- the server's own stream ----------------------------------------------------------------------------------
+    # -- the server's own stream --------------------------------------------------------------------------------------
 
     def open_stream(self) -> None:
         """Keep the legacy GET stream open, on which notifications such as list_changed arrive."""

@@ -87,7 +87,7 @@ class ListenRequest:
             if attempt is not None:
                 self._end(attempt)
 
-    # -- requesting -----------------------------------------------------------------------------------------------
+    # -- requesting ---------------------------------------------------------------------------------------------------
 
     def _renew_soon(self, delay_s: float = 0.0) -> None:
         if self._next is None and not self._closed:
@@ -125,7 +125,7 @@ class ListenRequest:
         problem = Problem(code=CANCELLED, message="A later subscription has replaced it")
         attempt.request.give_up(Failure(problem))
 
-    # -- received -------------------------------------------------------------------------------------------------
+    # -- received -----------------------------------------------------------------------------------------------------
 
     def acknowledged(self, params: Json) -> None:
         attempt = self._attempt

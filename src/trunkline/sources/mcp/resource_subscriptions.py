@@ -130,7 +130,7 @@ class UpstreamSubscriptions:
         self._updates: dict[tuple[UpstreamSession, str], bytes] = {}
         self._closed = False
 
-    # -- watches --------------------------------------------------------------------------------------------------
+    # -- watches ------------------------------------------------------------------------------------------------------
 
     def add(self, watch: ResourceWatch) -> None:
         watch.when_closed(self._remove_watch)
@@ -212,7 +212,7 @@ class UpstreamSubscriptions:
             self._remove(subscription)
         self.down()
 
-    # -- the control session --------------------------------------------------------------------------------------
+    # -- the control session ------------------------------------------------------------------------------------------
 
     def up(self, session: UpstreamSession) -> None:
         self._session = session
@@ -236,7 +236,7 @@ class UpstreamSubscriptions:
             self._listen.close()
             self._listen = None
 
-    # -- legacy: a request for each resource ----------------------------------------------------------------------
+    # -- legacy: a request for each resource --------------------------------------------------------------------------
 
     def _subscribe(self, subscription: _Subscription) -> None:
         subscription.cancel_timer()
@@ -345,7 +345,7 @@ class UpstreamSubscriptions:
         if subscription is not None and subscription.session is None and subscription.request is None:
             self._subscribe(subscription)
 
-    # -- modern: one subscription for all -------------------------------------------------------------------------
+    # -- modern: one subscription for all -----------------------------------------------------------------------------
 
     def _give_up(self, subscription: _Subscription) -> None:
         if subscription.session is None and not subscription.was_active:
@@ -380,7 +380,7 @@ class UpstreamSubscriptions:
         found = (self._subscriptions.get((None, uri)) for uri in uris)
         return [subscription for subscription in found if subscription is not None]
 
-    # -- updates --------------------------------------------------------------------------------------------------
+    # -- updates ------------------------------------------------------------------------------------------------------
 
     def on_notification(self, session: UpstreamSession, method: str, params: Json) -> None:
         """Handle a notification about resources or subscriptions; ignore others."""

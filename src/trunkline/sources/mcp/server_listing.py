@@ -121,7 +121,7 @@ class ServerListing:
         """Drop the definitions, which may be megabytes, without waiting for the garbage collector."""
         self._known = {}
 
-    # -- later rounds ----------------------------------------------------------------------------------------------
+    # -- later rounds -------------------------------------------------------------------------------------------------
 
     def _is_stale(self, name: ListName) -> bool:
         listed = self._known.get(name)
@@ -165,7 +165,7 @@ class ServerListing:
         if self._on_listed is not None and self._session.usable:
             self._on_listed(reason)
 
-    # -- one round ------------------------------------------------------------------------------------------------
+    # -- one round ----------------------------------------------------------------------------------------------------
 
     async def _fetch(self, wanted: frozenset[ListName]) -> None:
         others: dict[ListName, asyncio.Task[FetchedList]] = {

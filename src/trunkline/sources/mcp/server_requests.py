@@ -97,7 +97,7 @@ class ServerRequests:
         for forward in held.values():
             call_safely("a held server request", forward)
 
-    # -- received -------------------------------------------------------------------------------------------------
+    # -- received -----------------------------------------------------------------------------------------------------
 
     def receive(self, raw_id: msgspec.Raw, method: str, params: bytes, calls: CandidateCalls) -> None:
         """Answer, forward or refuse a request of the server."""
@@ -162,7 +162,7 @@ class ServerRequests:
             self._notify_if_idle()
         return server_request is not None or self._held.pop(request_id, None) is not None
 
-    # -- answers --------------------------------------------------------------------------------------------------
+    # -- answers ------------------------------------------------------------------------------------------------------
 
     def _reply(self, request_id: MessageId, id_json: bytes, kind: ResponseKind, raw: Json) -> None:
         self._open.pop(request_id, None)

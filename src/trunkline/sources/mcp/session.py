@@ -114,7 +114,7 @@ class UpstreamSession:
         self._shared = False
         self._abandoned: dict[int, float] = {}
 
-    # -- sending -------------------------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------------------------
 
     def send(self, request: Request) -> None:
         meta = self.request_meta if self.meta_for is None else self.meta_for(request)
@@ -186,7 +186,7 @@ class UpstreamSession:
     def _write(self, request: Request | None, message: bytes) -> None:
         raise NotImplementedError
 
-    # -- received ------------------------------------------------------------------------------------------------
+    # -- received -----------------------------------------------------------------------------------------------------
 
     def received(self, text: bytes, request: Request | None = None) -> None:
         """Handle one whole message of the server. `request` is the one on whose own stream it came, if any."""
@@ -347,7 +347,7 @@ class UpstreamSession:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         request.finish(Failure(self.problem(SOURCE_PROTOCOL, f"the answer is not valid JSON: {reason}", request)))
 
-    # -- the end --------------------------------------------------------------------------------------------------
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     def lose(self, problem: Problem) -> None:
         """Fail everything in flight and report the loss.

@@ -124,7 +124,7 @@ class _Group:
         principal, capabilities = self._key
         return (principal, slot, capabilities)
 
-    # -- the carrier of waiting calls -----------------------------------------------------------------------------
+    # -- the carrier of waiting calls ---------------------------------------------------------------------------------
 
     def abandon(self, request: Request) -> None:
         self._waiting = deque(call for call in self._waiting if call is not request)

@@ -73,7 +73,7 @@ class McpSource:
         self._backoff = RetryBackoff()
         self._health_tracker = HealthTracker(name, self._health_changed, self._serves_some)
 
-    # -- calls ----------------------------------------------------------------------------------------------------
+    # -- calls --------------------------------------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
         if self._stopped:  # it was resubmitted at the last moment
@@ -155,7 +155,7 @@ class McpSource:
         if not call.done:
             self.submit(call)
 
-    # -- lifecycle ------------------------------------------------------------------------------------------------
+    # -- lifecycle ----------------------------------------------------------------------------------------------------
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
@@ -313,7 +313,7 @@ class McpSource:
         if self._listing is not None:
             self._listing.missed()
 
-    # -- sessions of single clients ------------------------------------------------------------------------------
+    # -- sessions of single clients -----------------------------------------------------------------------------------
 
     def _client_session_opened(self, key: SessionKey, session: UpstreamSession) -> None:
         """Route notifications and requests to that client alone; without a client session, to the calls alone."""
@@ -348,7 +348,7 @@ class McpSource:
         if self._sink is not None:
             self._sink.publish_for(client, snapshot)
 
-    # -- retries --------------------------------------------------------------------------------------------------
+    # -- retries ------------------------------------------------------------------------------------------------------
 
     async def _wait_before_retry(self) -> None:
         delay_s = self._backoff.next_delay_s()
@@ -366,7 +366,7 @@ class McpSource:
             else:
                 call.finish(Failure(self._health_tracker.refusal(call.tool)))
 
-    # -- reporting ------------------------------------------------------------------------------------------------
+    # -- reporting ----------------------------------------------------------------------------------------------------
 
     def _serves_some(self) -> bool:
         """Whether clients with a process of their own are served although the control session is down."""

@@ -71,7 +71,7 @@ class StdioUpstreamSession(UpstreamSession):
         writer = _PipeWriter(self)
         self._stdin, _ = await loop.connect_write_pipe(lambda: writer, os.fdopen(child.stdin, "wb", 0))
 
-    # -- writing --------------------------------------------------------------------------------------------------
+    # -- writing ------------------------------------------------------------------------------------------------------
 
     def _write(self, request: Request | None, message: bytes) -> None:
         if request is not None and not self.usable:
@@ -107,7 +107,7 @@ class StdioUpstreamSession(UpstreamSession):
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.write(b"\n".join(out))
 
-    # -- reading --------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def _read(self, data: bytes) -> None:
         self._read_some = True
@@ -145,7 +145,7 @@ class StdioUpstreamSession(UpstreamSession):
     def stderr_tail(self) -> str:
         return str(self._stderr)
 
-    # -- the end --------------------------------------------------------------------------------------------------
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     def _output_end(self) -> None:
         self._fair_reader.finish()

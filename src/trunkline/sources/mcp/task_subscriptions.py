@@ -129,7 +129,7 @@ class _Subscription:
         if not self._unfinished:
             self._on_over(self.watch)
 
-    # -- the request at the server -------------------------------------------------------------------------------
+    # -- the request at the server ------------------------------------------------------------------------------------
 
     def _held(self, task_ids: Uris) -> None:
         again, self._was_held = self._was_held, True
@@ -147,7 +147,7 @@ class _Subscription:
             self._on_over(self.watch)
         self.watch.settle(frozenset())
 
-    # -- fetching what was missed ------------------------------------------------------------------------------------
+    # -- fetching what was missed -------------------------------------------------------------------------------------
 
     def _fetch_next(self) -> None:
         session = self._session

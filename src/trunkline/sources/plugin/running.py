@@ -111,7 +111,7 @@ class RunningPlugin:
         self._ending: asyncio.Task[None] | None = None
         process.child.exited.add_done_callback(lambda _: self._exited())
 
-    # -- initialization -------------------------------------------------------------------------------------------
+    # -- initialization -----------------------------------------------------------------------------------------------
 
     async def initialize(self, config: Mapping[str, bytes], step: Callable[[str], None]) -> None:
         """Request its name, send its settings, and list its operations. `step` gets what is being waited for."""
@@ -139,7 +139,7 @@ class RunningPlugin:
             asking.cancel()
             await asyncio.wait([asking])
 
-    # -- calls ----------------------------------------------------------------------------------------------------
+    # -- calls --------------------------------------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
         if self._connecting is not None or not self._channel.connected:
@@ -201,7 +201,7 @@ class RunningPlugin:
     def phase_of(self, request: Request) -> Phase:
         return SENT
 
-    # -- health ---------------------------------------------------------------------------------------------------
+    # -- health -------------------------------------------------------------------------------------------------------
 
     async def check_health(self) -> str:
         """What is wrong with it; empty if it is healthy."""
@@ -225,7 +225,7 @@ class RunningPlugin:
             return self._shown(str(error))
         return ""
 
-    # -- closing --------------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------------------
 
     def _exited(self) -> None:
         if self._ending is None and not self.lost.done():

@@ -111,7 +111,7 @@ class PluginSource(ToolsOnlySource):
         self._backoff = RetryBackoff()
         self._health_tracker = HealthTracker(name, self._health_changed)
 
-    # -- calls ----------------------------------------------------------------------------------------------------
+    # -- calls --------------------------------------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
         if self._stopped:
@@ -128,7 +128,7 @@ class PluginSource(ToolsOnlySource):
     def _refuse(self, call: Call) -> None:
         call.finish(Failure(self._health_tracker.refusal(call.tool)))
 
-    # -- lifecycle ------------------------------------------------------------------------------------------------
+    # -- lifecycle ----------------------------------------------------------------------------------------------------
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
@@ -201,7 +201,7 @@ class PluginSource(ToolsOnlySource):
             self._release_parked(up=False)
         await asyncio.sleep(delay_s)
 
-    # -- reporting ------------------------------------------------------------------------------------------------
+    # -- reporting ----------------------------------------------------------------------------------------------------
 
     def _health_changed(self, health: Health) -> None:
         if self._sink is not None:

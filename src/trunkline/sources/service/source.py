@@ -195,7 +195,7 @@ class ServiceSource(ToolsOnlySource):
         self._backoff = RetryBackoff()
         self._health_tracker = HealthTracker(name, self._health_changed)
 
-    # -- calls ----------------------------------------------------------------------------------------------------
+    # -- calls --------------------------------------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
         token = self._tokens.of(call.caller)
@@ -246,7 +246,7 @@ class ServiceSource(ToolsOnlySource):
             self._list_now.set()
         post.call.finish(outcome)
 
-    # -- the carrier of calls -------------------------------------------------------------------------------------
+    # -- the carrier of calls -----------------------------------------------------------------------------------------
 
     def phase_of(self, request: Request) -> Phase:
         post = self._posts.get(request)
@@ -260,7 +260,7 @@ class ServiceSource(ToolsOnlySource):
     def forget(self, session: str) -> None:
         self._tokens.forget(session)
 
-    # -- lifecycle ------------------------------------------------------------------------------------------------
+    # -- lifecycle ----------------------------------------------------------------------------------------------------
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
@@ -337,7 +337,7 @@ class ServiceSource(ToolsOnlySource):
             return False
         return True
 
-    # -- reporting ------------------------------------------------------------------------------------------------
+    # -- reporting ----------------------------------------------------------------------------------------------------
 
     def _publish(self, listed: dict[str, bytes], warnings: tuple[str, ...]) -> None:
         """Publish the tools; a declared definition replaces the one that the service lists."""

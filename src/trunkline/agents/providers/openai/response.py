@@ -51,92 +51,6 @@ class ModelServerError(Exception):
         self.status = status
 
 
-class ChatResponseParser:
-    """Bytes in, a turn out. The first byte tells a stream from JSON, as headers are wrong too often."""
-
-    def __init__(self, event_bytes: int) -> None:
-        self._pieces = TurnAssembler()
-        self._events: SseParser | None = None
-        self._whole: ByteBuffer | None = None
-        self._event_bytes = event_bytes
-        self.done = False
-        """Whether the server has marked the end."""
-
-    def feed(self, data: bytes) -> None:
-        if self._events is None and self._whole is None:
-            data = data.lstrip(_WHITESPACE)
-            if not data:
-                return
-            if data.startswith((b"{", b"[")):
-                self._whole = ByteBuffer()
-            else:
-                self._events = SseParser(self._event_bytes)
-        if self._whole is not None:
-            self._whole.append(data)
-        elif self._events is not None and not self.done:
-            self._read(self._events, data)
-
-    def _read(self, events: SseParser, data: bytes) -> None:
-        try:
-            for event in events.feed(data):
-                self._event(event)
-        except SseTooLarge as error:
-            raise AnswerTooLarge(str(error)) from None
-
-    def end(self) -> None:
-        """Parse what is pending; nothing more comes."""
-        if self._whole is not None:
-            self._chunk(self._whole.take())
-            self.done = True
-        elif self._events is not None and not self.done:
-            self._read(self._events, b"\n\n")
-
-    @property
-    def is_complete(self) -> bool:
-        return self._pieces.begun and (self.done or bool(self._pieces.finish_reason))
-
-    @property
-    def begun(self) -> bool:
-        return self._pieces.begun
-
-    @property
-    def tokens(self) -> tuple[int, int]:
-        return self._pieces.tokens
-
-    def turn(self, number: int) -> ModelTurn:
-        return self._pieces.turn(number)
-
-    def _event(self, event: SseEvent) -> None:
-        """Some servers omit the blank line between events, so that one has several JSON texts as its lines."""
-        if event.event == _ERROR:
-            raise _failure(_json(event.data) or {"message": event.data.decode(errors="replace")})
-        lines = event.data.split(b"\n")
-        if len(lines) > 1 and _json(event.data) is None:
-            for line in lines:
-                self._chunk(line)
-        else:
-            self._chunk(event.data)
-
-    def _chunk(self, data: bytes) -> None:
-        data = data.strip()
-        if data == _DONE:
-            self.done = True
-        elif data:
-            chunk = _json(data)
-            if chunk is None:
-                raise MalformedAnswer("a piece of the answer is not a JSON object")
-            # an error is a member of the chunk, or of a choice, or, with older vLLM, the whole chunk
-            for part in (chunk, *entries(chunk.get("choices"))):
-                if part.get("error") or (part is chunk and chunk.get("object") == _ERROR):
-                    raise _failure(part)
-            try:
-                self._pieces.add(chunk)
-            except ReasoningTooLong:
-                raise AnswerTooLarge(f"its reasoning has more than {LIMIT_CHARACTERS:,} characters") from None
-            if self._pieces.finish_reason in _GAVE_UP:
-                raise ModelServerError("the server gave up in the middle of the answer", 0)
-
-
 def _json(data: bytes) -> Json | None:
     """The JSON object, or None. msgspec is too strict here: servers split surrogate pairs."""
     try:
@@ -332,3 +246,78 @@ def _texts(content: object) -> list[str]:
     if isinstance(content, str):
         return [content]
     return [text(part.get("text")) for part in entries(content) if part.get("type", "text") == "text"]
+
+
+class ChatResponseParser(TurnAssembler):
+    """Bytes in, a turn out. The first byte tells a stream from JSON, as headers are wrong too often."""
+
+    def __init__(self, event_bytes: int) -> None:
+        super().__init__()
+        self._events: SseParser | None = None
+        self._json_text: ByteBuffer | None = None
+        self._event_bytes = event_bytes
+        self.done = False
+        """Whether the server has marked the end."""
+
+    def feed(self, data: bytes) -> None:
+        if self._events is None and self._json_text is None:
+            data = data.lstrip(_WHITESPACE)
+            if not data:
+                return
+            if data.startswith((b"{", b"[")):
+                self._json_text = ByteBuffer()
+            else:
+                self._events = SseParser(self._event_bytes)
+        if self._json_text is not None:
+            self._json_text.append(data)
+        elif self._events is not None and not self.done:
+            self._read(self._events, data)
+
+    def _read(self, events: SseParser, data: bytes) -> None:
+        try:
+            for event in events.feed(data):
+                self._event(event)
+        except SseTooLarge as error:
+            raise AnswerTooLarge(str(error)) from None
+
+    def end(self) -> None:
+        """Parse what is pending; nothing more comes."""
+        if self._json_text is not None:
+            self._chunk(self._json_text.take())
+            self.done = True
+        elif self._events is not None and not self.done:
+            self._read(self._events, b"\n\n")
+
+    @property
+    def is_complete(self) -> bool:
+        return self.begun and (self.done or bool(self.finish_reason))
+
+    def _event(self, event: SseEvent) -> None:
+        """Some servers omit the blank line between events, so that one has several JSON texts as its lines."""
+        if event.event == _ERROR:
+            raise _failure(_json(event.data) or {"message": event.data.decode(errors="replace")})
+        lines = event.data.split(b"\n")
+        if len(lines) > 1 and _json(event.data) is None:
+            for line in lines:
+                self._chunk(line)
+        else:
+            self._chunk(event.data)
+
+    def _chunk(self, data: bytes) -> None:
+        data = data.strip()
+        if data == _DONE:
+            self.done = True
+        elif data:
+            chunk = _json(data)
+            if chunk is None:
+                raise MalformedAnswer("a piece of the answer is not a JSON object")
+            # an error is a member of the chunk, or of a choice, or, with older vLLM, the whole chunk
+            for part in (chunk, *entries(chunk.get("choices"))):
+                if part.get("error") or (part is chunk and chunk.get("object") == _ERROR):
+                    raise _failure(part)
+            try:
+                self.add(chunk)
+            except ReasoningTooLong:
+                raise AnswerTooLarge(f"its reasoning has more than {LIMIT_CHARACTERS:,} characters") from None
+            if self.finish_reason in _GAVE_UP:
+                raise ModelServerError("the server gave up in the middle of the answer", 0)
