@@ -219,11 +219,7 @@ class TaskSubscription:
     """One client's subscription to some of its tasks. Whoever opened it closes it."""
 
     def __init__(
-        self,
-        router: TaskSubscriptionRouter,
-        caller: Caller,
-        on_updated: OnTaskUpdate,
-        on_settled: OnTasksSettled
+        self, router: TaskSubscriptionRouter, caller: Caller, on_updated: OnTaskUpdate, on_settled: OnTasksSettled
     ) -> None:
         self.router = router
         self.caller = caller
