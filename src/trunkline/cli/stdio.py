@@ -109,5 +109,4 @@ def belongs_to(target: HttpTarget, settings: Settings | None) -> bool:
 
 def client_token(settings: Settings | None) -> str:
     """The token to send to a gateway: the configured one, else that of the environment."""
-    configured = "" if settings is None else settings.gateway.token
-    return configured or os.environ.get(TOKEN_VARIABLE, "")
+    return (settings.gateway.token if settings else "") or os.environ.get(TOKEN_VARIABLE, "")

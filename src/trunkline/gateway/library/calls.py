@@ -63,7 +63,7 @@ async def call_tool(
 def _check_usage(name: Any, timeout: Any, on_progress: Any) -> None:
     """Raise TypeError or ValueError for arguments of the wrong type, before anything is sent."""
     if not isinstance(name, str):
-        raise TypeError(f"the name of a tool is a string, not {type(name).__name__}")
+        raise TypeError(f"a tool is called by its name, a string, not {type(name).__name__}")
     check_timeout(timeout)
     if on_progress is not None and (not callable(on_progress) or inspect.iscoroutinefunction(on_progress)):
         raise TypeError("`on_progress` must be a plain function, not async: nobody would await it")
