@@ -5,16 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from trunkline.agents.events import (
-    AgentError,
-    AgentEvent,
-    FinalAnswer,
-    ModelLooping,
-    ModelRetry,
-    NativeToolUsed,
-    TokenUsage,
-    ToolsOffered,
-)
+from trunkline.agents import events
 from trunkline.agents.providers.provider import Mode, Provider
 from trunkline.core.errors import MODEL_LOOP, NATIVE_TOOL, TOOLS_LOST, TOOLS_NOT_LISTED, Problem
 
@@ -22,7 +13,7 @@ from trunkline.core.errors import MODEL_LOOP, NATIVE_TOOL, TOOLS_LOST, TOOLS_NOT
 class OutputMonitor:
     """Parses the agent's lines. `stopped` is done as soon as the run must not continue; `stop_reason` tells why."""
 
-    def __init__(self, provider: Provider, mode: Mode, on_event: Callable[[AgentEvent], None]) -> None:
+    def __init__(self, provider: Provider, mode: Mode, on_event: Callable[[events.AgentEvent], None]) -> None:
         self._provider = provider
         self._mode = mode
         self._on_event = on_event
@@ -35,8 +26,8 @@ class OutputMonitor:
         self.answered_at = 0.0
         """The time of the answer, by the loop's clock."""
         self.reported_error = ""
-        self.usage = TokenUsage(0, 0)
-        self.retried: ModelRetry | None = None
+        self.usage = events.TokenUsage(0, 0)
+        self.retried: events.ModelRetry | None = None
         """The last failure to reach the model, if nothing came after it."""
 
     def stop_reason(self) -> Problem | None:
@@ -59,26 +50,28 @@ class OutputMonitor:
             self._fault = error
             self._stop(None)
 
-    def _handle(self, event: AgentEvent) -> None:
+    def _handle(self, event: events.AgentEvent) -> None:
         self._on_event(event)
-        if not isinstance(event, AgentError):
-            self.retried = event if isinstance(event, ModelRetry) else None
+        if not isinstance(event, events.AgentError):
+            self.retried = event if isinstance(event, events.ModelRetry) else None
         match event:
-            case ToolsOffered(tools):
+            case events.ToolsOffered(tools):
                 self._offered_tools = tools
                 if self._mode != "native":
                     self._check_offered(tools)
-            case NativeToolUsed(tool, ran=True) if self._mode == "intercept" and not self._provider.is_ours(tool):
+            case events.NativeToolUsed(tool, ran=True) if self._mode == "intercept" and not self._provider.is_ours(
+                tool
+            ):
                 self._stop(native_tool_problem(self._provider.name, "used", (tool,)))
-            case ModelLooping():
+            case events.ModelLooping():
                 message = f"the model of `{self._provider.name}` announces tool calls again and again, and makes none"
                 hint = "start its server with the tool parser for this model, or use another model"
                 self._stop(Problem(code=MODEL_LOOP, message=message, where=self._provider.name, hint=hint))
-            case FinalAnswer(text):
+            case events.FinalAnswer(text):
                 self.answer, self.answered_at = text, self.stopped.get_loop().time()
-            case TokenUsage():
+            case events.TokenUsage():
                 self.usage = event
-            case AgentError(message):
+            case events.AgentError(message):
                 self.reported_error = message
             case _:
                 pass

@@ -6,16 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.agents.events import (
-    AgentError,
-    AgentEvent,
-    AgentText,
-    FinalAnswer,
-    ModelRetry,
-    NativeToolUsed,
-    TokenUsage,
-    ToolsOffered,
-)
+from trunkline.agents import events
 from trunkline.agents.loose_json import count, entries, listed, mapping, object_of, text
 from trunkline.agents.providers.arguments import is_headless
 from trunkline.agents.providers.isolation import json_text, safe_environment
@@ -92,8 +83,9 @@ class Claude(Provider):
             _MCP_FILE: json_text({"mcpServers": {SERVER: server}}),
             f"{_CONFIG}/{_STATE}": _state(request),
         }
-        if added := _added_prompt(request):
-            files[_PROMPT_FILE] = added
+        if ours := _our_prompt(request):  # after the user's; in a file, as an argument may not be long
+            _, theirs = _without_addition(request.split_args()[0])
+            files[_PROMPT_FILE] = "\n\n".join(filter(None, [theirs, ours]))
         links: dict[str, Path] = {}
         if request.mode == "intercept":
             # a probe needs no login, and the user's `env` would win over what we set
@@ -158,14 +150,6 @@ def _options(request: LaunchRequest) -> tuple[str, ...]:
         ("--disable-slash-commands",) if (request.prompt is not None or is_headless("claude", request.args)) else ()
     )
     return (*ours, *isolated, *commands, "--settings", str(request.run / _SETTINGS_FILE), *kept)
-
-
-def _added_prompt(request: LaunchRequest) -> str:
-    """Our addition to the system prompt, after the user's. It goes to a file, as an argument may not be long."""
-    if not (ours := _our_prompt(request)):
-        return ""
-    _, theirs = _without_addition(request.split_args()[0])
-    return "\n\n".join(filter(None, [theirs, ours]))
 
 
 def _our_prompt(request: LaunchRequest) -> str:
@@ -294,17 +278,17 @@ class ClaudeOutputParser:
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
         self._is_ours = is_ours
         self._own_calls: dict[str, str] = {}
-        self._usage: dict[str, TokenUsage] = {}
+        self._usage: dict[str, events.TokenUsage] = {}
 
-    def line(self, line: str, /) -> Iterator[AgentEvent]:
+    def line(self, line: str, /) -> Iterator[events.AgentEvent]:
         event = object_of(line)
         match event.get("type"):
             case "system" if event.get("subtype") == "init":
-                yield ToolsOffered(tuple(map(text, listed(event.get("tools")))))
+                yield events.ToolsOffered(tuple(map(text, listed(event.get("tools")))))
             case "system" if event.get("subtype") == "api_retry":
                 status = count(event.get("error_status"))  # without one there was no answer at all
                 reason = f"status {status} {text(event.get('error'))}".rstrip() if status else "no answer"
-                yield ModelRetry(count(event.get("attempt")), count(event.get("max_retries")), reason)
+                yield events.ModelRetry(count(event.get("attempt")), count(event.get("max_retries")), reason)
             case "assistant":
                 yield from self._assistant(mapping(event.get("message")))
             case "user":
@@ -314,36 +298,38 @@ class ClaudeOutputParser:
                         content = block.get("content")
                         words = text(content) or " ".join(text(part.get("text")) for part in entries(content))
                         refused = block.get("is_error") is True and words.startswith(_REFUSALS)
-                        yield NativeToolUsed(name, ran=not refused)
+                        yield events.NativeToolUsed(name, ran=not refused)
             case "result":
                 yield from _result(event)
             case _:
                 return
 
-    def _assistant(self, message: Mapping[str, Any]) -> Iterator[AgentEvent]:
+    def _assistant(self, message: Mapping[str, Any]) -> Iterator[events.AgentEvent]:
         for block in entries(message.get("content")):
             if block.get("type") == "text" and (words := text(block.get("text"))):
-                yield AgentText(words)
+                yield events.AgentText(words)
             elif block.get("type") == "tool_use" and not self._is_ours(name := text(block.get("name"))):
                 self._own_calls[text(block.get("id"))] = name
         self._usage[text(message.get("id"))] = _tokens(message)
         usage = self._usage.values()
-        yield TokenUsage(sum(one.input_tokens for one in usage), sum(one.output_tokens for one in usage))
+        yield events.TokenUsage(sum(one.input_tokens for one in usage), sum(one.output_tokens for one in usage))
 
 
-def _result(event: Mapping[str, Any]) -> Iterator[AgentEvent]:
+def _result(event: Mapping[str, Any]) -> Iterator[events.AgentEvent]:
     """The last event. A refused request to the model has the subtype `success` too, and its message as result."""
     if event.get("usage"):
         yield _tokens(event)
     if event.get("is_error") is True or event.get("subtype") != "success":
         reasons = [text(reason) for reason in listed(event.get("errors"))]
-        yield AgentError("; ".join(filter(None, [text(event.get("result")), *reasons])) or text(event.get("subtype")))
+        yield events.AgentError(
+            "; ".join(filter(None, [text(event.get("result")), *reasons])) or text(event.get("subtype"))
+        )
     else:
-        yield FinalAnswer(text(event.get("result")))
+        yield events.FinalAnswer(text(event.get("result")))
 
 
-def _tokens(owner: Mapping[str, Any]) -> TokenUsage:
+def _tokens(owner: Mapping[str, Any]) -> events.TokenUsage:
     """Tokens read from or written to a cache count as input."""
     usage = mapping(owner.get("usage"))
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    return TokenUsage(sum(count(usage.get(name)) for name in names), count(usage.get("output_tokens")))
+    return events.TokenUsage(sum(count(usage.get(name)) for name in names), count(usage.get("output_tokens")))

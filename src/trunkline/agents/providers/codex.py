@@ -12,15 +12,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from trunkline.agents.events import (
-    AgentError,
-    AgentEvent,
-    AgentText,
-    FinalAnswer,
-    ModelRetry,
-    NativeToolUsed,
-    TokenUsage,
-)
+from trunkline.agents import events
 from trunkline.agents.loose_json import count, listed, mapping, object_of, text
 from trunkline.agents.providers.isolation import safe_environment
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
@@ -393,27 +385,27 @@ class CodexOutputParser:
         self._begun: set[str] = set()
         self._text = ""
 
-    def line(self, line: str, /) -> Iterator[AgentEvent]:
+    def line(self, line: str, /) -> Iterator[events.AgentEvent]:
         event = object_of(line)
         match event.get("type"):
             case "item.started" | "item.updated" | "item.completed" as kind:
                 yield from self._item(mapping(event.get("item")), done=kind == "item.completed")
             case "turn.completed":
                 usage = mapping(event.get("usage"))
-                yield TokenUsage(count(usage.get("input_tokens")), count(usage.get("output_tokens")))
-                yield FinalAnswer(self._text)
+                yield events.TokenUsage(count(usage.get("input_tokens")), count(usage.get("output_tokens")))
+                yield events.FinalAnswer(self._text)
             case "error" if again := _AGAIN.match(text(event.get("message"))):
-                yield ModelRetry(int(again[1]), int(again[2]), again[3] or "no answer")
+                yield events.ModelRetry(int(again[1]), int(again[2]), again[3] or "no answer")
             case "turn.failed":
-                yield AgentError(text(mapping(event.get("error")).get("message")) or "its turn failed")
+                yield events.AgentError(text(mapping(event.get("error")).get("message")) or "its turn failed")
             case _:
                 return
 
-    def _item(self, item: Mapping[str, Any], *, done: bool) -> Iterator[AgentEvent]:
+    def _item(self, item: Mapping[str, Any], *, done: bool) -> Iterator[events.AgentEvent]:
         kind = text(item.get("type"))
         if kind == "agent_message" and done:
             self._text = text(item.get("text"))
-            yield AgentText(self._text)
+            yield events.AgentText(self._text)
         elif kind not in _NO_TOOL and (number := text(item.get("id"))) not in self._begun:
             self._begun.add(number)
             self._text = ""
@@ -421,4 +413,4 @@ class CodexOutputParser:
             # a query of all servers at once has `codex` as its server
             if kind != "mcp_tool_call" or not (server == SERVER or tool in RESOURCE_TOOLS):
                 name = f"{server}/{tool}" if server else tool or kind
-                yield NativeToolUsed(name, ran=item.get("status") != "declined")
+                yield events.NativeToolUsed(name, ran=item.get("status") != "declined")

@@ -102,27 +102,16 @@ def _plain(node: Node) -> object:
             return [_plain(item) for item in node.items]
         case SkippedValue():
             return node.value
-        case Scalar():
-            return _scalar(node)
-
-
-def _scalar(node: Scalar) -> object:
-    match node.kind:
-        case "null":
+        case Scalar(kind="null"):
             return None
-        case "boolean":
+        case Scalar(kind="boolean"):
             return node.text == "true"
-        case "number":
-            return _number(node.text)
-        case _:
+        case Scalar(kind="number") if _NO_INTEGER.search(node.text):
+            return number if isfinite(number := float(node.text)) else None  # JSON cannot express it
+        case Scalar(kind="number"):
+            return int(node.text)
+        case Scalar():
             return node.text
-
-
-def _number(text: str) -> int | float | None:
-    if not _NO_INTEGER.search(text):
-        return int(text)
-    number = float(text)
-    return number if isfinite(number) else None  # JSON cannot express it
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.agents.events import (
-    AgentError,
-    AgentEvent,
-    AgentText,
-    FinalAnswer,
-    ModelLooping,
-    NativeToolUsed,
-    TokenUsage,
-)
+from trunkline.agents import events
 from trunkline.agents.loose_json import count, mapping, object_of, text
 from trunkline.agents.providers import isolation
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
@@ -232,11 +224,11 @@ class OpenCodeOutputParser:
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
         self._is_ours = is_ours
         self._texts: list[str] = []
-        self._usage = TokenUsage(0, 0)
+        self._usage = events.TokenUsage(0, 0)
         self._called = False
         self._empty_steps = 0
 
-    def line(self, line: str, /) -> Iterator[AgentEvent]:
+    def line(self, line: str, /) -> Iterator[events.AgentEvent]:
         event = object_of(line)
         part = mapping(event.get("part"))
         match event.get("type"):
@@ -245,11 +237,11 @@ class OpenCodeOutputParser:
                 self._called = False
             case "text" if words := text(part.get("text")):
                 self._texts.append(words)
-                yield AgentText(words)
+                yield events.AgentText(words)
             case "tool_use":
                 self._called = True
                 if not self._is_ours(name := text(part.get("tool"))):
-                    yield NativeToolUsed(
+                    yield events.NativeToolUsed(
                         name,
                         ran=name != _NO_TOOL
                         and not (
@@ -262,20 +254,22 @@ class OpenCodeOutputParser:
             case "error":
                 error = mapping(event.get("error"))
                 reasons = (mapping(error.get("data")).get("message"), error.get("message"), error.get("name"))
-                yield AgentError(next((text(reason) for reason in reasons if text(reason)), "it reported an error"))
+                yield events.AgentError(
+                    next((text(reason) for reason in reasons if text(reason)), "it reported an error")
+                )
             case _:
                 return
 
-    def _finished(self, part: Mapping[str, Any]) -> Iterator[AgentEvent]:
+    def _finished(self, part: Mapping[str, Any]) -> Iterator[events.AgentEvent]:
         tokens = mapping(part.get("tokens"))
         cache = mapping(tokens.get("cache"))
         read = sum(map(count, (tokens.get("input"), cache.get("read"), cache.get("write"))))
         written = sum(map(count, (tokens.get("output"), tokens.get("reasoning"))))
-        self._usage = TokenUsage(self._usage.input_tokens + read, self._usage.output_tokens + written)
+        self._usage = events.TokenUsage(self._usage.input_tokens + read, self._usage.output_tokens + written)
         yield self._usage
         if part.get("reason") != _MORE_TO_COME:
-            yield FinalAnswer("\n".join(self._texts))
+            yield events.FinalAnswer("\n".join(self._texts))
             return
         self._empty_steps = 0 if self._called else self._empty_steps + 1
         if self._empty_steps == _MOST_EMPTY:
-            yield ModelLooping()
+            yield events.ModelLooping()

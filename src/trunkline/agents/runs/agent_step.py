@@ -10,8 +10,7 @@ from pathlib import Path
 
 from trunkline.agents.events import AgentEvent, AgentText, ModelRetry, OptionDropped, TokenUsage
 from trunkline.agents.installed import Installed, VersionCache, find_installed
-from trunkline.agents.probe.probe import probe_agent
-from trunkline.agents.probe.results import Isolation, ProbeResult, ProbeStore, check_isolation
+from trunkline.agents.probe.probe import Isolation, ProbeResult, ProbeStore, check_isolation, probe_agent
 from trunkline.agents.providers import PROVIDERS, instruction_files, provider_of
 from trunkline.agents.providers.openai.request import KnownDialects
 from trunkline.agents.providers.provider import Provider, RunSpec, ToolServer

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from trunkline.agents.installed import VersionCache, find_installed
-from trunkline.agents.probe.results import DOUBTED
-from trunkline.agents.providers import provider_of
+from trunkline.agents.providers import DOUBTED, provider_of
 from trunkline.agents.runs.plugins import PLUGIN, PluginProbe, Plugins, plugin_sections, probe_plugins
 from trunkline.agents.runs.step_settings import (
     WITHOUT_SOURCE,

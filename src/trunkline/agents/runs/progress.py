@@ -10,19 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from trunkline.agents.providers import PROVIDERS
-from trunkline.agents.runs.run_events import (
-    AgentReady,
-    ModelRetried,
-    ModelSpoke,
-    RunEnded,
-    RunEvent,
-    RunStarted,
-    StepEnded,
-    StepStarted,
-    ToolCallEnded,
-    ToolCallStarted,
-    Warned,
-)
+from trunkline.agents.runs import run_events
 from trunkline.agents.runs.step_settings import BUILTIN
 from trunkline.core.errors import CODES, Problem
 from trunkline.telemetry.redaction import one_line
@@ -39,64 +27,64 @@ class RunProgress:
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
 
-    def lines(self, event: RunEvent) -> Iterable[str]:
+    def lines(self, event: run_events.RunEvent) -> Iterable[str]:
         """The lines to show of an event; none of many."""
         match event:
-            case RunStarted():
+            case run_events.RunStarted():
                 yield f"run {self._name(event.workflow)} ({self._name(event.file)})"
-            case StepStarted():
+            case run_events.StepStarted():
                 yield f"step {self._name(event.step)}: {_kind(event)}"
-            case AgentReady():
+            case run_events.AgentReady():
                 yield f"  {self._ready(event)}"
-            case ToolCallStarted() | ToolCallEnded():
+            case run_events.ToolCallStarted() | run_events.ToolCallEnded():
                 yield from self._call(event)
-            case ModelRetried():
+            case run_events.ModelRetried():
                 yield f"  the model cannot be reached, {self._retry(event)}"
-            case Warned():
+            case run_events.Warned():
                 yield from self._message("warning", event.code, event.message, event.hint)
-            case StepEnded():
+            case run_events.StepEnded():
                 yield f"step {self._name(event.step)}: {event.status} in {event.seconds:.1f} s{_usage(event)}"
                 yield from self._problem(event.problem)
-            case RunEnded():
+            case run_events.RunEnded():
                 yield self._end(event)
                 if event.steps == 0 or (event.problem is not None and not event.problem.where):
                     yield from self._problem(event.problem)
             case _:
                 pass
 
-    def activity(self, event: RunEvent) -> str:
+    def activity(self, event: run_events.RunEvent) -> str:
         """What the run waits for after an event; empty where that has not changed."""
         match event:
-            case StepStarted():
+            case run_events.StepStarted():
                 what = event.provider or "command"
-            case AgentReady() | ToolCallEnded():
+            case run_events.AgentReady() | run_events.ToolCallEnded():
                 what = "the model"
-            case ToolCallStarted():
+            case run_events.ToolCallStarted():
                 what = self._tool(event)
-            case ModelSpoke():
+            case run_events.ModelSpoke():
                 what = self._line(event.text, _SHORT_TEXT)
-            case ModelRetried():
+            case run_events.ModelRetried():
                 what = f"the model, {self._line(self._retry(event), _SHORT_TEXT)}"
             case _:
                 return ""
         return f"{self._name(event.step)}: {what}"
 
-    def _call(self, event: ToolCallStarted | ToolCallEnded) -> Iterable[str]:
-        if isinstance(event, ToolCallEnded):
+    def _call(self, event: run_events.ToolCallStarted | run_events.ToolCallEnded) -> Iterable[str]:
+        if isinstance(event, run_events.ToolCallEnded):
             yield f"  {self._tool(event)} {_how(event)} in {event.ms:.0f} ms"
         elif event.command:
             yield f"  {self._tool(event)}: {one_line(self._redact(event.command), _TEXT)}"
 
-    def _retry(self, event: ModelRetried) -> str:
+    def _retry(self, event: run_events.ModelRetried) -> str:
         return f"try {event.attempt} of {event.most}: {self._line(event.reason, _TEXT)}"
 
-    def _ready(self, event: AgentReady) -> str:
+    def _ready(self, event: run_events.AgentReady) -> str:
         agent = self._name(" ".join(part for part in (event.provider, event.version, event.model) if part))
         tools = f"{len(event.tools)} tool{'' if len(event.tools) == 1 else 's'}"
         shown = self._line(", ".join(event.tools), _TEXT)
         return f"{agent}: {tools}{f' ({shown})' if shown else ''}"
 
-    def _end(self, event: RunEnded) -> str:
+    def _end(self, event: run_events.RunEnded) -> str:
         state = f" in state {self._name(event.state)}" if event.state else ""
         message = f": {self._line(event.message, _TEXT)}" if event.message else ""
         return f"run: {event.status}{state} after {event.seconds:.1f} s{message}"
@@ -110,7 +98,7 @@ class RunProgress:
         if hint:
             yield f"  hint: {self._line(hint, _TEXT)}"
 
-    def _tool(self, event: ToolCallStarted | ToolCallEnded) -> str:
+    def _tool(self, event: run_events.ToolCallStarted | run_events.ToolCallEnded) -> str:
         return self._name(event.tool if event.source in ("", BUILTIN) else f"{event.source}.{event.tool}")
 
     def _name(self, text: str) -> str:
@@ -120,14 +108,14 @@ class RunProgress:
         return one_line(" ".join(self._redact(text).split()), limit)
 
 
-def _kind(event: StepStarted) -> str:
+def _kind(event: run_events.StepStarted) -> str:
     if event.kind == "command":
         return "command"
     has_own_tools = event.mode != "native" or event.provider in PROVIDERS
     return f"{event.provider}, {_MODES[event.mode] if has_own_tools else 'no tools'}"
 
 
-def _how(event: ToolCallEnded) -> str:
+def _how(event: run_events.ToolCallEnded) -> str:
     code = CODES.get(event.outcome)
     if code is not None:
         return f"failed ({event.outcome}: {code.title})"
@@ -136,7 +124,7 @@ def _how(event: ToolCallEnded) -> str:
     return "failed" if event.is_error else event.outcome
 
 
-def _usage(event: StepEnded | RunEnded) -> str:
+def _usage(event: run_events.StepEnded | run_events.RunEnded) -> str:
     calls = f", {event.tool_calls} tool call{'' if event.tool_calls == 1 else 's'}" if event.tool_calls else ""
     tokens = event.input_tokens + event.output_tokens
     return f"{calls}, {tokens:,} tokens" if tokens else calls
@@ -155,13 +143,13 @@ class RunSummary:
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
-        self._steps: list[StepEnded] = []
-        self._end: RunEnded | None = None
+        self._steps: list[run_events.StepEnded] = []
+        self._end: run_events.RunEnded | None = None
 
-    def on_event(self, event: RunEvent) -> None:
-        if isinstance(event, StepEnded):
+    def on_event(self, event: run_events.RunEvent) -> None:
+        if isinstance(event, run_events.StepEnded):
             self._steps.append(event)
-        elif isinstance(event, RunEnded):
+        elif isinstance(event, run_events.RunEnded):
             self._end = event
 
     def lines(self) -> list[str]:
@@ -178,7 +166,7 @@ class RunSummary:
         left_out = len(self._steps) - len(shown)
         return [*lines[:1], f"({left_out} earlier steps)", *lines[1:]] if left_out else lines
 
-    def _row(self, name: str, event: StepEnded | RunEnded) -> tuple[str, ...]:
+    def _row(self, name: str, event: run_events.StepEnded | run_events.RunEnded) -> tuple[str, ...]:
         return (
             one_line(self._redact(name), _SUMMARY_NAME),
             event.status,

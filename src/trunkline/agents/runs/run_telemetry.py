@@ -15,16 +15,7 @@ from typing import Final, cast
 
 import msgspec
 
-from trunkline.agents.runs.run_events import (
-    EmitEvent,
-    RunEnded,
-    RunEvent,
-    StepEnded,
-    StepStarted,
-    ToolCallEnded,
-    ToolCallStarted,
-    Warned,
-)
+from trunkline.agents.runs import run_events
 from trunkline.agents.runs.step import StepResult, StepUsage
 from trunkline.agents.workflow.document import AgentState, CommandState, Workflow
 from trunkline.config.problems import FileProblem
@@ -48,7 +39,7 @@ class RunTelemetry:
     def __init__(
         self,
         settings: Settings,
-        emit: EmitEvent,
+        emit: run_events.EmitEvent,
         *,
         redact: Redactor,
         log_file: Path | None,
@@ -88,7 +79,7 @@ class RunTelemetry:
 
     def warn(self, step: str, problem: Problem) -> None:
         """Report a problem that does not end the step."""
-        self._emit(Warned(step=step, code=problem.code.id, message=problem.message, hint=problem.hint))
+        self._emit(run_events.Warned(step=step, code=problem.code.id, message=problem.message, hint=problem.hint))
         self._write("warning", "run", problem.message, step=step, code=problem.code.id, hint=problem.hint)
 
     def record(self, warnings: Iterable[FileProblem]) -> None:
@@ -97,20 +88,20 @@ class RunTelemetry:
             where, code = problem.where, problem.code.id
             self._write("warning", "workflow", problem.message, step=problem.step, code=code, where=where)
 
-    def on_event(self, event: RunEvent) -> None:
+    def on_event(self, event: run_events.RunEvent) -> None:
         """Log the start and the end of steps, and the end of the run."""
         match event:
-            case StepStarted():
+            case run_events.StepStarted():
                 self._write(
                     "info", "step_started", event.step, step=event.step, provider=event.provider, mode=event.mode
                 )
-            case StepEnded():
+            case run_events.StepEnded():
                 code = "" if event.problem is None else event.problem.code.id
                 level: Level = "info" if event.problem is None else "warning"
                 self._write(
                     level, "step_ended", event.status, step=event.step, code=code, seconds=round(event.seconds, 3)
                 )
-            case RunEnded():
+            case run_events.RunEnded():
                 self._write("info", "run_ended", event.status, steps=event.steps, seconds=round(event.seconds, 3))
             case _:
                 pass
@@ -132,12 +123,12 @@ class RunTelemetry:
             if note.level in ("warning", "error"):
                 fields = {name: str(value) for name, value in note.fields}
                 code, hint = fields.get("code", ""), fields.get("hint", "")
-                self._emit(Warned(step=step, code=code, message=note.message, hint=hint))
+                self._emit(run_events.Warned(step=step, code=code, message=note.message, hint=hint))
 
         def on_health(source: str, health: Health) -> None:
             if health.state in ("down", "auth_required"):
                 message = f"{source} is {health.state}: {health.reason}"
-                self._emit(Warned(step=step, code="", message=message, hint=health.hint))
+                self._emit(run_events.Warned(step=step, code="", message=message, hint=health.hint))
 
         events.noted.append(on_note)
         events.health.append(on_health)
@@ -195,7 +186,7 @@ class RunSpans:
                 span.set("gen_ai.usage.output_tokens", tokens.output_tokens)
             span.end()
 
-    def ended(self, ended: RunEnded) -> None:
+    def ended(self, ended: run_events.RunEnded) -> None:
         if self._run is None:
             return
         self._run.set("workflow.status", ended.status)
@@ -228,7 +219,7 @@ _LONGEST_READ: Final = 1 << 20
 class ToolCallEvents:
     """Emits the tool calls of a step's router as events of the run."""
 
-    def __init__(self, step: str, emit: EmitEvent) -> None:
+    def __init__(self, step: str, emit: run_events.EmitEvent) -> None:
         self._step = step
         self._emit = emit
         self._command_of: Callable[[Call], str] | None = None
@@ -256,7 +247,7 @@ class ToolCallEvents:
 
     def _tell_began(self, call: Call) -> None:
         command = "" if self._command_of is None else self._command_of(call)
-        self._emit(ToolCallStarted(step=self._step, tool=call.tool, source=call.source, command=command))
+        self._emit(run_events.ToolCallStarted(step=self._step, tool=call.tool, source=call.source, command=command))
 
     def _ended(self, call: Call, seconds: float) -> None:
         if call.method != TOOLS_CALL:
@@ -265,7 +256,7 @@ class ToolCallEvents:
             self._tell_began(call)
         self._begun.discard(call)
         self._emit(
-            ToolCallEnded(
+            run_events.ToolCallEnded(
                 step=self._step,
                 tool=call.tool,
                 source=call.source,

@@ -14,8 +14,7 @@ from typing import Final, Literal
 
 from trunkline.agents.installed import Installed, VersionCache, find_installed
 from trunkline.agents.output_monitor import not_listed_problem, tools_lost_problem
-from trunkline.agents.probe.probe import probe_agent
-from trunkline.agents.probe.results import Isolation, ProbeResult, ProbeStore, check_isolation
+from trunkline.agents.probe.probe import Isolation, ProbeResult, ProbeStore, check_isolation, probe_agent
 from trunkline.agents.providers import provider_of
 from trunkline.agents.providers.provider import LaunchPlan, RunSpec
 from trunkline.agents.runner import AgentRunner, working_folder
@@ -106,7 +105,12 @@ class AgentSession:
         for warning in isolation.warnings:
             self._telemetry.warn(self._request.provider, warning)
         spec = await self._run_spec(gateway, folder.path / "a", self._stack, self._request.args)
-        spec = replace(spec, mitigation=isolation.mitigation, instructions=self._instructions())
+        request, instructions = self._request, ""
+        if request.mode == "intercept" and request.instructions:
+            redact, warn = self._telemetry.redact, partial(self._telemetry.warn, request.provider)
+            names = self._provider.instructions
+            instructions = project_instructions(request.folder, names, request.settings, redact, warn)
+        spec = replace(spec, mitigation=isolation.mitigation, instructions=instructions)
         assert self._socket is not None
         self._socket.on_listed = lambda: self._telemetry.events.note("info", "tools_listed", self._request.provider)
         plan = await self._runner.prepare(self._provider, installed, spec)
@@ -130,13 +134,6 @@ class AgentSession:
 
     async def close(self) -> None:
         await self._stack.aclose()
-
-    def _instructions(self) -> str:
-        request = self._request
-        if request.mode != "intercept" or not request.instructions:
-            return ""
-        redact, warn = self._telemetry.redact, partial(self._telemetry.warn, request.provider)
-        return project_instructions(request.folder, self._provider.instructions, request.settings, redact, warn)
 
     # -- the tools ------------------------------------------------------------------------------------------------
 

@@ -149,23 +149,19 @@ class StepGateway:
                 continue  # it is down, which is reported already
             known = tuple(tool.name for tool in snapshot.tools)
             for name in operations:
-                if (source, name) not in there:
-                    yield _lacks(source, name, known, snapshot.warnings)
+                if (source, name) in there:
+                    continue
+                denied = "is denied by the configuration (`tools.allow`, `tools.deny`)"
+                message, hint = f"Operation `{name}` of plugin `{source}` {denied}", ""
+                if name not in known:
+                    message = "; ".join((f"Plugin `{source}` has no operation `{name}`", *snapshot.warnings))
+                    hint = known_operations(name, known)
+                yield Problem(code=PROXY_UNKNOWN_OPERATION, message=message, source=source, tool=name, hint=hint)
 
     def _collisions(self) -> Iterator[Problem]:
         hint = "rename one of the plugins, give a source another `prefix`, or leave one of the tools out"
         for problem in self.router.catalog.collisions if self._wanted.needed else ():
             yield Problem(code=PROXY_NAME_COLLISION, message=problem.message, hint=hint)
-
-
-def _lacks(source: str, name: str, known: tuple[str, ...], warnings: tuple[str, ...]) -> Problem:
-    if name in known:
-        denied = "is denied by the configuration (`tools.allow`, `tools.deny`)"
-        message, hint = f"Operation `{name}` of plugin `{source}` {denied}", ""
-    else:
-        message = "; ".join((f"Plugin `{source}` has no operation `{name}`", *warnings))
-        hint = known_operations(name, known)
-    return Problem(code=PROXY_UNKNOWN_OPERATION, message=message, source=source, tool=name, hint=hint)
 
 
 _SOCKET: Final = "s"

@@ -12,17 +12,9 @@ from time import monotonic
 from typing import Any, Final
 
 from trunkline.agents.events import TokenUsage
+from trunkline.agents.runs import run_events
 from trunkline.agents.runs.agent_step import AgentStepRunner
 from trunkline.agents.runs.command_step import CommandStepRunner
-from trunkline.agents.runs.run_events import (
-    EmitEvent,
-    RunEnded,
-    RunEvent,
-    RunStarted,
-    Status,
-    StepEnded,
-    StepStarted,
-)
 from trunkline.agents.runs.run_telemetry import RunSpans, RunTelemetry
 from trunkline.agents.runs.signals import Interrupt, interrupt_on_signals
 from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage, TemplateValues
@@ -61,7 +53,7 @@ class RunContext:
 class RunOutcome:
     """How a run ended. `stuck`: something did not end in time and ends only with this process, which must end now."""
 
-    ended: RunEnded
+    ended: run_events.RunEnded
     stuck: bool
 
 
@@ -71,7 +63,7 @@ async def run_workflow(
     settings: Settings,
     plugins: Mapping[str, SourceSection],
     context: RunContext,
-    emit: EmitEvent,
+    emit: run_events.EmitEvent,
     redact: Redactor,
     warnings: Sequence[FileProblem] = (),
 ) -> RunOutcome:
@@ -82,7 +74,7 @@ async def run_workflow(
         telemetry.record(warnings)
         usage = StepUsage()
 
-        def tell_all(event: RunEvent) -> None:
+        def tell_all(event: run_events.RunEvent) -> None:
             usage.on_event(event)
             telemetry.on_event(event)
             emit(event)
@@ -120,7 +112,7 @@ class _Steps:
         plugins: Mapping[str, SourceSection],
         context: RunContext,
         telemetry: RunTelemetry,
-        emit: EmitEvent,
+        emit: run_events.EmitEvent,
         usage: StepUsage,
     ) -> None:
         self._context = context
@@ -207,7 +199,7 @@ class WorkflowExecutor:
     the end of this process ends it."""
 
     def __init__(
-        self, workflow: Workflow, run_step: RunStep, emit: EmitEvent, usage: StepUsage, interrupt: Interrupt
+        self, workflow: Workflow, run_step: RunStep, emit: run_events.EmitEvent, usage: StepUsage, interrupt: Interrupt
     ) -> None:
         self._workflow = workflow
         self._run_step = run_step
@@ -222,15 +214,15 @@ class WorkflowExecutor:
         self._started_at = monotonic()
         self.stuck = False
 
-    async def run(self, inputs: Mapping[str, str]) -> RunEnded:
+    async def run(self, inputs: Mapping[str, str]) -> run_events.RunEnded:
         workflow = self._workflow
-        self._emit(RunStarted(workflow=workflow.name, file=str(workflow.path)))
+        self._emit(run_events.RunStarted(workflow=workflow.name, file=str(workflow.path)))
         name = workflow.initial
         while True:
             state = workflow.states[name]
             values = TemplateValues(inputs=inputs, outputs=self._outputs)
             if isinstance(state, TerminalState):
-                status: Status = "success" if state.success else "failure"
+                status: run_events.Status = "success" if state.success else "failure"
                 problem = None if state.success else self._last_problem
                 return self._ended(status, state=state.name, message=values.of(state.message), problem=problem)
             if self._sums.steps >= MOST_STEPS:
@@ -248,13 +240,10 @@ class WorkflowExecutor:
     async def _step(self, state: Step, values: TemplateValues) -> tuple[StepResult, str]:
         """Run a step: its result, and the state that follows."""
         started_at = monotonic()
-        if isinstance(state, CommandState):
-            self._emit(StepStarted(step=state.name, kind="command", timeout_s=state.timeout_s))
-        else:
-            provider, mode = state.provider, state.mode
-            self._emit(
-                StepStarted(step=state.name, kind="agent", provider=provider, mode=mode, timeout_s=state.timeout_s)
-            )
+        started = run_events.StepStarted(step=state.name, kind="command", timeout_s=state.timeout_s)
+        if isinstance(state, AgentState):
+            started = replace(started, kind="agent", provider=state.provider, mode=state.mode)
+        self._emit(started)
         result = await self._attempt(state, values)
         if self._interrupt.signal:
             message = f"Interrupted by {self._interrupt.signal}: the step and everything that it started were ended"
@@ -270,7 +259,22 @@ class WorkflowExecutor:
             usual = state.on_success if result.problem is None else state.on_failure
             taken = (each.goto for each in state.transitions if each.when is None or each.when.holds(facts))
             following = next(taken, usual)
-        self._emit(_ended(state, result, monotonic() - started_at, tool_calls, tokens, following))
+        status: run_events.Status = "success" if result.problem is None else "failure"
+        if result.problem is not None and result.problem.code is STEP_INTERRUPTED:
+            status = "interrupted"
+        self._emit(
+            run_events.StepEnded(
+                step=state.name,
+                status=status,
+                seconds=monotonic() - started_at,
+                tool_calls=tool_calls,
+                input_tokens=tokens.input_tokens,
+                output_tokens=tokens.output_tokens,
+                output=result.output,
+                problem=result.problem,
+                next=following,
+            )
+        )
         return result, following
 
     async def _attempt(self, state: Step, values: TemplateValues) -> StepResult:
@@ -284,8 +288,10 @@ class WorkflowExecutor:
 
     # -- the end --------------------------------------------------------------------------------------------------
 
-    def _ended(self, status: Status, *, state: str = "", message: str = "", problem: Problem | None) -> RunEnded:
-        ended = RunEnded(
+    def _ended(
+        self, status: run_events.Status, *, state: str = "", message: str = "", problem: Problem | None
+    ) -> run_events.RunEnded:
+        ended = run_events.RunEnded(
             status=status,
             state=state,
             message=message,
@@ -300,38 +306,13 @@ class WorkflowExecutor:
 
 def _result_of(task: asyncio.Task[StepResult], state: Step) -> StepResult:
     """The result of a finished task, whatever it ended with."""
-    if task.cancelled():
-        return StepResult(problem=_internal(state, "it was cancelled"))
-    error = task.exception()
-    if error is None:
+    error = None if task.cancelled() else task.exception()
+    if error is None and not task.cancelled():
         return task.result()
     if isinstance(error, GatewayError):
         return StepResult(problem=replace(error.problem, where=error.problem.where or state.name))
-    if isinstance(error, Exception):
-        return StepResult(problem=_internal(state, f"{type(error).__name__}: {error}"))
-    raise error
-
-
-def _ended(
-    state: Step, result: StepResult, seconds: float, tool_calls: int, tokens: TokenUsage, following: str
-) -> StepEnded:
-    problem = result.problem
-    status: Status = "success" if problem is None else "failure"
-    if problem is not None and problem.code is STEP_INTERRUPTED:
-        status = "interrupted"
-    return StepEnded(
-        step=state.name,
-        status=status,
-        seconds=seconds,
-        tool_calls=tool_calls,
-        input_tokens=tokens.input_tokens,
-        output_tokens=tokens.output_tokens,
-        output=result.output,
-        problem=problem,
-        next=following,
-    )
-
-
-def _internal(state: Step, what: str) -> Problem:
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    what = "it was cancelled" if error is None else f"{type(error).__name__}: {error}"
     message = f"Step `{state.name}` failed with an internal error: {what}"
-    return Problem(code=INTERNAL, message=message, where=state.name)
+    return StepResult(problem=Problem(code=INTERNAL, message=message, where=state.name))

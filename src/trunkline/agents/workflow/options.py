@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -126,7 +126,7 @@ def _key_of(keys: ServerKeys, written: Node, base_url: str, at: Node, reader: Wo
     if named:
         return keys.api_key or keys.api_key_env
     headers = written.get("headers") if isinstance(written, Table) else None
-    if isinstance(headers, Table) and have_credentials(entry.key.text for entry in headers.entries):
+    if isinstance(headers, Table) and any(entry.key.text.lower() in _CREDENTIALS for entry in headers.entries):
         return ""  # also if the variable in its value is not set
     usual = default_key(reader.environ, keys.base_url)
     if not usual:
@@ -172,10 +172,6 @@ def default_key(environ: Mapping[str, str], written_url: str) -> str:
 def is_local(base_url: str) -> bool:
     """Whether the server is on this machine, where most need no key."""
     return is_loopback(_scheme_and_host(base_url)[1])
-
-
-def have_credentials(headers: Iterable[str]) -> bool:
-    return any(name.lower() in _CREDENTIALS for name in headers)
 
 
 def _scheme_and_host(base_url: str) -> tuple[str, str]:

@@ -12,8 +12,7 @@ from tests.support.waiting import at_most, until
 from tests.unit.agents.fake_agent import PYTHON, FakeAgent
 
 from trunkline.agents.probe import probe
-from trunkline.agents.probe.probe import probe_agent
-from trunkline.agents.probe.results import ProbeResult
+from trunkline.agents.probe.probe import ProbeResult, probe_agent
 from trunkline.agents.providers.provider import LaunchPlan, LaunchRequest, RunSpec
 from trunkline.agents.runner import AgentRunner
 from trunkline.runtime.children import Children

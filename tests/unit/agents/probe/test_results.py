@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from trunkline.agents.installed import Installed
-from trunkline.agents.probe.results import Isolation, ProbeResult, ProbeStore, check_isolation
+from trunkline.agents.probe.probe import Isolation, ProbeResult, ProbeStore, check_isolation
 from trunkline.agents.providers.provider import Mode, Provider
 from trunkline.core.errors import ISOLATION_UNVERIFIED, NATIVE_TOOL, PROXY_PROVIDER, Code, GatewayError
 

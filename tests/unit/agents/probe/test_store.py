@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.agents.probe.results import ProbeResult, ProbeStore
+from trunkline.agents.probe.probe import ProbeResult, ProbeStore
 
 
 def test_what_a_trial_showed_is_known_for_that_version_only(tmp_path: Path) -> None:

@@ -97,10 +97,17 @@ class ChatClient:
             await asyncio.sleep(delay_s)
 
     async def _once(self, out: bytes, number: int) -> ModelTurn:
-        stream = StreamedResponse(out)
+        stream, limits = StreamedResponse(out), self._limits
         self._pool.send(stream)
         try:
-            if await self._status(stream) != 200:
+            try:
+                status = await stream.head(limits.connect_s + limits.first_byte_s)
+            except ConnectionFailed as lost:
+                raise unreachable(self._place, str(lost), again=not lost.final) from None
+            except TimeoutError:
+                reason = f"no answer within {limits.first_byte_s:g} seconds"
+                raise unreachable(self._place, reason, again=False) from None
+            if status != 200:
                 raise await self._refusal(stream)
             reader = ChatResponseParser(self._limits.event_bytes)
             try:
@@ -112,16 +119,6 @@ class ChatClient:
         finally:
             if not stream.over:
                 stream.abort()
-
-    async def _status(self, stream: StreamedResponse) -> int:
-        limits = self._limits
-        try:
-            return await stream.head(limits.connect_s + limits.first_byte_s)
-        except ConnectionFailed as lost:
-            raise unreachable(self._place, str(lost), again=not lost.final) from None
-        except TimeoutError:
-            reason = f"no answer within {limits.first_byte_s:g} seconds"
-            raise unreachable(self._place, reason, again=False) from None
 
     async def _refusal(self, stream: StreamedResponse) -> FailedAttempt:
         """The error for a refused request, with the beginning of the response, or only its status."""
@@ -343,14 +340,11 @@ class Retries:
         self.failed_attempts += 1
         self._broken += failure.begun
         limits = self._limits
-        delay_s = self._delay_s(failure)
+        # doubled each time, with jitter, and not sooner than the server asked for
+        usual_s = min(limits.first_retry_s * 2 ** (self.failed_attempts - 1), limits.longest_retry_s)
+        delay_s = max(usual_s * random.uniform(0.5, 1.0), failure.wait_s or 0.0)
         spent = self._waited_s + delay_s > limits.all_retries_s or (failure.wait_s or 0) > limits.longest_retry_s
         if not failure.again or self.failed_attempts >= MAX_ATTEMPTS or self._broken > MAX_BROKEN_OFF or spent:
             raise GatewayError(failure.problem) from None
         self._waited_s += delay_s
         return delay_s
-
-    def _delay_s(self, failure: FailedAttempt) -> float:
-        """Doubled each time, with jitter, and not sooner than the server asked for."""
-        steps = self._limits.first_retry_s * 2 ** (self.failed_attempts - 1)
-        return max(min(steps, self._limits.longest_retry_s) * random.uniform(0.5, 1.0), failure.wait_s or 0.0)
