@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from typing import Any, cast
+from typing import Any
 
 from trunkline.demo.tools import INVALID_PARAMS, completion, handshake_server, text_and_data, tool
 from trunkline.mcpserver import Context, MethodError, ToolError
@@ -130,16 +130,14 @@ def list_prompts(params: Json) -> Json:
 def get_prompt(params: Json) -> Json:
     if params.get("name") != "proofread":
         raise MethodError(INVALID_PARAMS, f"Unknown prompt: {params.get('name')}")
-    arguments = params.get("arguments")
-    if not isinstance(arguments, dict) or "text" not in arguments:
-        raise MethodError(INVALID_PARAMS, "The argument `text` is missing")
-    given = cast(Json, arguments)
-    style = given.get("style") or _STYLES[0]
-    request = f"Proofread this text in a {style} style. Say what you changed, and why.\n\n{given['text']}"
-    return {
-        "description": _DESCRIPTION,
-        "messages": [{"role": "user", "content": {"type": "text", "text": request}}],
-    }
+    match params.get("arguments"):
+        case {"text": text, **others}:
+            style = others.get("style") or _STYLES[0]
+        case _:
+            raise MethodError(INVALID_PARAMS, "The argument `text` is missing")
+    request = f"Proofread this text in a {style} style. Say what you changed, and why.\n\n{text}"
+    message = {"role": "user", "content": {"type": "text", "text": request}}
+    return {"description": _DESCRIPTION, "messages": [message]}
 
 
 @server.method("completion/complete")

@@ -70,7 +70,8 @@ class Catalog:
         self._listing: bytes | None = None
         self._prompts: Prompts | None = None
         self._resources: Resources | None = None
-        self._version = 0
+        self.version = 0
+        """A number that increases with every change."""
         self._built_version = 0
 
     # -- changing it --------------------------------------------------------------------------------------------------
@@ -121,14 +122,9 @@ class Catalog:
             self._changed()
 
     def _changed(self) -> None:
-        self._version += 1
+        self.version += 1
         self._prompts = self._resources = None
         self._on_change()
-
-    @property
-    def version(self) -> int:
-        """A number that increases with every change."""
-        return self._version
 
     def overlaid(self, snapshots: Mapping[str, Snapshot]) -> Catalog:
         """A copy of this catalog in which some sources offer something else."""
@@ -136,7 +132,7 @@ class Catalog:
         catalog._rules = self._rules
         catalog._hidden = self._hidden
         catalog._snapshots = {**self._snapshots, **snapshots}
-        catalog._version = 1
+        catalog.version = 1
         return catalog
 
     def snapshot(self, source: str) -> Snapshot | None:
@@ -145,7 +141,7 @@ class Catalog:
     # -- looking things up --------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> ToolEntry | None:
-        if self._built_version != self._version:
+        if self._built_version != self.version:
             self._rebuild()
         entry = self._names.table.get(name)  # every call comes here: not by way of `find`
         return entry if entry is not None else self._names.find(name)
@@ -174,14 +170,14 @@ class Catalog:
     def entries(self, *, hidden: bool = False) -> list[ToolEntry]:
         """All tools in the order of the list, also those without an exposed name; with `hidden` also those of servers
         that are down."""
-        if self._built_version != self._version:
+        if self._built_version != self.version:
             self._rebuild()
         return [entry for entry in self._entries if hidden or entry.tool.source not in self._hidden]
 
     @property
     def listing(self) -> bytes:
         """The array of `tools/list`: exposed definitions, in the order of the configuration and of each server."""
-        if self._built_version != self._version:
+        if self._built_version != self.version:
             self._rebuild()
         if self._listing is None:  # built on demand: clients that search for tools never list them
             self._listing = b"[%b]" % b",".join(
@@ -193,7 +189,7 @@ class Catalog:
 
     @property
     def collisions(self) -> tuple[Problem, ...]:
-        if self._built_version != self._version:
+        if self._built_version != self.version:
             self._rebuild()
         return self._names.collisions
 
@@ -236,7 +232,7 @@ class Catalog:
         )
         self._entries = entries
         self._listing = None
-        self._built_version = self._version
+        self._built_version = self.version
 
     def _naming_rules(self) -> Naming:
         return Naming(self._naming, self._max_name, self._rules)

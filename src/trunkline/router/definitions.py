@@ -93,11 +93,15 @@ class DefinitionStore:
             return None
         if stored.format != _FORMAT:
             return None
+        prompts, resources, templates = (
+            tuple(Item(source, key, bytes(raw)) for key, raw in items)
+            for items in (stored.prompts, stored.resources, stored.templates)
+        )
         return Snapshot(
             tools=tuple(ToolDefinition(source, name, bytes(raw)) for name, raw in stored.tools),
-            prompts=_items(source, stored.prompts),
-            resources=_items(source, stored.resources),
-            templates=_items(source, stored.templates),
+            prompts=prompts,
+            resources=resources,
+            templates=templates,
             instructions=stored.instructions,
             server_info=bytes(stored.server_info),
             capabilities=bytes(stored.capabilities),
@@ -105,12 +109,16 @@ class DefinitionStore:
         )
 
     def save(self, source: str, key: str, snapshot: Snapshot) -> bool:
+        prompts, resources, templates = (
+            [(item.key, msgspec.Raw(item.definition)) for item in items]
+            for items in (snapshot.prompts, snapshot.resources, snapshot.templates)
+        )
         stored = _Stored(
             format=_FORMAT,
             tools=[(tool.name, msgspec.Raw(tool.definition)) for tool in snapshot.tools],
-            prompts=_stored(snapshot.prompts),
-            resources=_stored(snapshot.resources),
-            templates=_stored(snapshot.templates),
+            prompts=prompts,
+            resources=resources,
+            templates=templates,
             instructions=snapshot.instructions,
             server_info=msgspec.Raw(snapshot.server_info),
             capabilities=msgspec.Raw(snapshot.capabilities),
@@ -140,14 +148,6 @@ class DefinitionStore:
             files.sort(key=lambda file: file.stat().st_mtime_ns)
             for file in files[: len(files) - _MOST_FILES * 9 // 10]:
                 file.unlink(missing_ok=True)
-
-
-def _items(source: str, stored: _StoredList) -> tuple[Item, ...]:
-    return tuple(Item(source, key, bytes(raw)) for key, raw in stored)
-
-
-def _stored(items: tuple[Item, ...]) -> _StoredList:
-    return [(item.key, msgspec.Raw(item.definition)) for item in items]
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------

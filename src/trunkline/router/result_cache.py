@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
@@ -73,19 +74,17 @@ class _Basis(NamedTuple):
     restarts: int
 
 
+@dataclass(slots=True)
 class _SourceCache:
     """The entries of one source. `writes` counts the calls in flight that may change what reads return. `generation`
     increases whenever entries are dropped: a read that began before is not cached. Before `settled_at` an abandoned
     write may still take effect."""
 
-    __slots__ = ("basis", "generation", "keys", "settled_at", "writes")
-
-    def __init__(self, basis: _Basis) -> None:
-        self.basis = basis
-        self.generation = 0
-        self.keys: set[_Key] = set()
-        self.settled_at = 0.0
-        self.writes = 0
+    basis: _Basis
+    generation: int = 0
+    keys: set[_Key] = field(default_factory=set[_Key])
+    settled_at: float = 0.0
+    writes: int = 0
 
 
 class ResultCache:
@@ -97,14 +96,10 @@ class ResultCache:
         self._limit_bytes = limit_bytes
         self._now = now
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
-        self._size_bytes = 0
+        self.kept_bytes = 0
         self._source_caches: dict[str, _SourceCache] = {}
         registry.on_source_retired.append(self._source_retired)
         registry.on_client_list_changed.append(self._client_list_changed)
-
-    @property
-    def kept_bytes(self) -> int:
-        return self._size_bytes
 
     def answers(
         self, call: Call, tool: ToolDefinition, admission: Admission, rules: CacheRules, members: Members
@@ -123,14 +118,13 @@ class ResultCache:
 
     def _source_cache_of(self, admission: Admission, rules: CacheRules) -> _SourceCache:
         snapshot = self._catalog.snapshot(admission.name)
-        source_cache = self._source_caches.get(admission.name)
-        if source_cache is None:
-            basis = _Basis(admission, snapshot, rules, admission.health.restarts)
-            source_cache = self._source_caches[admission.name] = _SourceCache(basis)
-            return source_cache
-        restarts = admission.health.restarts if admission.health.state in SERVING else source_cache.basis.restarts
+        source_cache, restarts = self._source_caches.get(admission.name), admission.health.restarts
+        if source_cache is not None and admission.health.state not in SERVING:
+            restarts = source_cache.basis.restarts
         basis = _Basis(admission, snapshot, rules, restarts)
-        if basis != source_cache.basis:
+        if source_cache is None:
+            source_cache = self._source_caches[admission.name] = _SourceCache(basis)
+        elif basis != source_cache.basis:
             self.clear(source_cache)
             source_cache.basis = basis
         return source_cache
@@ -176,7 +170,7 @@ class ResultCache:
         # `bytes`, because a view would keep the whole message alive.
         entry = _Entry(bytes(raw), since, until, own_ttl_ms, len(raw) + key.size_bytes + _OVERHEAD_BYTES)
         self._entries[key] = entry
-        self._size_bytes += entry.size_bytes
+        self.kept_bytes += entry.size_bytes
         source_cache.keys.add(key)
         self._make_room()
 
@@ -185,14 +179,14 @@ class ResultCache:
         now = self._now()
         while self._entries:
             key, oldest = next(iter(self._entries.items()))
-            if self._size_bytes <= self._limit_bytes and oldest.until > now:
+            if self.kept_bytes <= self._limit_bytes and oldest.until > now:
                 return
             self._drop(key)
 
     def _drop(self, key: _Key) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._size_bytes -= entry.size_bytes
+            self.kept_bytes -= entry.size_bytes
             self._source_caches[key.source].keys.discard(key)
 
     def clear(self, source_cache: _SourceCache, matches: Callable[[_Key], bool] = lambda _: True) -> None:

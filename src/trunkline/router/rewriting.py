@@ -119,10 +119,8 @@ class ResultRewriter:
             reply(call)
 
         call.reply = reply_rewritten
-        if tasks:
-            self._rewrite_messages(call)
-
-    def _rewrite_messages(self, call: Call) -> None:
+        if not tasks:
+            return
         on_notification, on_server_request = call.on_notification, call.on_server_request
 
         def notify(method: str, params: Json) -> None:

@@ -29,9 +29,8 @@ from trunkline.router.catalog import ToolEntry
 from trunkline.router.definitions import DefinitionStore
 from trunkline.router.options import Redirect, RouterOptions
 from trunkline.router.path_guard import PathGuard
-from trunkline.router.pending_calls import PendingCalls
 from trunkline.router.registry import SourceRegistry
-from trunkline.router.request_router import RequestRouter, is_named
+from trunkline.router.request_router import PendingCalls, RequestRouter, is_named
 from trunkline.router.result_cache import ResultCache
 from trunkline.router.rewriting import ResultRewriter, UriRewriter, declares_tasks
 from trunkline.router.subscriptions import (

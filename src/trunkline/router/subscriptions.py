@@ -16,9 +16,8 @@ from trunkline.core.errors import INVALID_PARAMS, SOURCE_DOWN, UNKNOWN_METHOD, U
 from trunkline.core.source import ResourceWatch, TaskWatch
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
 from trunkline.router.admission import Admission
-from trunkline.router.pending_calls import PendingCalls
 from trunkline.router.registry import SourceRegistry
-from trunkline.router.request_router import unknown_resource
+from trunkline.router.request_router import PendingCalls, unknown_resource
 from trunkline.router.resources import ResourceLocation
 from trunkline.router.rewriting import TaskIds, TaskLocation, UriRewriter, map_task_ids
 from trunkline.runtime.deadlines import Deadline

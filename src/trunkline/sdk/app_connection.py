@@ -178,7 +178,7 @@ class AppSession:
         connection: GatewayConnection,
         workers: FunctionThreads,
         identity: AppIdentity,
-        tools: Callable[[], Mapping[str, AppTool]],
+        tools: ToolRegistry,
         on_registered: Callable[[str], None],
     ) -> None:
         self._connection = connection
@@ -206,12 +206,12 @@ class AppSession:
 
     def register_if_changed(self) -> None:
         """Several changes at once are sent once."""
-        if self._tools() is not self._sent_tools and not self._ended:
+        if self._tools.current is not self._sent_tools and not self._ended:
             self._register()
 
     def _register(self) -> None:
         """Send the tools; a second registration replaces the first."""
-        tools = self._sent_tools = self._tools()
+        tools = self._sent_tools = self._tools.current
         self._by_registered_name = {self._identity.registered_name(name): tool for name, tool in tools.items()}
         try:
             self._connection.post(self._identity.registration(tools))
@@ -226,7 +226,6 @@ class AppSession:
     def _acknowledged(self) -> None:
         if self._acknowledge_timer is not None:
             self._acknowledge_timer.cancel()
-            self._acknowledge_timer = None
 
     def _handle(self, message: Json) -> None:
         match message.get("type"):
@@ -295,15 +294,11 @@ class RegistrationState:
     def __init__(self) -> None:
         self._future: concurrent.futures.Future[str] = concurrent.futures.Future()
         self.was_registered = False
-        """At least once since `begin`."""
+        """At least once in this run."""
 
     @property
     def is_registered(self) -> bool:
         return self._future.done() and self._future.exception() is None
-
-    def begin(self) -> None:
-        self.was_registered = False
-        self.lost()
 
     def registered(self, server: str) -> None:
         self.was_registered = True
@@ -346,7 +341,8 @@ class ConnectionLoop:
         self._identity = identity
         self._tools = tools
         self._state = state
-        state.begin()
+        state.was_registered = False
+        state.lost()
         self._new_workers = new_workers
         self._delay = ReconnectDelay()
         self._warned = False
@@ -409,7 +405,7 @@ class ConnectionLoop:
 
     async def _serve(self, workers: FunctionThreads) -> None:
         connection = await GatewayConnection.open(self._address)
-        session = AppSession(connection, workers, self._identity, lambda: self._tools.current, self._registered)
+        session = AppSession(connection, workers, self._identity, self._tools, self._registered)
         loop = asyncio.get_running_loop()
         self._tools.on_change = lambda: call_in_loop(loop, session.register_if_changed)
         try:

@@ -92,6 +92,10 @@ class AppTool:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
+    def is_async(self) -> bool:
+        return is_async(self.function)
+
+    @property
     def input_schema(self) -> Json:
         return self.parameters.schema()
 
@@ -259,7 +263,7 @@ class AppCalls:
 
     async def _call(self, tool: AppTool, arguments: Json, progress: ProgressReporter) -> Any:
         _current.set(progress)
-        if is_async(tool.function):
+        if tool.is_async:
             async with self._workers.slots:
                 return await tool.function(**arguments)
         result = await self._workers.run(partial(_contained, tool.function, arguments), "trunkline-tool")

@@ -347,15 +347,3 @@ async def _answered(message_id: MessageId, work: Callable[[], Awaitable[bytes]])
         return refusal(message_id, error)
     except Exception as error:
         return refusal(message_id, RpcRefusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}"))
-
-
-async def answer_alone(server: Server, message: bytes, version: str) -> bytes:
-    """The answer to one message of a client that has no connection; empty where none is due."""
-    answers: list[bytes] = []
-    session = McpSession(server, answers.append, lambda _: None)
-    session.assume(version)
-    session.handle(message)
-    while session.tasks:
-        await asyncio.wait(session.tasks)
-    session.close()
-    return answers[0] if answers else b""

@@ -15,7 +15,7 @@ from typing import Any, Final, TextIO
 from .json_lines import Json, close_within
 from .mcp_connection import LIMIT_BYTES, McpConnection, Reader, Writer
 from .mcp_messages import Client, RpcRefusal
-from .mcp_session import answer_alone
+from .mcp_session import McpSession
 from .mcp_tools import Context, Handler, LogLevel, ServerTool
 from .results import Content, ToolError, audio, image, text
 
@@ -141,7 +141,14 @@ class Server:
     async def answer(self, message: bytes, version: str) -> bytes:
         """The answer to one message, or batch, of a client without a connection that speaks this version, as over HTTP;
         empty where none is due. Notifications to the client are dropped."""
-        return await answer_alone(self, message, version)
+        answers: list[bytes] = []
+        session = McpSession(self, answers.append, lambda _: None)
+        session.assume(version)
+        session.handle(message)
+        while session.tasks:
+            await asyncio.wait(session.tasks)
+        session.close()
+        return answers[0] if answers else b""
 
     async def serve_stdio(self) -> None:
         """Serve the program that started this one. What is printed meanwhile goes to stderr."""

@@ -425,18 +425,14 @@ def _class(hint: Any, place: str, inside: tuple[Any, ...]) -> ValueSchema | None
 
 def _dataclass(hint: Any, place: str, inside: tuple[Any, ...]) -> ObjectSchema:
     hints = hints_of(hint, place)
-    properties = [
-        property_of(field.name, hints[field.name], _default_of(field), f"{place}.{field.name}", inside)
-        for field in dataclasses.fields(hint)
-        if field.init
-    ]
+    properties: list[PropertySchema] = []
+    for field in dataclasses.fields(hint):
+        default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        if field.init:
+            properties.append(property_of(field.name, hints[field.name], default, f"{place}.{field.name}", inside))
     return ObjectSchema(tuple(properties), lambda given: hint(**given))
-
-
-def _default_of(field: dataclasses.Field[Any]) -> Any:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    return inspect.Parameter.empty if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def _typed_dict(hint: Any, place: str, inside: tuple[Any, ...]) -> ObjectSchema:

@@ -9,7 +9,7 @@ from tests.unit.router.fakes import Desk, offer
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
 from trunkline.router.options import NameRules
-from trunkline.router.tool_diagnosis import diagnose_tool
+from trunkline.router.status import diagnose_tool
 
 
 def told(desk: Desk, name: str) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from trunkline.core.tool import ToolDefinition
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.protocol.jsonrpc import members_of, text_member
 from trunkline.router.catalog import PREFIXED, ToolEntry, shown_definition
-from trunkline.router.status import server_statuses, status_json
-from trunkline.router.tool_diagnosis import diagnose_tool
+from trunkline.router.status import diagnose_tool, server_statuses, status_json
 from trunkline.search.discovery import match_reasons
 from trunkline.search.finder import SearchResult
 from trunkline.telemetry.redaction import Redactor

@@ -14,8 +14,7 @@ from trunkline.frontends.http.access import check_content_type
 from trunkline.frontends.http.requests import RouteRequest
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.router.router import Router
-from trunkline.router.status import server_statuses, status_json
-from trunkline.router.tool_diagnosis import diagnose_tool
+from trunkline.router.status import diagnose_tool, server_statuses, status_json
 
 PERSIST: Final = "persist"
 _SWITCH: Final = {"1": True, "0": False}
