@@ -1,4 +1,4 @@
-"""Probes an agent: starts it in intercept mode against a model of ours, whose offered tools show how far it is isolated."""
+"""Probes an agent: starts it in intercept mode against a model of ours, which shows the tools that it offers."""
 
 from __future__ import annotations
 
