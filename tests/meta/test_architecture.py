@@ -1,4 +1,4 @@
-"""docs/architecture.md leads to the right files: every path in it exists, no package is missing, the layers are those checked."""
+"""docs/architecture.md: every path in it exists, no package is missing, the layers are those that are checked."""
 
 from __future__ import annotations
 

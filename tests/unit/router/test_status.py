@@ -55,7 +55,9 @@ async def test_a_server_that_is_away_offers_what_clients_still_see(
 async def test_a_resource_that_another_server_holds_says_where_it_is(tmp_path: Path) -> None:
     desk = desk_with(tmp_path, a=whole_offer("a", resources=["x:1"]), b=whole_offer("b", resources=["x:1"]))
     first, second = server_statuses(desk.router)
-    told = "`b` has resources whose URIs belong to another server, such as `x:1`: they are listed as `trunkline://b/URI`"
+    told = (
+        "`b` has resources whose URIs belong to another server, such as `x:1`: they are listed as `trunkline://b/URI`"
+    )
     assert (first.collisions, second.collisions) == ((), (told,))
 
 
