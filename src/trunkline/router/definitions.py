@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
@@ -25,6 +25,7 @@ from trunkline.core.events import Events
 from trunkline.core.hidden_text import reveal
 from trunkline.core.tool import LISTS, Item, ListName, Snapshot, ToolDefinition
 from trunkline.protocol.jsonrpc import BadMessage, members_of
+from trunkline.router.sanitizing import first_of
 
 _FORMAT: Final = 2
 _MOST_FILES: Final = 1000
@@ -212,7 +213,7 @@ class DefinitionChanges:
         is_first = not history.definitions
         listed, changed = _remember(history, snapshot)
         if not is_first:
-            parts = [f"{verb} {_named(labels)}" for verb, labels in listed.items() if labels]
+            parts = [f"{verb} {first_of(labels, _MOST_NAMED)}" for verb, labels in listed.items() if labels]
             message = f"{source} changed its lists: {'; '.join(parts)}"
             if parts:
                 self._events.note("info", "definitions", message, source=source)
@@ -242,7 +243,7 @@ class DefinitionChanges:
         history = self._sources.get(source)
         if history is None:
             return ()
-        changed = f"{DEFINITION_CHANGED}: definitions changed: {_named(history.changed)}; {_HINT}"
+        changed = f"{DEFINITION_CHANGED}: definitions changed: {first_of(history.changed, _MOST_NAMED)}; {_HINT}"
         return (*((changed,) if history.changed else ()), *history.hidden)
 
     def forget(self, source: str) -> None:
@@ -258,7 +259,7 @@ class DefinitionChanges:
             self.forget(source)
 
     def _log_changed(self, source: str, history: _History) -> None:
-        message = f"Definitions of {source} changed: {_named(history.unreported)}"
+        message = f"Definitions of {source} changed: {first_of(history.unreported, _MOST_NAMED)}"
         code = DEFINITION_CHANGED.id
         self._events.note("warning", "definitions", message, source=source, code=code, hint=_HINT)
         history.unreported = {}
@@ -343,9 +344,3 @@ def _canonical(definition: bytes) -> object:
         return msgspec.json.decode(definition)
     except (msgspec.MsgspecError, RecursionError):
         return definition
-
-
-def _named(labels: Iterable[Label]) -> str:
-    names = list(labels)
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -40,10 +40,10 @@ class NameRules:
     arrival: int = 0
 
     def shows(self, tool: str) -> bool:
-        return _matches(tool, self.allow) and not _matches(tool, self.deny)
+        return matches_any(tool, self.allow) and not matches_any(tool, self.deny)
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
+def matches_any(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -56,12 +56,6 @@ class CacheRules:
     assume_read_only: tuple[str, ...] = ()
     ttl_s: float = 60.0
     server_per_client: bool = True
-
-    def names(self, tool: str) -> bool:
-        return _matches(tool, self.tools)
-
-    def assumes_read_only(self, tool: str) -> bool:
-        return _matches(tool, self.assume_read_only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ import msgspec
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import DRAINING, PATH_TRAVERSAL, QUEUE_FULL, Problem
 from trunkline.router.admission import Deadlines, retry_later
+from trunkline.router.sanitizing import JSON_STRING
 
 _LONG_BYTES: Final = 32 * 1024
 _MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
@@ -94,8 +95,7 @@ class PathGuard:
         self._next()
 
 
-_LITERAL: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_TOKEN: Final = re.compile(_LITERAL.pattern + rb"|[{}\[\],:]", re.DOTALL)
+_TOKEN: Final = re.compile(JSON_STRING.pattern + rb"|[{}\[\],:]", re.DOTALL)
 _IS_NAME: Final = re.compile(rb"\s*:")
 _SHOWN_NAME: Final = re.compile(r"[\w -]{1,40}\Z")
 _SHOWN_CHARACTERS: Final = 120
@@ -106,7 +106,7 @@ def traversal_problem(call: Call, start: int = 0) -> Problem | None:
     params = bytes(call.params)
     if not may_traverse(params):
         return None
-    for literal in _LITERAL.finditer(params, start):
+    for literal in JSON_STRING.finditer(params, start):
         if _traverses(literal[0]):
             return Problem(
                 code=PATH_TRAVERSAL,

@@ -39,14 +39,12 @@ from trunkline.router.registry import SourceRegistry
 from trunkline.router.rewriting import TASKS, ResultRewriter, TaskIds, UriRewriter, declares_tasks
 from trunkline.runtime.safe_calls import resume_safely
 
-# Calls for something that no source is known to offer, held while a source that may offer it is still starting.
-
 _LEAST_BYTES: Final = 1024
 """What a held call takes besides its parameters."""
 
 
 class PendingCalls:
-    """Holds calls, and routes them again whenever a source has changed."""
+    """Calls for something that no source is known to offer, held while a source that may offer it is still starting."""
 
     def __init__(self, registry: SourceRegistry, deadlines: Deadlines) -> None:
         self._registry = registry

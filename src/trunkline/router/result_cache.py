@@ -26,7 +26,7 @@ from trunkline.protocol.jsonrpc import BadMessage, Members, encode_members, memb
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.admission import Admission
 from trunkline.router.catalog import says_read_only
-from trunkline.router.options import CacheRules
+from trunkline.router.options import CacheRules, matches_any
 from trunkline.router.registry import SourceRegistry
 
 _OVERHEAD_BYTES: Final = 512
@@ -270,11 +270,11 @@ CacheUse = Literal["keep", "read", "write"]
 @lru_cache(maxsize=4096)
 def use_of(tool: ToolDefinition, rules: CacheRules) -> CacheUse:
     """What a call of the tool means to the cache: its result is cached, it only reads, or it may change something."""
-    if rules.assumes_read_only(tool.name):
+    if matches_any(tool.name, rules.assume_read_only):
         return "keep"
     if not says_read_only(tool.definition):
         return "write"
-    return "keep" if rules.names(tool.name) else "read"
+    return "keep" if matches_any(tool.name, rules.tools) else "read"
 
 
 class ResultCacheHints(msgspec.Struct, rename="camel"):

@@ -7,8 +7,9 @@ errors of servers and definitions are not redacted: they are passed on byte for 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from itertools import islice
 from typing import Final, TypeVar
 
 import msgspec
@@ -54,7 +55,7 @@ def redact_snapshot(snapshot: Snapshot, redact: Redact) -> Snapshot:
 _MOST_NAMED: Final = 5
 _ESCAPES: Final = (rb"\u", rb"\b", rb"\f")
 """Escapes by which JSON may hold a hidden character in ASCII. Re-encoded JSON has them for control characters only."""
-_LITERAL: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 T = TypeVar("T", ToolDefinition, Item)
 
 
@@ -77,10 +78,14 @@ def reveal_snapshot(snapshot: Snapshot) -> Snapshot:
         found.append("its server info")
     if not found:
         return shown
-    more = len(found) - _MOST_NAMED
-    named = ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    warning = f"{HIDDEN_CHARACTERS}: hidden characters are shown as code points, such as `<U+200B>`, in {named}"
+    shown_as = "hidden characters are shown as code points, such as `<U+200B>`"
+    warning = f"{HIDDEN_CHARACTERS}: {shown_as}, in {first_of(found, _MOST_NAMED)}"
     return replace(shown, warnings=(*shown.warnings, warning))
+
+
+def first_of(names: Collection[str], most: int) -> str:
+    more = len(names) - most
+    return ", ".join(islice(names, most)) + (f" and {more} more" if more > 0 else "")
 
 
 def _definitions(items: tuple[T, ...], noun: str, found: list[str]) -> tuple[T, ...]:
@@ -98,7 +103,7 @@ def reveal_json(raw: bytes) -> bytes:
     """Make hidden characters visible in all strings of a JSON text, member names included."""
     if _is_plain(raw) or not _may_hide(raw):
         return raw
-    return _LITERAL.sub(_revealed_literal, raw)
+    return JSON_STRING.sub(_revealed_literal, raw)
 
 
 def _is_plain(raw: bytes) -> bool:

@@ -1,4 +1,7 @@
-"""The status of each server, in one shape for every way to ask: meta tools, operator routes, pages, commands."""
+"""What operators ask of the router: the status of each server, and why a name reaches a tool or does not.
+
+Every way to ask gets the same: meta tools, operator routes, pages, commands.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +147,7 @@ def status_json(status: ServerStatus) -> dict[str, object]:
     return always | {name: value for name, value in sometimes.items() if value}
 
 
-# Explains why a tool can be called by a name, or why it cannot.
+# -- why a name reaches a tool ----------------------------------------------------------------------------------------
 
 _MAX_SIMILAR: Final = 5
 _MAX_NEAR: Final = 3
@@ -172,9 +175,6 @@ def diagnose_tool(router: Router, name: str) -> dict[str, object]:
     return {"name": name, "found": False, "findings": findings, "similar": _close(name, exposed, _MAX_SIMILAR)}
 
 
-# -- a tool that is there ---------------------------------------------------------------------------------------------
-
-
 def _found(router: Router, name: str, entry: ToolEntry) -> dict[str, object]:
     tool, admission = entry.tool, router.admissions[entry.tool.source]
     findings: list[Finding] = []
@@ -200,9 +200,6 @@ def _found(router: Router, name: str, entry: ToolEntry) -> dict[str, object]:
         "server": tool.source,
         "findings": findings,
     }
-
-
-# -- a tool that is not -----------------------------------------------------------------------------------------------
 
 
 def _candidates(router: Router, name: str) -> list[Admission]:
@@ -284,9 +281,6 @@ def _no_server(router: Router, name: str) -> Finding:
         return _finding(f"No server is known to have a tool `{name}`", hint)
     what = f"There is no server `{address[0]}`" if address is not None else f"No server has a tool `{name}`"
     return _finding(what, f"servers: {', '.join(servers)}")
-
-
-# -- spelling ---------------------------------------------------------------------------------------------------------
 
 
 def _close(name: str, others: Iterable[str], number: int) -> list[str]:

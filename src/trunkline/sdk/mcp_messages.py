@@ -189,9 +189,5 @@ def check_level(level: Any) -> None:
 
 def _client(info: Any, capabilities: Any) -> Client:
     members = cast(Json, info) if isinstance(info, dict) else {}
-    name, version = members.get("name"), members.get("version")
-    return Client(
-        name if isinstance(name, str) else "",
-        version if isinstance(version, str) else "",
-        cast(Json, capabilities) if isinstance(capabilities, dict) else {},
-    )
+    name, version = (value if isinstance(value := members.get(key), str) else "" for key in ("name", "version"))
+    return Client(name, version, cast(Json, capabilities) if isinstance(capabilities, dict) else {})

@@ -12,31 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from . import mcp_messages as rpc
 from .json_lines import NOT_JSON, Json, encode
-from .mcp_messages import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    SERVER_INFO,
-    SUBSCRIPTION_ID,
-    SUPPORTED,
-    WITH_BATCHES,
-    Client,
-    MessageId,
-    Peer,
-    RpcMessage,
-    RpcRefusal,
-    check_level,
-    decode,
-    is_id,
-    notification,
-    peer_of_initialize,
-    peer_of_request,
-    read_message,
-    refusal,
-    response,
-)
 from .mcp_tools import Context, ServerTool
 from .results import ToolError, failed, result_of
 from .threads import FunctionThreads, call_in_loop
@@ -68,18 +45,18 @@ class McpSession:
         self._notify = notify
         self._loop = asyncio.get_running_loop()
         self._workers = FunctionThreads(_THREADS)
-        self._initialized: Peer | None = None
+        self._initialized: rpc.Peer | None = None
         self._wants_changes = self._has_changes = False
         self._log_level = ""
-        self._subscriptions: set[MessageId] = set()
-        self._calls: dict[MessageId, asyncio.Task[bytes]] = {}
+        self._subscriptions: set[rpc.MessageId] = set()
+        self._calls: dict[rpc.MessageId, asyncio.Task[bytes]] = {}
         self._request_ids = itertools.count(1)
         self._replies: dict[str, asyncio.Future[Json]] = {}
         self._ending = asyncio.Event()
 
     def assume(self, version: str) -> None:
         """Go on as after an `initialize` of this version."""
-        self._initialized = Peer(Client(), version, "")
+        self._initialized = rpc.Peer(rpc.Client(), version, "")
 
     def end(self) -> None:
         """The client sends no more: subscriptions, which only it could end, are answered, and it replies to nothing."""
@@ -99,7 +76,7 @@ class McpSession:
     def _notify_changed(self) -> None:
         self._has_changes = False
         if self._wants_changes:
-            self._notify(notification("notifications/tools/list_changed", {}))
+            self._notify(rpc.notification("notifications/tools/list_changed", {}))
         for subscription in self._subscriptions:
             self._notify_subscriber(subscription, "notifications/tools/list_changed", {})
 
@@ -108,9 +85,9 @@ class McpSession:
     def handle(self, line: bytes) -> None:
         """Take a message, or a batch of them."""
         try:
-            value = decode(line)
-        except RpcRefusal as error:
-            self._send(refusal(None, error))
+            value = rpc.decode(line)
+        except rpc.RpcRefusal as error:
+            self._send(rpc.refusal(None, error))
             return
         if isinstance(value, list):
             self._handle_batch(cast(list[Any], value))
@@ -123,10 +100,12 @@ class McpSession:
 
     def _handle_batch(self, values: list[Any]) -> None:
         """Only 2025-03-26 has several messages in one."""
-        if self._initialized is None or self._initialized.version != WITH_BATCHES:
-            self._send(refusal(None, RpcRefusal(INVALID_REQUEST, f"Batches are for {WITH_BATCHES} only")))
+        if self._initialized is None or self._initialized.version != rpc.WITH_BATCHES:
+            self._send(
+                rpc.refusal(None, rpc.RpcRefusal(rpc.INVALID_REQUEST, f"Batches are for {rpc.WITH_BATCHES} only"))
+            )
         elif not values:
-            self._send(refusal(None, RpcRefusal(INVALID_REQUEST, "The batch is empty")))
+            self._send(rpc.refusal(None, rpc.RpcRefusal(rpc.INVALID_REQUEST, "The batch is empty")))
         else:
             self._own(self._answer_batch([self._begin(value, in_batch=True) for value in values]))
 
@@ -144,9 +123,9 @@ class McpSession:
 
     def _begin(self, value: Any, *, in_batch: bool = False) -> Answer | None:
         """The answer to a message, or the task that will have it; None where none is due."""
-        message: RpcMessage | None = None
+        message: rpc.RpcMessage | None = None
         try:
-            message = read_message(value)
+            message = rpc.read_message(value)
             if message is None:
                 self._replied(value)
                 return None
@@ -154,25 +133,27 @@ class McpSession:
                 self._notified(message)
                 return None
             if in_batch and message.method == "initialize":
-                raise RpcRefusal(INVALID_REQUEST, "`initialize` must not be part of a batch")
+                raise rpc.RpcRefusal(rpc.INVALID_REQUEST, "`initialize` must not be part of a batch")
             if message.id in self._calls:
-                raise RpcRefusal(INVALID_REQUEST, "A request with this `id` is still being answered")
+                raise rpc.RpcRefusal(rpc.INVALID_REQUEST, "A request with this `id` is still being answered")
             result = self._answer(message)
-            return response(message.id, result) if isinstance(result, bytes) else self._start(message.id, result)
-        except RpcRefusal as error:
-            return refusal(error.message_id if message is None else message.id, error)
+            return rpc.response(message.id, result) if isinstance(result, bytes) else self._start(message.id, result)
+        except rpc.RpcRefusal as error:
+            return rpc.refusal(error.message_id if message is None else message.id, error)
 
-    def _notified(self, message: RpcMessage) -> None:
+    def _notified(self, message: rpc.RpcMessage) -> None:
         if message.method == "notifications/initialized" and self._initialized is not None:
             self._wants_changes = True
         elif message.method == "notifications/cancelled":
             request_id = message.params.get("requestId")
-            if is_id(request_id) and request_id in self._calls:
+            if rpc.is_id(request_id) and request_id in self._calls:
                 self._calls[request_id].cancel()
 
-    def _start(self, message_id: MessageId, work: Callable[[], Awaitable[bytes]]) -> asyncio.Task[bytes]:
+    def _start(self, message_id: rpc.MessageId, work: Callable[[], Awaitable[bytes]]) -> asyncio.Task[bytes]:
         if len(self._calls) >= _MAX_CALLS:
-            raise RpcRefusal(INTERNAL_ERROR, f"{_MAX_CALLS:,} calls are being answered already: try again later")
+            raise rpc.RpcRefusal(
+                rpc.INTERNAL_ERROR, f"{_MAX_CALLS:,} calls are being answered already: try again later"
+            )
         task = self._calls[message_id] = self._own(_answered(message_id, work))
         task.add_done_callback(lambda _: self._calls.pop(message_id, None))
         return task
@@ -204,42 +185,44 @@ class McpSession:
 
     # -- methods -----------------------------------------------------------------------------------------------------
 
-    def _answer(self, message: RpcMessage) -> McpResult:
+    def _answer(self, message: rpc.RpcMessage) -> McpResult:
         """Raises RpcRefusal for what is refused."""
         if message.method == "initialize":
-            self._initialized = peer = peer_of_initialize(message.params)
+            self._initialized = peer = rpc.peer_of_initialize(message.params)
             self._log_level = peer.log_level
             described = {"protocolVersion": peer.version, "serverInfo": self._server.info, **self._introduction()}
             return encode(described)
         if handler := self._server.methods.get(message.method):
             return partial(_handled, handler, message.params)
-        peer = peer_of_request(message)
+        peer = rpc.peer_of_request(message)
         if peer is not None:
             return self._modern(message, peer)
         if message.method == "ping":
             return b"{}"
         if self._initialized is None:
             wanted = "send `initialize` first, or say in `_meta` which version this request is of"
-            raise RpcRefusal(INVALID_PARAMS, f"No protocol version was agreed on: {wanted}")
+            raise rpc.RpcRefusal(rpc.INVALID_PARAMS, f"No protocol version was agreed on: {wanted}")
         return self._legacy(message, self._initialized)
 
-    def _legacy(self, message: RpcMessage, peer: Peer) -> McpResult:
+    def _legacy(self, message: rpc.RpcMessage, peer: rpc.Peer) -> McpResult:
         match message.method:
             case "tools/list":
                 return encode(self._list(message.params, peer))
             case "tools/call":
                 return self._call(message, peer)
             case "logging/setLevel":
-                check_level(message.params.get("level"))
+                rpc.check_level(message.params.get("level"))
                 self._log_level = message.params["level"]
                 return b"{}"
             case _:
-                raise RpcRefusal(METHOD_NOT_FOUND, f"Unknown method: {message.method}")
+                raise rpc.RpcRefusal(rpc.METHOD_NOT_FOUND, f"Unknown method: {message.method}")
 
-    def _modern(self, message: RpcMessage, peer: Peer) -> McpResult:
+    def _modern(self, message: rpc.RpcMessage, peer: rpc.Peer) -> McpResult:
         match message.method:
             case "server/discover":
-                return self._complete({**self._introduction(), "supportedVersions": list(SUPPORTED), **_CACHE_HINTS})
+                return self._complete(
+                    {**self._introduction(), "supportedVersions": list(rpc.SUPPORTED), **_CACHE_HINTS}
+                )
             case "tools/list":
                 return self._complete(self._list(message.params, peer) | _CACHE_HINTS)
             case "tools/call":
@@ -247,7 +230,7 @@ class McpSession:
             case "subscriptions/listen":
                 return partial(self._listen, message)
             case _:
-                raise RpcRefusal(METHOD_NOT_FOUND, f"Unknown method: {message.method}")
+                raise rpc.RpcRefusal(rpc.METHOD_NOT_FOUND, f"Unknown method: {message.method}")
 
     def _introduction(self) -> Json:
         instructions = self._server.instructions
@@ -258,22 +241,22 @@ class McpSession:
         """A result of 2026-07-28, with its type and the server's name."""
         meta = result.get("_meta")
         own_meta = cast(Json, meta) if isinstance(meta, dict) else {}
-        return encode({"resultType": "complete", **result, "_meta": {SERVER_INFO: self._server.info, **own_meta}})
+        return encode({"resultType": "complete", **result, "_meta": {rpc.SERVER_INFO: self._server.info, **own_meta}})
 
     # -- tools -------------------------------------------------------------------------------------------------------
 
-    def _list(self, params: Json, peer: Peer) -> Json:
+    def _list(self, params: Json, peer: rpc.Peer) -> Json:
         if params.get("cursor") is not None:
-            raise RpcRefusal(INVALID_PARAMS, "There is one page only: this cursor is not from here")
+            raise rpc.RpcRefusal(rpc.INVALID_PARAMS, "There is one page only: this cursor is not from here")
         return {"tools": [tool.listed(modern=peer.modern) for tool in self._server.tools.values()]}
 
-    def _call(self, message: RpcMessage, peer: Peer) -> McpResult:
+    def _call(self, message: rpc.RpcMessage, peer: rpc.Peer) -> McpResult:
         name, arguments = message.params.get("name"), message.params.get("arguments")
         tool = self._server.tools.get(name) if isinstance(name, str) else None
         if tool is None:
-            raise RpcRefusal(INVALID_PARAMS, f"Unknown tool: {name}")
+            raise rpc.RpcRefusal(rpc.INVALID_PARAMS, f"Unknown tool: {name}")
         if arguments is not None and not isinstance(arguments, dict):
-            raise RpcRefusal(INVALID_PARAMS, "`arguments` must be an object")
+            raise rpc.RpcRefusal(rpc.INVALID_PARAMS, "`arguments` must be an object")
         context = Context(
             tool.name,
             peer.client,
@@ -285,7 +268,7 @@ class McpSession:
         )
         return partial(self._run, tool, cast(Json, arguments or {}), context, peer)
 
-    async def _run(self, tool: ServerTool, arguments: Json, context: Context, peer: Peer) -> bytes:
+    async def _run(self, tool: ServerTool, arguments: Json, context: Context, peer: rpc.Peer) -> bytes:
         finished = False
         try:
             value = await tool.call(arguments, context, self._workers)
@@ -300,7 +283,7 @@ class McpSession:
         finally:
             context.end(cancelled=not finished)
 
-    def _called(self, result: Json, peer: Peer) -> bytes:
+    def _called(self, result: Json, peer: rpc.Peer) -> bytes:
         return self._complete(result) if peer.modern else encode(result)
 
     def _notify_from_any_thread(self, message: bytes) -> None:
@@ -315,11 +298,11 @@ class McpSession:
 
     # -- subscriptions -----------------------------------------------------------------------------------------------
 
-    async def _listen(self, message: RpcMessage) -> bytes:
+    async def _listen(self, message: rpc.RpcMessage) -> bytes:
         """Answered when it ends: when the client cancels it or ends its side."""
         wanted: Any = message.params.get("notifications")
         if not isinstance(wanted, dict) or message.id is None:
-            raise RpcRefusal(INVALID_PARAMS, "`notifications` must be an object")
+            raise rpc.RpcRefusal(rpc.INVALID_PARAMS, "`notifications` must be an object")
         tools = cast(Json, wanted).get("toolsListChanged") is True
         honoured = {"toolsListChanged": True} if tools else {}
         self._notify_subscriber(message.id, "notifications/subscriptions/acknowledged", {"notifications": honoured})
@@ -329,10 +312,10 @@ class McpSession:
             await self._ending.wait()
         finally:
             self._subscriptions.discard(message.id)
-        return self._complete({"_meta": {SUBSCRIPTION_ID: message.id}})
+        return self._complete({"_meta": {rpc.SUBSCRIPTION_ID: message.id}})
 
-    def _notify_subscriber(self, subscription: MessageId, method: str, params: Json) -> None:
-        self._notify(notification(method, {**params, "_meta": {SUBSCRIPTION_ID: subscription}}))
+    def _notify_subscriber(self, subscription: rpc.MessageId, method: str, params: Json) -> None:
+        self._notify(rpc.notification(method, {**params, "_meta": {rpc.SUBSCRIPTION_ID: subscription}}))
 
 
 async def _handled(handler: Callable[[Json], Any], params: Json) -> bytes:
@@ -340,10 +323,10 @@ async def _handled(handler: Callable[[Json], Any], params: Json) -> bytes:
     return encode(await result if inspect.isawaitable(result) else result)
 
 
-async def _answered(message_id: MessageId, work: Callable[[], Awaitable[bytes]]) -> bytes:
+async def _answered(message_id: rpc.MessageId, work: Callable[[], Awaitable[bytes]]) -> bytes:
     try:
-        return response(message_id, await work())
-    except RpcRefusal as error:
-        return refusal(message_id, error)
+        return rpc.response(message_id, await work())
+    except rpc.RpcRefusal as error:
+        return rpc.refusal(message_id, error)
     except Exception as error:
-        return refusal(message_id, RpcRefusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}"))
+        return rpc.refusal(message_id, rpc.RpcRefusal(rpc.INTERNAL_ERROR, f"{type(error).__name__}: {error}"))
