@@ -70,10 +70,6 @@ class ConnectedApps:
             del self._by_host[host][admission.name]
             self._registry.release(admission)
 
-    def must_yield(self, other: str, name: str) -> bool:
-        """Whether `other` is an app whose name, ignoring case, is that of a server which is added now."""
-        return other.casefold() == name.casefold() and self.is_app(self._registry.admissions[other])
-
     def evict(self, admission: Admission) -> None:
         """Tell an app that its name was given to a configured server."""
         self._evicted[admission](False)

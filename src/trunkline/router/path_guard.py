@@ -108,9 +108,13 @@ def traversal_problem(call: Call, start: int = 0) -> Problem | None:
         return None
     for literal in JSON_STRING.finditer(params, start):
         if _traverses(literal[0]):
+            path = _path(params, literal.start())  # says where the string stands, without its text
+            place = f"`{path}`"
+            if _IS_NAME.match(params, literal.end()) is not None:
+                place = f"a name in {place}" if path else "a name"
             return Problem(
                 code=PATH_TRAVERSAL,
-                message=f"Path traversal in {_place(params, literal)}",
+                message=f"Path traversal in {place}",
                 source=call.source,
                 tool=call.tool,
                 hint="write the path without `..`",
@@ -138,14 +142,6 @@ def _traverses(literal: bytes) -> bool:
         return has_path_traversal(msgspec.json.decode(literal, type=str))
     except msgspec.MsgspecError:
         return True  # a server might read anything here
-
-
-def _place(params: bytes, literal: re.Match[bytes]) -> str:
-    """Describe where the string stands, without its text."""
-    path = _path(params, literal.start())
-    if _IS_NAME.match(params, literal.end()) is not None:
-        return f"a name in `{path}`" if path else "a name"
-    return f"`{path}`"
 
 
 def _path(params: bytes, end: int) -> str:

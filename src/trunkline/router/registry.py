@@ -81,12 +81,12 @@ class SourceRegistry:
 
     def add(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
         """Register a source. Until it publishes, the catalog has what it offered when it last ran."""
-        for other in [other for other in self.admissions if self.apps.must_yield(other, name)]:
-            message = f"`{name}` is now the name of a configured server: the app of this name is disconnected"
-            self.events.note("warning", "names", message, source=other)
-            app = self.admissions[other]
-            self.remove(other)
-            self.apps.evict(app)
+        for other, app in list(self.admissions.items()):
+            if other.casefold() == name.casefold() and self.apps.is_app(app):
+                message = f"`{name}` is now the name of a configured server: the app of this name is disconnected"
+                self.events.note("warning", "names", message, source=other)
+                self.remove(other)
+                self.apps.evict(app)
         admission = self.admissions[name] = self._admission(name, source, options)
         self.catalog.add_source(name, options.rules)
         cached = self._cached(admission)

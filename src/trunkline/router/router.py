@@ -216,11 +216,7 @@ class Router:
         return call
 
     def subscribe(
-        self,
-        caller: Caller,
-        uri: str,
-        on_updated: Callable[[Json], None],
-        on_settled: Callable[[Outcome], None],
+        self, caller: Caller, uri: str, on_updated: Callable[[Json], None], on_settled: Callable[[Outcome], None]
     ) -> ResourceSubscription:
         """Subscribe to a resource until the handle is closed. `on_updated` takes the parameters of each update, with
         the URI as this caller knows it. `on_settled` is called once, maybe before this returns."""

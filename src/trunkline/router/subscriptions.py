@@ -130,11 +130,7 @@ class ResourceSubscriptionRouter:
         return len(self._open)
 
     def open(
-        self,
-        caller: Caller,
-        uri: str,
-        on_updated: Callable[[Json], None],
-        on_settled: Callable[[Outcome], None],
+        self, caller: Caller, uri: str, on_updated: Callable[[Json], None], on_settled: Callable[[Outcome], None]
     ) -> ResourceSubscription:
         subscription = ResourceSubscription(self, caller, uri, on_updated, on_settled)
         self._open[subscription] = None

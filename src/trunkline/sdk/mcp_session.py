@@ -195,39 +195,30 @@ class McpSession:
         if handler := self._server.methods.get(message.method):
             return partial(_handled, handler, message.params)
         peer = rpc.peer_of_request(message)
-        if peer is not None:
-            return self._modern(message, peer)
-        if message.method == "ping":
-            return b"{}"
-        if self._initialized is None:
-            wanted = "send `initialize` first, or say in `_meta` which version this request is of"
-            raise rpc.RpcRefusal(rpc.INVALID_PARAMS, f"No protocol version was agreed on: {wanted}")
-        return self._legacy(message, self._initialized)
+        if peer is None:
+            if message.method == "ping":
+                return b"{}"
+            if self._initialized is None:
+                wanted = "send `initialize` first, or say in `_meta` which version this request is of"
+                raise rpc.RpcRefusal(rpc.INVALID_PARAMS, f"No protocol version was agreed on: {wanted}")
+            peer = self._initialized
+        return self._answer_peer(message, peer)
 
-    def _legacy(self, message: rpc.RpcMessage, peer: rpc.Peer) -> McpResult:
+    def _answer_peer(self, message: rpc.RpcMessage, peer: rpc.Peer) -> McpResult:
         match message.method:
             case "tools/list":
-                return encode(self._list(message.params, peer))
+                listed = self._list(message.params, peer)
+                return self._complete(listed | _CACHE_HINTS) if peer.modern else encode(listed)
             case "tools/call":
                 return self._call(message, peer)
-            case "logging/setLevel":
+            case "logging/setLevel" if not peer.modern:
                 rpc.check_level(message.params.get("level"))
                 self._log_level = message.params["level"]
                 return b"{}"
-            case _:
-                raise rpc.RpcRefusal(rpc.METHOD_NOT_FOUND, f"Unknown method: {message.method}")
-
-    def _modern(self, message: rpc.RpcMessage, peer: rpc.Peer) -> McpResult:
-        match message.method:
-            case "server/discover":
-                return self._complete(
-                    {**self._introduction(), "supportedVersions": list(rpc.SUPPORTED), **_CACHE_HINTS}
-                )
-            case "tools/list":
-                return self._complete(self._list(message.params, peer) | _CACHE_HINTS)
-            case "tools/call":
-                return self._call(message, peer)
-            case "subscriptions/listen":
+            case "server/discover" if peer.modern:
+                versions = {"supportedVersions": list(rpc.SUPPORTED)}
+                return self._complete({**self._introduction(), **versions, **_CACHE_HINTS})
+            case "subscriptions/listen" if peer.modern:
                 return partial(self._listen, message)
             case _:
                 raise rpc.RpcRefusal(rpc.METHOD_NOT_FOUND, f"Unknown method: {message.method}")
