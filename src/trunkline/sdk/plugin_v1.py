@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from .protobuf import Message, bytes_field, map_field, number_field, text_field
+from .protobuf import ProtobufMessage, bytes_field, map_field, number_field, text_field
 
 PLUGIN_SERVICE: Final = "plugin.v1.PluginService"
 OPERATION_SERVICE: Final = "plugin.v1.OperationService"
@@ -87,7 +87,7 @@ def encode_info(info: PluginInfo) -> bytes:
 
 
 def decode_info(data: bytes) -> PluginInfo:
-    info = Message(data)
+    info = ProtobufMessage(data)
     return PluginInfo(info.text(1), info.text(2), info.text(3), tuple(info.texts(4)))
 
 
@@ -96,7 +96,7 @@ def encode_init(config: Mapping[str, bytes]) -> bytes:
 
 
 def decode_init(data: bytes) -> dict[str, bytes]:
-    return Message(data).map(1)
+    return ProtobufMessage(data).map(1)
 
 
 def encode_operations(operations: Sequence[Operation]) -> bytes:
@@ -104,8 +104,8 @@ def encode_operations(operations: Sequence[Operation]) -> bytes:
 
 
 def decode_operations(data: bytes) -> list[Operation]:
-    message = Message(data)
-    return [_operation(Message(part, message.budget)) for part in message.parts(1)]
+    message = ProtobufMessage(data)
+    return [_operation(ProtobufMessage(part, message.budget)) for part in message.parts(1)]
 
 
 def encode_operation(operation: Operation) -> bytes:
@@ -114,9 +114,9 @@ def encode_operation(operation: Operation) -> bytes:
     return head + inputs + b"".join([bytes_field(4, _encode_output(item)) for item in operation.outputs])
 
 
-def _operation(operation: Message) -> Operation:
-    inputs = [Message(part, operation.budget) for part in operation.parts(3)]
-    outputs = [Message(part, operation.budget) for part in operation.parts(4)]
+def _operation(operation: ProtobufMessage) -> Operation:
+    inputs = [ProtobufMessage(part, operation.budget) for part in operation.parts(3)]
+    outputs = [ProtobufMessage(part, operation.budget) for part in operation.parts(4)]
     return Operation(
         operation.text(1),
         operation.text(2),
@@ -138,7 +138,7 @@ def _encode_output(item: OperationOutput) -> bytes:
 
 
 def decode_get_operation(data: bytes) -> str:
-    return Message(data).text(1)
+    return ProtobufMessage(data).text(1)
 
 
 def encode_got_operation(operation: Operation) -> bytes:
@@ -153,7 +153,7 @@ def encode_execute(operation: str, inputs: Mapping[str, bytes]) -> bytes:
 
 
 def decode_execute(data: bytes) -> tuple[str, dict[str, bytes]]:
-    message = Message(data)
+    message = ProtobufMessage(data)
     return message.text(1), message.map(2)
 
 
@@ -163,7 +163,7 @@ def encode_executed(done: OperationResult) -> bytes:
 
 
 def decode_executed(data: bytes) -> OperationResult:
-    message = Message(data)
+    message = ProtobufMessage(data)
     return OperationResult(bool(message.number(1)), message.text(2), message.map(3), message.text(4))
 
 
@@ -184,9 +184,9 @@ def encode_health(status: int) -> bytes:
 
 def decode_health(data: bytes) -> int:
     """1 is `SERVING`; 0, 2 and 3 say that it is not, and why."""
-    return Message(data).number(1)
+    return ProtobufMessage(data).number(1)
 
 
 def decode_stdio(data: bytes) -> bytes:
     """A piece of what a plugin wrote to its standard output or error after the handshake."""
-    return (Message(data).parts(2) or [b""])[-1]
+    return (ProtobufMessage(data).parts(2) or [b""])[-1]

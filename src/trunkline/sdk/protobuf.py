@@ -70,7 +70,7 @@ def fields(data: bytes, budget: FieldBudget | None = None, *, unread: bool = Fal
                 yield number, kind, 0
 
 
-class Message:
+class ProtobufMessage:
     """The fields of a message by number and type; of those that come only once, the last counts."""
 
     def __init__(self, data: bytes, budget: FieldBudget | None = None) -> None:
