@@ -119,7 +119,7 @@ def rows(kind: type[Section], outer: str = "") -> Iterator[tuple[str, Key, Schem
 
 def table(kind: type[Section], *, only: frozenset[str] | None = None, when: Mapping[str, str] | None = None) -> str:
     """`only` are keys of the section itself; `when` says for each of them when a change takes effect."""
-    head = ["key", "what to write", "default", "meaning", *(["a change"] if when else [])]
+    head = ["key", "type", "default", "meaning", *(["on change"] if when else [])]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for name, item, schema in rows(kind):
         top = name.partition(".")[0]

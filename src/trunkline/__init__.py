@@ -1,4 +1,4 @@
-"""Trunkline: one line to every tool.
+"""Trunkline: one line from an AI agent to every tool it may call.
 
 `from trunkline import Gateway` puts a gateway into a program of yours. Nothing is imported before it is used.
 """

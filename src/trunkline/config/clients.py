@@ -53,9 +53,9 @@ class ClientEntry(Section):
     env: Mapping[str, str] = key(MapOf(Text(written=True)), default=NOTHING, doc="Environment variables of the program")
     envFile: Path | None = key(FilePath(), default=None, doc="A file with more environment variables of the program")
     cwd: Path | None = key(FilePath(), default=None, doc="The folder the program starts in")
-    url: str | None = key(Text(may_be_empty=False), default=None, doc="Where the server answers")
+    url: str | None = key(Text(may_be_empty=False), default=None, doc="The server's URL")
     headers: Mapping[str, str] = key(MapOf(Text(written=True)), default=NOTHING, doc="Headers sent with every request")
-    type: str | None = key(Choice(*TRANSPORT_OF), default=None, doc="How to speak to the server")
+    type: str | None = key(Choice(*TRANSPORT_OF), default=None, doc="Transport")
     disabled: bool = key(Boolean(), default=False, doc="`true` leaves the server out")
     enabled: bool = key(Boolean(), default=True, doc="`false` leaves the server out")
     timeout: float = key(

@@ -54,18 +54,23 @@ class SandboxSettings(Section):
     mode: str = key(
         Choice("auto", "required", "off"),
         default="auto",
-        doc="Whether there is one: where bubblewrap works, not without, or never",
+        doc="Use a sandbox if bubblewrap works, refuse to run without one, or never use one",
     )
     network: str = key(
         Choice("off", "loopback", "on"),
         default="loopback",
-        doc="None at all, a loopback of the command's own, or the network of this machine with the gateway's own ports",
+        doc="No network, a private loopback, or this machine's network including the gateway's ports",
     )
     folders: Mapping[Path, str] = key(
-        FolderAccess(), default=NOTHING, doc="Folders that are visible there as well, each with `ro` or `rw`"
+        FolderAccess(),
+        default=NOTHING,
+        doc="Additional folders that are visible, each read-only (`ro`) or writable (`rw`)",
     )
     env: Mapping[str, str] = key(
-        Variables(), default=NOTHING, doc="Environment variables of the commands, in a sandbox or not", secret=True
+        Variables(),
+        default=NOTHING,
+        doc="Environment variables of the commands, with or without a sandbox",
+        secret=True,
     )
 
 

@@ -67,7 +67,7 @@ def check_collector_url(url: str) -> tuple[str, str] | None:
 class SearchSettings(Section):
     """How tools are searched."""
 
-    semantic: bool = key(Boolean(), default=True, doc="Search by meaning too, not only by words")
+    semantic: bool = key(Boolean(), default=True, doc="Search by meaning as well as by words")
     pinned: tuple[str, ...] = key(TEXTS, default=(), doc="Tools that are always shown")
     tags: Mapping[str, tuple[str, ...]] = key(
         MapOf(TEXTS, check_name=_check_tag), default=NOTHING, doc="Tags, each with the patterns of its tools"
@@ -84,18 +84,16 @@ class LogSettings(Section):
 
     level: str = key(Choice("debug", "info", "warning", "error"), default="info", doc="The lowest level that is logged")
     format: str = key(
-        Choice("auto", "human", "json"), default="auto", doc="`auto` is for people on a terminal and JSON elsewhere"
+        Choice("auto", "human", "json"), default="auto", doc="`auto` is `human` on a terminal and `json` elsewhere"
     )
-    show_commands: bool = key(
-        Boolean(), default=False, doc="Whether the commands that Bash runs are shown, without the secrets in them"
-    )
+    show_commands: bool = key(Boolean(), default=False, doc="Log the commands that Bash runs, with secrets masked")
 
 
 class TelemetrySettings(Section):
     """Where traces go."""
 
-    exporter: str = key(Choice("none", "otlp", "console", "file"), default="none", doc="How traces leave the gateway")
-    endpoint: str = key(Text(), default="", doc="Where they go: a URL for `otlp`, a path for `file`")
+    exporter: str = key(Choice("none", "otlp", "console", "file"), default="none", doc="How traces are exported")
+    endpoint: str = key(Text(), default="", doc="Destination: a URL for `otlp`, a path for `file`")
 
     @classmethod
     def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:
@@ -153,16 +151,18 @@ class LimitSettings(Section):
     call_seconds: float = key(
         Seconds(maximum=ONE_DAY_S),
         default=900.0,
-        doc="Seconds a call may take at most, even while it shows progress; what its client takes to answer is extra",
+        doc="Seconds a call may take at most, even with progress, not counting time its client takes to answer",
     )
     server_request_seconds: float = key(
         Seconds(maximum=ONE_DAY_S),
         default=600.0,
-        doc="Seconds a client and its user may take to answer what a server asks during a call",
+        doc="Seconds a client and its user may take to answer a server's request during a call",
         formerly="question_seconds",
     )
     cache_bytes: int = key(
-        Integer(minimum=1024, maximum=_GIB), default=67_108_864, doc="Memory for kept results, of all sources together"
+        Integer(minimum=1024, maximum=_GIB),
+        default=67_108_864,
+        doc="Memory for cached results, of all sources together",
     )
 
 
@@ -189,7 +189,7 @@ class GatewaySettings(Section):
     disclosure: str = key(
         Choice("all", "search", "auto"),
         default="auto",
-        doc="What a client's list of tools shows: everything, or what it found by searching",
+        doc="What a client's list of tools contains: everything, or what it found by searching",
     )
     require_provisioning: bool = key(
         Boolean(),
@@ -199,22 +199,22 @@ class GatewaySettings(Section):
     context_tokens: int = key(
         Integer(minimum=100, maximum=100_000_000),
         default=4000,
-        doc="Tokens of tool definitions that a session may hold, unless it asks for more",
+        doc="Tokens of tool definitions that a session may hold unless it requests more",
     )
     search: SearchSettings = key(Nested(SearchSettings), default=SearchSettings(), doc="How tools are found")
     naming: str = key(
         Choice("prefixed", "original"),
         default="prefixed",
-        doc="Whether names of tools start with their source's prefix",
+        doc="Whether tool names start with their source's prefix",
     )
     max_name: int = key(Integer(minimum=16, maximum=128), default=48, doc="Longest name of a tool")
     meta_tools: bool = key(Boolean(), default=True, doc="Whether clients see the gateway's own tools")
     start_wait: float = key(
         Seconds(maximum=60.0, zero=True),
         default=1.5,
-        doc="Seconds a first list of tools waits for servers that are not known yet",
+        doc="Seconds a first list of tools waits for servers not seen before",
     )
-    state_dir: Path = key(FilePath(), default=Path(STATE_DIR), doc="The folder for state that is kept between runs")
+    state_dir: Path = key(FilePath(), default=Path(STATE_DIR), doc="The folder for persistent state")
     log: LogSettings = key(Nested(LogSettings), default=LogSettings(), doc="What is logged, and how")
     telemetry: TelemetrySettings = key(Nested(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go")
     socket: Path | None = key(FilePath(), default=None, doc="A Unix socket to listen on besides the port")

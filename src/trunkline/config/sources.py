@@ -43,7 +43,7 @@ class ToolSelection(Section):
     rename: Mapping[str, str] = key(
         MapOf(Text(check=_check_new_name), check_name=_check_tool_name),
         default=NOTHING,
-        doc="Other names for tools: the server's name, then ours",
+        doc="Renames tools: the server's name, then the new one",
     )
     timeouts: Mapping[str, float] = key(
         MapOf(Seconds(maximum=ONE_DAY_S), check_name=_check_tool_name),
@@ -65,7 +65,7 @@ class GuardSettings(Section):
     """Checks on the arguments of calls."""
 
     path_traversal: bool = key(
-        Boolean(), default=False, doc="Refuse path traversal: arguments that lead out of a folder with `..`"
+        Boolean(), default=False, doc="Refuse calls whose arguments contain path traversal (`..`)"
     )
 
 
@@ -75,15 +75,15 @@ class CacheSettings(Section):
     tools: tuple[str, ...] = key(
         TEXTS,
         default=(),
-        doc="Patterns of the tools whose results are kept, if the server says that they only read (`readOnlyHint`)",
+        doc="Patterns of the tools whose results are cached, if the server marks them as read-only (`readOnlyHint`)",
     )
     ttl: float = key(
-        Seconds(maximum=ONE_DAY_S), default=60.0, doc="Seconds a result is kept, unless its own `ttlMs` is shorter"
+        Seconds(maximum=ONE_DAY_S), default=60.0, doc="Seconds a result is cached, unless its own `ttlMs` is shorter"
     )
     assume_read_only: tuple[str, ...] = key(
         TEXTS,
         default=(),
-        doc="Patterns of tools whose results are kept although the server does not say so: you know they only read",
+        doc="Patterns of tools to cache although the server does not mark them: you know they are read-only",
         formerly="vouched",
     )
 
@@ -113,7 +113,7 @@ class SourceSection(Section):
     sessions: str = key(
         Choice("per_client", "shared"),
         default="per_client",
-        doc="Whether each client has a server of its own; `shared` suits servers that keep no state",
+        doc="One server for each client, or one for all; `shared` suits servers that keep no state",
     )
     guard: GuardSettings = key(Nested(GuardSettings), default=GuardSettings(), doc="Checks on the arguments of calls")
     cache: CacheSettings = key(

@@ -1,1 +1,1 @@
-"""The I/O that sources share: child processes and their supervisor, HTTP connections, MCP lanes, backoff."""
+"""I/O below the sources: child processes and their supervisor, pipes, sockets, HTTP, deadlines, private files."""

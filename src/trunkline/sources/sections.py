@@ -94,9 +94,9 @@ class ProcessLimits(Section):
     """What a program may use together with everything it starts."""
 
     memory_mb: int | None = key(
-        Integer(minimum=1), default=None, doc="Memory in megabytes, what is shared counted once; any if not given"
+        Integer(minimum=1), default=None, doc="Memory in megabytes, shared pages counted once; unlimited by default"
     )
-    processes: int | None = key(Integer(minimum=1), default=None, doc="Number of processes; any if not given")
+    processes: int | None = key(Integer(minimum=1), default=None, doc="Number of processes; unlimited by default")
 
 
 class ProgramSection(SourceSection):
@@ -110,9 +110,9 @@ class ProgramSection(SourceSection):
         doc="Environment variables of the program",
         secret=True,
     )
-    cwd: Path | None = key(FilePath(), default=None, doc="The folder the program starts in; ours if not given")
+    cwd: Path | None = key(FilePath(), default=None, doc="The folder the program starts in; the gateway's by default")
     inherit_env: tuple[str, ...] | str = key(
-        NamesOrAll(), default=(), doc="Our environment variables the program gets besides the usual ones, or `all`"
+        NamesOrAll(), default=(), doc="Additional environment variables passed on from the gateway, or `all`"
     )
     limits: ProcessLimits = key(
         Nested(ProcessLimits),
@@ -132,16 +132,14 @@ class McpHttpSection(SourceSection):
 
     kind: ClassVar[str] = "mcp_http"
 
-    url: str = key(Text(check=wrong_with_url), doc="Where the server answers", secret=True)
+    url: str = key(Text(check=wrong_with_url), doc="The server's URL", secret=True)
     headers: Mapping[str, str] = key(
         MapOf(Text(written=True, check=_wrong_with_header_value), check_name=_wrong_with_header_name),
         default=NOTHING,
         doc="Headers sent with every request",
         secret=True,
     )
-    transport: str = key(
-        Choice("auto", "streamable", "sse"), default="auto", doc="How to speak to it; `auto` finds out by itself"
-    )
+    transport: str = key(Choice("auto", "streamable", "sse"), default="auto", doc="Transport; `auto` detects it")
 
 
 def limits_of(section: ProcessLimits) -> Limits | None:

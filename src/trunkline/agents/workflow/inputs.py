@@ -50,12 +50,12 @@ class _Pattern(Shape[re.Pattern[str]]):
 class ValidationKeys(WorkflowSection):
     called: ClassVar[str] = "`validation`"
 
-    enum: tuple[Scalar, ...] = key(ListOf(_Plain()), default=(), doc="The values that it may have")
+    enum: tuple[Scalar, ...] = key(ListOf(_Plain()), default=(), doc="The allowed values")
     pattern: re.Pattern[str] | None = key(
-        _Pattern(), default=None, doc="A regular expression (of Python) that is found in it"
+        _Pattern(), default=None, doc="A Python regular expression that must match somewhere in it"
     )
-    min: float | None = key(Number(), default=None, doc="The least that a number may be")
-    max: float | None = key(Number(), default=None, doc="The most that a number may be")
+    min: float | None = key(Number(), default=None, doc="Smallest number allowed")
+    max: float | None = key(Number(), default=None, doc="Largest number allowed")
 
     def rules(self) -> InputRules:
         enum = tuple(value.text for value in self.enum)
@@ -86,18 +86,18 @@ class InputKeys(WorkflowSection):
         ("enum", "pattern", "min", "max"), "it belongs under `validation`"
     )
 
-    name: Scalar = key(_Name(), doc="What texts refer to it by")
+    name: Scalar = key(_Name(), doc="The name used in references")
     type: str = key(
         Choice("string", "integer", "number", "boolean"),
         default="string",
-        doc="What values it takes",
+        doc="Its type",
     )
-    required: bool = key(Boolean(), default=False, doc="Whether it must be given where it has no default")
-    default: Scalar | None = key(_Plain(), default=None, doc="The value if none is given; without it, empty")
+    required: bool = key(Boolean(), default=False, doc="Whether it must be given if it has no default")
+    default: Scalar | None = key(_Plain(), default=None, doc="The value if none is given; empty by default")
     validation: ValidationKeys | None = key(
         Nested(ValidationKeys), default=None, doc="What is asked of its value beyond the type"
     )
-    description: str = key(Text(written=True), default="", doc="For people; not used")
+    description: str = key(Text(written=True), default="", doc="A description; not used")
 
 
 def read_inputs(node: Node | None, reader: ConfigReader) -> tuple[WorkflowInput, ...]:

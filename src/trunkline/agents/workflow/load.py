@@ -35,9 +35,9 @@ class WorkflowKeys(WorkflowSection):
     has_metadata: ClassVar[bool] = True
     unused: ClassVar[frozenset[str]] = FOR_CALLERS
 
-    name: str = key(Text(written=True, may_be_empty=False), doc="What the workflow is called")
+    name: str = key(Text(written=True, may_be_empty=False), doc="The workflow's name")
     version: str = key(Text(written=True), default="", doc="Its version; not used")
-    description: str = key(Text(written=True), default="", doc="For people; not used")
+    description: str = key(Text(written=True), default="", doc="A description; not used")
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class ModelKeys(WorkflowSection):
         TemplateText(), default=None, doc="The model; without it the program's own choice, or `OPENAI_MODEL`"
     )
     instructions: bool = key(
-        Boolean(), default=True, doc="Whether an isolated agent is given the project's `AGENTS.md` or its like"
+        Boolean(), default=True, doc="Whether an isolated agent gets the project's `AGENTS.md` or similar file"
     )
 
 
@@ -62,7 +62,7 @@ class ServerKeys(ModelKeys):
     base_url: str = key(
         FromEnvironment(Text(check=wrong_with_url), ""),
         default="",
-        doc="Where the server answers; without it `OPENAI_BASE_URL`, then OpenAI's own",
+        doc="The server's URL; without it `OPENAI_BASE_URL`, then OpenAI's own",
     )
     api_key: str = key(
         KeyReference(),
@@ -71,16 +71,19 @@ class ServerKeys(ModelKeys):
         secret=True,
     )
     api_key_env: str = key(
-        KeyVariable(), default="", doc="The same by the variable's name alone, without `${}`", secret=True
+        KeyVariable(), default="", doc="The same, given as a variable name without `${}`", secret=True
     )
     headers: Mapping[str, str] = key(
-        FromEnvironment(_HEADERS, NOTHING), default=NOTHING, doc="Further headers; `${NAME}` is a variable", secret=True
+        FromEnvironment(_HEADERS, NOTHING),
+        default=NOTHING,
+        doc="Additional headers; `${NAME}` is a variable",
+        secret=True,
     )
     max_turns: int = key(
-        Integer(minimum=1, maximum=10_000), default=50, doc="How often the model may be asked in one step"
+        Integer(minimum=1, maximum=10_000), default=50, doc="Maximum number of model requests in one step"
     )
     max_tokens: int | None = key(Integer(minimum=1), default=None, doc="The longest answer, in tokens")
-    temperature: float | None = key(Temperature(), default=None, doc="How freely the model chooses its words, 0 to 2")
+    temperature: float | None = key(Temperature(), default=None, doc="Sampling temperature, 0 to 2")
 
 
 def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowReader) -> AgentOptions:

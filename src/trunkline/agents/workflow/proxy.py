@@ -55,7 +55,9 @@ class ProxyKeys(ProxySection):
 
     enable: bool = key(Boolean(), default=False, doc="Whether the agent gets its tools from Trunkline")
     intercept_builtins: bool = key(
-        Boolean(), default=True, doc="Whether ours replace the agent's own; `false` only adds those named here"
+        Boolean(),
+        default=True,
+        doc="Whether Trunkline's tools replace the agent's own; `false` only adds those named here",
     )
     sources: tuple[Scalar, ...] = key(
         ListOf(ScalarText()), default=(), doc="Sources of the configuration whose tools the agent gets as well"

@@ -60,9 +60,9 @@ class AgentBlock(WorkflowSection):
     elsewhere: ClassVar[Mapping[str, str]] = {"model": "it belongs under `options`"}
 
     provider: str = key(ProviderName(), doc="Which agent")
-    prompt: Template = key(TemplateText(), doc="What the agent is asked to do")
+    prompt: Template = key(TemplateText(), doc="The task for the agent")
     timeout: float | None = key(
-        Timeout(), default=None, doc="How long it may take, in seconds or like `1m30s`; an hour if not given"
+        Timeout(), default=None, doc="Time limit in seconds or like `1m30s`; an hour by default"
     )
 
 
@@ -80,8 +80,8 @@ class TransitionKeys(WorkflowSection):
 class WithTransitions(WorkflowSection):
     has_metadata: ClassVar[bool] = True
 
-    description: str = key(Text(written=True), default="", doc="For people; not used")
-    dir: Template | None = key(TemplateText(), default=None, doc="The folder to work in; that of the run if not given")
+    description: str = key(Text(written=True), default="", doc="A description; not used")
+    dir: Template | None = key(TemplateText(), default=None, doc="The working folder; the run's by default")
     on_success: str = key(
         Text(may_be_empty=False), default="", doc="The state that follows; without it the run ends in success"
     )
@@ -91,7 +91,7 @@ class WithTransitions(WorkflowSection):
     transitions: tuple[TransitionKeys, ...] = key(
         ListOf(Nested(TransitionKeys)),
         default=(),
-        doc="Where it leads under which condition: the first that applies is taken, before the two above",
+        doc="Conditional transitions: the first that applies is taken, before the two above",
     )
 
     def to_transitions(self) -> tuple[Transition, ...]:
@@ -111,7 +111,7 @@ class AgentStepKeys(WithTransitions):
     )
 
     timeout: float | None = key(
-        Timeout(), default=None, doc="How long it may take, in seconds or like `1m30s`; an hour if not given"
+        Timeout(), default=None, doc="Time limit in seconds or like `1m30s`; an hour by default"
     )
 
 
@@ -120,27 +120,27 @@ class CommandKeys(WithTransitions):
 
     called: ClassVar[str] = "a step with `command`"
 
-    command: ShellTemplate = key(CommandText(), doc="What the shell runs")
+    command: ShellTemplate = key(CommandText(), doc="The command line")
     shell: str = key(
         Choice("sh", "bash"),
         default="sh",
-        doc="Which shell: `/bin/sh`, or the `bash` of `PATH`, never one in the step's folder",
+        doc="The shell: `/bin/sh`, or `bash` from `PATH`, never one in the step's folder",
     )
     env: Mapping[str, Template] = key(
         MapOf(TemplateText(may_be_empty=True), check_name=variable_name_problem),
         default=NOTHING,
-        doc="Further variables of its environment",
+        doc="Additional environment variables",
     )
     stdin: Template | None = key(
-        TemplateText(may_be_empty=True), default=None, doc="What it reads from its standard input; nothing if not given"
+        TemplateText(may_be_empty=True), default=None, doc="Text for its stdin; empty by default"
     )
     timeout: float | None = key(
-        Timeout(), default=None, doc="How long it may take, in seconds or like `1m30s`; ten minutes if not given"
+        Timeout(), default=None, doc="Time limit in seconds or like `1m30s`; ten minutes by default"
     )
     sandbox: SandboxSettings = key(
         SandboxKey(),
         default=NO_SANDBOX,
-        doc="Whether it runs in a sandbox like Bash: `auto`, `required` or `off`, or all that is said of it",
+        doc="Whether it runs in a sandbox as Bash does: a mode, or a group of keys",
     )
 
 
@@ -150,9 +150,9 @@ class TerminalKeys(WorkflowSection):
     called: ClassVar[str] = "a terminal state"
     has_metadata: ClassVar[bool] = True
 
-    description: str = key(Text(written=True), default="", doc="For people; not used")
+    description: str = key(Text(written=True), default="", doc="A description; not used")
     status: str = key(Choice("success", "failure"), default="success", doc="How the run ends: `success` or `failure`")
-    message: Template | None = key(TemplateText(may_be_empty=True), default=None, doc="What is said at the end")
+    message: Template | None = key(TemplateText(may_be_empty=True), default=None, doc="Message shown at the end")
 
 
 def read_states(node: Table, reader: WorkflowReader, found: ParsedStates) -> None:

@@ -54,11 +54,14 @@ class AppSection(SourceSection):
         doc="`host:port` for apps to dial, or the path of a Unix socket (with a `/` in it)",
     )
     token: str = key(
-        Text(check=_wrong_with_token), default="", doc="What apps must show to register; empty for nothing", secret=True
+        Text(check=_wrong_with_token),
+        default="",
+        doc="Token that apps must present to register; empty for none",
+        secret=True,
     )
     queue: int = key(Integer(minimum=1, maximum=100_000), default=256, doc="Calls that one app may have open at once")
     rate: int = key(
-        Integer(minimum=0, maximum=1_000_000), default=0, doc="Calls per second for one app; 0 for as many as come"
+        Integer(minimum=0, maximum=1_000_000), default=0, doc="Calls per second for one app; 0 for no limit"
     )
     timeout: float = key(Seconds(maximum=ONE_DAY_S), default=30.0, doc="Seconds a call may take without progress")
     grace: float = key(

@@ -28,16 +28,16 @@ class BuiltinSection(SourceSection):
     """The caller chooses a timeout for each command."""
     only_by_name: ClassVar[frozenset[str]] = frozenset({BASH})
 
-    root: Path = key(FilePath(), doc="The folder that the tools work in and never leave")
+    root: Path = key(FilePath(), doc="The folder that the tools work in and cannot leave")
     sandbox: SandboxSettings = key(
         SandboxKey(),
         default=SandboxSettings(),
-        doc="Whether Bash runs in a sandbox (`sandbox.mode`), or all that is said of it",
+        doc="Whether Bash runs in a sandbox: a mode, or a group of keys",
     )
     protect: ProtectSettings = key(
         ProtectKey(),
         default=ProtectSettings(),
-        doc="Places that its tools may not change besides those that always are protected, or `off` for none at all",
+        doc="Additional files and folders that its tools may not change, or `off` for no protection",
     )
 
     @classmethod

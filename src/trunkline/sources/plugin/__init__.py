@@ -21,7 +21,7 @@ class PluginSection(ProgramSection):
     kind: ClassVar[str] = "plugin"
 
     config: Mapping[str, Any] = key(
-        MapOf(JsonValue()), default=NOTHING, doc="The plugin's own settings, handed to it when it starts", secret=True
+        MapOf(JsonValue()), default=NOTHING, doc="The plugin's own settings, passed to it when it starts", secret=True
     )
 
 

@@ -54,7 +54,7 @@ class ServiceGuard(GuardSettings):
     """Checks on the arguments of calls to a service."""
 
     path_traversal: bool = key(
-        Boolean(), default=True, doc="Refuse path traversal: arguments that lead out of a folder with `..`"
+        Boolean(), default=True, doc="Refuse calls whose arguments contain path traversal (`..`)"
     )
 
 
@@ -67,12 +67,12 @@ class ServiceSection(SourceSection):
         Text(check=_wrong_with_endpoint), doc="The service's address, before `/tools/execute`", secret=True
     )
     declare: tuple[DeclaredTool, ...] = key(
-        ListOf(Nested(DeclaredTool)), default=(), doc="Tools it has beside those it lists at `/tools` itself"
+        ListOf(Nested(DeclaredTool)), default=(), doc="Tools in addition to those the service lists at `/tools`"
     )
     tokens: Mapping[str, str] = key(
         MapOf(Text(check=_wrong_with_token)),
         default=NOTHING,
-        doc="The token to show for each session or principal; `*` is for everybody else",
+        doc="Token to send, by session or principal; `*` is for everybody else",
         secret=True,
     )
     timeout: float = key(Seconds(maximum=ONE_DAY_S), default=30.0, doc="Seconds a call may take")
