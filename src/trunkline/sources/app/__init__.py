@@ -51,7 +51,7 @@ class AppSection(SourceSection):
     listen: BindAddress | Path = key(
         PortOrSocket(),
         default=BindAddress("127.0.0.1", 5100),
-        doc="`host:port` for apps to dial, or the path of a Unix socket (with a `/` in it)",
+        doc="`host:port` that apps connect to, or the path of a Unix socket (with a `/` in it)",
     )
     token: str = key(
         Text(check=_wrong_with_token),
