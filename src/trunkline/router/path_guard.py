@@ -21,6 +21,7 @@ from trunkline.core.call import Call, Failure
 from trunkline.core.errors import DRAINING, PATH_TRAVERSAL, QUEUE_FULL, Problem
 from trunkline.router.admission import Deadlines, retry_later
 from trunkline.router.sanitizing import JSON_STRING
+from trunkline.runtime.safe_calls import resume_safely
 
 _LONG_BYTES: Final = 32 * 1024
 _MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
@@ -87,12 +88,17 @@ class PathGuard:
     def _checked(self, check: _Check, found: asyncio.Future[Problem | None]) -> None:
         self._running = None
         if not found.cancelled() and not check.call.done:
-            problem = found.result()
-            if problem is not None:
-                check.call.finish(Failure(problem))
-            else:
-                check.go_on()
+            # a bug in the check or behind it fails this call, and those that wait are checked all the same
+            resume_safely(check.call, self._settle, check, found)
         self._next()
+
+    @staticmethod
+    def _settle(check: _Check, found: asyncio.Future[Problem | None]) -> None:
+        problem = found.result()
+        if problem is None:
+            check.go_on()
+        else:
+            check.call.finish(Failure(problem))
 
 
 _TOKEN: Final = re.compile(JSON_STRING.pattern + rb"|[{}\[\],:]", re.DOTALL)

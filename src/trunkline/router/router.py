@@ -236,7 +236,8 @@ class Router:
 
     def _route(self, call: Call, name: str, members: Members, *, checked: bool = False) -> None:
         """Find the tool and apply the rules of its source, in this order: redirect, path guard (unless it has `checked`
-        the call), header parameters, result rewriting, cache, deadline, admission."""
+        the call), header parameters, result rewriting, cache, deadline, admission. A rule that returns True has taken
+        the call: it has finished it, or holds it."""
         entry = self.views.of(call.caller).find(name)
         if entry is None:
             self._route_unknown(call, name, members)

@@ -61,8 +61,8 @@ class HttpTarget:
 
 
 class Exchange:
-    """One request and its response, which subclasses handle. Every exchange ends exactly once, with `on_end` or with
-    `on_fail`."""
+    """One request and its response, which subclasses handle. An exchange ends exactly once: with `on_end`, with
+    `on_fail`, or, without either, because its owner calls `abort`."""
 
     __slots__ = ("connection", "out", "over", "written")
 
@@ -90,6 +90,8 @@ class Exchange:
 
 
 class HttpPool:
+    """Connections to one target, kept alive between exchanges. At most `max_connections`; further exchanges wait."""
+
     def __init__(
         self, target: HttpTarget, *, connect_timeout_s: float, limit_bytes: int, max_connections: int = 512
     ) -> None:
@@ -109,6 +111,7 @@ class HttpPool:
         self._loop = asyncio.get_running_loop()
 
     def send(self, exchange: Exchange) -> None:
+        """Send on an idle connection or a new one, or wait for one; a failure is reported by `exchange.on_fail`."""
         connection = self._reusable()
         if connection is not None:
             connection.start(exchange)
@@ -340,7 +343,8 @@ class _Connection(asyncio.Protocol):
         if problem is None:
             exchange.on_fail(reason)
         else:
-            exchange.on_fail(problem.reason, too_large=problem.status == 413, malformed=problem.status != 413)
+            too_large = problem.status == 413
+            exchange.on_fail(problem.reason, too_large=too_large, malformed=not too_large)
 
     # -- the parser -----------------------------------------------------------------------------------------------
 

@@ -27,8 +27,8 @@ def call_safely(what: str, run: Callable[P, object], *args: P.args, **more: P.kw
 
 
 def resume_safely(call: Call, run: Callable[P, object], *args: P.args, **more: P.kwargs) -> None:
-    """The same for a call that waited for its server: it is finished with an error if resuming it raises."""
-    if not call_safely("a call that waited for its server", run, *args, **more):
+    """The same for a call that was held: it is finished with an error if resuming it raises."""
+    if not call_safely("a call that was held", run, *args, **more):
         call.finish(Failure(internal_problem(call.source, call.tool)))
 
 

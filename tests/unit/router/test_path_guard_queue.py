@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.bugs import bugs_told
 from tests.support.waiting import at_most
 from tests.unit.router.fakes import Desk, problem_of
 
 from trunkline.core.call import Call
-from trunkline.core.errors import DRAINING, PATH_TRAVERSAL, QUEUE_FULL, UNKNOWN_TOOL
+from trunkline.core.errors import DRAINING, INTERNAL, PATH_TRAVERSAL, QUEUE_FULL, UNKNOWN_TOOL, Problem
 from trunkline.router import path_guard
 
 LONG = ["a..b"] * 20_000
@@ -99,6 +100,27 @@ async def test_what_waits_to_be_looked_at_is_bounded(tmp_path: Path, monkeypatch
     assert (problem.code, problem.retryable) == (QUEUE_FULL, True)
     await looked(desk)
     assert desk.sources["files"].held == [running, waits]
+
+
+async def test_a_check_that_fails_refuses_its_call_and_those_behind_it_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bugs = bugs_told()
+    check, checked = path_guard.traversal_problem, list[bool]()
+
+    def fails_once(call: Call, start: int) -> Problem | None:
+        checked.append(True)
+        if len(checked) == 1:
+            raise RuntimeError("a bug of the guard")
+        return check(call, start)
+
+    monkeypatch.setattr(path_guard, "traversal_problem", fails_once)
+    desk = guarded(tmp_path)
+    bad, good = call(desk, LONG), call(desk, LONG)
+    await looked(desk)
+    assert problem_of(bad).code is INTERNAL
+    assert desk.sources["files"].held == [good]
+    assert len(bugs) == 1
 
 
 async def test_other_long_requests_are_looked_at_too(tmp_path: Path) -> None:
