@@ -21,10 +21,10 @@ from trunkline.protocol.http1_message import (
     IDLE,
     IN_BODY,
     IN_HEAD,
-    HeaderBlock,
     HttpLimits,
     HttpProblem,
     KnownHeads,
+    MessageParser,
     content_length,
 )
 
@@ -95,7 +95,7 @@ class HttpRequest(msgspec.Struct, gc=False):
 _Head = tuple[bytes, bytes, bytes, Mapping[bytes, bytes], tuple[bytes, ...], bool, bool]
 
 
-class RequestParser(HeaderBlock):
+class RequestParser(MessageParser):
     """Reads the requests of one connection in order, including pipelined ones.
 
     `on_request`, `on_head` and `on_expect_continue` are called from `feed`, never from inside llhttp, so they may close

@@ -11,6 +11,8 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
+# The states of a parser: IDLE -> IN_HEAD -> IN_BODY -> IDLE for the next message, or -> CLOSED, which it does not leave,
+# after the last message of the connection, a problem, or `close`.
 IDLE: Final = 0
 IN_HEAD: Final = 1
 IN_BODY: Final = 2
@@ -70,8 +72,8 @@ class KnownHeads(dict[bytes, tuple[int, _Head]], Generic[_Head]):
         self[data[:head_bytes]] = (len(data), head)
 
 
-class HeaderBlock:
-    """Collects the headers of the current message, and limits how much of it llhttp and httptools may hold."""
+class MessageParser:
+    """Base of both parsers: their state, the headers of the current message, and how much of it llhttp may hold."""
 
     __slots__ = ("_fed_bytes", "_headers", "_limits", "_quiet_bytes", "_quiet_limit_bytes", "_repeated", "_state")
 

@@ -14,10 +14,10 @@ from trunkline.protocol.http1_message import (
     IDLE,
     IN_BODY,
     IN_HEAD,
-    HeaderBlock,
     HttpLimits,
     HttpProblem,
     KnownHeads,
+    MessageParser,
     content_length,
 )
 
@@ -82,7 +82,7 @@ class Inflater:
             raise CodingError("compressed body ends too soon")
 
 
-class ResponseParser(HeaderBlock):
+class ResponseParser(MessageParser):
     """Reads the responses of one connection, one after the other.
 
     The callbacks run from `feed`, never from inside llhttp, so they may close the parser or raise (which closes it
