@@ -11,7 +11,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
-# The states of a parser: IDLE -> IN_HEAD -> IN_BODY -> IDLE for the next message, or -> CLOSED, which it does not leave,
+# The states of a parser: IDLE -> IN_HEAD -> IN_BODY -> IDLE for the next message, or -> CLOSED, which is never left,
 # after the last message of the connection, a problem, or `close`.
 IDLE: Final = 0
 IN_HEAD: Final = 1
