@@ -195,13 +195,13 @@ def load(config: ConfigText) -> Settings:
 
 def check_adding(before: ConfigText, server: NewServer) -> None:
     had = load(before)
-    added = before.with_text(add_server(before, server).text)
+    added = replace(before, text=add_server(before, server).text)
     has = load(added)
     assert {name: has.sources[name] for name in had.sources} == dict(had.sources)
     assert has.sources.keys() - had.sources.keys() == {server.name}
     check_server(has.sources[server.name], server)
     assert has.gateway == had.gateway
-    back = before.with_text(remove_server(added, server.name).text)
+    back = replace(before, text=remove_server(added, server.name).text)
     assert load(back) == had
     if has_servers(before):
         assert back.text == before.text
@@ -251,7 +251,7 @@ def test_a_removed_server_is_gone_and_no_other(text: str, data: st.DataObject) -
     if not names:
         return
     name = data.draw(st.sampled_from(names))
-    had, has = load(before), load(before.with_text(remove_server(before, name).text))
+    had, has = load(before), load(replace(before, text=remove_server(before, name).text))
     gone = had.sources.keys() - has.sources.keys()
     assert gone == {name.replace(" ", "_")}
     assert all(had.sources[kept] == has.sources[kept] for kept in has.sources)
@@ -264,5 +264,5 @@ def test_replacing_a_server_with_what_it_was_gives_the_file_back(text: str, one:
     once = file(first.text, "trunkline.yaml")
     changed = add_server(once, replace(other, name=one.name), force=True)
     assert changed.action == "replaced"
-    again = add_server(once.with_text(changed.text), one, force=True)
+    again = add_server(replace(once, text=changed.text), one, force=True)
     assert again.text == first.text

@@ -82,7 +82,7 @@ def test_what_a_result_shows_leads_back_to_whoever_gave_it(
     links = UriRewriter(CatalogViews(catalog_of(offers, "prefixed")))
     with_resources = [source for source, offer in offers.items() if offer.resources or offer.templates]
     shown = [
-        (source, uri, links.shown(Caller(), source, uri)) for source, uri in given_uris if source in with_resources
+        (source, uri, links.public_uri(Caller(), source, uri)) for source, uri in given_uris if source in with_resources
     ]
     for source, uri, known_as in shown:
         if len(with_resources) > 1:

@@ -103,14 +103,14 @@ def without_blank_lines() -> Manner:
 
 
 CUT_UP: dict[str, Callable[[], ChatServer]] = {
-    "id and name first, then arguments in pieces by index": lambda: style("openai"),
-    "a whole call in one piece": lambda: style("whole"),
+    "id and name first, then arguments in chunks by index": lambda: style("openai"),
+    "a whole call in one chunk": lambda: style("whole"),
     "no index": lambda: style("noindex"),
-    "an id or a name that is empty or null in later pieces": lambda: style("emptyname"),
-    "id and name in every piece, or no `type`": lambda: style("repeat"),
+    "an id or a name that is empty or null in later chunks": lambda: style("emptyname"),
+    "id and name in every chunk, or no `type`": lambda: style("repeat"),
     "the turn ends with `stop` although there are calls": lambda: style("stopfin"),
     "one index for all calls": lambda: style("sameindex"),
-    "no id at all: one is made up": lambda: style("noid"),
+    "no id: Trunkline generates one": lambda: style("noid"),
     "arguments as an object, not as text": lambda: style("objargs"),
     "arguments encoded twice: JSON in a JSON string": lambda: style("twice"),
     "raw line breaks and tabs in the strings of arguments": lambda: style("rawbreaks"),
@@ -118,11 +118,11 @@ CUT_UP: dict[str, Callable[[], ChatServer]] = {
         named("functions.echo:0", "default_api:echo")
     ),
     "one id for several calls that have indexes of their own": lambda: first(one_id_for_all()),
-    "the whole message once more after its pieces": lambda: first(once_more()),
+    "the whole message repeated after its chunks": lambda: first(once_more()),
     "`function_call` of the first API": lambda: ChatServer(
         [TURN, TURN, says("Done.")], manners=[first_of_the_first_api, first_of_the_first_api]
     ),
-    "no stream, though one was asked for": lambda: ChatServer(
+    "no stream, although one was requested": lambda: ChatServer(
         [TURN, says("Done.")], manners=[answers_whole, answers_whole]
     ),
     "events without blank lines between them, CRLF, comments, no `[DONE]` at the end": lambda: first(
@@ -132,8 +132,8 @@ CUT_UP: dict[str, Callable[[], ChatServer]] = {
 
 
 def test_every_row_of_the_page_is_a_row_here() -> None:
-    assert rows("## What a turn may hold") == list(CUT_UP)
-    assert rows("## What goes back") == [*GIVEN_BACK, *REFUSED]
+    assert rows("## Tool calls") == list(CUT_UP)
+    assert rows("## Reasoning and unsupported parameters") == [*GIVEN_BACK, *REFUSED]
 
 
 @pytest.mark.parametrize("row", CUT_UP)
@@ -222,15 +222,15 @@ LITELLM = [
 WORDLESS = {"type": "thinking", "thinking": "", "signature": "three"}
 REDACTED = {"thinking_blocks": [LITELLM[1]], "provider_specific_fields": {"thinking_blocks": [LITELLM[1]]}}
 GIVEN_BACK = {
-    "the thought as text: `reasoning_content`, `reasoning`": signed(
+    "reasoning as text: `reasoning_content`, `reasoning`": signed(
         {"reasoning_content": "I ", "reasoning": "I "},
         {"reasoning_content": "think", "reasoning": "think"},
         message={"reasoning_content": "I think", "reasoning": "I think"},
     ),
-    "the same, empty: a turn that was not thought about": signed(
+    "the same, empty: a turn without reasoning": signed(
         {"content": "", "reasoning_content": ""}, {"reasoning_content": None}, message={"reasoning_content": ""}
     ),
-    "blocks in pieces by `type` and `index`, the signature at the end: `reasoning_details`": signed(
+    "blocks in chunks by `type` and `index`, the signature at the end: `reasoning_details`": signed(
         details(detail("text", text="I ", id=None)),
         details(detail("text", text="think, ")),
         details(detail("text", text="then act")),
@@ -249,7 +249,7 @@ GIVEN_BACK = {
             detail("text", 3, text="and again", signature="three"),
         ),
     ),
-    "blocks one after the other, each ended by its signature: `thinking_blocks`": signed(
+    "consecutive blocks, each ended by its signature: `thinking_blocks`": signed(
         thinking("I think", reasoning_content="I think"),
         thinking(", then act", "", reasoning_content=", then act"),
         thinking("", "one"),
@@ -263,7 +263,7 @@ GIVEN_BACK = {
             "provider_specific_fields": {"thinking_blocks": [*LITELLM, WORDLESS]},
         },
     ),
-    "a whole block once more with its signature": signed(
+    "a whole block repeated with its signature": signed(
         thinking("I think"),
         thinking(", then act"),
         thinking("I think, then act", "one"),
@@ -271,7 +271,7 @@ GIVEN_BACK = {
         thinking("again", "two"),
         message={"thinking_blocks": LITELLM, "provider_specific_fields": {"thinking_blocks": LITELLM}},
     ),
-    "signatures beside them: `provider_specific_fields`": signed(
+    "separate signatures: `provider_specific_fields`": signed(
         {"provider_specific_fields": {"thought_signatures": ["one"], "kept": None}},
         {"provider_specific_fields": {"thought_signatures": ["one", "two"], "other": {"x": 1}}},
         message={"provider_specific_fields": {"thought_signatures": ["one", "two"], "kept": None, "other": {"x": 1}}},
@@ -383,7 +383,7 @@ REFUSED = {
         "'temperature' does not support 0.5 with this model. Only the default (1) value is supported",
         "temperature",
     ),
-    "thoughts are not taken back": Refusal(
+    "reasoning is not accepted back": Refusal(
         400, "'messages.1' : property 'reasoning_content' is unsupported", "reasoning_content"
     ),
 }
