@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.dialin_apps.program import workshop
@@ -193,9 +194,13 @@ async def test_a_unix_socket_will_do_and_junk_costs_only_itself(language: str, t
             line.write_raw(bytes([byte]))
             await asyncio.sleep(0)
         assert await line.data("Workshop:add", a=1) == 2
-        answers = {message["correlationId"]: message["result"] for message in line.received if "result" in message}
-        assert answers[77]["error"] == "The arguments must be an object"
-        assert answers[78]["data"] == 2
+
+        def answers() -> dict[Any, Any]:
+            return {message["correlationId"]: message["result"] for message in line.received if "result" in message}
+
+        await until(lambda: 78 in answers(), "the call that came byte by byte, beside the other, is answered")
+        assert answers()[77]["error"] == "The arguments must be an object"
+        assert answers()[78]["data"] == 2
         assert "not JSON" in program.complaints
 
 
