@@ -39,7 +39,7 @@ async def test_after_a_stdio_server_was_killed_the_next_call_works(make: Any, tm
 
 @pytest.mark.node
 async def test_after_a_clients_own_server_was_killed_its_next_call_works(tmp_path: Path) -> None:
-    """A server of the older kind has a process per client, which nothing watches but its lane."""
+    """A server of the older kind has a process per client, which nothing watches but its session."""
     with Gateway(tmp_path, everything(tmp_path).entry(), start_wait=START_WAIT_S) as gateway:
         async with gateway.client() as client:
             assert (await client.call("peer_echo", {"message": "one"})).text == "Echo: one"

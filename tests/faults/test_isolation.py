@@ -107,7 +107,7 @@ async def test_an_idle_process_is_ended_and_the_next_call_starts_another(tmp_pat
             assert (await client.call("x_pid")).structured["pid"] != first
 
 
-async def test_more_clients_than_lanes_are_refused_not_mixed(tmp_path: Path) -> None:
+async def test_more_clients_than_sessions_are_refused_not_mixed(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "x")
     with Gateway(tmp_path, server.entry(), limits={"sessions_per_source": 1}) as gateway:
         async with gateway.client() as one, gateway.client() as two:
@@ -122,7 +122,7 @@ async def test_more_clients_than_lanes_are_refused_not_mixed(tmp_path: Path) -> 
                 answer = await two.call("x_counter")
                 return None if answer.failed else answer
 
-            assert (await until(gets_a_place, "the freed lane is used")).structured == {"count": 0}
+            assert (await until(gets_a_place, "the freed session is used")).structured == {"count": 0}
 
 
 async def test_one_clients_crash_is_not_anothers(gateway: Gateway, servers: Servers) -> None:

@@ -24,12 +24,12 @@ def fetch(
     kind = KINDS[kind_name]  # type: ignore[index]
     asked: list[str | None] = []
 
-    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
+    def respond(session: MemorySession, message: dict[str, Any]) -> None:
         cursor = message["params"].get("cursor")
         asked.append(cursor)
         keys, following = pages[cursor]
         page: dict[str, Any] = {kind.member: [{kind.key: key} for key in keys]}
-        lane.answer(message, page if following is None else {**page, "nextCursor": following})
+        session.answer(message, page if following is None else {**page, "nextCursor": following})
 
     async def main() -> FetchedList:
         return await fetch_list(session_on(MemorySession(respond)), kind)

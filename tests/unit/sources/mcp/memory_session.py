@@ -1,4 +1,4 @@
-"""A lane without a wire: what is sent to it is kept, and a test answers as the server would."""
+"""A session without a wire: what is sent to it is kept, and a test answers as the server would."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class MemorySession(UpstreamSession):
         self.lose(self.problem(SOURCE_LOST, "was stopped"))
 
 
-def session_on(lane: UpstreamSession, era: Era = "legacy", hello: bytes = HELLO) -> UpstreamSession:
-    lane.modern = era == "modern"
-    lane.server = decode_initialize_result(hello)
-    return lane
+def session_on(session: UpstreamSession, era: Era = "legacy", hello: bytes = HELLO) -> UpstreamSession:
+    session.modern = era == "modern"
+    session.server = decode_initialize_result(hello)
+    return session
 
 
 def new_call(

@@ -21,7 +21,7 @@ from trunkline.sources.mcp.source import McpSource, Tuning
 
 
 class Connects(Protocol):
-    lanes: list[MemorySession]
+    sessions: list[MemorySession]
 
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession: ...
 
@@ -32,7 +32,7 @@ class Server:
     def __init__(self, era: Era = "legacy") -> None:
         self.era: Era = era
         self.tools = ["a"]
-        self.lanes: list[MemorySession] = []
+        self.sessions: list[MemorySession] = []
         self.declared: list[bytes] = []
         self.asked_for: list[Era | None] = []
         self.refusals: list[Problem] = []
@@ -46,29 +46,29 @@ class Server:
             raise GatewayError(self.refusals.pop(0))
         if era not in (None, self.era):
             raise GatewayError(Problem(code=SOURCE_PROTOCOL, message="Server s: speaks another era", source="s"))
-        lane = MemorySession(self.respond)
-        lane.server_requests.declared = capabilities
-        self.lanes.append(lane)
+        session = MemorySession(self.respond)
+        session.server_requests.declared = capabilities
+        self.sessions.append(session)
         self.declared.append(capabilities)
-        return session_on(lane, self.era, HELLO)
+        return session_on(session, self.era, HELLO)
 
-    def respond(self, lane: MemorySession, message: dict[str, Any]) -> None:
+    def respond(self, session: MemorySession, message: dict[str, Any]) -> None:
         method = message.get("method", "")
         if method in self.silent or "id" not in message:
             return
         if method == "tools/list":
-            lane.answer(message, {"tools": [{"name": name} for name in self.tools]})
+            session.answer(message, {"tools": [{"name": name} for name in self.tools]})
             if self.after_list is not None:
-                self.after_list(lane)
+                self.after_list(session)
         elif method in ("ping", "server/discover"):
-            lane.answer(message, {})
+            session.answer(message, {})
         elif method == "tools/call":
-            lane.answer(message, {"lane": self.lanes.index(lane)})
+            session.answer(message, {"session": self.sessions.index(session)})
 
     def change(self, *tools: str) -> None:
         self.tools = list(tools)
-        for lane in self.lanes:
-            lane.say({"method": "notifications/tools/list_changed"})
+        for session in self.sessions:
+            session.say({"method": "notifications/tools/list_changed"})
 
 
 class Book:
@@ -126,7 +126,7 @@ async def living(server: Connects, **tuning: Any) -> AsyncIterator[tuple[McpSour
         await asyncio.wait([life])
         left = asyncio.all_tasks() - before
         assert not left, f"still running: {left}"
-        assert all(lane.closed == 1 for lane in server.lanes)
+        assert all(session.closed == 1 for session in server.sessions)
 
 
 async def ready(book: Book, times: int = 1) -> None:
@@ -138,7 +138,7 @@ def submitted(source: McpSource, call: Call) -> Call:
     return call
 
 
-def lane_of(call: Call) -> int:
+def session_index(call: Call) -> int:
     assert isinstance(call.outcome, Result), call.outcome
     return int(bytes(call.outcome.raw).split(b":")[1].rstrip(b"}"))
 

@@ -28,7 +28,7 @@ from trunkline.sources.mcp.source import McpSource, Tuning
 from trunkline.sources.mcp.stdio import open_stdio_session
 
 LIMIT = 1_000_000
-Lanes = list[weakref.ref[UpstreamSession]]
+Sessions = list[weakref.ref[UpstreamSession]]
 
 
 @pytest.fixture
@@ -43,16 +43,16 @@ def no_collector() -> Iterator[None]:
 class Opener:
     """Opens sessions with a real server and keeps none of them alive."""
 
-    def __init__(self, open_lane: Callable[[], object]) -> None:
-        self._open_lane = open_lane
-        self.lanes: Lanes = []
+    def __init__(self, open_session: Callable[[], object]) -> None:
+        self._open_session = open_session
+        self.sessions: Sessions = []
 
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
-        opened = self._open_lane()
-        lane = opened if isinstance(opened, UpstreamSession) else await opened  # type: ignore[misc]
-        assert isinstance(lane, UpstreamSession)
-        self.lanes.append(weakref.ref(lane))
-        return await initialize_session(lane, era, capabilities, at_most(20))
+        opened = self._open_session()
+        session = opened if isinstance(opened, UpstreamSession) else await opened  # type: ignore[misc]
+        assert isinstance(session, UpstreamSession)
+        self.sessions.append(weakref.ref(session))
+        return await initialize_session(session, era, capabilities, at_most(20))
 
 
 @contextlib.asynccontextmanager
@@ -74,19 +74,19 @@ async def is_freed_with_its_client(opener: Opener) -> None:
             await until(lambda call=call: call.done, "the client has a session of its own")
             del call
             source.forget(session)
-            await until(lambda: opener.lanes[-1]() is None, "the session is freed")
-        assert [lane() is None for lane in opener.lanes] == [False, True, True]
+            await until(lambda: opener.sessions[-1]() is None, "the session is freed")
+        assert [session() is None for session in opener.sessions] == [False, True, True]
 
 
 @pytest.mark.usefixtures("no_collector")
 async def test_a_process_that_worked_for_a_client_that_left_is_freed(tmp_path: Path) -> None:
     children, command = Children(), StdioFaults(tmp_path, "s").command
 
-    def open_lane() -> object:
+    def open_session() -> object:
         return open_stdio_session("s", str, children, command, env={}, cwd=None, limit_bytes=LIMIT, redact=str)
 
     try:
-        await is_freed_with_its_client(Opener(open_lane))
+        await is_freed_with_its_client(Opener(open_session))
     finally:
         await children.close()
 
@@ -95,8 +95,8 @@ async def test_a_process_that_worked_for_a_client_that_left_is_freed(tmp_path: P
 async def test_a_session_over_http_that_was_for_a_client_that_left_is_freed(tmp_path: Path) -> None:
     with HttpFaults(tmp_path, "h") as server:
 
-        def open_lane() -> object:
+        def open_session() -> object:
             pool = HttpPool(HttpTarget(server.url), connect_timeout_s=at_most(10), limit_bytes=LIMIT)
             return HttpUpstreamSession("s", str, pool, {}, LIMIT)
 
-        await is_freed_with_its_client(Opener(open_lane))
+        await is_freed_with_its_client(Opener(open_session))

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 from tests.support.waiting import until
 from tests.unit.runtime.scripted_server import Peer, Scripted, both_loops, run_on, scripted
-from tests.unit.sources.mcp.test_http_session import event, failed, http, lane_to, outcome, parts, result, sent, stream
+from tests.unit.sources.mcp.test_http_session import (
+    event,
+    failed,
+    http,
+    outcome,
+    parts,
+    result,
+    sent,
+    session_to,
+    stream,
+)
 
 from trunkline.core.call import Failure, Result
 from trunkline.core.errors import ANSWER_TOO_LARGE, CANCELLED, SOURCE_LOST, SOURCE_PROTOCOL, Problem
@@ -60,7 +70,7 @@ def gets(server: Scripted) -> list[dict[str, str]]:
 @pytest.mark.parametrize("whole", [True, False])
 def test_an_answer_whose_stream_ended_early_is_fetched_from_the_last_event_on(loop_factory: Loop, whole: bool) -> None:
     async def main() -> None:
-        async with scripted(Poller(stream(PRIMED, end=whole), rest)) as server, lane_to(server.url) as session:
+        async with scripted(Poller(stream(PRIMED, end=whole), rest)) as server, session_to(server.url) as session:
             session.set_version("2025-11-25", modern=False)
             session.session_id = b"abc"
             assert isinstance(await outcome(sent(session)), Result)
@@ -79,7 +89,7 @@ def test_it_is_asked_for_again_and_again_from_where_it_was(loop_factory: Loop) -
     async def main() -> None:
         nothing = lambda message: stream(b": still busy\n\n")  # noqa: E731
         more = lambda message: stream(b"id: e2\n" + event(b'{"jsonrpc":"2.0","method":"news"}'))  # noqa: E731
-        async with scripted(Poller(stream(PRIMED), nothing, more, rest)) as server, lane_to(server.url) as session:
+        async with scripted(Poller(stream(PRIMED), nothing, more, rest)) as server, session_to(server.url) as session:
             heard: list[str] = []
             session.on_notification = lambda method, params: heard.append(method)
             assert isinstance(await outcome(sent(session)), Result)
@@ -94,7 +104,7 @@ def test_the_server_says_how_long_to_wait(loop_factory: Loop) -> None:
     async def main() -> None:
         async with (
             scripted(Poller(stream(b"id: 7\nretry: 300\ndata:\n\n"), rest)) as server,
-            lane_to(server.url) as session,
+            session_to(server.url) as session,
         ):
             began = asyncio.get_running_loop().time()
             assert isinstance(await outcome(sent(session)), Result)
@@ -108,7 +118,7 @@ def test_the_server_says_how_long_to_wait(loop_factory: Loop) -> None:
 def test_a_server_that_refuses_the_rest_may_have_run_the_call(loop_factory: Loop, status: int) -> None:
     async def main() -> None:
         refusal = lambda message: http(b"", status)  # noqa: E731
-        async with scripted(Poller(stream(PRIMED), refusal)) as server, lane_to(server.url) as session:
+        async with scripted(Poller(stream(PRIMED), refusal)) as server, session_to(server.url) as session:
             problem = await failed(sent(session))
             assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
             assert str(status) in problem.message
@@ -120,7 +130,7 @@ def test_a_server_that_refuses_the_rest_may_have_run_the_call(loop_factory: Loop
 @both_loops
 def test_a_server_that_cannot_be_reached_for_the_rest_is_given_up(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with scripted(Poller(stream(PRIMED))) as server, lane_to(server.url) as session:
+        async with scripted(Poller(stream(PRIMED))) as server, session_to(server.url) as session:
             problem = await failed(sent(session))
             assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
             assert len(gets(server)) == 3
@@ -131,10 +141,10 @@ def test_a_server_that_cannot_be_reached_for_the_rest_is_given_up(loop_factory: 
 @both_loops
 def test_a_stream_without_event_ids_is_not_resumed_nor_one_of_a_modern_server(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with scripted(Poller(stream(b"retry: 1\n\n"))) as server, lane_to(server.url) as session:
+        async with scripted(Poller(stream(b"retry: 1\n\n"))) as server, session_to(server.url) as session:
             assert (await failed(sent(session))).code is SOURCE_PROTOCOL
             assert not gets(server)
-        async with scripted(Poller(stream(PRIMED))) as server, lane_to(server.url) as session:
+        async with scripted(Poller(stream(PRIMED))) as server, session_to(server.url) as session:
             session.set_version("2026-07-28", modern=True)
             assert (await failed(sent(session))).code is SOURCE_PROTOCOL
             assert not gets(server)
@@ -146,7 +156,7 @@ def test_a_stream_without_event_ids_is_not_resumed_nor_one_of_a_modern_server(lo
 def test_a_call_given_up_is_not_asked_for_any_more(loop_factory: Loop) -> None:
     async def main() -> None:
         slow = stream(b"id: 1\nretry: 60000\ndata:\n\n")
-        async with scripted(Poller(slow)) as server, lane_to(server.url) as session:
+        async with scripted(Poller(slow)) as server, session_to(server.url) as session:
             call = sent(session)
             await until(lambda: type(session._posts.get(call.upstream_id)).__name__ == "Resumption", "it waits")
             call.give_up(Failure(Problem(code=CANCELLED, message="no")))
@@ -162,7 +172,7 @@ def test_closing_ends_what_still_waits_for_the_rest(loop_factory: Loop) -> None:
     async def main() -> None:
         slow = stream(b"id: 1\nretry: 60000\ndata:\n\n")
         async with scripted(Poller(slow)) as server:
-            async with lane_to(server.url) as session:
+            async with session_to(server.url) as session:
                 call = sent(session)
                 await until(lambda: type(session._posts.get(call.upstream_id)).__name__ == "Resumption", "it waits")
             assert (await failed(call)).code is SOURCE_LOST
@@ -174,7 +184,7 @@ def test_closing_ends_what_still_waits_for_the_rest(loop_factory: Loop) -> None:
 def test_a_rest_that_is_too_large_is_said_so(loop_factory: Loop) -> None:
     async def main() -> None:
         huge = lambda message: stream(event(b"x" * 5000))  # noqa: E731
-        async with scripted(Poller(stream(PRIMED), huge)) as server, lane_to(server.url) as session:
+        async with scripted(Poller(stream(PRIMED), huge)) as server, session_to(server.url) as session:
             assert (await failed(sent(session))).code is ANSWER_TOO_LARGE
 
     run_on(loop_factory, main())
@@ -188,7 +198,7 @@ def test_a_resumed_stream_that_stays_open_is_closed_after_the_answer(
 
     async def main() -> None:
         endless = lambda message: stream(event(result(message)), end=False)  # noqa: E731
-        async with scripted(Poller(stream(PRIMED), endless)) as server, lane_to(server.url) as session:
+        async with scripted(Poller(stream(PRIMED), endless)) as server, session_to(server.url) as session:
             assert isinstance(await outcome(sent(session)), Result)
             await until(lambda: not session._posts, "it is closed")
 
@@ -204,7 +214,7 @@ def test_the_servers_own_stream_goes_on_after_the_last_event(loop_factory: Loop)
         first = lambda message: stream(b"id: a1\nretry: 10\n" + event(b'{"jsonrpc":"2.0","method":"one"}'))  # noqa: E731
         forgotten = lambda message: http(b"", 400)  # noqa: E731
         again = lambda message: stream(event(b'{"jsonrpc":"2.0","method":"two"}'), end=False)  # noqa: E731
-        async with scripted(Poller(b"", first, forgotten, again)) as server, lane_to(server.url) as session:
+        async with scripted(Poller(b"", first, forgotten, again)) as server, session_to(server.url) as session:
             heard: list[str] = []
             session.on_notification = lambda method, params: heard.append(method)
             session.session_id = b"abc"
@@ -227,7 +237,10 @@ def test_a_call_may_wait_until_the_servers_own_stream_is_open_or_refused(
 
     async def main() -> None:
         for answer in (http(b"", 405), stream(b"", end=False)[: -len(b"0\r\n\r\n")]):
-            async with scripted(Poller(b"", lambda _, answer=answer: answer)) as server, lane_to(server.url) as session:
+            async with (
+                scripted(Poller(b"", lambda _, answer=answer: answer)) as server,
+                session_to(server.url) as session,
+            ):
                 await session.wait_for_stream()
                 assert not gets(server)
                 session.open_stream()

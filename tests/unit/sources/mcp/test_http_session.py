@@ -31,15 +31,15 @@ LIMIT = 4096
 
 
 @contextlib.asynccontextmanager
-async def lane_to(url: str, **headers: str) -> AsyncIterator[HttpUpstreamSession]:
+async def session_to(url: str, **headers: str) -> AsyncIterator[HttpUpstreamSession]:
     pool = HttpPool(HttpTarget(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT)
     counted: list[str] = []
-    lane = HttpUpstreamSession("s", counted.append, pool, headers, LIMIT)
-    lane.counted = counted  # type: ignore[attr-defined]
+    session = HttpUpstreamSession("s", counted.append, pool, headers, LIMIT)
+    session.counted = counted  # type: ignore[attr-defined]
     try:
-        yield lane
+        yield session
     finally:
-        await lane.close()
+        await session.close()
 
 
 def parts(request: bytes) -> tuple[str, dict[str, str], Any]:
@@ -83,10 +83,10 @@ def ok(message: Any) -> bytes:
     return http(result(message), Content_Type="application/json")
 
 
-def sent(lane: HttpUpstreamSession, params: bytes = b'{"name":"t"}', method: str = "tools/call") -> Call:
+def sent(session: HttpUpstreamSession, params: bytes = b'{"name":"t"}', method: str = "tools/call") -> Call:
     call = new_call()
     call.method, call.params = method, params
-    lane.send(call)
+    session.send(call)
     return call
 
 
@@ -112,10 +112,13 @@ def posts(server: Scripted) -> list[Any]:
 def test_a_legacy_request_carries_version_session_and_our_own_headers(loop_factory: Loop) -> None:
     async def main() -> None:
         first = lambda message: http(result(message), Mcp_Session_Id="abc-123")  # noqa: E731
-        async with scripted(answering(first, ok)) as server, lane_to(server.url, Authorization="Bearer x") as lane:
-            await outcome(sent(lane, b"{}", "initialize"))
-            lane.set_version("2025-06-18", modern=False)
-            await outcome(sent(lane))
+        async with (
+            scripted(answering(first, ok)) as server,
+            session_to(server.url, Authorization="Bearer x") as session,
+        ):
+            await outcome(sent(session, b"{}", "initialize"))
+            session.set_version("2025-06-18", modern=False)
+            await outcome(sent(session))
             before, after = (parts(request) for request in server.requests)
         assert before[0] == after[0] == "POST /mcp HTTP/1.1"
         assert "mcp-session-id" not in before[1]
@@ -139,10 +142,10 @@ def test_a_modern_request_mirrors_method_and_name(loop_factory: Loop, name: str)
     from trunkline.protocol.mcp.modern import decode_header
 
     async def main() -> None:
-        async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
-            lane.set_version("2026-07-28", modern=True)
-            await outcome(sent(lane, json.dumps({"name": name}).encode()))
-            await outcome(sent(lane, b"{}", "tools/list"))
+        async with scripted(answering(ok)) as server, session_to(server.url) as session:
+            session.set_version("2026-07-28", modern=True)
+            await outcome(sent(session, json.dumps({"name": name}).encode()))
+            await outcome(sent(session, b"{}", "tools/list"))
             call, listing = (parts(request)[1] for request in server.requests)
             assert call["mcp-protocol-version"] == "2026-07-28"
             assert call["mcp-method"] == "tools/call"
@@ -159,9 +162,9 @@ def test_a_modern_request_mirrors_method_and_name(loop_factory: Loop, name: str)
 @pytest.mark.parametrize("arguments", [b'{"x":1e400}', b'{"x":%b}' % (b"9" * 3000)])
 def test_numbers_of_any_size_reach_a_modern_server(loop_factory: Loop, arguments: bytes) -> None:
     async def main() -> None:
-        async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
-            lane.set_version("2026-07-28", modern=True)
-            call = sent(lane, b'{"name":"t","arguments":%b}' % arguments)
+        async with scripted(answering(ok)) as server, session_to(server.url) as session:
+            session.set_version("2026-07-28", modern=True)
+            call = sent(session, b'{"name":"t","arguments":%b}' % arguments)
             assert isinstance(await outcome(call), Result)
             assert arguments in server.requests[0]
 
@@ -178,16 +181,16 @@ def test_an_answer_may_come_as_a_stream_with_news_before_it(loop_factory: Loop) 
             progress = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d}}'
             return stream(b": hi\n\n", event(progress % 1), event(progress % 2), event(result(message)))
 
-        async with scripted(answering(answer)) as server, lane_to(server.url) as lane:
+        async with scripted(answering(answer)) as server, session_to(server.url) as session:
             call = new_call()
             seen: list[bytes] = []
             call.on_notification = lambda method, params: seen.append(bytes(params))
             call.wants_progress = True
-            lane.send(call)
+            session.send(call)
             assert isinstance(await outcome(call), Result)
             assert [json.loads(params)["progress"] for params in seen] == [1, 2]
             assert len(server.peers) == 1
-            assert isinstance(await outcome(sent(lane)), Result)
+            assert isinstance(await outcome(sent(session)), Result)
             assert len(server.peers) == 1, "the connection is used again"
 
     run_on(loop_factory, main())
@@ -227,13 +230,13 @@ def test_a_bad_answer_fails_that_call_and_the_next_one_works(
                     return
                 await peer.send(ok(message))
 
-        async with scripted(script) as server, lane_to(server.url) as lane:
-            problem = await failed(sent(lane))
+        async with scripted(script) as server, session_to(server.url) as session:
+            problem = await failed(sent(session))
             assert problem.code is code
             assert says in problem.message
             assert (problem.source, problem.executed) == ("s", "no" if code is SOURCE_AUTH_REQUIRED else "unknown")
-            assert isinstance(await outcome(sent(lane)), Result)
-            assert lane.usable
+            assert isinstance(await outcome(sent(session)), Result)
+            assert session.usable
 
     run_on(loop_factory, main())
 
@@ -245,8 +248,8 @@ def test_a_servers_own_error_behind_an_error_status_is_passed_on(loop_factory: L
 
     async def main() -> None:
         answer = lambda message: http(b'{"jsonrpc":"2.0","id":null,"error":%b}' % error, status)  # noqa: E731
-        async with scripted(answering(answer)) as server, lane_to(server.url) as lane:
-            assert await outcome(sent(lane)) == RemoteError(error)
+        async with scripted(answering(answer)) as server, session_to(server.url) as session:
+            assert await outcome(sent(session)) == RemoteError(error)
 
     run_on(loop_factory, main())
 
@@ -257,8 +260,8 @@ def test_a_servers_own_error_behind_an_error_status_is_passed_on(loop_factory: L
 @both_loops
 def test_a_refused_connection_means_that_nothing_ran(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to(f"http://127.0.0.1:{free_port()}/mcp") as lane:
-            call = sent(lane)
+        async with session_to(f"http://127.0.0.1:{free_port()}/mcp") as session:
+            call = sent(session)
             assert call.phase == "queued"
             problem = await failed(call)
             assert (problem.code, problem.phase, problem.executed) == (SOURCE_START_FAILED, "queued", "no")
@@ -275,8 +278,8 @@ def test_a_reset_after_sending_means_that_it_may_have_run(loop_factory: Loop) ->
             await peer.request()
             await peer.reset()
 
-        async with scripted(script) as server, lane_to(server.url) as lane:
-            problem = await failed(sent(lane))
+        async with scripted(script) as server, session_to(server.url) as session:
+            problem = await failed(sent(session))
             assert (problem.code, problem.phase, problem.executed) == (SOURCE_LOST, "sent", "unknown")
             assert not problem.retryable
             assert len(server.requests) == 1, "it is not sent again"
@@ -285,7 +288,7 @@ def test_a_reset_after_sending_means_that_it_may_have_run(loop_factory: Loop) ->
 
 
 @both_loops
-def test_failures_in_a_row_retire_the_lane_and_one_success_forgets_them(loop_factory: Loop) -> None:
+def test_failures_in_a_row_retire_the_session_and_one_success_forgets_them(loop_factory: Loop) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:
             message = parts(await peer.request())[2]
@@ -294,16 +297,16 @@ def test_failures_in_a_row_retire_the_lane_and_one_success_forgets_them(loop_fac
             else:
                 await peer.reset()
 
-        async with scripted(script) as server, lane_to(server.url) as lane:
+        async with scripted(script) as server, session_to(server.url) as session:
             for _ in range(RETIRED_AFTER_FAILURES - 1):
-                await failed(sent(lane))
-            assert isinstance(await outcome(sent(lane)), Result)
+                await failed(sent(session))
+            assert isinstance(await outcome(sent(session)), Result)
             for _ in range(RETIRED_AFTER_FAILURES - 1):
-                await failed(sent(lane))
-            assert lane.usable
-            await failed(sent(lane))
-            assert not lane.usable
-            assert lane.lost.result().code is SOURCE_LOST
+                await failed(sent(session))
+            assert session.usable
+            await failed(sent(session))
+            assert not session.usable
+            assert session.lost.result().code is SOURCE_LOST
 
     run_on(loop_factory, main())
 
@@ -318,10 +321,10 @@ def test_a_tool_that_speaks_of_a_session_has_run_and_is_not_repeated(loop_factor
 
     async def main() -> None:
         answer = lambda message: http(b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (message["id"], error), 400)  # noqa: E731
-        async with scripted(answering(answer)) as server, lane_to(server.url) as lane:
-            lane.session_id = b"ours"
-            assert await outcome(sent(lane)) == RemoteError(error)
-            assert lane.usable
+        async with scripted(answering(answer)) as server, session_to(server.url) as session:
+            session.session_id = b"ours"
+            assert await outcome(sent(session)) == RemoteError(error)
+            assert session.usable
 
     run_on(loop_factory, main())
 
@@ -337,22 +340,22 @@ def test_a_tool_that_speaks_of_a_session_has_run_and_is_not_repeated(loop_factor
         http(b"Bad Request: Server not initialized", 400),
     ],
 )
-def test_a_lost_session_hands_the_call_back_and_retires_the_lane(loop_factory: Loop, answer: bytes) -> None:
+def test_a_lost_session_hands_the_call_back_and_is_retired(loop_factory: Loop, answer: bytes) -> None:
     async def main() -> None:
         first = lambda message: http(result(message), Mcp_Session_Id="abc")  # noqa: E731
-        async with scripted(answering(first, lambda _: answer)) as server, lane_to(server.url) as lane:
+        async with scripted(answering(first, lambda _: answer)) as server, session_to(server.url) as session:
             taken: list[Request] = []
-            lane.resubmit = lambda request: taken.append(request) or True  # type: ignore[func-returns-value]
-            await outcome(sent(lane, b"{}", "initialize"))
-            call = sent(lane)
+            session.resubmit = lambda request: taken.append(request) or True  # type: ignore[func-returns-value]
+            await outcome(sent(session, b"{}", "initialize"))
+            call = sent(session)
             await until(lambda: taken, "it is handed back")
             assert taken == [call]
             assert not call.done
             assert (call.phase, call.executed) == ("queued", "no")
-            assert not lane.usable
-            assert not lane.pending
-            lane.resubmit = lambda request: False
-            problem = await failed(sent(lane))
+            assert not session.usable
+            assert not session.pending
+            session.resubmit = lambda request: False
+            problem = await failed(sent(session))
             assert (problem.code, problem.executed) == (SOURCE_LOST, "no")
 
     run_on(loop_factory, main())
@@ -365,11 +368,11 @@ def test_an_error_about_the_call_itself_is_no_lost_session_whatever_it_says(loop
     async def main() -> None:
         first = lambda message: http(result(message), Mcp_Session_Id="abc")  # noqa: E731
         own = lambda message: http(b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (message["id"], error), 400)  # noqa: E731
-        async with scripted(answering(first, own)) as server, lane_to(server.url) as lane:
-            lane.resubmit = lambda request: pytest.fail("it must not be sent again")
-            await outcome(sent(lane, b"{}", "initialize"))
-            assert await outcome(sent(lane)) == RemoteError(error)
-            assert lane.usable
+        async with scripted(answering(first, own)) as server, session_to(server.url) as session:
+            session.resubmit = lambda request: pytest.fail("it must not be sent again")
+            await outcome(sent(session, b"{}", "initialize"))
+            assert await outcome(sent(session)) == RemoteError(error)
+            assert session.usable
 
     run_on(loop_factory, main())
 
@@ -377,16 +380,16 @@ def test_an_error_about_the_call_itself_is_no_lost_session_whatever_it_says(loop
 @both_loops
 def test_404_without_a_session_is_an_ordinary_failure(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with scripted(answering(lambda _: http(b"", 404))) as server, lane_to(server.url) as lane:
-            lane.resubmit = lambda request: pytest.fail("nothing to take back")
-            assert (await failed(sent(lane))).code is SOURCE_PROTOCOL
-            assert lane.usable
+        async with scripted(answering(lambda _: http(b"", 404))) as server, session_to(server.url) as session:
+            session.resubmit = lambda request: pytest.fail("nothing to take back")
+            assert (await failed(sent(session))).code is SOURCE_PROTOCOL
+            assert session.usable
 
     run_on(loop_factory, main())
 
 
 @both_loops
-def test_a_retired_lane_lets_what_is_in_flight_end_by_itself(loop_factory: Loop) -> None:
+def test_a_retired_session_lets_what_is_in_flight_end_by_itself(loop_factory: Loop) -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
@@ -398,12 +401,12 @@ def test_a_retired_lane_lets_what_is_in_flight_end_by_itself(loop_factory: Loop)
             else:
                 await peer.reset()
 
-        async with scripted(script) as server, lane_to(server.url) as lane:
-            slow = sent(lane)
+        async with scripted(script) as server, session_to(server.url) as session:
+            slow = sent(session)
             await until(lambda: server.requests, "the slow one arrived")
             for _ in range(RETIRED_AFTER_FAILURES):
-                await failed(sent(lane))
-            assert not lane.usable
+                await failed(sent(session))
+            assert not session.usable
             assert not slow.done
             gate.set()
             assert isinstance(await outcome(slow), Result)
@@ -430,9 +433,9 @@ def test_a_call_given_up_closes_its_stream_and_a_legacy_server_is_told(loop_fact
             else:
                 await peer.send(http(status=202))
 
-        async with scripted(script) as server, lane_to(server.url) as lane:
-            lane.set_version("2026-07-28" if modern else "2025-06-18", modern=modern)
-            call = sent(lane)
+        async with scripted(script) as server, session_to(server.url) as session:
+            session.set_version("2026-07-28" if modern else "2025-06-18", modern=modern)
+            call = sent(session)
             await until(lambda: server.requests, "it arrived")
             call.give_up(GIVEN_UP)
             await asyncio.wait_for(closed.wait(), at_most(15))
@@ -440,7 +443,7 @@ def test_a_call_given_up_closes_its_stream_and_a_legacy_server_is_told(loop_fact
                 await until(lambda: len(posts(server)) == 2, "the server is told")
                 assert posts(server)[1]["method"] == "notifications/cancelled"
                 assert posts(server)[1]["params"] == {"requestId": 1}
-            assert not lane.pending
+            assert not session.pending
         assert len(posts(server)) == (1 if modern else 2)
 
     run_on(loop_factory, main())
@@ -449,11 +452,11 @@ def test_a_call_given_up_closes_its_stream_and_a_legacy_server_is_told(loop_fact
 @both_loops
 def test_a_call_given_up_before_it_was_written_is_never_sent_nor_cancelled(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
-            call = sent(lane)
+        async with scripted(answering(ok)) as server, session_to(server.url) as session:
+            call = sent(session)
             assert call.phase == "queued"
             call.give_up(GIVEN_UP)
-            assert isinstance(await outcome(sent(lane)), Result)
+            assert isinstance(await outcome(sent(session)), Result)
             assert [message["id"] for message in posts(server)] == [2]
 
     run_on(loop_factory, main())
@@ -471,9 +474,9 @@ def test_a_stream_that_stays_open_after_its_answer_does_not_hold_a_connection_fo
             await peer.wait_closed()
             closed.append(message["id"])
 
-        async with scripted(script) as server, lane_to(server.url) as lane:
+        async with scripted(script) as server, session_to(server.url) as session:
             for _ in range(3):
-                assert isinstance(await outcome(sent(lane)), Result)
+                assert isinstance(await outcome(sent(session)), Result)
             await until(lambda: len(closed) == 3, "the connections are closed", 25)
 
     run_on(loop_factory, main())
@@ -502,11 +505,11 @@ def listening(*answers: bytes | None) -> Callable[[Peer], Any]:
 def test_news_on_the_standalone_stream_is_heard_and_the_stream_kept_open(loop_factory: Loop) -> None:
     async def main() -> None:
         first = stream(b"retry: 100\n\n", event(b'{"jsonrpc":"2.0","method":"first"}'))
-        async with scripted(listening(first, first, None)) as server, lane_to(server.url) as lane:
+        async with scripted(listening(first, first, None)) as server, session_to(server.url) as session:
             heard: list[str] = []
-            lane.on_notification = lambda method, params: heard.append(method)
-            lane.set_version("2025-06-18", modern=False)
-            lane.open_stream()
+            session.on_notification = lambda method, params: heard.append(method)
+            session.set_version("2025-06-18", modern=False)
+            session.open_stream()
             await until(lambda: heard == ["first", "first", "last"], "it is asked for again")
             _, headers, _ = parts(server.requests[0])
             assert headers["accept"] == "text/event-stream"
@@ -519,12 +522,12 @@ def test_news_on_the_standalone_stream_is_heard_and_the_stream_kept_open(loop_fa
 @pytest.mark.parametrize("status", [405, 404, 400])
 def test_a_server_without_a_stream_is_asked_once(loop_factory: Loop, status: int) -> None:
     async def main() -> None:
-        async with scripted(listening(http(b"", status))) as server, lane_to(server.url) as lane:
-            lane.open_stream()
-            assert lane._listener is not None
-            await asyncio.wait_for(lane._listener, at_most(15))
+        async with scripted(listening(http(b"", status))) as server, session_to(server.url) as session:
+            session.open_stream()
+            assert session._listener is not None
+            await asyncio.wait_for(session._listener, at_most(15))
             assert len(server.requests) == 1
-            assert lane.usable
+            assert session.usable
 
     run_on(loop_factory, main())
 
@@ -546,10 +549,10 @@ def test_closing_ends_the_stream_the_session_and_what_is_in_flight(loop_factory:
                     return
 
         async with scripted(script) as server:
-            async with lane_to(server.url) as lane:
-                await outcome(sent(lane, b"{}", "initialize"))
-                lane.open_stream()
-                call = sent(lane)
+            async with session_to(server.url) as session:
+                await outcome(sent(session, b"{}", "initialize"))
+                session.open_stream()
+                call = sent(session)
                 await until(lambda: len(server.requests) == 3, "stream and call arrived")
             problem = await failed(call)
             assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
@@ -566,12 +569,12 @@ def test_a_notification_that_is_never_accepted_gives_its_connection_back(
     monkeypatch.setattr(http_session, "_NOTIFICATION_S", at_most(1))
 
     async def main() -> None:
-        async with scripted(never_answers) as server, lane_to(server.url) as lane:
+        async with scripted(never_answers) as server, session_to(server.url) as session:
             for _ in range(5):
-                lane.notify("notifications/cancelled", b'{"requestId":1}')
+                session.notify("notifications/cancelled", b'{"requestId":1}')
             await until(lambda: len(server.peers) == 5, "each has a connection")
             await until(lambda: not server.open, "which is closed after a while")
-            assert lane.usable
+            assert session.usable
 
     async def never_answers(peer: Peer) -> None:
         await peer.request()
@@ -581,13 +584,13 @@ def test_a_notification_that_is_never_accepted_gives_its_connection_back(
 
 
 @both_loops
-def test_a_retired_lane_is_settled_when_its_calls_are_answered(loop_factory: Loop) -> None:
+def test_a_retired_session_is_settled_when_its_calls_are_answered(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with scripted(late) as server, lane_to(server.url) as lane:
-            call = sent(lane)
+        async with scripted(late) as server, session_to(server.url) as session:
+            call = sent(session)
             await until(lambda: server.peers, "it is on its way")
-            lane.retire(lane.problem(SOURCE_LOST, "lost our session"))
-            leaving = asyncio.ensure_future(close_session(lane))
+            session.retire(session.problem(SOURCE_LOST, "lost our session"))
+            leaving = asyncio.ensure_future(close_session(session))
             await asyncio.sleep(0.1)
             assert not call.done
             answer_now.set()
@@ -611,14 +614,14 @@ def test_a_retired_lane_is_settled_when_its_calls_are_answered(loop_factory: Loo
 @both_loops
 def test_headers_of_one_call_go_to_a_modern_server_with_that_call_alone(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
+        async with scripted(answering(ok)) as server, session_to(server.url) as session:
             for modern in (True, False):
-                lane.set_version("2026-07-28" if modern else "2025-11-25", modern=modern)
+                session.set_version("2026-07-28" if modern else "2025-11-25", modern=modern)
                 call = new_call()
                 call.headers = [(b"mcp-param-region", b"us"), (b"mcp-param-empty", b"")]
-                lane.send(call)
+                session.send(call)
                 await outcome(call)
-                await outcome(sent(lane))
+                await outcome(sent(session))
             first, second, *legacy = (parts(request)[1] for request in server.requests)
             assert (first["mcp-param-region"], first["mcp-param-empty"]) == ("us", "")
             assert not [name for headers in (second, *legacy) for name in headers if name.startswith("mcp-param")]
@@ -630,10 +633,10 @@ def test_headers_of_one_call_go_to_a_modern_server_with_that_call_alone(loop_fac
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 def test_a_task_is_named_in_a_header_and_a_notification_says_its_method(loop_factory: Loop, method: str) -> None:
     async def main() -> None:
-        async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
-            lane.set_version("2026-07-28", modern=True)
-            await outcome(sent(lane, b'{"taskId":"abc"}', method))
-            lane.notify("notifications/some", b"{}")
+        async with scripted(answering(ok)) as server, session_to(server.url) as session:
+            session.set_version("2026-07-28", modern=True)
+            await outcome(sent(session, b'{"taskId":"abc"}', method))
+            session.notify("notifications/some", b"{}")
             await until(lambda: len(server.requests) == 2, "both arrive")
             task, notification = (parts(request)[1] for request in server.requests)
             assert (task["mcp-method"], task["mcp-name"]) == (method, "abc")
@@ -647,19 +650,19 @@ def test_a_task_is_named_in_a_header_and_a_notification_says_its_method(loop_fac
 def test_a_call_whose_headers_are_refused_may_be_taken_back(loop_factory: Loop) -> None:
     async def main() -> None:
         body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"no"}}'
-        async with scripted(answering(lambda _: http(body, 400))) as server, lane_to(server.url) as lane:
-            lane.set_version("2026-07-28", modern=True)
-            assert isinstance(await outcome(sent(lane)), RemoteError)
+        async with scripted(answering(lambda _: http(body, 400))) as server, session_to(server.url) as session:
+            session.set_version("2026-07-28", modern=True)
+            assert isinstance(await outcome(sent(session)), RemoteError)
             taken: list[Call] = []
 
             def take(call: Call) -> bool:
                 taken.append(call)
                 return True
 
-            lane.resend_with_headers = take
-            call = sent(lane)
+            session.resend_with_headers = take
+            call = sent(session)
             await until(lambda: taken == [call], "it is handed over")
-            assert (call.done, call.upstream, lane.pending) == (False, None, {})
+            assert (call.done, call.upstream, session.pending) == (False, None, {})
 
     run_on(loop_factory, main())
 
@@ -667,14 +670,14 @@ def test_a_call_whose_headers_are_refused_may_be_taken_back(loop_factory: Loop) 
 @both_loops
 def test_long_names_are_mirrored_and_not_remembered(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
-            lane.set_version("2026-07-28", modern=True)
+        async with scripted(answering(ok)) as server, session_to(server.url) as session:
+            session.set_version("2026-07-28", modern=True)
             uris = [f"x://{number}/" + "y" * 5000 for number in range(3)]
-            before = len(lane._heads)
+            before = len(session._heads)
             for uri in uris:
-                await outcome(sent(lane, json.dumps({"uri": uri}).encode(), "resources/read"))
+                await outcome(sent(session, json.dumps({"uri": uri}).encode(), "resources/read"))
             assert [parts(request)[1]["mcp-name"] for request in server.requests] == uris
-            assert len(lane._heads) == before
+            assert len(session._heads) == before
 
     run_on(loop_factory, main())
 
@@ -687,9 +690,9 @@ def test_a_server_that_repeats_our_credential_does_not_tell_it_to_callers(loop_f
             body = b"x" * 110 + b"key s3cr3t-value was wrong"
             return b"HTTP/1.1 500 X\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
-        async with scripted(answering(repeats)) as server, lane_to(server.url) as lane:
-            lane.redact = lambda text: text.replace("s3cr3t-value", "***")
-            problem = await failed(sent(lane))
+        async with scripted(answering(repeats)) as server, session_to(server.url) as session:
+            session.redact = lambda text: text.replace("s3cr3t-value", "***")
+            problem = await failed(sent(session))
             assert "s3cr" not in problem.message
             assert problem.message.endswith("xkey *** wa'")
 

@@ -21,12 +21,12 @@ def server(**answers: Any) -> MemorySession:
     """A server that answers `discover` and `initialize` as given: a result, an error (`code` in it), or never."""
     table = {"server/discover": answers.get("discover"), "initialize": answers.get("initialize")}
 
-    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
+    def respond(connection: MemorySession, message: dict[str, Any]) -> None:
         answer = table.get(message.get("method", ""))
         if isinstance(answer, bytes):
-            lane.received(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (message["id"], answer))
+            connection.received(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (message["id"], answer))
         elif answer is not None and "id" in message:
-            lane.say({"id": message["id"], "error" if "code" in answer else "result": answer})
+            connection.say({"id": message["id"], "error" if "code" in answer else "result": answer})
 
     return MemorySession(respond)
 
@@ -36,34 +36,34 @@ def short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initialize, "_PROBE_S", 0.05)
 
 
-async def failure(lane: MemorySession, era: Any = None, timeout_s: float = PATIENCE_S) -> Problem:
+async def failure(connection: MemorySession, era: Any = None, timeout_s: float = PATIENCE_S) -> Problem:
     with pytest.raises(GatewayError) as failed:
-        await initialize_session(lane, era, b"{}", timeout_s)
+        await initialize_session(connection, era, b"{}", timeout_s)
     assert failed.value.problem.message
     return failed.value.problem
 
 
 async def test_a_modern_server_is_found_by_probing() -> None:
-    lane = server(discover={**MODERN, "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "new", "x": 1}}})
-    session = await initialize_session(lane, None, b"{}", PATIENCE_S)
+    connection = server(discover={**MODERN, "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "new", "x": 1}}})
+    session = await initialize_session(connection, None, b"{}", PATIENCE_S)
     assert session.modern
     assert session.server.protocol_version == "2026-07-28"
     assert b'"x": 1' in bytes(session.server.server_info)
-    assert lane.methods() == ["server/discover"]
-    assert lane.sent[0]["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
-    assert lane.request_meta
+    assert connection.methods() == ["server/discover"]
+    assert connection.sent[0]["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+    assert connection.request_meta
 
 
 async def test_a_legacy_server_is_initialized_after_the_probe() -> None:
-    lane = server(discover=UNKNOWN, initialize=LEGACY)
-    session = await initialize_session(lane, None, b'{"roots":{}}', PATIENCE_S)
+    connection = server(discover=UNKNOWN, initialize=LEGACY)
+    session = await initialize_session(connection, None, b'{"roots":{}}', PATIENCE_S)
     assert not session.modern
-    assert lane.methods() == ["server/discover", "initialize", "notifications/initialized"]
-    params = lane.sent[1]["params"]
+    assert connection.methods() == ["server/discover", "initialize", "notifications/initialized"]
+    params = connection.sent[1]["params"]
     assert params["protocolVersion"] == "2025-11-25"
     assert params["capabilities"] == {"roots": {}}
     assert "_meta" not in params
-    assert lane.request_meta == b""
+    assert connection.request_meta == b""
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
@@ -76,31 +76,31 @@ async def test_every_legacy_version_is_spoken(version: str) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_whose_era_is_known_is_not_probed(era: Any) -> None:
-    lane = server(discover=MODERN, initialize=LEGACY)
-    session = await initialize_session(lane, era, b"{}", PATIENCE_S)
+    connection = server(discover=MODERN, initialize=LEGACY)
+    session = await initialize_session(connection, era, b"{}", PATIENCE_S)
     assert session.modern == (era == "modern")
-    assert lane.methods()[0] == {"legacy": "initialize", "modern": "server/discover"}[era]
+    assert connection.methods()[0] == {"legacy": "initialize", "modern": "server/discover"}[era]
 
 
 @pytest.mark.usefixtures("short_probe")
 async def test_a_server_that_ignores_what_it_does_not_know_is_initialized_after_a_while() -> None:
-    lane = server(initialize=LEGACY)
-    session = await initialize_session(lane, None, b"{}", PATIENCE_S)
+    connection = server(initialize=LEGACY)
+    session = await initialize_session(connection, None, b"{}", PATIENCE_S)
     assert not session.modern
-    assert "notifications/cancelled" not in lane.methods()
-    assert not lane.pending
+    assert "notifications/cancelled" not in connection.methods()
+    assert not connection.pending
 
 
 @pytest.mark.usefixtures("short_probe")
 async def test_a_slow_modern_server_is_still_recognised() -> None:
     kept: list[dict[str, Any]] = []
 
-    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
+    def respond(connection: MemorySession, message: dict[str, Any]) -> None:
         if message["method"] == "server/discover":
             kept.append(message)
         elif message["method"] == "initialize":
-            lane.say({"id": message["id"], "error": UNKNOWN})
-            lane.answer(kept[0], MODERN)
+            connection.say({"id": message["id"], "error": UNKNOWN})
+            connection.answer(kept[0], MODERN)
 
     session = await initialize_session(MemorySession(respond), None, b"{}", PATIENCE_S)
     assert session.modern
@@ -126,29 +126,29 @@ async def test_an_answer_that_is_not_modern_leads_to_initialize(discover: dict[s
 async def test_a_server_that_refuses_our_version_and_names_it_is_asked_once_more() -> None:
     refusal = {"code": -32022, "message": "x", "data": {"supported": ["2026-07-28"], "requested": "2026-07-28"}}
 
-    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
-        again = lane.methods().count("server/discover") > 1
-        lane.say({"id": message["id"], **({"result": MODERN} if again else {"error": refusal})})
+    def respond(connection: MemorySession, message: dict[str, Any]) -> None:
+        again = connection.methods().count("server/discover") > 1
+        connection.say({"id": message["id"], **({"result": MODERN} if again else {"error": refusal})})
 
-    lane = MemorySession(respond)
-    assert (await initialize_session(lane, None, b"{}", PATIENCE_S)).modern
-    assert lane.methods() == ["server/discover", "server/discover"]
+    connection = MemorySession(respond)
+    assert (await initialize_session(connection, None, b"{}", PATIENCE_S)).modern
+    assert connection.methods() == ["server/discover", "server/discover"]
 
 
 async def test_a_server_that_serves_only_versions_we_do_not_is_given_up() -> None:
     refusal = {"code": -32022, "message": "x", "data": {"supported": ["2099-01-01"], "requested": "2026-07-28"}}
-    lane = server(discover=refusal, initialize=LEGACY)
-    problem = await failure(lane)
+    connection = server(discover=refusal, initialize=LEGACY)
+    problem = await failure(connection)
     assert problem.code is SOURCE_PROTOCOL
     assert "2099-01-01" in problem.message
-    assert lane.methods() == ["server/discover"]
+    assert connection.methods() == ["server/discover"]
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2099-01-01", ""])
 async def test_an_initialize_answered_with_a_version_we_do_not_speak_fails(version: str) -> None:
-    lane = server(initialize={**LEGACY, "protocolVersion": version})
-    assert (await failure(lane, "legacy")).code is SOURCE_PROTOCOL
-    assert "notifications/initialized" not in lane.methods()
+    connection = server(initialize={**LEGACY, "protocolVersion": version})
+    assert (await failure(connection, "legacy")).code is SOURCE_PROTOCOL
+    assert "notifications/initialized" not in connection.methods()
 
 
 @pytest.mark.parametrize(
@@ -182,13 +182,15 @@ async def test_doubtful_members_of_a_modern_hello_cost_only_the_servers_name(dis
 
 @pytest.mark.usefixtures("short_probe")
 async def test_a_server_that_never_answers_fails_at_the_deadline() -> None:
-    lane = server()
-    problem = await failure(lane, None, 0.2)
+    connection = server()
+    problem = await failure(connection, None, 0.2)
     assert problem.code is SOURCE_START_FAILED
-    assert not lane.pending
+    assert not connection.pending
 
 
 @pytest.mark.parametrize("era", [None, "legacy", "modern"])
-async def test_a_lane_that_is_lost_in_the_handshake_says_why(era: Any) -> None:
-    lane = MemorySession(lambda lane, _: lane.lose(lane.problem(SOURCE_LOST, "exited with status 3")))
-    assert "exited with status 3" in (await failure(lane, era)).message
+async def test_a_connection_that_is_lost_in_the_handshake_says_why(era: Any) -> None:
+    connection = MemorySession(
+        lambda connection, _: connection.lose(connection.problem(SOURCE_LOST, "exited with status 3"))
+    )
+    assert "exited with status 3" in (await failure(connection, era)).message

@@ -12,7 +12,7 @@ from trunkline.core.errors import SOURCE_PROTOCOL
 FORM = {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": {}}}
 
 
-def modern_lane() -> MemorySession:
+def modern_session() -> MemorySession:
     session = MemorySession()
     session.modern = session.has_tasks = True
     return session
@@ -33,12 +33,12 @@ def answered(
 async def test_a_result_that_asks_for_input_arrives_byte_for_byte(method: str) -> None:
     raw = b'{ "resultType": "input_required","requestState":"\\u00e9","inputRequests":{"a":%b},"x":1.10}'
     raw %= json.dumps(FORM).encode()
-    assert answered(modern_lane(), raw, method).outcome == NeedsInput(raw)
+    assert answered(modern_session(), raw, method).outcome == NeedsInput(raw)
 
 
 @pytest.mark.parametrize("result", [{"requestState": ""}, {"inputRequests": {}}, {"inputRequests": {"k": FORM}}])
 async def test_either_of_requests_and_state_is_enough(result: dict[str, Any]) -> None:
-    assert isinstance(answered(modern_lane(), result).outcome, NeedsInput)
+    assert isinstance(answered(modern_session(), result).outcome, NeedsInput)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_either_of_requests_and_state_is_enough(result: dict[str, Any]) ->
     ],
 )
 async def test_a_result_that_asks_what_it_may_not_fails_the_call(result: Any, method: str) -> None:
-    session = modern_lane()
+    session = modern_session()
     outcome = answered(session, result, method).outcome
     assert isinstance(outcome, Failure)
     assert (outcome.problem.code, outcome.problem.executed) == (SOURCE_PROTOCOL, "unknown")
@@ -77,14 +77,14 @@ async def test_a_result_that_asks_what_it_may_not_fails_the_call(result: Any, me
     ],
 )
 async def test_anything_else_passes_untouched(result: bytes) -> None:
-    outcome = answered(modern_lane(), result).outcome
+    outcome = answered(modern_session(), result).outcome
     assert isinstance(outcome, Result)
     assert bytes(outcome.raw) == result
 
 
 async def test_legacy_servers_have_no_such_results_and_our_own_requests_are_not_asked() -> None:
     assert isinstance(answered(MemorySession(), {"requestState": "x"}).outcome, Result)
-    session = modern_lane()
+    session = modern_session()
     own = Request("tools/call", b"{}", lambda _: None)
     session.send(own)
     session.received(b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"x"}}')
@@ -98,7 +98,7 @@ KNOWS_TASKS = b'{"extensions":{"io.modelcontextprotocol/tasks":{}}}'
 
 
 async def test_a_task_arrives_where_the_client_knows_tasks() -> None:
-    outcome = answered(modern_lane(), TASK, capabilities=KNOWS_TASKS).outcome
+    outcome = answered(modern_session(), TASK, capabilities=KNOWS_TASKS).outcome
     assert isinstance(outcome, Result)
     assert bytes(outcome.raw) == TASK
 
@@ -108,7 +108,7 @@ async def test_a_task_arrives_where_the_client_knows_tasks() -> None:
     [("tools/call", b"{}"), ("tools/call", b'{"extensions":{"x/y":{}}}'), ("prompts/get", KNOWS_TASKS)],
 )
 async def test_a_task_that_the_client_cannot_expect_fails_the_call(method: str, capabilities: bytes) -> None:
-    session = modern_lane()
+    session = modern_session()
     outcome = answered(session, TASK, method, capabilities).outcome
     assert isinstance(outcome, Failure)
     assert (outcome.problem.code, outcome.problem.executed) == (SOURCE_PROTOCOL, "unknown")
@@ -119,13 +119,13 @@ async def test_a_task_that_the_client_cannot_expect_fails_the_call(method: str, 
     "result", [b'{"content":[],"x":"task"}', b'{"resultType":"complete","structuredContent":"task"}']
 )
 async def test_the_word_alone_makes_no_task(result: bytes) -> None:
-    assert isinstance(answered(modern_lane(), result).outcome, Result)
+    assert isinstance(answered(modern_session(), result).outcome, Result)
     assert isinstance(answered(MemorySession(), TASK).outcome, Result)
 
 
 async def test_no_spelling_hides_what_a_result_is() -> None:
     asks = b'{"result\\u0054ype":"input_requir\\u0065d","requestState":"x"}'
-    assert answered(modern_lane(), asks).outcome == NeedsInput(asks)
-    assert isinstance(answered(modern_lane(), b'{"resultType":"t\\u0061sk","taskId":"1"}').outcome, Failure)
+    assert answered(modern_session(), asks).outcome == NeedsInput(asks)
+    assert isinstance(answered(modern_session(), b'{"resultType":"t\\u0061sk","taskId":"1"}').outcome, Failure)
     sloppy = b'{"resultType":"complete","x":"\\u00e9","x":1}'
-    assert isinstance(answered(modern_lane(), sloppy).outcome, Result)
+    assert isinstance(answered(modern_session(), sloppy).outcome, Result)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.runtime.scripted_server import Peer, http, scripted
 from tests.unit.sources.mcp.memory_session import MemorySession, session_on
-from tests.unit.sources.mcp.test_http_session import lane_to
+from tests.unit.sources.mcp.test_http_session import session_to
 
 from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Snapshot
@@ -19,9 +19,9 @@ def lists(*pages: bytes) -> MemorySession:
     """A server whose `tools/list` has these pages: the result of the n-th request."""
     asked: list[dict[str, Any]] = []
 
-    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
+    def respond(session: MemorySession, message: dict[str, Any]) -> None:
         asked.append(message)
-        lane.received(
+        session.received(
             b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (message["id"], pages[min(len(asked), len(pages)) - 1])
         )
 
@@ -63,13 +63,13 @@ async def test_line_breaks_in_a_definition_are_taken_out() -> None:
 
 
 async def test_pages_are_followed_and_an_empty_cursor_is_one() -> None:
-    lane = lists(
+    session = lists(
         b'{"tools":[{"name":"a"}],"nextCursor":""}',
         b'{"tools":[{"name":"b"}],"nextCursor":"x"}',
         b'{"tools":[{"name":"c"}]}',
     )
-    assert names(await fetch_snapshot(session_on(lane), "s")) == ["a", "b", "c"]
-    assert [message["params"] for message in lane.sent] == [{}, {"cursor": ""}, {"cursor": "x"}]
+    assert names(await fetch_snapshot(session_on(session), "s")) == ["a", "b", "c"]
+    assert [message["params"] for message in session.sent] == [{}, {"cursor": ""}, {"cursor": "x"}]
 
 
 async def test_a_null_cursor_ends_the_list() -> None:
@@ -144,11 +144,13 @@ async def test_what_is_no_list_is_a_problem_of_the_server(page: bytes) -> None:
 
 
 async def test_a_server_without_tools_is_not_asked_for_any() -> None:
-    lane = lists(b'{"tools":[{"name":"a"}]}')
-    snapshot = await fetch_snapshot(session_on(lane, hello=b'{"capabilities":{"logging":{}},"instructions":"hi"}'), "s")
+    session = lists(b'{"tools":[{"name":"a"}]}')
+    snapshot = await fetch_snapshot(
+        session_on(session, hello=b'{"capabilities":{"logging":{}},"instructions":"hi"}'), "s"
+    )
     assert snapshot.tools == ()
     assert snapshot.instructions == "hi"
-    assert lane.sent == []
+    assert session.sent == []
 
 
 async def test_what_a_server_says_of_itself_is_part_of_the_snapshot() -> None:
@@ -161,18 +163,20 @@ async def test_what_a_server_says_of_itself_is_part_of_the_snapshot() -> None:
 
 
 async def test_a_refused_list_is_an_error() -> None:
-    lane = MemorySession(lambda lane, message: lane.say({"id": message["id"], "error": {"code": -1, "message": "no"}}))
+    session = MemorySession(
+        lambda session, message: session.say({"id": message["id"], "error": {"code": -1, "message": "no"}})
+    )
     with pytest.raises(GatewayError, match="no"):
-        await fetch_snapshot(session_on(lane), "s")
+        await fetch_snapshot(session_on(session), "s")
 
 
 async def test_a_list_of_enormous_pages_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_fetch, "MAX_BYTES", 5_000)
 
-    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
-        number = len(lane.sent)
+    def respond(session: MemorySession, message: dict[str, Any]) -> None:
+        number = len(session.sent)
         tool = {"name": f"t{number}", "description": "x" * 2_000}
-        lane.answer(message, {"tools": [tool], "nextCursor": str(number)})
+        session.answer(message, {"tools": [tool], "nextCursor": str(number)})
 
     snapshot = await fetch_snapshot(session_on(MemorySession(respond)), "s")
     assert names(snapshot) == ["t1", "t2", "t3"]
@@ -197,19 +201,19 @@ async def test_a_modern_http_servers_tool_with_a_bad_header_annotation_is_left_o
             message = json.loads((await peer.request()).partition(b"\r\n\r\n")[2])
             await peer.send(http(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (message["id"], tools)))
 
-    async with scripted(script) as server, lane_to(server.url) as lane:
-        lane.set_version("2026-07-28", modern=True)
-        snapshot = await fetch_snapshot(session_on(lane, "modern"), "s")
+    async with scripted(script) as server, session_to(server.url) as session:
+        session.set_version("2026-07-28", modern=True)
+        snapshot = await fetch_snapshot(session_on(session, "modern"), "s")
         assert names(snapshot) == ["b"]
         assert len(snapshot.warnings) == 1
 
 
 async def test_a_server_that_declares_tools_and_does_not_know_the_list_of_them_has_none() -> None:
-    def respond(lane: MemorySession, message: dict[str, Any]) -> None:
+    def respond(session: MemorySession, message: dict[str, Any]) -> None:
         if message["method"] == "tools/list":
-            lane.say({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
+            session.say({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
         else:
-            lane.answer(message, {"prompts": [{"name": "p"}]})
+            session.answer(message, {"prompts": [{"name": "p"}]})
 
     hello = b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{}}}'
     snapshot = await fetch_snapshot(session_on(MemorySession(respond), hello=hello), "s")

@@ -87,7 +87,7 @@ async def test_a_legacy_server_is_told_only_when_someone_wants_to_hear_more() ->
     assert [message["id"] for message in session.sent] == list(range(1, 13))
 
 
-async def test_a_level_that_is_never_confirmed_does_not_keep_the_lane_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_level_that_is_never_confirmed_does_not_keep_the_session_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.waiting import until
 
     monkeypatch.setattr(initialize, "_SET_LEVEL_S", 0.01)

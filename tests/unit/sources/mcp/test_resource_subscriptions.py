@@ -28,7 +28,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 # Legacy --------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_watch_is_asked_for_once_on_the_lane_of_its_session_and_hears_of_changes() -> None:
+async def test_a_subscription_is_requested_once_on_its_clients_upstream_session_and_receives_updates() -> None:
     server = Library()
     async with ready_source(server) as source:
         one, two = Watcher(source), Watcher(source)
@@ -47,9 +47,9 @@ async def test_the_last_to_leave_ends_the_subscription() -> None:
     server = Library()
     async with ready_source(server) as source:
         one, two = await Watcher(source).holds(), await Watcher(source).holds()
-        lane = server.lanes[1]
-        assert lane.subscription_count == 1
-        assert not lane.idle
+        session = server.sessions[1]
+        assert session.subscription_count == 1
+        assert not session.idle
         one.watch.close()
         one.watch.close()
         server.update(1, "r:/a")
@@ -58,7 +58,7 @@ async def test_the_last_to_leave_ends_the_subscription() -> None:
         assert not server.asked("resources/unsubscribe")
         two.watch.close()
         await until(lambda: server.asked("resources/unsubscribe") == [{"uri": "r:/a"}], "it is ended")
-        await until(lambda: lane.idle, "the session may be closed")
+        await until(lambda: session.idle, "the session may be closed")
 
 
 async def test_whoever_comes_back_at_once_is_asked_for_after_the_end() -> None:
@@ -69,10 +69,12 @@ async def test_whoever_comes_back_at_once_is_asked_for_after_the_end() -> None:
         again = Watcher(source)
         await until(lambda: bool(server.asked("resources/unsubscribe")), "the first is ended")
         assert len(server.asked("resources/subscribe")) == 1
-        lane = server.lanes[1]
-        lane.answer(next(message for message in lane.sent if message.get("method") == "resources/unsubscribe"), {})
+        session = server.sessions[1]
+        session.answer(
+            next(message for message in session.sent if message.get("method") == "resources/unsubscribe"), {}
+        )
         await again.holds()
-        assert [m for m in lane.methods() if "subscribe" in m] == [
+        assert [m for m in session.methods() if "subscribe" in m] == [
             "resources/subscribe",
             "resources/unsubscribe",
             "resources/subscribe",
@@ -94,7 +96,7 @@ async def test_sessions_do_not_hear_what_is_told_to_others() -> None:
     async with ready_source(server) as source:
         one, two = await Watcher(source, session="one").holds(), await Watcher(source, session="two").holds()
         nobody = await Watcher(source, session=None).holds()
-        assert [len(server.asked("resources/subscribe", lane)) for lane in (0, 1, 2)] == [1, 1, 1]
+        assert [len(server.asked("resources/subscribe", session)) for session in (0, 1, 2)] == [1, 1, 1]
         server.update(1, "r:/a", n=1)
         server.update(2, "r:/a", n=2)
         server.update(0, "r:/a", n=0)
@@ -103,7 +105,7 @@ async def test_sessions_do_not_hear_what_is_told_to_others() -> None:
         assert [len(watcher.heard) for watcher in (nobody, one, two)] == [1, 1, 1]
 
 
-async def test_a_modern_client_that_can_be_asked_watches_on_a_lane_of_the_pool() -> None:
+async def test_a_modern_client_that_can_be_asked_watches_on_a_session_of_the_pool() -> None:
     server = Library()
     async with ready_source(server) as source:
         caller = {"session": None, "capabilities": b'{"elicitation":{}}', "version": "2026-07-28"}
@@ -117,7 +119,7 @@ async def test_all_share_one_where_the_configuration_says_so() -> None:
     server = Library()
     async with ready_source(server, shared=True) as source:
         one, two = await Watcher(source, session="one").holds(), await Watcher(source, session="two").holds()
-        assert len(server.lanes) == 1
+        assert len(server.sessions) == 1
         assert len(server.asked("resources/subscribe")) == 1
         server.update(0, "r:/a")
         await until(lambda: one.heard and two.heard, "both hear")
@@ -160,7 +162,7 @@ async def test_nonsense_is_dropped(params: dict[str, Any]) -> None:
     server = Library()
     async with ready_source(server) as source:
         watcher = await Watcher(source).holds()
-        server.lanes[1].say({"method": "notifications/resources/updated", "params": params})
+        server.sessions[1].say({"method": "notifications/resources/updated", "params": params})
         server.update(1, "r:/a")
         await until(lambda: bool(watcher.heard), "it hears the next")
 
@@ -205,7 +207,7 @@ async def test_nothing_is_left_of_a_watch_that_was_closed_before_it_was_answered
         watcher = Watcher(source)
         await until(lambda: bool(server.asked("resources/subscribe")), "it is asked for")
         watcher.watch.close()
-        await until(lambda: server.lanes[1].idle, "the session may be closed")
+        await until(lambda: server.sessions[1].idle, "the session may be closed")
 
 
 async def test_so_many_resources_are_watched_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,16 +223,20 @@ async def test_so_many_resources_are_watched_and_no_more(monkeypatch: pytest.Mon
         await Watcher(source, "r:/3").holds()
 
 
-async def test_what_was_lost_with_its_lane_is_made_anew() -> None:
+async def test_what_was_lost_with_its_session_is_made_anew() -> None:
     server = Library()
     async with ready_source(server) as source:
         own, shared = await Watcher(source).holds(), await Watcher(source, session=None).holds()
         lose(server, 1)
-        await until(lambda: len(server.lanes) == 3 and server.lanes[2].subscription_count == 1, "it is opened again")
+        await until(
+            lambda: len(server.sessions) == 3 and server.sessions[2].subscription_count == 1, "it is opened again"
+        )
         server.update(2, "r:/a")
         await until(lambda: len(own.heard) == 1, "and told of")
         lose(server, 0)
-        await until(lambda: len(server.lanes) == 4 and server.lanes[3].subscription_count == 1, "so is the shared one")
+        await until(
+            lambda: len(server.sessions) == 4 and server.sessions[3].subscription_count == 1, "so is the shared one"
+        )
         server.update(3, "r:/a")
         await until(lambda: len(shared.heard) == 1, "and told of")
         assert len(own.settled) == len(shared.settled) == 1
@@ -247,15 +253,15 @@ async def test_a_server_that_no_longer_wants_to_is_left_alone() -> None:
         assert len(server.asked("resources/subscribe")) == 2
 
 
-async def test_a_lane_is_not_opened_again_for_a_client_that_has_gone() -> None:
+async def test_a_session_is_not_opened_again_for_a_client_that_has_gone() -> None:
     server = Library()
     async with ready_source(server) as source:
         watcher = await Watcher(source).holds()
         source.forget("one")
-        await until(lambda: server.lanes[1].closed == 1, "its server is stopped")
+        await until(lambda: server.sessions[1].closed == 1, "its server is stopped")
         watcher.watch.close()
         await asyncio.sleep(0.05)
-        assert len(server.lanes) == 2
+        assert len(server.sessions) == 2
 
 
 async def test_a_watch_before_the_server_is_up_waits_for_it() -> None:
@@ -309,11 +315,11 @@ async def test_a_new_set_is_asked_for_before_the_old_one_is_ended() -> None:
         await Watcher(source, "r:/2").holds()
         first.watch.close()
         await until(lambda: server.listens == [[], ["r:/1"], ["r:/1", "r:/2"], ["r:/2"]], "each set is asked for")
-        lane = server.lanes[0]
-        await until(lambda: lane.methods().count("notifications/cancelled") == 3, "the old ones are ended")
-        news = [m for m in lane.methods() if m in ("subscriptions/listen", "notifications/cancelled")]
+        session = server.sessions[0]
+        await until(lambda: session.methods().count("notifications/cancelled") == 3, "the old ones are ended")
+        news = [m for m in session.methods() if m in ("subscriptions/listen", "notifications/cancelled")]
         assert news[:2] == ["subscriptions/listen"] * 2
-        listening = [request for request in lane.pending.values() if request.method == "subscriptions/listen"]
+        listening = [request for request in session.pending.values() if request.method == "subscriptions/listen"]
         assert len(listening) == 1
         for params in server.asked("subscriptions/listen"):
             assert params["notifications"]["toolsListChanged"] is True
@@ -324,7 +330,7 @@ async def test_the_last_watch_ends_the_subscription_where_no_list_needs_it() -> 
     async with ready_source(server) as source:
         watcher = await Watcher(source).holds()
         watcher.watch.close()
-        await until(lambda: not server.lanes[0].pending, "it is ended")
+        await until(lambda: not server.sessions[0].pending, "it is ended")
         assert server.listens == [["r:/a"]]
 
 
@@ -346,7 +352,7 @@ async def test_a_refused_subscription_takes_nothing_from_the_one_before() -> Non
         await until(lambda: server.listens == [[]], "changes of lists are listened for")
         server.errors = {"subscriptions/listen": -32602}
         assert isinstance(await Watcher(source).outcome(), RemoteError)
-        listening = [r for r in server.lanes[0].pending.values() if r.method == "subscriptions/listen"]
+        listening = [r for r in server.sessions[0].pending.values() if r.method == "subscriptions/listen"]
         assert len(listening) == 1
         assert not listening[0].done
 
@@ -367,16 +373,16 @@ async def test_a_subscription_that_ends_is_made_anew_and_the_lists_are_looked_at
     server.capabilities["tools"] = {"listChanged": True}
     async with ready_source(server) as source:
         watcher = await Watcher(source).holds()
-        lane = server.lanes[0]
-        await until(lambda: len(lane.pending) == 1, "one is open")
-        (number,) = lane.pending
-        lists, listens = lane.methods().count("tools/list"), len(server.listens)
+        session = server.sessions[0]
+        await until(lambda: len(session.pending) == 1, "one is open")
+        (number,) = session.pending
+        lists, listens = session.methods().count("tools/list"), len(server.listens)
         if how == "result":
-            lane.say({"id": number, "result": {"resultType": "complete"}})
+            session.say({"id": number, "result": {"resultType": "complete"}})
         else:
-            lane.say({"method": "notifications/cancelled", "params": {"requestId": number}})
+            session.say({"method": "notifications/cancelled", "params": {"requestId": number}})
         await until(lambda: len(server.listens) == listens + 1, "it is made anew")
-        await until(lambda: lane.methods().count("tools/list") == lists + 1, "nothing is missed")
+        await until(lambda: session.methods().count("tools/list") == lists + 1, "nothing is missed")
         server.update(0, "r:/a")
         await until(lambda: bool(watcher.heard), "it hears")
 
@@ -413,6 +419,8 @@ async def test_a_server_may_come_back_in_the_other_era() -> None:
         await until(lambda: len(watcher.heard) == 1, "it hears")
         server.era = "legacy"
         lose(server, 1)
-        await until(lambda: len(server.lanes) == 3 and server.lanes[2].subscription_count == 1, "it is subscribed to")
+        await until(
+            lambda: len(server.sessions) == 3 and server.sessions[2].subscription_count == 1, "it is subscribed to"
+        )
         server.update(2, "r:/a", n=2)
         await until(lambda: len(watcher.heard) == 2, "it hears")

@@ -35,26 +35,26 @@ class Server:
         self.extra: dict[str, Any] = {}
         self.errors: dict[str, int] = {}
         self.slow: dict[str, list[dict[str, Any]]] = {}
-        self.lane = MemorySession(self.respond)
+        self.connection = MemorySession(self.respond)
         hello = {"capabilities": EVERYTHING if capabilities is None else capabilities}
-        self.session = session_on(self.lane, era, json.dumps(hello).encode())
+        self.session = session_on(self.connection, era, json.dumps(hello).encode())
 
-    def respond(self, lane: MemorySession, message: dict[str, Any]) -> None:
+    def respond(self, connection: MemorySession, message: dict[str, Any]) -> None:
         method = message["method"]
         if method in self.slow:
             self.slow[method].append(message)
         elif method in self.errors:
-            lane.say({"id": message["id"], "error": {"code": self.errors[method], "message": "no"}})
+            connection.say({"id": message["id"], "error": {"code": self.errors[method], "message": "no"}})
         elif "id" in message:
             self.answer(message)
 
     def answer(self, message: dict[str, Any]) -> None:
         member = MEMBERS[message["method"]]
         items = [{KEYS[member]: key, "n": 1.5} for key in self.has[member]]
-        self.lane.answer(message, {member: items, **self.extra})
+        self.connection.answer(message, {member: items, **self.extra})
 
     def asked(self, method: str) -> int:
-        return self.lane.methods().count(method)
+        return self.connection.methods().count(method)
 
 
 class Kept:
@@ -106,7 +106,7 @@ async def test_a_server_is_asked_only_for_what_it_declares(capability: str) -> N
     server = Server({capability: {}})
     async with offered(server) as (_, kept):
         expected = {"resources": {"resources/list", "resources/templates/list"}}
-        assert set(server.lane.methods()) == expected.get(capability, {f"{capability}/list"})
+        assert set(server.connection.methods()) == expected.get(capability, {f"{capability}/list"})
         assert len(kept.snapshots) == 1
 
 
@@ -134,7 +134,7 @@ async def test_tools_that_cannot_be_listed_are_an_error() -> None:
     with pytest.raises(GatewayError):
         async with offered(server):
             raise AssertionError
-    assert not [request for request in server.lane.pending.values() if request.method == "tools/list"]
+    assert not [request for request in server.connection.pending.values() if request.method == "tools/list"]
 
 
 async def test_a_slow_list_delays_nothing_and_is_published_when_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,11 +220,11 @@ async def test_how_long_a_modern_list_holds_is_kept(said: dict[str, Any], ttl_ms
 async def test_a_change_is_followed_and_only_that_list_is_fetched(kind: str, methods: set[str]) -> None:
     server = Server()
     async with offered(server) as (offer, kept):
-        before = len(server.lane.sent)
+        before = len(server.connection.sent)
         server.has[kind].append("new")
         offer.changed(f"notifications/{kind}/list_changed")
         await until(lambda: kept.last[kind][-1] == "new", "the change is seen")
-        assert set(server.lane.methods()[before:]) == methods
+        assert set(server.connection.methods()[before:]) == methods
         await until(lambda: kept.troubles == [None], "and it went well")
 
 
@@ -261,13 +261,13 @@ async def test_a_list_that_fails_later_leaves_what_was_known() -> None:
         assert kept.snapshots[-1].warnings == ()
 
 
-async def test_a_lane_that_is_gone_publishes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_is_gone_publishes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offer_module, "_GRACE_S", 0.01)
     server = Server()
     server.slow = {"prompts/list": []}
     async with offered(server) as (offer, kept):
         offer.changed("notifications/tools/list_changed")
-        server.lane.lose(server.lane.problem(SOURCE_LOST, "gone"))
+        server.connection.lose(server.connection.problem(SOURCE_LOST, "gone"))
         offer.missed()
         await asyncio.sleep(0.05)
         assert len(kept.snapshots) == 1

@@ -21,7 +21,7 @@ EVERYTHING = b'{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"root
 FORM = {"message": "your name?", "requestedSchema": {"type": "object"}}
 
 
-def lane_that_declares(capabilities: bytes = EVERYTHING) -> MemorySession:
+def session_that_declares(capabilities: bytes = EVERYTHING) -> MemorySession:
     session = MemorySession()
     session.server_requests.declared = capabilities
     return session
@@ -43,7 +43,7 @@ def ask(session: MemorySession, method: str = "elicitation/create", id: Any = 1,
 
 
 async def test_a_question_goes_to_the_call_in_flight_and_its_answer_back_under_the_servers_id() -> None:
-    session, asked = lane_that_declares(), []
+    session, asked = session_that_declares(), []
     call = calling(session, asked)
     session.received(b'{"jsonrpc":"2.0","id":"q-1","method":"elicitation/create","params":{"message":"m","x":1.10}}')
     (server_request,) = asked
@@ -59,7 +59,7 @@ async def test_a_question_goes_to_the_call_in_flight_and_its_answer_back_under_t
 
 @pytest.mark.parametrize("id_json", [b"7", b'"7"', b"-1", b'"\\u00e9 \\n"', b"123456789012345678"])
 async def test_the_servers_id_comes_back_as_it_was_written(id_json: bytes) -> None:
-    session, asked = lane_that_declares(), []
+    session, asked = session_that_declares(), []
     calling(session, asked)
     session.received(b'{"jsonrpc":"2.0","id":%b,"method":"roots/list"}' % id_json)
     asked[0].refuse(b'{"code":-1,"message":"no"}')
@@ -67,7 +67,7 @@ async def test_the_servers_id_comes_back_as_it_was_written(id_json: bytes) -> No
 
 
 async def test_the_latest_call_is_asked_and_the_clocks_of_all_rest() -> None:
-    session = lane_that_declares()
+    session = session_that_declares()
     first, second = [], []
     calls = [calling(session, first), calling(session, second), calling(session)]
     session.send(Request("ping", b"{}", lambda _: None))
@@ -78,7 +78,7 @@ async def test_the_latest_call_is_asked_and_the_clocks_of_all_rest() -> None:
 
 
 async def test_a_question_on_the_stream_of_a_call_is_that_calls() -> None:
-    session = lane_that_declares()
+    session = session_that_declares()
     first, second = [], []
     call, other = calling(session, first), calling(session, second)
     session.received(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}', call)
@@ -87,8 +87,8 @@ async def test_a_question_on_the_stream_of_a_call_is_that_calls() -> None:
     assert other.open_server_requests == 0
 
 
-async def test_a_question_outside_calls_goes_to_whoever_attends_the_lane() -> None:
-    session, asked = lane_that_declares(), []
+async def test_a_question_outside_calls_goes_to_whoever_attends_the_session() -> None:
+    session, asked = session_that_declares(), []
     session.server_requests.set_handler(asked.append)
     ask(session)
     calling(session)
@@ -100,7 +100,7 @@ async def test_a_question_outside_calls_goes_to_whoever_attends_the_lane() -> No
 
 
 async def test_a_question_that_comes_before_anyone_attends_is_held() -> None:
-    session, asked = lane_that_declares(), []
+    session, asked = session_that_declares(), []
     ask(session)
     ask(session, id=2)
     session.say({"method": "notifications/cancelled", "params": {"requestId": 1}})
@@ -112,14 +112,14 @@ async def test_a_question_that_comes_before_anyone_attends_is_held() -> None:
 
 
 async def test_where_nobody_can_be_asked_the_server_is_told_so() -> None:
-    session = lane_that_declares()
+    session = session_that_declares()
     session.server_requests.set_handler(refuse_without_client)
     ask(session)
     assert session.sent[0]["error"]["code"] == -32601
 
 
 async def test_a_client_that_fails_when_it_is_asked_costs_its_question_only() -> None:
-    session = lane_that_declares()
+    session = session_that_declares()
     call = calling(session)
 
     def broken(server_request: ServerRequest) -> None:
@@ -155,7 +155,7 @@ async def test_a_client_that_fails_when_it_is_asked_costs_its_question_only() ->
 async def test_what_the_client_did_not_declare_is_refused(
     capabilities: bytes, method: str, params: Any, code: int
 ) -> None:
-    session, asked = lane_that_declares(capabilities), []
+    session, asked = session_that_declares(capabilities), []
     calling(session, asked)
     session.say({"id": 1, "method": method, "params": params})
     assert asked == []
@@ -174,7 +174,7 @@ async def test_what_the_client_did_not_declare_is_refused(
     ],
 )
 async def test_what_the_client_declared_is_passed_on(capabilities: bytes, method: str, params: Any) -> None:
-    session, asked = lane_that_declares(capabilities), []
+    session, asked = session_that_declares(capabilities), []
     calling(session, asked)
     session.say({"id": 1, "method": method, "params": params})
     assert [server_request.method for server_request in asked] == [method]
@@ -183,7 +183,7 @@ async def test_what_the_client_declared_is_passed_on(capabilities: bytes, method
 
 @pytest.mark.parametrize("id_json", [b"null", b"1.5", b"[1,\n2]", b"{}", b"true"])
 async def test_a_request_without_a_proper_id_is_counted_and_dropped(id_json: bytes) -> None:
-    session, asked = lane_that_declares(), []
+    session, asked = session_that_declares(), []
     calling(session, asked)
     session.received(b'{"jsonrpc":"2.0","id":%b,"method":"roots/list"}' % id_json)
     session.received(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % id_json)
@@ -191,7 +191,7 @@ async def test_a_request_without_a_proper_id_is_counted_and_dropped(id_json: byt
 
 
 async def test_a_server_cannot_open_questions_without_end() -> None:
-    session, asked = lane_that_declares(), []
+    session, asked = session_that_declares(), []
     calling(session, asked)
     for number in range(1000):
         ask(session, id=number)
@@ -204,7 +204,7 @@ async def test_a_server_cannot_open_questions_without_end() -> None:
 
 
 async def test_a_second_question_under_an_id_that_is_open_is_dropped() -> None:
-    session, asked = lane_that_declares(), []
+    session, asked = session_that_declares(), []
     calling(session, asked)
     ask(session, id=1)
     ask(session, id=1)
@@ -217,7 +217,7 @@ async def test_a_second_question_under_an_id_that_is_open_is_dropped() -> None:
 
 @pytest.mark.parametrize("answer", [b"[]", b"", b"null", b"[" * 100_000 + b"\n"])
 async def test_an_answer_that_is_none_becomes_an_error_for_the_server(answer: bytes) -> None:
-    session, asked = lane_that_declares(), []
+    session, asked = session_that_declares(), []
     calling(session, asked)
     ask(session)
     asked[0].answer(answer)
@@ -228,7 +228,7 @@ async def test_an_answer_that_is_none_becomes_an_error_for_the_server(answer: by
 
 
 async def test_a_clients_progress_reaches_the_server_while_the_question_is_open() -> None:
-    session, asked = lane_that_declares(), []
+    session, asked = session_that_declares(), []
     calling(session, asked)
     ask(session)
     asked[0].progressed(b'{"progressToken":"t",\n"progress":1}')
@@ -244,7 +244,7 @@ async def test_a_clients_progress_reaches_the_server_while_the_question_is_open(
 
 @pytest.mark.parametrize("end", ["cancelled", "lost"])
 async def test_a_question_the_server_takes_back_or_dies_with_is_withdrawn(end: str) -> None:
-    session, asked = lane_that_declares(), []
+    session, asked = session_that_declares(), []
     call = calling(session, asked)
     ask(session, id="a")
     ask(session, id="b")
@@ -265,8 +265,8 @@ async def test_a_question_the_server_takes_back_or_dies_with_is_withdrawn(end: s
 
 
 @pytest.mark.parametrize("params", [{"requestId": 99}, {"requestId": None}, {}, []])
-async def test_a_cancellation_of_anything_else_is_for_whoever_tends_the_lane(params: Any) -> None:
-    session, asked = lane_that_declares(), []
+async def test_a_cancellation_of_anything_else_is_for_whoever_tends_the_session(params: Any) -> None:
+    session, asked = session_that_declares(), []
     calling(session, asked)
     heard: list[str] = []
     session.on_notification = lambda method, params: heard.append(method)
@@ -277,7 +277,7 @@ async def test_a_cancellation_of_anything_else_is_for_whoever_tends_the_lane(par
 
 
 async def test_questions_of_calls_that_are_over_are_refused_and_withdrawn() -> None:
-    session, asked = lane_that_declares(), []
+    session, asked = session_that_declares(), []
     calling(session, asked)
     ask(session)
     withdrawn: list[Callable[[], None]] = []
@@ -302,7 +302,7 @@ async def test_a_server_that_asks_without_taking_answers_does_not_fill_the_memor
 
 
 async def test_questions_that_are_open_together_have_a_size_and_one_alone_may_be_of_any() -> None:
-    session, asked = lane_that_declares(), []
+    session, asked = session_that_declares(), []
     calling(session, asked)
     ask(session, id=1, message="x" * MAX_OPEN_BYTES)
     ask(session, id=2, message="small")

@@ -237,7 +237,7 @@ async def test_what_comes_on_the_stream_of_a_call_is_about_that_call() -> None:
     assert (first[2:], second, heard) == ([], [], ["vendor/late"])
 
 
-async def test_what_comes_on_no_stream_is_about_the_only_call_there_is_or_about_the_lane() -> None:
+async def test_what_comes_on_no_stream_is_about_the_only_call_there_is_or_about_the_session() -> None:
     session, first, second, heard = MemorySession(), [], [], []
     session.on_notification = lambda method, params: heard.append(method)
     session.send(Request("ping", b"{}", lambda _: None))
@@ -251,7 +251,7 @@ async def test_what_comes_on_no_stream_is_about_the_only_call_there_is_or_about_
     assert (len(first), len(second), len(heard)) == (1, 1, 2)
 
 
-async def test_a_call_that_takes_no_notices_leaves_them_to_the_lane() -> None:
+async def test_a_call_that_takes_no_notices_leaves_them_to_the_session() -> None:
     session, heard = MemorySession(), []
     session.on_notification = lambda method, params: heard.append(method)
     call = calling(session, None)
@@ -332,7 +332,7 @@ async def test_a_request_given_up_is_cancelled_under_the_servers_id_and_its_answ
     assert session.counted == ["unmatched_answers"]
 
 
-async def test_nothing_is_cancelled_that_was_answered_or_on_a_lost_lane() -> None:
+async def test_nothing_is_cancelled_that_was_answered_or_on_a_lost_session() -> None:
     session = MemorySession()
     request, _ = request_on(session)
     session.answer({"id": 1}, {})
@@ -343,7 +343,7 @@ async def test_nothing_is_cancelled_that_was_answered_or_on_a_lost_lane() -> Non
     assert "notifications/cancelled" not in session.methods()
 
 
-async def test_a_request_made_while_a_lane_is_lost_is_not_lost_with_it() -> None:
+async def test_a_request_made_while_a_session_is_lost_is_not_lost_with_it() -> None:
     """Ending one request may start another on the same session."""
     session = MemorySession()
     again: list[Request] = []

@@ -27,7 +27,7 @@ class Opener:
 
     def __init__(self, kind: type[MemorySession] = MemorySession) -> None:
         self._kind = kind
-        self.lanes: list[MemorySession] = []
+        self.sessions: list[MemorySession] = []
         self.failure: Problem | None = None
         self.gate = asyncio.Event()
         self.gate.set()
@@ -36,30 +36,30 @@ class Opener:
         await self.gate.wait()
         if self.failure is not None:
             raise GatewayError(self.failure)
-        lane = self._kind()
-        lane.server_requests.declared = capabilities
-        self.lanes.append(lane)
-        return session_on(lane)
+        session = self._kind()
+        session.server_requests.declared = capabilities
+        self.sessions.append(session)
+        return session_on(session)
 
-    def lane_with(self, call: Call) -> int:
-        """Which lane carries a call now."""
-        (found,) = [number for number, lane in enumerate(self.lanes) if call in lane.pending.values()]
+    def session_with(self, call: Call) -> int:
+        """Which session carries a call now."""
+        (found,) = [number for number, session in enumerate(self.sessions) if call in session.pending.values()]
         return found
 
 
 @contextlib.asynccontextmanager
 async def pool_with(opener: Opener, **options: Any) -> AsyncIterator[SessionPool]:
-    lanes = ClientSessions(
+    sessions = ClientSessions(
         "s",
         opener,
         **{"max_sessions": 16, "idle_s": 1000.0, **options},
         on_opened=lambda key, session: session.server_requests.set_handler(refuse_without_client),
     )
-    pool = SessionPool(lanes)
+    pool = SessionPool(sessions)
     try:
         yield pool
     finally:
-        await lanes.close()
+        await sessions.close()
         assert not pool._groups
 
 
@@ -74,7 +74,7 @@ async def sent(opener: Opener, *calls: Call) -> None:
 
 
 def answer(opener: Opener, call: Call) -> None:
-    opener.lanes[opener.lane_with(call)].answer({"id": call.upstream_id}, {})
+    opener.sessions[opener.session_with(call)].answer({"id": call.upstream_id}, {})
     assert isinstance(call.outcome, Result)
 
 
@@ -99,34 +99,34 @@ def test_who_needs_a_server_that_can_ask_without_a_session(caller: Caller, needs
 
 
 @pytest.mark.law
-async def test_calls_at_the_same_time_never_share_a_lane_and_calls_in_turn_meet_the_same_one() -> None:
+async def test_calls_at_the_same_time_never_share_a_session_and_calls_in_turn_meet_the_same_one() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:
         first, second = submit(pool), submit(pool)
         await sent(opener, first, second)
-        assert (opener.lane_with(first), opener.lane_with(second)) == (0, 1)
+        assert (opener.session_with(first), opener.session_with(second)) == (0, 1)
         answer(opener, second)
         answer(opener, first)
         for _ in range(3):
             call = submit(pool)
-            assert opener.lane_with(call) == 0
+            assert opener.session_with(call) == 0
             answer(opener, call)
-        assert len(opener.lanes) == 2
+        assert len(opener.sessions) == 2
 
 
 @pytest.mark.law
-async def test_principals_and_capabilities_never_share_a_lane_even_in_turn() -> None:
+async def test_principals_and_capabilities_never_share_a_session_even_in_turn() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:
         for number, (principal, capabilities) in enumerate([("a", FORMS), ("b", FORMS), ("a", ROOTS)]):
             call = submit(pool, principal, capabilities)
             await sent(opener, call)
-            assert opener.lane_with(call) == number
-            assert opener.lanes[number].server_requests.declared == capabilities
+            assert opener.session_with(call) == number
+            assert opener.sessions[number].server_requests.declared == capabilities
             answer(opener, call)
 
 
-class ProcessLane(MemorySession):
+class ProcessSession(MemorySession):
     is_process = True
 
 
@@ -134,13 +134,13 @@ async def test_a_seat_whose_process_keeps_crashing_is_passed_by_while_there_are_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 60.0)
-    opener = Opener(ProcessLane)
+    opener = Opener(ProcessSession)
     async with pool_with(opener) as pool:
         for number in range(MAX_SLOTS):
             crashing = submit(pool)
             await sent(opener, crashing)
-            opener.lanes[number].lose(Problem(code=SOURCE_LOST, message="gone"))
-            await until(lambda number=number: opener.lanes[number].closed > 0, "the crash is noticed")
+            opener.sessions[number].lose(Problem(code=SOURCE_LOST, message="gone"))
+            await until(lambda number=number: opener.sessions[number].closed > 0, "the crash is noticed")
         refused = submit(pool)
         assert isinstance(refused.outcome, Failure)
         assert refused.outcome.problem.code == SOURCE_START_FAILED, "there is an end to trying"
@@ -154,9 +154,9 @@ async def test_a_seat_that_nobody_uses_makes_room_at_once() -> None:
         answer(opener, first)
         other = submit(pool, "b")
         await sent(opener, other)
-        assert opener.lane_with(other) == 2
-        await until(lambda: opener.lanes[0].closed, "the free one of the first is closed")
-        assert opener.lane_with(second) == 1
+        assert opener.session_with(other) == 2
+        await until(lambda: opener.sessions[0].closed, "the free one of the first is closed")
+        assert opener.session_with(second) == 1
         for call in (second, other):
             answer(opener, call)
 
@@ -170,14 +170,14 @@ async def test_beyond_the_seats_calls_wait_in_order() -> None:
         assert [call.phase for call in waiting] == ["queued"] * 4
         waiting[1].cancel("changed its mind")
         answer(opener, seated[5])
-        assert opener.lane_with(waiting[0]) == 5
+        assert opener.session_with(waiting[0]) == 5
         answer(opener, seated[2])
-        assert opener.lane_with(waiting[2]) == 2
+        assert opener.session_with(waiting[2]) == 2
         late = Problem(code=DEADLINE, message="too late")
         assert waiting[3].give_up(Failure(late))
         assert waiting[3].phase == "queued"
         answer(opener, waiting[2])
-        assert len(opener.lanes) == MAX_SLOTS
+        assert len(opener.sessions) == MAX_SLOTS
 
 
 async def test_a_call_that_waits_for_its_client_keeps_nobody_from_a_seat() -> None:
@@ -189,17 +189,17 @@ async def test_a_call_that_waits_for_its_client_keeps_nobody_from_a_seat() -> No
             pool.submit(call)
         await sent(opener, *calls[:MAX_SLOTS])
         assert calls[MAX_SLOTS].phase == "queued"
-        opener.lanes[3].say({"id": 1, "method": "elicitation/create", "params": {"message": "m"}})
+        opener.sessions[3].say({"id": 1, "method": "elicitation/create", "params": {"message": "m"}})
         await sent(opener, calls[MAX_SLOTS])
-        assert opener.lane_with(calls[MAX_SLOTS]) == MAX_SLOTS
+        assert opener.session_with(calls[MAX_SLOTS]) == MAX_SLOTS
         asked[0].answer(b"{}")
         answer(opener, calls[3])
         assert calls[-1].phase == "queued"
         answer(opener, calls[0])
-        assert opener.lane_with(calls[-1]) == 0
+        assert opener.session_with(calls[-1]) == 0
 
 
-async def test_the_number_of_all_lanes_holds_here_too() -> None:
+async def test_the_number_of_all_sessions_holds_here_too() -> None:
     opener = Opener()
     async with pool_with(opener, max_sessions=2) as pool:
         first, second = submit(pool), submit(pool)
@@ -209,19 +209,19 @@ async def test_the_number_of_all_lanes_holds_here_too() -> None:
         assert isinstance(stranger.outcome, Failure)
         assert stranger.outcome.problem.code is TOO_MANY_LANES
         answer(opener, first)
-        assert opener.lane_with(third) == 0
+        assert opener.session_with(third) == 0
 
 
-async def test_an_idle_lane_is_closed_as_any_other() -> None:
+async def test_an_idle_session_is_closed_as_any_other() -> None:
     opener = Opener()
     async with pool_with(opener, idle_s=0.01) as pool:
         call = submit(pool)
         await sent(opener, call)
         answer(opener, call)
-        await until(lambda: opener.lanes[0].closed, "it is closed")
+        await until(lambda: opener.sessions[0].closed, "it is closed")
         again = submit(pool)
         await sent(opener, again)
-        assert opener.lane_with(again) == 1
+        assert opener.session_with(again) == 1
 
 
 # What its server asks ------------------------------------------------------------------------------------------------
@@ -239,25 +239,25 @@ async def test_a_server_asks_the_one_call_that_it_works_for_and_nobody_between_c
             calls.append(call)
         await sent(opener, *calls)
         for number in (1, 0):
-            opener.lanes[number].say({"id": 1, "method": "elicitation/create", "params": {"message": "m"}})
+            opener.sessions[number].say({"id": 1, "method": "elicitation/create", "params": {"message": "m"}})
             assert asked[-1][0] == number
         answer(opener, calls[0])
         assert asked[-1][1].ended
-        assert opener.lanes[0].sent[-1]["error"]["code"] == -32603
-        opener.lanes[0].say({"id": 2, "method": "elicitation/create", "params": {"message": "m"}})
-        assert opener.lanes[0].sent[-1]["error"]["code"] == -32601
+        assert opener.sessions[0].sent[-1]["error"]["code"] == -32603
+        opener.sessions[0].say({"id": 2, "method": "elicitation/create", "params": {"message": "m"}})
+        assert opener.sessions[0].sent[-1]["error"]["code"] == -32601
         assert len(asked) == 2
 
 
-async def test_a_question_that_comes_while_the_lane_is_greeted_is_for_the_call_it_was_opened_for() -> None:
+async def test_a_question_that_comes_while_the_session_is_greeted_is_for_the_call_it_was_opened_for() -> None:
     opener, asked = Opener(), []
 
     async def eager(capabilities: bytes) -> UpstreamSession:
         session = await opener(capabilities)
-        opener.lanes[0].say({"id": "early", "method": "elicitation/create", "params": {"message": "m"}})
+        opener.sessions[0].say({"id": "early", "method": "elicitation/create", "params": {"message": "m"}})
         return session
 
-    lanes = ClientSessions(
+    sessions = ClientSessions(
         "s",
         eager,
         max_sessions=4,
@@ -266,9 +266,9 @@ async def test_a_question_that_comes_while_the_lane_is_greeted_is_for_the_call_i
     )
     call = new_call(None, capabilities=FORMS)
     call.on_server_request = asked.append
-    SessionPool(lanes).submit(call)
-    await until(lambda: asked or (opener.lanes and opener.lanes[0].sent[1:]), "it is asked")
-    await lanes.close()
+    SessionPool(sessions).submit(call)
+    await until(lambda: asked or (opener.sessions and opener.sessions[0].sent[1:]), "it is asked")
+    await sessions.close()
     assert [server_request.params for server_request in asked] == [b'{"message": "m"}']
 
 
@@ -279,10 +279,10 @@ async def test_a_server_that_may_still_work_for_a_call_given_up_is_not_given_to_
         call = submit(pool)
         await sent(opener, call)
         call.cancel("the client left")
-        await until(lambda: opener.lanes[0].closed, "its server is closed")
+        await until(lambda: opener.sessions[0].closed, "its server is closed")
         again = submit(pool)
         await sent(opener, again)
-        assert opener.lane_with(again) == 1
+        assert opener.session_with(again) == 1
 
 
 # Failing -------------------------------------------------------------------------------------------------------------
@@ -300,16 +300,16 @@ async def test_a_server_that_cannot_be_opened_answers_those_that_wait_for_a_seat
         assert all(isinstance(call.outcome, Failure) and call.outcome.problem.executed == "no" for call in calls)
 
 
-async def test_a_lane_that_is_lost_makes_room_for_the_next() -> None:
+async def test_a_session_that_is_lost_makes_room_for_the_next() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:
         calls = [submit(pool) for _ in range(MAX_SLOTS)]
         await sent(opener, *calls)
         waiting = submit(pool)
-        opener.lanes[3].lose(Problem(code=SOURCE_LOST, message="Server s: exited"))
+        opener.sessions[3].lose(Problem(code=SOURCE_LOST, message="Server s: exited"))
         assert isinstance(calls[3].outcome, Failure)
         await sent(opener, waiting)
-        assert opener.lane_with(waiting) == MAX_SLOTS
+        assert opener.session_with(waiting) == MAX_SLOTS
 
 
 async def test_a_call_that_comes_again_takes_a_new_seat() -> None:
@@ -317,12 +317,12 @@ async def test_a_call_that_comes_again_takes_a_new_seat() -> None:
     async with pool_with(opener) as pool:
         call = submit(pool)
         await sent(opener, call)
-        lane = opener.lanes[0]
-        del lane.pending[call.upstream_id]
-        lane.lost.set_result(Problem(code=SOURCE_LOST, message="lost our session"))
+        session = opener.sessions[0]
+        del session.pending[call.upstream_id]
+        session.lost.set_result(Problem(code=SOURCE_LOST, message="lost our session"))
         await asyncio.sleep(0)
         pool.submit(call)
-        await until(lambda: len(opener.lanes) == 2 and opener.lanes[1].sent, "it is sent again")
+        await until(lambda: len(opener.sessions) == 2 and opener.sessions[1].sent, "it is sent again")
         answer(opener, call)
         again = submit(pool)
-        assert opener.lane_with(again) == 1
+        assert opener.session_with(again) == 1

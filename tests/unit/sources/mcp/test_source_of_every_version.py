@@ -8,7 +8,7 @@ import pytest
 from tests.support.waiting import until
 from tests.unit.sources.mcp.memory_session import HELLO, MemorySession, session_on
 from tests.unit.sources.mcp.memory_session import new_call as call_of
-from tests.unit.sources.mcp.source_rig import Server, lane_of, living, ready, ready_source, submitted
+from tests.unit.sources.mcp.source_rig import Server, living, ready, ready_source, session_index, submitted
 from tests.unit.sources.mcp.watching import Library, Watcher, lose
 
 from trunkline.core.call import Call, Failure
@@ -42,10 +42,10 @@ class EveryVersion(Server):
         self.asked_for.append(era)
         if self.failures:
             raise GatewayError(Problem(code=self.failures.pop(0), message="`initialize` failed"))
-        lane = MemorySession(self.respond)
-        self.lanes.append(lane)
+        session = MemorySession(self.respond)
+        self.sessions.append(session)
         self.declared.append(capabilities)
-        return session_on(lane, "legacy", HELLO)
+        return session_on(session, "legacy", HELLO)
 
 
 async def test_a_session_whose_client_cannot_be_asked_shares_the_newest() -> None:
@@ -54,7 +54,7 @@ async def test_a_session_whose_client_cannot_be_asked_shares_the_newest() -> Non
         await ready(book)
         call = submitted(source, call_of("one"))
         await until(lambda: call.done, "it is answered")
-        assert lane_of(call) == 0
+        assert session_index(call) == 0
         assert "legacy" not in server.asked_for
 
 
@@ -64,7 +64,7 @@ async def test_a_session_is_spoken_to_in_its_own_era_and_who_has_none_in_the_new
         await ready(book)
         calls = [submitted(source, new_call(session)) for session in (None, "one", "two", "one", None)]
         await until(lambda: all(call.done for call in calls), "all are answered")
-        assert [lane_of(call) for call in calls] == [0, 1, 2, 1, 0]
+        assert [session_index(call) for call in calls] == [0, 1, 2, 1, 0]
         assert server.asked_for == [None, "legacy", "legacy"]
 
 
@@ -77,7 +77,7 @@ async def test_sessions_share_a_server_that_refuses_dies_of_or_ignores_initializ
         await until(lambda: all(call.done for call in calls), "all are answered")
         later = submitted(source, new_call("two"))
         await until(lambda: later.done, "it is answered")
-        assert [lane_of(call) for call in (*calls, later)] == [0, 0, 0, 0]
+        assert [session_index(call) for call in (*calls, later)] == [0, 0, 0, 0]
         assert server.asked_for.count("legacy") == 1
 
 
@@ -87,7 +87,7 @@ async def test_sessions_that_come_at_once_to_a_server_of_the_newest_version_all_
         await ready(book)
         calls = [submitted(source, new_call(session)) for session in ("one", "two", "three")]
         await until(lambda: all(call.done for call in calls), "all are answered")
-        assert [lane_of(call) for call in calls] == [0, 0, 0]
+        assert [session_index(call) for call in calls] == [0, 0, 0]
 
 
 async def test_a_server_that_answers_nobody_just_now_is_not_taken_for_one_that_must_be_shared() -> None:
@@ -96,13 +96,13 @@ async def test_a_server_that_answers_nobody_just_now_is_not_taken_for_one_that_m
         await ready(book)
         server.silent.add("server/discover")
         refused = submitted(source, new_call("one"))
-        server.lanes[0].lose(server.lanes[0].problem(SOURCE_LOST, "gone"))
+        server.sessions[0].lose(server.sessions[0].problem(SOURCE_LOST, "gone"))
         await until(lambda: refused.done, "it is answered")
         assert isinstance(refused.outcome, Failure)
         await ready(book, 2)
         call = submitted(source, new_call("one"))
         await until(lambda: call.done, "it is answered")
-        assert server.lanes[lane_of(call)] is not server.lanes[1]
+        assert server.sessions[session_index(call)] is not server.sessions[1]
 
 
 async def test_trouble_of_one_session_does_not_take_the_servers_of_the_others() -> None:
@@ -117,7 +117,7 @@ async def test_trouble_of_one_session_does_not_take_the_servers_of_the_others() 
         assert isinstance(second.outcome, Failure)
         again = submitted(source, new_call("one"))
         await until(lambda: again.done, "it is answered")
-        assert lane_of(again) == lane_of(first) == 1
+        assert session_index(again) == session_index(first) == 1
 
 
 async def test_a_server_that_came_back_is_asked_again_whether_it_speaks_the_older_versions() -> None:
@@ -126,23 +126,23 @@ async def test_a_server_that_came_back_is_asked_again_whether_it_speaks_the_olde
         await ready(book)
         shared = submitted(source, new_call("one"))
         await until(lambda: shared.done, "it is answered")
-        server.lanes[0].lose(server.lanes[0].problem(SOURCE_LOST, "gone"))
+        server.sessions[0].lose(server.sessions[0].problem(SOURCE_LOST, "gone"))
         await ready(book, 2)
         own = submitted(source, new_call("one"))
         await until(lambda: own.done, "it is answered")
-        assert (lane_of(shared), lane_of(own)) == (0, 2)
+        assert (session_index(shared), session_index(own)) == (0, 2)
 
 
-async def test_a_lane_of_its_own_that_is_lost_is_opened_anew_and_the_others_notice_nothing() -> None:
+async def test_a_session_of_its_own_that_is_lost_is_opened_anew_and_the_others_notice_nothing() -> None:
     server = EveryVersion()
     async with living(server) as (source, book):
         await ready(book)
         calls = [submitted(source, new_call(session)) for session in ("one", "two")]
         await until(lambda: all(call.done for call in calls), "all are answered")
-        server.lanes[1].lose(server.lanes[1].problem(SOURCE_LOST, "gone"))
+        server.sessions[1].lose(server.sessions[1].problem(SOURCE_LOST, "gone"))
         again = [submitted(source, new_call(session)) for session in ("one", "two", None)]
         await until(lambda: all(call.done for call in again), "all are answered")
-        assert [lane_of(call) for call in again] == [3, 2, 0]
+        assert [session_index(call) for call in again] == [3, 2, 0]
         assert book.states.count("ready") == 1
 
 
@@ -156,9 +156,9 @@ class LibraryOfEveryVersion(Library):
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         if era != "legacy" or not self.talks:
             return await super().open(era, capabilities, count)
-        lane = MemorySession(self.respond)
-        self.lanes.append(lane)
-        return session_on(lane, "legacy", b'{"protocolVersion":"2025-11-25","capabilities":{"resources":{}}}')
+        session = MemorySession(self.respond)
+        self.sessions.append(session)
+        return session_on(session, "legacy", b'{"protocolVersion":"2025-11-25","capabilities":{"resources":{}}}')
 
 
 async def test_what_a_session_watches_it_watches_in_its_own_era() -> None:
@@ -183,7 +183,7 @@ async def test_what_is_watched_moves_once_when_the_server_no_longer_speaks_the_o
         second = await Watcher(source, "r:/b", session="two", capabilities=ASKABLE).holds()
         await until(lambda: set(server.listens[-1]) == {"r:/a", "r:/b"}, "both are watched for all")
         await until(lambda: server.asked("resources/unsubscribe", 1) == [{"uri": "r:/a"}], "the old one is let go")
-        assert server.lanes[1].subscription_count == 0
+        assert server.sessions[1].subscription_count == 0
         lose(server, 1)
         server.update(0, "r:/a")
         await until(lambda: bool(first.heard), "it is told")

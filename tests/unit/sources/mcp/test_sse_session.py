@@ -71,7 +71,7 @@ class OldServer(Scripted):
 
 
 @contextlib.asynccontextmanager
-async def lane_to(url: str, **headers: str) -> AsyncIterator[SseUpstreamSession]:
+async def session_to(url: str, **headers: str) -> AsyncIterator[SseUpstreamSession]:
     session = SseUpstreamSession(
         "s", lambda _: None, HttpPool(HttpTarget(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT), headers, LIMIT
     )
@@ -103,7 +103,7 @@ async def refusal(session: SseUpstreamSession, timeout_s: float = at_most(10)) -
 @both_loops
 def test_messages_are_posted_to_the_endpoint_and_answered_on_the_stream(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with OldServer() as server, lane_to(server.url, Authorization="Bearer x") as session:
+        async with OldServer() as server, session_to(server.url, Authorization="Bearer x") as session:
             await session.connect(at_most(10))
             calls = [sent(session) for _ in range(10)]
             for call in calls:
@@ -133,7 +133,7 @@ def test_messages_are_posted_to_the_endpoint_and_answered_on_the_stream(loop_fac
 def test_an_endpoint_is_read_as_a_link_from_the_stream(loop_factory: Loop, endpoint: str, target: bytes) -> None:
     async def main() -> None:
         server = OldServer()
-        async with server, lane_to(server.url) as session:
+        async with server, session_to(server.url) as session:
             server.endpoint = endpoint.replace("SAME", f"http://127.0.0.1:{server.port}")
             await session.connect(at_most(10))
             sent(session)
@@ -159,7 +159,7 @@ def test_an_endpoint_is_read_as_a_link_from_the_stream(loop_factory: Loop, endpo
 def test_an_endpoint_of_another_origin_is_refused_and_sees_nothing_of_us(loop_factory: Loop, endpoint: str) -> None:
     async def main() -> None:
         server = OldServer()
-        async with server, lane_to(server.url, Authorization="Bearer x") as session:
+        async with server, session_to(server.url, Authorization="Bearer x") as session:
             server.endpoint = endpoint.replace("PORT", str(server.port))
             problem = await refusal(session)
             assert problem.code is SOURCE_PROTOCOL
@@ -176,7 +176,7 @@ def test_an_endpoint_of_another_origin_is_refused_and_sees_nothing_of_us(loop_fa
 )
 def test_an_endpoint_that_is_no_link_is_a_problem_of_the_server(loop_factory: Loop, endpoint: str) -> None:
     async def main() -> None:
-        async with OldServer(endpoint) as server, lane_to(server.url) as session:
+        async with OldServer(endpoint) as server, session_to(server.url) as session:
             assert (await refusal(session)).code is SOURCE_PROTOCOL
 
     run_on(loop_factory, main())
@@ -203,7 +203,7 @@ def test_a_stream_that_is_none_fails_at_once_and_says_why(
 
         server = Scripted(script)
         await server.start()
-        async with lane_to(server.url) as session:
+        async with session_to(server.url) as session:
             problem = await refusal(session)
             assert problem.code is code
             assert says in problem.message
@@ -221,7 +221,7 @@ def test_a_server_that_names_no_endpoint_fails_at_the_deadline(loop_factory: Loo
 
         server = Scripted(script)
         await server.start()
-        async with lane_to(server.url) as session:
+        async with session_to(server.url) as session:
             problem = await refusal(session, 0.1)
             assert problem.code is SOURCE_START_FAILED
             assert "endpoint" in problem.message
@@ -233,7 +233,7 @@ def test_a_server_that_names_no_endpoint_fails_at_the_deadline(loop_factory: Loo
 @both_loops
 def test_a_server_that_is_not_there_fails_at_once(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to(f"http://127.0.0.1:{free_port()}/sse") as session:
+        async with session_to(f"http://127.0.0.1:{free_port()}/sse") as session:
             assert "cannot connect" in (await refusal(session)).message
 
     run_on(loop_factory, main())
@@ -242,7 +242,7 @@ def test_a_server_that_is_not_there_fails_at_once(loop_factory: Loop) -> None:
 @both_loops
 def test_the_end_of_the_stream_is_the_end_of_everything_in_flight(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with OldServer(respond=False) as server, lane_to(server.url) as session:
+        async with OldServer(respond=False) as server, session_to(server.url) as session:
             await session.connect(at_most(10))
             call = sent(session)
             await until(lambda: server.messages, "it arrived")
@@ -258,7 +258,7 @@ def test_the_end_of_the_stream_is_the_end_of_everything_in_flight(loop_factory: 
 @both_loops
 def test_a_message_that_is_refused_fails_that_call_only(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with OldServer(respond=False) as server, lane_to(server.url) as session:
+        async with OldServer(respond=False) as server, session_to(server.url) as session:
             await session.connect(at_most(10))
             waiting = sent(session)
             await until(lambda: server.messages, "it arrived")
@@ -277,7 +277,7 @@ def test_a_message_that_is_refused_fails_that_call_only(loop_factory: Loop) -> N
 @both_loops
 def test_a_call_given_up_is_cancelled_by_a_message(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with OldServer(respond=False) as server, lane_to(server.url) as session:
+        async with OldServer(respond=False) as server, session_to(server.url) as session:
             await session.connect(at_most(10))
             call = sent(session)
             await until(lambda: server.messages, "it arrived")
@@ -292,7 +292,7 @@ def test_a_call_given_up_is_cancelled_by_a_message(loop_factory: Loop) -> None:
 def test_closing_answers_what_is_in_flight_and_leaves_nothing(loop_factory: Loop) -> None:
     async def main() -> None:
         async with OldServer(respond=False) as server:
-            async with lane_to(server.url) as session:
+            async with session_to(server.url) as session:
                 await session.connect(at_most(10))
                 call = sent(session)
                 await until(lambda: server.messages, "it arrived")
@@ -319,7 +319,7 @@ def test_a_message_that_is_never_accepted_keeps_its_connection_only_while_someon
             await peer.wait_closed()
 
     async def main() -> None:
-        async with Silent() as server, lane_to(server.url) as session:
+        async with Silent() as server, session_to(server.url) as session:
             await session.connect(at_most(10))
             session.notify("notifications/initialized")
             call = sent(session)

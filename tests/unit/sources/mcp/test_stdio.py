@@ -36,7 +36,7 @@ ECHO = "while (message := read()): answer(message, json.dumps(message['params'])
 
 
 @contextlib.asynccontextmanager
-async def lane_to(
+async def session_to(
     script: str,
     *,
     limit_bytes: int = LIMIT,
@@ -79,7 +79,7 @@ async def failed(call: Call) -> Problem:
 @both_loops
 def test_a_message_larger_than_the_pipe_goes_both_ways(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to(ECHO) as session:
+        async with session_to(ECHO) as session:
             calls = [sent(session, x="x" * 1_500_000), sent(session, y=1)]
             assert len((await ended(calls[0])).raw) > 1_500_000
             assert json.loads(bytes((await ended(calls[1])).raw)) == {"y": 1}
@@ -92,7 +92,7 @@ def test_a_message_larger_than_the_pipe_goes_both_ways(loop_factory: Loop) -> No
 def test_an_answer_right_before_the_exit_is_delivered(loop_factory: Loop, size: int) -> None:
     async def main() -> None:
         script = f"answer(read(), b'{{\"x\":\"' + b'x' * {size} + b'\"}}'); os._exit(0)"
-        async with lane_to(script) as session:
+        async with session_to(script) as session:
             outcome = await ended(sent(session))
             assert isinstance(outcome, Result), outcome
             assert len(outcome.raw) > size
@@ -116,7 +116,7 @@ def test_an_answer_right_before_the_exit_is_delivered(loop_factory: Loop, size: 
 )
 def test_a_server_that_ends_in_the_middle_fails_what_is_in_flight(loop_factory: Loop, script: str, says: str) -> None:
     async def main() -> None:
-        async with lane_to(script) as session:
+        async with session_to(script) as session:
             calls = [sent(session), sent(session)]
             if "close(0)" in script:
                 await until(lambda: sent(session).done or not session.usable, "writing to it fails")
@@ -136,7 +136,7 @@ def test_a_server_that_ends_in_the_middle_fails_what_is_in_flight(loop_factory: 
 def test_the_last_words_on_stderr_come_with_the_failure_and_hold_no_secret(loop_factory: Loop) -> None:
     async def main() -> None:
         script = "os.write(2, b'x ' * 50_000 + b'\\x1b[31mcannot \\x00find hunter2\\n'); read(); os._exit(1)"
-        async with lane_to(script, redact=lambda text: text.replace("hunter2", "***")) as session:
+        async with session_to(script, redact=lambda text: text.replace("hunter2", "***")) as session:
             problem = await failed(sent(session))
             assert problem.hint.startswith("its last output on stderr: ") and " x x x " in problem.hint
             assert problem.hint.endswith("[31mcannot find ***")
@@ -148,7 +148,7 @@ def test_the_last_words_on_stderr_come_with_the_failure_and_hold_no_secret(loop_
 @both_loops
 def test_a_question_of_ours_to_a_process_that_is_just_ending_learns_how_it_ended(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to("print('no such database', file=sys.stderr); sys.exit(7)") as session:
+        async with session_to("print('no such database', file=sys.stderr); sys.exit(7)") as session:
             await until(lambda: not session.usable, "its end is noticed")
             call, outcome = sent(session), await session.request("initialize", b"{}", 15)
             assert isinstance(outcome, Failure)
@@ -167,7 +167,7 @@ def test_banners_blank_lines_and_line_ends_of_windows_are_tolerated(loop_factory
             "write(b'\\n' + json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'result': {}}).encode() + b'\\r\\n')\n"
             "read()"
         )
-        async with lane_to(script) as session:
+        async with session_to(script) as session:
             assert isinstance(await ended(sent(session)), Result)
 
     run_on(loop_factory, main())
@@ -176,7 +176,7 @@ def test_banners_blank_lines_and_line_ends_of_windows_are_tolerated(loop_factory
 @both_loops
 def test_a_line_over_the_limit_that_nobody_owns_ends_the_server(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to("read(); write(b'x' * 200_000)\ntime.sleep(1000)", limit_bytes=100_000) as session:
+        async with session_to("read(); write(b'x' * 200_000)\ntime.sleep(1000)", limit_bytes=100_000) as session:
             problem = await failed(sent(session))
             assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
             await until(lambda: not alive(session.child.pid), "it is killed")
@@ -188,7 +188,7 @@ def test_a_line_over_the_limit_that_nobody_owns_ends_the_server(loop_factory: Lo
 @both_loops
 def test_a_server_that_does_not_read_is_sent_no_more_than_it_may_hold(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to("time.sleep(1000)", limit_bytes=100_000) as session:
+        async with session_to("time.sleep(1000)", limit_bytes=100_000) as session:
             calls: list[Call] = []
             while not calls or not calls[-1].done:
                 assert len(calls) < 200, "it takes everything"
@@ -205,7 +205,7 @@ def test_a_server_that_does_not_read_is_sent_no_more_than_it_may_hold(loop_facto
 @both_loops
 def test_closing_ends_the_process_and_answers_what_is_in_flight(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with lane_to("while read(): pass") as session:
+        async with session_to("while read(): pass") as session:
             call = sent(session)
             pid = session.child.pid
         problem = await failed(call)
@@ -222,7 +222,7 @@ def test_a_server_that_asks_without_reading_our_answers_does_not_fill_our_memory
 
     async def main() -> None:
         dropped: list[str] = []
-        async with lane_to(flood, limit_bytes=100_000, count=dropped.append):
+        async with session_to(flood, limit_bytes=100_000, count=dropped.append):
             await until(lambda: len(dropped) > 20_000, "most answers are dropped")
             assert set(dropped) == {"unread_messages_dropped"}
 

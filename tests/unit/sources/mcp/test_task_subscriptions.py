@@ -36,47 +36,47 @@ class Server:
         self.era: Era = era
         self.extensions = {TASKS: {}} if extensions is None else extensions
         self.tasks: dict[str, str] = {"1": "working", "2": "working"}
-        self.lanes: list[MemorySession] = []
+        self.sessions: list[MemorySession] = []
         self.listens: list[dict[str, Any]] = []
         self.refuses = False
         self.answers_get = True
 
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
-        lane = MemorySession(self.respond)
-        lane.modern = self.era == "modern"
-        if lane.modern:
-            lane.has_tasks = TASKS in self.extensions
-            lane.meta_for = RequestMeta(logs=False, tasks=lane.has_tasks)
-        self.lanes.append(lane)
+        session = MemorySession(self.respond)
+        session.modern = self.era == "modern"
+        if session.modern:
+            session.has_tasks = TASKS in self.extensions
+            session.meta_for = RequestMeta(logs=False, tasks=session.has_tasks)
+        self.sessions.append(session)
         hello = {"capabilities": {"extensions": self.extensions}, "protocolVersion": "2025-11-25"}
-        return session_on(lane, self.era, json.dumps(hello).encode())
+        return session_on(session, self.era, json.dumps(hello).encode())
 
-    def respond(self, lane: MemorySession, message: dict[str, Any]) -> None:
+    def respond(self, session: MemorySession, message: dict[str, Any]) -> None:
         method = message.get("method", "")
         if method == "subscriptions/listen":
-            self.listen(lane, message)
+            self.listen(session, message)
         elif method == "tasks/get" and self.answers_get:
             assert TASKS in message["params"]["_meta"][PREFIX + "clientCapabilities"]["extensions"]
             task_id = message["params"]["taskId"]
-            lane.answer(message, {"resultType": "complete", "taskId": task_id, "status": self.tasks[task_id]})
+            session.answer(message, {"resultType": "complete", "taskId": task_id, "status": self.tasks[task_id]})
         elif method.endswith("/list"):
-            lane.answer(message, {method.split("/")[0]: []})
+            session.answer(message, {method.split("/")[0]: []})
 
-    def listen(self, lane: MemorySession, message: dict[str, Any]) -> None:
+    def listen(self, session: MemorySession, message: dict[str, Any]) -> None:
         assert TASKS in message["params"]["_meta"][PREFIX + "clientCapabilities"]["extensions"]
         if self.refuses:
-            lane.say({"id": message["id"], "error": {"code": -32602, "message": "unknown task"}})
+            session.say({"id": message["id"], "error": {"code": -32602, "message": "unknown task"}})
             return
         self.listens.append(message)
         asked = message["params"]["notifications"]["taskIds"]
         honoured = {"taskIds": [task_id for task_id in asked if task_id in self.tasks]}
         params = {"notifications": honoured, "_meta": {SUBSCRIPTION_ID: message["id"]}}
-        lane.say({"method": "notifications/subscriptions/acknowledged", "params": params})
+        session.say({"method": "notifications/subscriptions/acknowledged", "params": params})
 
     def tell(self, task_id: str, listen: int | None, status: str = "working") -> None:
         meta = {} if listen is None else {"_meta": {SUBSCRIPTION_ID: self.listens[listen]["id"]}}
         params = {"taskId": task_id, "status": status, **meta}
-        self.lanes[-1].say({"method": "notifications/tasks", "params": params})
+        self.sessions[-1].say({"method": "notifications/tasks", "params": params})
 
     @property
     def asked(self) -> list[list[str]]:
@@ -100,7 +100,7 @@ class Watcher:
 
 
 def open_listens(server: Server) -> list[int]:
-    return [request.upstream_id for request in server.lanes[-1].pending.values() if "listen" in request.method]
+    return [request.upstream_id for request in server.sessions[-1].pending.values() if "listen" in request.method]
 
 
 async def test_each_watch_has_a_subscription_of_its_own_and_hears_what_comes_by_it() -> None:
@@ -133,21 +133,21 @@ async def test_a_subscription_is_over_with_its_last_task() -> None:
         assert open_listens(server) == []
 
 
-@pytest.mark.parametrize("loss", ["lane", "listen", "cancelled"])
+@pytest.mark.parametrize("loss", ["session", "listen", "cancelled"])
 async def test_after_a_loss_it_is_made_anew_and_what_was_missed_is_told(loss: str) -> None:
     server = Server()
     async with ready_source(server) as source:
         watcher = Watcher(source, "1", "2")
         assert await watcher.honoured() == {"1", "2"}
         server.tasks["1"] = "failed"
-        lane = server.lanes[0]
-        if loss == "lane":
-            lane.lose(lane.problem(SOURCE_LOST, "gone"))
+        session = server.sessions[0]
+        if loss == "session":
+            session.lose(session.problem(SOURCE_LOST, "gone"))
         elif loss == "listen":
-            lane.answer(server.listens[0], {"resultType": "complete"})
+            session.answer(server.listens[0], {"resultType": "complete"})
         else:
             params = {"requestId": server.listens[0]["id"]}
-            lane.say({"method": "notifications/cancelled", "params": params})
+            session.say({"method": "notifications/cancelled", "params": params})
         await until(lambda: len(watcher.heard) == 2, "both are told")
         assert watcher.heard == [("1", "failed"), ("2", "working")]
         server.tell("2", listen=-1, status="completed")
@@ -161,9 +161,9 @@ async def test_a_server_that_never_says_what_was_missed_is_not_waited_for(monkey
     async with ready_source(server) as source:
         watcher = Watcher(source, "1", "2")
         await watcher.honoured()
-        server.lanes[0].answer(server.listens[0], {})
-        await until(lambda: server.lanes[0].methods().count("tasks/get") == 2, "it is asked for both")
-        await until(lambda: len(server.lanes[0].pending) == 1, "and given up on both")
+        server.sessions[0].answer(server.listens[0], {})
+        await until(lambda: server.sessions[0].methods().count("tasks/get") == 2, "it is asked for both")
+        await until(lambda: len(server.sessions[0].pending) == 1, "and given up on both")
         assert watcher.heard == []
 
 
@@ -200,5 +200,5 @@ async def test_nonsense_about_tasks_is_dropped() -> None:
         watcher = Watcher(source, "1")
         await watcher.honoured()
         for params in ({}, {"taskId": 7}, {"taskId": "2"}, {"taskId": "1", "_meta": {SUBSCRIPTION_ID: "strange"}}):
-            server.lanes[0].say({"method": "notifications/tasks", "params": params})
+            server.sessions[0].say({"method": "notifications/tasks", "params": params})
         assert watcher.heard == []

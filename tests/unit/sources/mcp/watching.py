@@ -25,7 +25,7 @@ class Library:
     def __init__(self, era: Era = "legacy", subscribe: bool = True) -> None:
         self.era: Era = era
         self.capabilities: dict[str, Any] = {"resources": {"subscribe": subscribe}}
-        self.lanes: list[MemorySession] = []
+        self.sessions: list[MemorySession] = []
         self.errors: dict[str, int] = {}
         self.silent: set[str] = set()
         self.honours: Callable[[list[str]], list[str]] = lambda uris: uris
@@ -33,39 +33,39 @@ class Library:
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
         if (era, self.era) == ("legacy", "modern"):
             raise GatewayError(Problem(code=SOURCE_PROTOCOL, message="`initialize` was refused"))
-        lane = MemorySession(self.respond)
-        lane.modern = self.era == "modern"
-        self.lanes.append(lane)
+        session = MemorySession(self.respond)
+        session.modern = self.era == "modern"
+        self.sessions.append(session)
         hello = {"capabilities": self.capabilities, "protocolVersion": "2025-11-25"}
-        return session_on(lane, self.era, json.dumps(hello).encode())
+        return session_on(session, self.era, json.dumps(hello).encode())
 
-    def respond(self, lane: MemorySession, message: dict[str, Any]) -> None:
+    def respond(self, session: MemorySession, message: dict[str, Any]) -> None:
         method = message.get("method", "")
         if method in self.silent or "id" not in message:
             return
         if method in self.errors:
-            lane.say({"id": message["id"], "error": {"code": self.errors[method], "message": "no"}})
+            session.say({"id": message["id"], "error": {"code": self.errors[method], "message": "no"}})
         elif method == "subscriptions/listen":
-            self.acknowledge(lane, message)
+            self.acknowledge(session, message)
         elif method.endswith("/list"):
             member = {"resources/templates/list": "resourceTemplates"}.get(method, method.split("/")[0])
-            lane.answer(message, {member: []})
+            session.answer(message, {member: []})
         else:
-            lane.answer(message, {})
+            session.answer(message, {})
 
-    def acknowledge(self, lane: MemorySession, message: dict[str, Any]) -> None:
+    def acknowledge(self, session: MemorySession, message: dict[str, Any]) -> None:
         wanted = dict(message["params"]["notifications"])
         if "resourceSubscriptions" in wanted:
             wanted["resourceSubscriptions"] = self.honours(wanted["resourceSubscriptions"])
         params = {"notifications": wanted, "_meta": {SUBSCRIPTION_ID: message["id"]}}
-        lane.say({"method": "notifications/subscriptions/acknowledged", "params": params})
+        session.say({"method": "notifications/subscriptions/acknowledged", "params": params})
 
-    def asked(self, method: str, lane: int | None = None) -> list[Any]:
-        lanes = self.lanes if lane is None else [self.lanes[lane]]
-        return [message["params"] for each in lanes for message in each.sent if message.get("method") == method]
+    def asked(self, method: str, session: int | None = None) -> list[Any]:
+        sessions = self.sessions if session is None else [self.sessions[session]]
+        return [message["params"] for each in sessions for message in each.sent if message.get("method") == method]
 
-    def update(self, lane: int, uri: str, **more: Any) -> None:
-        self.lanes[lane].say({"method": "notifications/resources/updated", "params": {"uri": uri, **more}})
+    def update(self, session: int, uri: str, **more: Any) -> None:
+        self.sessions[session].say({"method": "notifications/resources/updated", "params": {"uri": uri, **more}})
 
     @property
     def listens(self) -> list[list[str]]:
@@ -93,5 +93,5 @@ class Watcher:
         return self
 
 
-def lose(server: Library, lane: int) -> None:
-    server.lanes[lane].lose(server.lanes[lane].problem(SOURCE_LOST, "gone"))
+def lose(server: Library, session: int) -> None:
+    server.sessions[session].lose(server.sessions[session].problem(SOURCE_LOST, "gone"))
