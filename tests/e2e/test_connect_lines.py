@@ -30,8 +30,8 @@ NOBODY = "http://127.0.0.1:9"
 CLOCK = {"clock": {"kind": "mcp_stdio", "command": sys.executable, "args": ["-P", "-m", "trunkline.demo", "clock"]}}
 
 
-class Desk:
-    """Where somebody sits with a shell: a home, a project, the clients on the path, and the token in a variable."""
+class Workstation:
+    """Where a user works in a shell: a home, a project, the clients on the path, and the token in a variable."""
 
     def __init__(self, folder: Path, gateway: Gateway) -> None:
         self.gateway = gateway
@@ -105,37 +105,37 @@ def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Gat
 # How to see whether a client is connected -----------------------------------------------------------------------------
 
 
-def claude_is_connected(desk: Desk) -> bool:
-    (line,) = [line for line in desk.shell("claude mcp list").splitlines() if line.startswith("trunkline: ")]
-    assert desk.url in line
+def claude_is_connected(workstation: Workstation) -> bool:
+    (line,) = [line for line in workstation.shell("claude mcp list").splitlines() if line.startswith("trunkline: ")]
+    assert workstation.url in line
     return line.endswith("✔ Connected")
 
 
-def gemini_is_connected(desk: Desk) -> bool:
-    (line,) = [line for line in desk.shell("gemini mcp list").splitlines() if " trunkline: " in line]
-    assert desk.url in line
+def gemini_is_connected(workstation: Workstation) -> bool:
+    (line,) = [line for line in workstation.shell("gemini mcp list").splitlines() if " trunkline: " in line]
+    assert workstation.url in line
     return line.endswith("- Connected")
 
 
-def opencode_is_connected(desk: Desk) -> bool:
-    shown = desk.shell("opencode mcp list")
-    assert desk.url in shown
+def opencode_is_connected(workstation: Workstation) -> bool:
+    shown = workstation.shell("opencode mcp list")
+    assert workstation.url in shown
     return "✓ trunkline" in shown
 
 
-def codex_is_connected(desk: Desk) -> bool:
-    assert desk.url in desk.shell("codex mcp list")
-    return "clock_days_between" in codex_tools(desk)
+def codex_is_connected(workstation: Workstation) -> bool:
+    assert workstation.url in workstation.shell("codex mcp list")
+    return "clock_days_between" in codex_tools(workstation)
 
 
-def codex_tools(desk: Desk) -> list[str]:
+def codex_tools(workstation: Workstation) -> list[str]:
     """Its list does not connect; the server behind its editors does, when asked for the state of each server."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         ["codex", "app-server"],
         executable=f"{CLIENTS}/codex",
-        cwd=desk.project,
-        env=desk.environment,
+        cwd=workstation.project,
+        env=workstation.environment,
         stdin=pipe,
         stdout=pipe,
         stderr=subprocess.DEVNULL,
@@ -159,7 +159,7 @@ def codex_tools(desk: Desk) -> list[str]:
     return list(found["tools"] or {})
 
 
-CONNECTED: dict[str, Callable[[Desk], bool]] = {
+CONNECTED: dict[str, Callable[[Workstation], bool]] = {
     "claude-code": claude_is_connected,
     "codex": codex_is_connected,
     "gemini": gemini_is_connected,
@@ -169,10 +169,10 @@ CONNECTED: dict[str, Callable[[Desk], bool]] = {
 
 @pytest.mark.parametrize("client", CONNECTED)
 def test_the_line_connects_the_client(client: str, gateways: dict[str, Gateway], tmp_path: Path) -> None:
-    desk = Desk(tmp_path, gateways[""])
-    desk.shell(desk.line_for(client))
-    assert CONNECTED[client](desk)
-    assert desk.settings_with(TOKEN) == []
+    workstation = Workstation(tmp_path, gateways[""])
+    workstation.shell(workstation.line_for(client))
+    assert CONNECTED[client](workstation)
+    assert workstation.settings_with(TOKEN) == []
 
 
 @pytest.mark.law
@@ -180,20 +180,20 @@ def test_the_line_connects_the_client(client: str, gateways: dict[str, Gateway],
 def test_the_line_connects_the_client_that_has_the_token_and_no_other(
     client: str, gateways: dict[str, Gateway], tmp_path: Path
 ) -> None:
-    desk = Desk(tmp_path, gateways[TOKEN])
-    desk.shell(desk.line_for(client))
-    assert CONNECTED[client](desk)
-    assert desk.settings_with(TOKEN) == []
-    desk.environment["TRUNKLINE_TOKEN"] = "another"
-    assert not CONNECTED[client](desk)
+    workstation = Workstation(tmp_path, gateways[TOKEN])
+    workstation.shell(workstation.line_for(client))
+    assert CONNECTED[client](workstation)
+    assert workstation.settings_with(TOKEN) == []
+    workstation.environment["TRUNKLINE_TOKEN"] = "another"
+    assert not CONNECTED[client](workstation)
 
 
 @pytest.mark.parametrize("token", ["", TOKEN], ids=["open", "token"])
 async def test_what_claude_desktop_would_start_reaches_the_gateway(
     token: str, gateways: dict[str, Gateway], tmp_path: Path
 ) -> None:
-    desk = Desk(tmp_path, gateways[token])
-    server = json.loads(desk.line_for("claude-desktop"))["mcpServers"]["trunkline"]
+    workstation = Workstation(tmp_path, gateways[token])
+    server = json.loads(workstation.line_for("claude-desktop"))["mcpServers"]["trunkline"]
     variables = dict.fromkeys(server.get("env", {}), TOKEN)
     command = ["env", *(f"{name}={value}" for name, value in variables.items()), server["command"], *server["args"]]
     async with StdioClient(command, tmp_path / "desktop.log") as client:

@@ -16,7 +16,7 @@ from tests.support.client import HttpClient, ModernClient
 from tests.support.http_wire import Reply
 from tests.support.pipes import Pipes
 from tests.support.waiting import at_most
-from tests.unit.router.fakes import Desk, FakeSource
+from tests.unit.router.fakes import FakeSource, RouterRig
 
 from trunkline.config.settings import GatewaySettings, SearchSettings
 from trunkline.core.call import Call, Outcome, Result
@@ -99,16 +99,16 @@ class House:
     def __init__(
         self, folder: Path, *, token: str = "", operator_token: str = "", max_calls: int = 8, **options: Any
     ) -> None:
-        self.desk = Desk(folder / "definitions", in_flight_per_source=100, queue_per_source=100)
-        self.source: FakeSource = self.desk.add("s", "t", "u")
+        self.rig = RouterRig(folder / "definitions", in_flight_per_source=100, queue_per_source=100)
+        self.source: FakeSource = self.rig.add("s", "t", "u")
         self.notes: list[LogEvent] = []
-        self.desk.events.noted.append(self.notes.append)
+        self.rig.events.noted.append(self.notes.append)
         asyncio.get_running_loop().set_exception_handler(self._stray_error)  # as the gateway does
         server_request_timeout_s = options.pop("server_request_timeout_s", 600.0)
         settings = {"disclosure": "all", "search": SearchSettings(semantic=False), "state_dir": folder / "state"}
-        self.discovery = Discovery(self.desk.router, GatewaySettings(**settings | options.pop("gateway", {})))
+        self.discovery = Discovery(self.rig.router, GatewaySettings(**settings | options.pop("gateway", {})))
         self.server = McpServer(
-            self.desk.router,
+            self.rig.router,
             self.discovery,
             max_calls_per_client=max_calls,
             max_calls=options.pop("all_calls", max_calls),
@@ -117,7 +117,7 @@ class House:
         self.sessions = HttpSessions(
             self.server, limit=options.pop("sessions", 10), idle_s=options.pop("idle_s", 1000.0)
         )
-        self.pages = Pages(self.desk.router, lambda: b"metric 1\n")
+        self.pages = Pages(self.rig.router, lambda: b"metric 1\n")
         limits = HttpLimits(header_bytes=4096, body_bytes=options.pop("body_bytes", 100_000))
         door_options = HttpOptions(
             host="127.0.0.1",
@@ -128,17 +128,17 @@ class House:
         )
         self.access = Access("127.0.0.1", [], token, operator_token)
         self.operator = Operations()
-        operator = OperatorApi(self.desk.router, self.operator)
-        tools = ToolsApi(self.desk.router, self.discovery, self.server.calls_of)
+        operator = OperatorApi(self.rig.router, self.operator)
+        tools = ToolsApi(self.rig.router, self.discovery, self.server.calls_of)
         self.handlers = Handlers(self.pages, operator, SseRoute(self.server, self.sessions), tools)
         route = McpRoute(self.server, self.sessions)
-        self.http_server = HttpServer(door_options, self.access, route, self.handlers, self.sessions, self.desk.events)
+        self.http_server = HttpServer(door_options, self.access, route, self.handlers, self.sessions, self.rig.events)
         self.port = 0
         self._later_s = 0.0
         assert not options
 
     def _stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.desk.events.note("error", "internal", f"{context['message']} {context.get('exception')!r}")
+        self.rig.events.note("error", "internal", f"{context['message']} {context.get('exception')!r}")
 
     def client(self, **headers: str) -> HttpClient:
         return HttpClient(self.port, headers=headers)
@@ -175,7 +175,7 @@ async def house(folder: Path, **options: Any) -> AsyncIterator[House]:
     finally:
         here.server.close()
         await here.http_server.close()
-        here.desk.router.registry.close()
+        here.rig.router.registry.close()
     assert not [note for note in here.notes if note.event == "internal"], here.notes
     assert len(here.http_server) == 0
 
@@ -196,7 +196,7 @@ async def at_pipe(here: House, *, limit_bytes: int = 100_000) -> AsyncIterator[t
         serving.cancel()
         await asyncio.wait([serving])
         here.server.close()
-        here.desk.router.registry.close()
+        here.rig.router.registry.close()
         await pipes.close()
     assert not [note for note in here.notes if note.event == "internal"], here.notes
 

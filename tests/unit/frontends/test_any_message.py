@@ -130,7 +130,7 @@ def test_every_request_is_answered_once_whatever_is_in_it(tmp_path: Path, seed: 
                     answers[json.dumps(json.loads(line)["id"])] += 1
         assert answers == owed
         assert not [note for note in house.notes if note.event == "internal"], house.notes
-        house.desk.router.registry.close()
+        house.rig.router.registry.close()
         await asyncio.sleep(0)
 
     asyncio.run(main())

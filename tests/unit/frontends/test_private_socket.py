@@ -70,9 +70,9 @@ async def run(folder: Path, *, limit_bytes: int = LIMIT, result_chars: int | Non
     house = House(folder)
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="t") as short:
         path = Path(short) / "router"
-        desk = house.desk
+        rig = house.rig
         door = PrivateSocketServer(
-            desk.router,
+            rig.router,
             house.discovery,
             path=path,
             caller=Caller(STEP),
@@ -88,7 +88,7 @@ async def run(folder: Path, *, limit_bytes: int = LIMIT, result_chars: int | Non
             here.leave()
             await door.close()
             house.server.close()
-            desk.router.registry.close()
+            rig.router.registry.close()
             await asyncio.sleep(0.01)
         assert not path.exists()
     assert len(door) == 0
@@ -127,7 +127,7 @@ def test_only_its_owner_can_come_in_and_both_eras_are_served(loop_factory: Loop,
             new.send(modern({"id": 1, "method": "server/discover"}), modern(call(2)))
             assert MODERN in (await new.next())["result"]["supportedVersions"]
             assert (await new.next())["result"]["resultType"] == "complete"
-            assert {ended.caller.principal for ended in here.house.desk.ended} == {STEP}
+            assert {ended.caller.principal for ended in here.house.rig.ended} == {STEP}
 
     run_on(loop_factory, main())
 
@@ -150,7 +150,7 @@ async def test_it_knows_when_tools_were_listed(tmp_path: Path, wrapped: Any) -> 
 
 async def test_a_list_without_tools_does_not_count(tmp_path: Path) -> None:
     async with run(tmp_path) as here:
-        here.house.desk.publish("s")
+        here.house.rig.publish("s")
         agent = await here.agent()
         agent.send({"id": 1, "method": "tools/list"}, {"id": 2, "method": "tools/list", "params": {"cursor": "x"}})
         assert (await agent.next())["result"]["tools"] == []
@@ -258,10 +258,10 @@ def test_a_client_that_does_not_read_is_not_read_from(loop_factory: Loop, tmp_pa
             agent.writer.transport.pause_reading()  # pyright: ignore
             for number in range(300):
                 agent.send(call(number, padding="x" * 4000))
-            await until(lambda: here.house.desk.ended, "calls are served")
+            await until(lambda: here.house.rig.ended, "calls are served")
             before = -1
-            while before != len(here.house.desk.ended):
-                before = len(here.house.desk.ended)
+            while before != len(here.house.rig.ended):
+                before = len(here.house.rig.ended)
                 await asyncio.sleep(0.2)
             assert before < 300
             agent.writer.transport.resume_reading()  # pyright: ignore
@@ -338,7 +338,7 @@ async def test_where_it_cannot_listen_it_says_so(tmp_path: Path) -> None:
     house = House(tmp_path)
     (tmp_path / "taken").write_text("")
     door = PrivateSocketServer(
-        house.desk.router,
+        house.rig.router,
         house.discovery,
         path=tmp_path / "taken",
         caller=Caller(STEP),
@@ -350,7 +350,7 @@ async def test_where_it_cannot_listen_it_says_so(tmp_path: Path) -> None:
     assert caught.value.problem.code is LISTEN_FAILED
     await door.close()
     house.server.close()
-    house.desk.router.registry.close()
+    house.rig.router.registry.close()
 
 
 @both_loops
@@ -366,7 +366,7 @@ def test_it_knows_which_calls_were_cut_off_when_a_client_is_gone_all_at_once(
                 agent.send(INITIALIZE)
                 await agent.next()
             agent.send(wrapped(call(1)))
-            await until(lambda: here.house.desk.router.in_flight == 1, "the call is under way")
+            await until(lambda: here.house.rig.router.in_flight == 1, "the call is under way")
             agent.writer.transport.abort()
             await until(lambda: here.door.interrupted_calls.tools == ("t",), "it is noticed")
             assert not here.door.interrupted_calls.reconnected

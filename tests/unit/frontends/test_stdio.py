@@ -169,11 +169,11 @@ async def test_progress_comes_before_the_answer_under_the_clients_token(tmp_path
 
 async def test_changes_of_the_list_are_told_after_the_handshake(tmp_path: Path) -> None:
     async with conversation(tmp_path) as talk:
-        talk.house.desk.publish("s", "early")
+        talk.house.rig.publish("s", "early")
         await asyncio.sleep(0.1)
         talk.pipes.send(INITIALIZE)
         assert (await talk.pipes.next())["id"] == 0
-        talk.house.desk.publish("s", "late")
+        talk.house.rig.publish("s", "late")
         assert (await talk.pipes.next())["method"] == "notifications/tools/list_changed"
 
 
@@ -183,7 +183,7 @@ async def test_a_subscription_is_served_and_ended_with_the_conversation(tmp_path
         talk.pipes.send(modern({"id": 4, "method": "subscriptions/listen", "params": params}))
         first = await talk.pipes.next()
         assert first["method"] == "notifications/subscriptions/acknowledged"
-        talk.house.desk.publish("s", "new")
+        talk.house.rig.publish("s", "new")
         assert (await talk.pipes.next())["method"] == "notifications/tools/list_changed"
         talk.pipes.end_input()
         (last,) = await talk.pipes.rest()
@@ -267,10 +267,10 @@ def test_a_client_that_does_not_read_is_not_read_from(loop_factory: Loop, tmp_pa
             talk.source.on_submit = lambda call: call.finish(Result(b'{"x":"%b"}' % (b"x" * 2_000))) and None
             talk.pipes.pause()
             talk.pipes.send(*(call(number, padding="x" * 500) for number in range(2_000)))
-            await until(lambda: talk.house.desk.ended, "calls are served")
+            await until(lambda: talk.house.rig.ended, "calls are served")
             before = -1
-            while before != len(talk.house.desk.ended):
-                before = len(talk.house.desk.ended)
+            while before != len(talk.house.rig.ended):
+                before = len(talk.house.rig.ended)
                 await asyncio.sleep(0.2)
             assert before < 2_000
             talk.pipes.resume()
@@ -317,7 +317,7 @@ async def test_a_gateway_that_ends_answers_what_is_in_flight(tmp_path: Path) -> 
     await asyncio.wait_for(serving, at_most(15))
     answers = [message for message in await pipes.rest() if message["id"]]
     assert {answer["id"]: answer["error"]["data"]["code"] for answer in answers} == {1: "TL310", 2: "TL310"}
-    house.desk.router.registry.close()
+    house.rig.router.registry.close()
     await pipes.close()
 
 
@@ -338,7 +338,7 @@ def test_news_for_a_client_that_does_not_read_cost_little_and_come_once_it_reads
 ) -> None:
     async def main() -> None:
         async with conversation(tmp_path) as talk:
-            talk.house.desk.offer("s", tools=["t"], resources=[NOTES], capabilities={"resources": {"subscribe": True}})
+            talk.house.rig.offer("s", tools=["t"], resources=[NOTES], capabilities={"resources": {"subscribe": True}})
             await asyncio.sleep(0.1)
             talk.pipes.send(INITIALIZE, subscribe(era))
             await until(lambda: talk.source.watches, "it is watched")
@@ -349,7 +349,7 @@ def test_news_for_a_client_that_does_not_read_cost_little_and_come_once_it_reads
                 watch.on_updated(json.dumps({"uri": NOTES, "_meta": {"x": "x" * 1000}}).encode())
                 if number % 100 == 0:
                     await asyncio.sleep(0)
-            talk.house.desk.publish("s", "new")
+            talk.house.rig.publish("s", "new")
             await asyncio.sleep(0.2)
             talk.pipes.resume()
             heard: list[str] = []
@@ -364,7 +364,7 @@ async def serve_with(house: House, stdin_fd: int, stdout_fd: int) -> None:
     door = StdioServer(house.server, limit_bytes=LIMIT, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
     await asyncio.wait_for(door.serve(), at_most(15))
     house.server.close()
-    house.desk.router.registry.close()
+    house.rig.router.registry.close()
 
 
 @both_loops

@@ -89,7 +89,7 @@ def whole_offer(
     )
 
 
-class Desk:
+class RouterRig:
     """A router with fake sources, and the answers its calls got."""
 
     def __init__(self, folder: Path, **options: Any) -> None:

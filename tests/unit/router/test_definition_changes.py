@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.router.fakes import Desk, FakeSource, item
+from tests.unit.router.fakes import FakeSource, RouterRig, item
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.events import LogEvent
@@ -16,8 +16,8 @@ from trunkline.router.definitions import REPORT_INTERVAL_S, DefinitionStore
 from trunkline.router.status import server_statuses, status_json
 
 
-class Town(Desk):
-    """A desk that keeps what is noted of definitions."""
+class DefinitionsRig(RouterRig):
+    """A router rig that keeps the log events about definitions."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -55,55 +55,55 @@ def described(**descriptions: str) -> Snapshot:
     )
 
 
-def town_at(folder: Path) -> Town:
-    town = Town(folder)
-    town.add("s", state="ready")
-    return town
+def rig_at(folder: Path) -> DefinitionsRig:
+    rig = DefinitionsRig(folder)
+    rig.add("s", state="ready")
+    return rig
 
 
 async def test_what_changes_in_the_process_of_one_client_is_told_once_however_many_clients_there_are(
     tmp_path: Path,
 ) -> None:
-    town = town_at(tmp_path)
-    town.say(add="good", log="Logs")
+    rig = rig_at(tmp_path)
+    rig.say(add="good", log="Logs")
     for number in range(100):
-        town.say_to(f"c{number}", add="EVIL\u200b", log="Logs")
-    ((level, message),) = town.told
+        rig.say_to(f"c{number}", add="EVIL\u200b", log="Logs")
+    ((level, message),) = rig.told
     assert (level, "tool `add`" in message, "`log`" in message) == ("warning", True, False)
-    assert ("code", "TL212") in town.notes[0].fields
-    assert len(town.hidden) == 1
-    assert [warning.partition(":")[0] for warning in town.warnings()] == ["TL212", "TL213"]
+    assert ("code", "TL212") in rig.notes[0].fields
+    assert len(rig.hidden) == 1
+    assert [warning.partition(":")[0] for warning in rig.warnings()] == ["TL212", "TL213"]
 
 
 async def test_the_list_that_all_share_stays_the_measure(tmp_path: Path) -> None:
-    town = town_at(tmp_path)
-    town.say(add="good")
-    town.say_to("c", add="EVIL")
-    town.say(add="good", log="Logs")
-    town.say_to("c", add="good")
-    assert [level for level, _ in town.told] == ["warning", "info"], "the shared one never changed"
-    again = town_at(tmp_path)
+    rig = rig_at(tmp_path)
+    rig.say(add="good")
+    rig.say_to("c", add="EVIL")
+    rig.say(add="good", log="Logs")
+    rig.say_to("c", add="good")
+    assert [level for level, _ in rig.told] == ["warning", "info"], "the shared one never changed"
+    again = rig_at(tmp_path)
     again.say(add="good", log="Logs")
     assert again.told == [] and again.warnings() == []
 
 
 async def test_hidden_characters_that_all_are_shown_are_no_news_of_one_client(tmp_path: Path) -> None:
-    town = town_at(tmp_path)
-    town.say(add="good\u200b")
-    town.say_to("c", add="good\u200b", log="Logs")
-    assert len(town.hidden) == 1
-    assert [warning.partition(":")[0] for warning in town.warnings()] == ["TL213"]
+    rig = rig_at(tmp_path)
+    rig.say(add="good\u200b")
+    rig.say_to("c", add="good\u200b", log="Logs")
+    assert len(rig.hidden) == 1
+    assert [warning.partition(":")[0] for warning in rig.warnings()] == ["TL213"]
 
 
 async def test_a_tool_for_some_clients_alone_is_told_only_when_it_changes(tmp_path: Path) -> None:
-    town = town_at(tmp_path)
-    town.say(login="Logs in")
+    rig = rig_at(tmp_path)
+    rig.say(login="Logs in")
     for client in ("a", "b"):
-        town.say_to(client, login="Logs in", vault="Opens the vault")
-        town.say_to(client, login="Logs in")
-    assert town.told == [] and town.warnings() == []
-    town.say_to("a", vault="Sends the vault away")
-    ((_, message),) = town.told
+        rig.say_to(client, login="Logs in", vault="Opens the vault")
+        rig.say_to(client, login="Logs in")
+    assert rig.told == [] and rig.warnings() == []
+    rig.say_to("a", vault="Sends the vault away")
+    ((_, message),) = rig.told
     assert "tool `vault`" in message
 
 
@@ -111,14 +111,14 @@ def test_a_server_that_describes_a_tool_to_each_client_anew_is_not_told_of_again
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        town = town_at(tmp_path)
-        town.say(mail="Reads mail")
+        rig = rig_at(tmp_path)
+        rig.say(mail="Reads mail")
         for number in range(200):
-            town.say_to(f"c{number}", mail=f"Reads the mail of {number}\u200b", **{f"own{number}\u200b": "x"})
+            rig.say_to(f"c{number}", mail=f"Reads the mail of {number}\u200b", **{f"own{number}\u200b": "x"})
             await asyncio.sleep(REPORT_INTERVAL_S + 1)
-        assert 1 <= len(town.told) <= 5
-        assert 1 <= len(town.hidden) <= 10
-        assert len(town.warnings()) <= 11
+        assert 1 <= len(rig.told) <= 5
+        assert 1 <= len(rig.hidden) <= 10
+        assert len(rig.warnings()) <= 11
 
     run_with_clock(monkeypatch, main())
 
@@ -127,10 +127,10 @@ CHANGED = ("warning", "Definitions of s changed: tool `add`")
 
 
 async def test_a_definition_that_changed_since_the_last_start_is_told_once(tmp_path: Path) -> None:
-    first = town_at(tmp_path)
+    first = rig_at(tmp_path)
     first.say(add="Adds numbers", log="Logs")
     assert first.told == [] and first.warnings() == []
-    second = town_at(tmp_path)
+    second = rig_at(tmp_path)
     second.say(add="Adds numbers, and sends them away", log="Logs")
     assert second.told == [CHANGED]
     assert ("code", "TL212") in second.notes[0].fields
@@ -138,24 +138,24 @@ async def test_a_definition_that_changed_since_the_last_start_is_told_once(tmp_p
     assert "tool `add`" in second.warnings()[0]
     second.say(add="Adds numbers, and sends them away", log="Logs")
     assert second.told == [CHANGED]
-    third = town_at(tmp_path)
+    third = rig_at(tmp_path)
     third.say(add="Adds numbers, and sends them away", log="Logs")
     assert third.told == [] and third.warnings() == []
 
 
 async def test_one_that_changes_during_a_run_is_told_too(tmp_path: Path) -> None:
-    town = town_at(tmp_path)
-    town.say(add="Adds")
-    town.say(add="Subtracts")
-    assert town.told == [CHANGED]
+    rig = rig_at(tmp_path)
+    rig.say(add="Adds")
+    rig.say(add="Subtracts")
+    assert rig.told == [CHANGED]
 
 
 async def test_one_that_was_away_meanwhile_has_changed_all_the_same(tmp_path: Path) -> None:
-    town = town_at(tmp_path)
-    town.say(add="Adds", log="Logs")
-    town.say(log="Logs")
-    town.say(add="Subtracts", log="Logs")
-    assert town.told == [
+    rig = rig_at(tmp_path)
+    rig.say(add="Adds", log="Logs")
+    rig.say(log="Logs")
+    rig.say(add="Subtracts", log="Logs")
+    assert rig.told == [
         ("info", "s changed its lists: removed tool `add`"),
         ("info", "s changed its lists: added tool `add`"),
         CHANGED,
@@ -163,10 +163,10 @@ async def test_one_that_was_away_meanwhile_has_changed_all_the_same(tmp_path: Pa
 
 
 async def test_the_order_of_members_and_the_spelling_of_texts_mean_nothing(tmp_path: Path) -> None:
-    town = town_at(tmp_path)
-    town.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "a", b'{"name":"a","description":"caf\\u00e9"}'),)))
-    town.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "a", '{"description":"café", "name":"a"}'.encode()),)))
-    assert town.told == []
+    rig = rig_at(tmp_path)
+    rig.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "a", b'{"name":"a","description":"caf\\u00e9"}'),)))
+    rig.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "a", '{"description":"café", "name":"a"}'.encode()),)))
+    assert rig.told == []
 
 
 async def test_prompts_resources_and_instructions_are_compared_too_and_late_lists_are_no_news(tmp_path: Path) -> None:
@@ -177,38 +177,38 @@ async def test_prompts_resources_and_instructions_are_compared_too_and_late_list
         tools = described(a="A").tools
         return Snapshot(tools=tools, prompts=prompts, resources=resources, templates=templates, instructions=text)
 
-    town_at(tmp_path).sinks["s"].publish(offered("one"))
-    town = town_at(tmp_path)
-    town.say(a="A")
-    assert town.told == [], "the other lists may still come"
-    town.sinks["s"].publish(offered("two"))
-    ((level, message),) = town.told
+    rig_at(tmp_path).sinks["s"].publish(offered("one"))
+    rig = rig_at(tmp_path)
+    rig.say(a="A")
+    assert rig.told == [], "the other lists may still come"
+    rig.sinks["s"].publish(offered("two"))
+    ((level, message),) = rig.told
     assert level == "warning"
     for label in ("prompt `p`", "resource `test://x`", "resource template `test://{x}`", "its instructions"):
         assert label in message
 
 
 async def test_a_new_token_or_version_hides_no_change_and_its_list_is_not_the_old_one(tmp_path: Path) -> None:
-    town_at(tmp_path).say(add="Adds")
-    other = Town(tmp_path)
+    rig_at(tmp_path).say(add="Adds")
+    other = DefinitionsRig(tmp_path)
     other.add("s", fingerprint="another", state=None)
     assert other.router.catalog.find("s_add") is None, "it may offer something else altogether"
     other.say(add="Subtracts")
     assert other.told == [CHANGED]
-    back = town_at(tmp_path)
+    back = rig_at(tmp_path)
     back.say(add="Adds")
     assert back.told == [CHANGED], "compared with what was said last, not with what this very command said before"
 
 
 async def test_a_change_behind_a_reload_with_a_new_token_is_told(tmp_path: Path) -> None:
-    town = town_at(tmp_path)
-    town.say(add="Adds")
-    options = replace(town.router.admissions["s"].options, fingerprint="another")
-    sink = town.router.registry.replace("s", FakeSource(), options)
+    rig = rig_at(tmp_path)
+    rig.say(add="Adds")
+    options = replace(rig.router.admissions["s"].options, fingerprint="another")
+    sink = rig.router.registry.replace("s", FakeSource(), options)
     sink.publish(described(add="Subtracts"))
     sink.health(Health(state="ready"))
-    assert town.told == [CHANGED]
-    town.router.registry.close()
+    assert rig.told == [CHANGED]
+    rig.router.registry.close()
 
 
 async def test_sources_of_one_name_in_two_configuration_files_are_two(tmp_path: Path) -> None:
@@ -223,32 +223,32 @@ def test_a_server_that_changes_all_the_time_is_told_of_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        town = town_at(tmp_path)
+        rig = rig_at(tmp_path)
         for number in range(50):
-            town.say(**{f"t{number % 3}": f"text {number}"})
+            rig.say(**{f"t{number % 3}": f"text {number}"})
             await asyncio.sleep(0)
-        changes = [message for level, message in town.told if level == "warning"]
+        changes = [message for level, message in rig.told if level == "warning"]
         assert len(changes) == 1
         await asyncio.sleep(REPORT_INTERVAL_S + 1)
-        changes = [message for level, message in town.told if level == "warning"]
+        changes = [message for level, message in rig.told if level == "warning"]
         assert len(changes) == 2 and "tool `t2`" in changes[1]
-        town.router.registry.close()
+        rig.router.registry.close()
 
     run_with_clock(monkeypatch, main())
 
 
 async def test_what_was_kept_back_is_told_at_the_end(tmp_path: Path) -> None:
-    town = town_at(tmp_path)
+    rig = rig_at(tmp_path)
     for text in ("one", "two", "three"):
-        town.say(add=text)
-    assert town.told == [CHANGED]
-    town.router.registry.close()
-    assert town.told == [CHANGED, CHANGED], "the next start will compare with the last one only"
+        rig.say(add=text)
+    assert rig.told == [CHANGED]
+    rig.router.registry.close()
+    assert rig.told == [CHANGED, CHANGED], "the next start will compare with the last one only"
 
 
 async def test_hundreds_of_changes_are_one_line(tmp_path: Path) -> None:
-    town = town_at(tmp_path)
-    town.say(**{f"t{number}": "one" for number in range(300)})
-    town.say(**{f"t{number}": "two" for number in range(300)})
-    ((_, message),) = town.told
+    rig = rig_at(tmp_path)
+    rig.say(**{f"t{number}": "one" for number in range(300)})
+    rig.say(**{f"t{number}": "two" for number in range(300)})
+    ((_, message),) = rig.told
     assert message.endswith("and 290 more")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fault.tools import FANCY
-from tests.unit.router.fakes import Desk, whole_offer
+from tests.unit.router.fakes import RouterRig, whole_offer
 
 from trunkline.core.call import Caller
 from trunkline.core.hidden_text import reveal
@@ -61,32 +61,32 @@ def test_an_offer_without_any_stays_what_it_is() -> None:
 async def test_models_are_shown_what_a_description_hides_and_calls_still_reach_the_tool(
     tmp_path: Path,
 ) -> None:
-    desk = Desk(tmp_path)
-    source = desk.add("s", state=None)
+    rig = RouterRig(tmp_path)
+    source = rig.add("s", state=None)
     tools = (
         ToolDefinition("s", "od\u200bd", definition("od\u200bd", description=f"Adds{POISON}")),
         ToolDefinition("s", "b", definition("b")),
     )
-    desk.sinks["s"].publish(Snapshot(tools=tools, instructions=f"Be nice{POISON}"))
-    desk.health("s", "ready")
-    listing = desk.router.catalog.listing.decode()
+    rig.sinks["s"].publish(Snapshot(tools=tools, instructions=f"Be nice{POISON}"))
+    rig.health("s", "ready")
+    listing = rig.router.catalog.listing.decode()
     assert POISON not in listing and "Adds<U+E006F><U+E0062><U+E0065><U+E0079>" in listing
     assert [tool["name"] for tool in json.loads(listing)] == ["s_od_d", "s_b"]
-    assert joined_instructions(desk.router.registry, Caller()).startswith("Be nice<U+E006F>")
-    desk.call("s_od_d")
+    assert joined_instructions(rig.router.registry, Caller()).startswith("Be nice<U+E006F>")
+    rig.call("s_od_d")
     assert json.loads(bytes(source.held[0].params))["name"] == "od\u200bd"
-    (status,) = server_statuses(desk.router)
+    (status,) = server_statuses(rig.router)
     assert [warning.partition(":")[0] for warning in status.warnings] == ["TL213"]
     assert "tool `od<U+200B>d`, its instructions" in status.warnings[0]
 
 
 async def test_a_resource_is_read_by_the_address_that_is_listed(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.add("s", state=None)
+    rig = RouterRig(tmp_path)
+    rig.add("s", state=None)
     uri = "test://a\u200bb"
     item = Item("s", uri, json.dumps({"uri": uri, "name": "x\u2066"}).encode())
-    desk.sinks["s"].publish(Snapshot(resources=(item,), capabilities=b'{"resources":{}}'))
-    resources = desk.router.catalog.resources
+    rig.sinks["s"].publish(Snapshot(resources=(item,), capabilities=b'{"resources":{}}'))
+    resources = rig.router.catalog.resources
     (listed,) = json.loads(resources.listing)
     assert listed == {"uri": "test://a<U+200B>b", "name": "x<U+2066>"}
     found = [
@@ -98,16 +98,16 @@ async def test_a_resource_is_read_by_the_address_that_is_listed(tmp_path: Path) 
 
 
 async def test_what_one_clients_own_server_says_is_revealed_too(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.add("s", "a")
-    desk.sinks["s"].publish_for("client", Snapshot(tools=(ToolDefinition("s", "a", definition("a", title=POISON)),)))
-    assert POISON not in desk.router.views.of(Caller(session="client")).listing.decode()
+    rig = RouterRig(tmp_path)
+    rig.add("s", "a")
+    rig.sinks["s"].publish_for("client", Snapshot(tools=(ToolDefinition("s", "a", definition("a", title=POISON)),)))
+    assert POISON not in rig.router.views.of(Caller(session="client")).listing.decode()
 
 
 async def test_what_an_older_version_kept_on_disk_is_revealed_as_well(tmp_path: Path) -> None:
-    first = Desk(tmp_path)
+    first = RouterRig(tmp_path)
     snapshot = Snapshot(tools=(ToolDefinition("s", "a", definition("a", title=POISON)),))
     assert first.router.registry._definitions.save("s", "s", snapshot)
-    desk = Desk(tmp_path)
-    desk.add("s", state=None)
-    assert "<U+E006F>" in desk.router.catalog.listing.decode()
+    rig = RouterRig(tmp_path)
+    rig.add("s", state=None)
+    assert "<U+E006F>" in rig.router.catalog.listing.decode()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.bugs import broken, bugs_told
-from tests.unit.router.fakes import OK, Desk, FakeSource, offer, problem_of
+from tests.unit.router.fakes import OK, FakeSource, RouterRig, offer, problem_of
 
 from trunkline.core.call import Caller, Failure, Outcome, Result
 from trunkline.core.errors import INTERNAL
@@ -17,33 +17,33 @@ from trunkline.router.rewriting import TaskLocation
 
 async def test_a_waiter_for_lists_that_fails_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
     told = bugs_told()
-    desk = Desk(tmp_path)
-    desk.add("s", state="starting")
+    rig = RouterRig(tmp_path)
+    rig.add("s", state="starting")
     listed: list[str] = []
     for then in (broken, lambda: listed.append("second"), broken, lambda: listed.append("fourth")):
-        desk.router.when_listed(then)
+        rig.router.when_listed(then)
     watched: list[Outcome] = []
-    desk.router.subscribe(Caller(), "x://1", lambda params: None, watched.append)
-    call = desk.call("s_t")
-    desk.offer("s", tools=["t"], resources=["x://1"])
+    rig.router.subscribe(Caller(), "x://1", lambda params: None, watched.append)
+    call = rig.call("s_t")
+    rig.offer("s", tools=["t"], resources=["x://1"])
     assert listed == ["second", "fourth"]
-    assert desk.sources["s"].held == [call], "nor calls that wait"
-    assert [watch.uri for watch in desk.sources["s"].watches] == ["x://1"], "nor what is watched"
+    assert rig.sources["s"].held == [call], "nor calls that wait"
+    assert [watch.uri for watch in rig.sources["s"].watches] == ["x://1"], "nor what is watched"
     assert len(told) == 2
 
 
 async def test_a_call_that_waits_and_fails_is_answered_and_the_others_are_routed(tmp_path: Path) -> None:
     told = bugs_told()
-    desk = Desk(tmp_path)
-    source = desk.add("s", state="starting")
-    bad, good = desk.call("s_t"), desk.call("s_t")
-    desk.router._pending_calls.calls[bad] = broken
-    desk.publish("s", "t")
-    desk.health("s", "ready")
+    rig = RouterRig(tmp_path)
+    source = rig.add("s", state="starting")
+    bad, good = rig.call("s_t"), rig.call("s_t")
+    rig.router._pending_calls.calls[bad] = broken
+    rig.publish("s", "t")
+    rig.health("s", "ready")
     assert source.held == [good]
     assert problem_of(bad).code is INTERNAL
     good.finish(OK)
-    assert desk.ended == [bad, good]
+    assert rig.ended == [bad, good]
     assert len(told) == 1
 
 
@@ -51,39 +51,39 @@ async def test_a_call_that_its_source_cannot_take_is_answered_and_those_behind_i
     tmp_path: Path,
 ) -> None:
     told = bugs_told()
-    desk = Desk(tmp_path, in_flight_per_source=1, queue_per_source=3)
-    source = desk.add("s", "t")
-    first, bad, good, last = (desk.call("s_t") for _ in range(4))
+    rig = RouterRig(tmp_path, in_flight_per_source=1, queue_per_source=3)
+    source = rig.add("s", "t")
+    first, bad, good, last = (rig.call("s_t") for _ in range(4))
     submit = source.on_submit
     source.on_submit = lambda call: broken() if call is bad else submit(call)
     first.finish(OK)
-    assert desk.replies == [bad, first], "whoever ended has its answer although the next one failed"
+    assert rig.replies == [bad, first], "whoever ended has its answer although the next one failed"
     assert problem_of(bad).code is INTERNAL
     assert source.held == [first, good], "no other event is needed for those behind it"
     good.finish(OK)
     last.finish(OK)
-    assert desk.ended == [bad, first, good, last]
-    assert desk.router.in_flight == 0
+    assert rig.ended == [bad, first, good, last]
+    assert rig.router.in_flight == 0
     assert len(told) == 1
 
 
 async def test_a_call_that_its_source_cannot_take_at_once_holds_no_place(tmp_path: Path) -> None:
     told = bugs_told()
-    desk = Desk(tmp_path, in_flight_per_source=1)
-    desk.add("s", "t").on_submit = broken
-    assert [problem_of(desk.call("s_t")).code for _ in range(3)] == [INTERNAL] * 3
-    assert desk.router.in_flight == 0
+    rig = RouterRig(tmp_path, in_flight_per_source=1)
+    rig.add("s", "t").on_submit = broken
+    assert [problem_of(rig.call("s_t")).code for _ in range(3)] == [INTERNAL] * 3
+    assert rig.router.in_flight == 0
     assert len(told) == 3
 
 
 async def test_a_watch_that_cannot_begin_is_answered_and_the_others_begin(tmp_path: Path) -> None:
     told = bugs_told()
-    desk = Desk(tmp_path)
-    source = desk.add("s", state="starting")
+    rig = RouterRig(tmp_path)
+    source = rig.add("s", state="starting")
     settled: list[list[Outcome]] = [[], []]
-    bad, _ = (desk.router.subscribe(Caller(), "x://1", lambda params: None, each.append) for each in settled)
+    bad, _ = (rig.router.subscribe(Caller(), "x://1", lambda params: None, each.append) for each in settled)
     bad.begin = broken
-    desk.offer("s", resources=["x://1"])
+    rig.offer("s", resources=["x://1"])
     assert len(source.watches) == 1
     [failure] = settled[0]
     assert isinstance(failure, Failure)
@@ -94,13 +94,13 @@ async def test_a_watch_that_cannot_begin_is_answered_and_the_others_begin(tmp_pa
 @pytest.mark.parametrize("fails", ["its answer", "its news"])
 async def test_a_client_that_fails_costs_no_other_client_its_news(tmp_path: Path, fails: str) -> None:
     told = bugs_told()
-    desk = Desk(tmp_path)
-    source = desk.offer("s", resources=["x://1"])
+    rig = RouterRig(tmp_path)
+    source = rig.offer("s", resources=["x://1"])
     settled: list[Outcome] = []
     news: list[object] = []
     on_settled, on_updated = (broken, news.append) if fails == "its answer" else (settled.append, broken)
-    desk.router.subscribe(Caller(), "x://1", on_updated, on_settled)
-    desk.router.subscribe(Caller(), "x://1", news.append, settled.append)
+    rig.router.subscribe(Caller(), "x://1", on_updated, on_settled)
+    rig.router.subscribe(Caller(), "x://1", news.append, settled.append)
     for watch in source.watches:  # as whoever hears of it for both of them does
         watch.settle(Result(b"{}"))
         watch.on_updated(b"{}")
@@ -110,25 +110,25 @@ async def test_a_client_that_fails_costs_no_other_client_its_news(tmp_path: Path
 
 async def test_a_watch_that_fails_to_move_leaves_none_behind(tmp_path: Path) -> None:
     told = bugs_told()
-    desk = Desk(tmp_path)
-    desk.offer("s", resources=["x://1"])
-    bad, _ = (desk.router.subscribe(Caller(), "x://1", lambda params: None, lambda outcome: None) for _ in range(2))
+    rig = RouterRig(tmp_path)
+    rig.offer("s", resources=["x://1"])
+    bad, _ = (rig.router.subscribe(Caller(), "x://1", lambda params: None, lambda outcome: None) for _ in range(2))
     bad.begin = broken
     successor = FakeSource()
-    desk.router.registry.replace("s", successor, desk.router.admissions["s"].options).health(Health(state="ready"))
+    rig.router.registry.replace("s", successor, rig.router.admissions["s"].options).health(Health(state="ready"))
     assert [watch.uri for watch in successor.watches] == ["x://1"]
     assert len(told) == 1
 
 
 async def test_tasks_of_one_client_that_fail_cost_no_other_client_its_news(tmp_path: Path) -> None:
     told = bugs_told()
-    desk = Desk(tmp_path)
-    source = desk.add("s", "t")
+    rig = RouterRig(tmp_path)
+    source = rig.add("s", "t")
     heard: list[object] = []
     callers = [Caller(session=name) for name in "ab"]
     for caller, on_updated in zip(callers, (broken, lambda *said: heard.append(said)), strict=True):
-        shown = desk.router.task_ids.public_id(caller, TaskLocation("s", "1"))
-        desk.router.subscribe_tasks(caller, [shown], on_updated, lambda ids, honoured: None)
+        shown = rig.router.task_ids.public_id(caller, TaskLocation("s", "1"))
+        rig.router.subscribe_tasks(caller, [shown], on_updated, lambda ids, honoured: None)
     for watch in source.task_watches:
         watch.on_updated("1", b'{"taskId":"1"}')
     assert len(heard) == len(told) == 1
@@ -136,8 +136,8 @@ async def test_tasks_of_one_client_that_fail_cost_no_other_client_its_news(tmp_p
 
 async def test_whoever_listens_to_the_roster_and_fails_stops_nobody_who_listens_too(tmp_path: Path) -> None:
     told = bugs_told()
-    desk = Desk(tmp_path)
-    registry = desk.router.registry
+    rig = RouterRig(tmp_path)
+    registry = rig.router.registry
     heard: list[str] = []
     for listeners, name in (
         (registry.on_source_changed, "news"),
@@ -147,9 +147,9 @@ async def test_whoever_listens_to_the_roster_and_fails_stops_nobody_who_listens_
     ):
         listeners.insert(0, broken)
         listeners.append(lambda *_, name=name: heard.append(name))
-    desk.add("s", "t")
-    desk.sinks["s"].publish_for("session", offer("s", "t", "u"))
-    sources = [desk.add(name, "t") for name in "ab"]
+    rig.add("s", "t")
+    rig.sinks["s"].publish_for("session", offer("s", "t", "u"))
+    sources = [rig.add(name, "t") for name in "ab"]
     sources[0].forget = broken
     registry.forget("session")
     assert sources[1].forgotten == ["session"]
@@ -159,20 +159,20 @@ async def test_whoever_listens_to_the_roster_and_fails_stops_nobody_who_listens_
 
 
 async def test_whoever_listens_to_events_and_fails_steers_nothing(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    events = desk.events
+    rig = RouterRig(tmp_path)
+    events = rig.events
     notes: list[LogEvent] = []
     counted: list[str] = []
     for listeners in (events.call_done, events.health, events.removed, events.counted, events.noted):
         listeners.insert(0, broken)
     events.noted.append(notes.append)
     events.counted.append(lambda counter, source, amount: counted.append(counter))
-    desk.add("s", "t").on_submit = lambda call: call.finish(OK) and None
-    call = desk.call("s_t")
-    assert desk.replies == desk.ended == [call]
+    rig.add("s", "t").on_submit = lambda call: call.finish(OK) and None
+    call = rig.call("s_t")
+    assert rig.replies == rig.ended == [call]
     events.count("x")
     events.note("info", "x", "something")
-    desk.router.registry.remove("s")
+    rig.router.registry.remove("s")
     assert counted == ["x"]
     assert [note.event for note in notes if note.event == "x"] == ["x"]
     assert any(note.event == "internal" and "a bug" in note.message for note in notes)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.router.fakes import Desk, problem_of
+from tests.unit.router.fakes import RouterRig, problem_of
 
 from trunkline.core.call import Call, Caller
 from trunkline.core.errors import PATH_TRAVERSAL
@@ -59,47 +59,47 @@ def test_what_climbs_is_not_repeated() -> None:
 
 @pytest.mark.law
 async def test_a_guarded_source_never_sees_a_call_that_climbs(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    source = desk.add("files", "read", guards_paths=True)
-    call = desk.call("files.read", {"arguments": {"path": "../secret"}})
+    rig = RouterRig(tmp_path)
+    source = rig.add("files", "read", guards_paths=True)
+    call = rig.call("files.read", {"arguments": {"path": "../secret"}})
     problem = problem_of(call)
     assert (problem.code, problem.executed, problem.source, problem.tool) == (PATH_TRAVERSAL, "no", "files", "read")
     assert (problem.code.jsonrpc, problem.code.http) == (403, 400)
     assert not source.held
-    assert desk.replies == desk.ended == [call]
+    assert rig.replies == rig.ended == [call]
 
 
 @pytest.mark.parametrize("members", [{"Arguments": {"path": "../x"}}, {"inputResponses": {"a": "../x"}}])
 async def test_nothing_that_is_sent_beside_the_arguments_climbs_either(tmp_path: Path, members: dict[str, Any]) -> None:
-    desk = Desk(tmp_path)
-    source = desk.add("files", "read", guards_paths=True)
-    desk.call("files.read", {"arguments": {}, **members})
+    rig = RouterRig(tmp_path)
+    source = rig.add("files", "read", guards_paths=True)
+    rig.call("files.read", {"arguments": {}, **members})
     assert all(b".." not in bytes(call.params) for call in source.held)
 
 
 async def test_the_arguments_of_a_call_that_may_pass_are_sent_as_they_were_written(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    source = desk.add("files", "read", guards_paths=True)
+    rig = RouterRig(tmp_path)
+    source = rig.add("files", "read", guards_paths=True)
     written = b'{"path": "a\\u002e\\u002eb", "n": 1.50, "n": 2}'
-    desk.router.call_tool(Caller(), "files.read", {"arguments": msgspec.Raw(written)}, desk.replies.append)
+    rig.router.call_tool(Caller(), "files.read", {"arguments": msgspec.Raw(written)}, rig.replies.append)
     assert bytes(source.held[0].params) == b'{"name":"read","arguments":%b}' % written
 
 
 async def test_without_the_guard_everything_passes(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    source = desk.add("files", "read")
-    desk.call("files.read", {"arguments": {"path": "../secret"}})
+    rig = RouterRig(tmp_path)
+    source = rig.add("files", "read")
+    rig.call("files.read", {"arguments": {"path": "../secret"}})
     assert len(source.held) == 1
 
 
 async def test_switching_the_guard_on_counts_from_the_next_call_on(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    desk = Desk(tmp_path)
-    desk.add("files", "read")
-    admission = desk.router.admissions["files"]
-    desk.router.registry.update("files", replace(admission.options, guards_paths=True))
-    assert problem_of(desk.call("files.read", {"arguments": {"path": "../x"}})).code is PATH_TRAVERSAL
+    rig = RouterRig(tmp_path)
+    rig.add("files", "read")
+    admission = rig.router.admissions["files"]
+    rig.router.registry.update("files", replace(admission.options, guards_paths=True))
+    assert problem_of(rig.call("files.read", {"arguments": {"path": "../x"}})).code is PATH_TRAVERSAL
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ async def test_switching_the_guard_on_counts_from_the_next_call_on(tmp_path: Pat
 async def test_prompts_resources_and_completions_are_guarded_too(
     tmp_path: Path, method: str, params: dict[str, Any]
 ) -> None:
-    desk = Desk(tmp_path)
-    source = desk.add("notes", state=None, guards_paths=True)
-    desk.offer("notes", prompts=["review"], templates=["notes://box/{name}"])
-    assert problem_of(desk.request(method, params)).code is PATH_TRAVERSAL
+    rig = RouterRig(tmp_path)
+    source = rig.add("notes", state=None, guards_paths=True)
+    rig.offer("notes", prompts=["review"], templates=["notes://box/{name}"])
+    assert problem_of(rig.request(method, params)).code is PATH_TRAVERSAL
     assert not source.held
     fine = json.loads(json.dumps(params).replace("../", "").replace("..%2f", ""))
-    desk.request(method, fine)
+    rig.request(method, fine)
     assert len(source.held) == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.router.fakes import OK, Desk, FakeSource, offer, problem_of
+from tests.unit.router.fakes import OK, FakeSource, RouterRig, offer, problem_of
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Caller, Result
@@ -17,8 +17,8 @@ from trunkline.router.options import NameRules, SourceOptions
 from trunkline.router.registry import SWAP_S, SourceSink
 
 
-class Town(Desk):
-    """A desk whose sources can be replaced, with the gates that were left."""
+class ReplacingRig(RouterRig):
+    """A router rig whose sources can be replaced, and the admissions of those that were retired."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder, **options)
@@ -34,178 +34,178 @@ class Town(Desk):
         return [tool["name"] for tool in json.loads(self.router.catalog.listing)]
 
 
-async def town_with(tmp_path: Path, *tools: str) -> tuple[Town, FakeSource]:
-    town = Town(tmp_path)
-    return town, town.add("s", *(tools or ("a",)))
+async def rig_with(tmp_path: Path, *tools: str) -> tuple[ReplacingRig, FakeSource]:
+    rig = ReplacingRig(tmp_path)
+    return rig, rig.add("s", *(tools or ("a",)))
 
 
 async def test_calls_go_to_the_old_source_until_the_new_one_was_heard_of(tmp_path: Path) -> None:
-    town, old = await town_with(tmp_path)
-    new, sink = town.replace("s")
-    first = town.call("s_a")
-    assert old.held == [first] and not town.left
+    rig, old = await rig_with(tmp_path)
+    new, sink = rig.replace("s")
+    first = rig.call("s_a")
+    assert old.held == [first] and not rig.left
     sink.publish(offer("s", "a", "b"))
-    assert town.names() == ["s_a"], "what it offers is not shown before it serves"
+    assert rig.names() == ["s_a"], "what it offers is not shown before it serves"
     sink.health(Health(state="ready"))
-    assert town.names() == ["s_a", "s_b"]
-    second = town.call("s_b")
+    assert rig.names() == ["s_a", "s_b"]
+    second = rig.call("s_b")
     assert new.held == [second]
     first.finish(OK)
-    assert town.replies == [first]
-    assert town.left[0].in_flight == 0
+    assert rig.replies == [first]
+    assert rig.left[0].in_flight == 0
 
 
-async def test_calls_that_waited_at_the_old_gate_move_to_the_new_one(tmp_path: Path) -> None:
-    town, old = await town_with(tmp_path)
-    flying = [town.call("s_a"), town.call("s_a")]
-    waiting = town.call("s_a")
+async def test_calls_queued_for_the_old_source_move_to_the_new_one(tmp_path: Path) -> None:
+    rig, old = await rig_with(tmp_path)
+    flying = [rig.call("s_a"), rig.call("s_a")]
+    waiting = rig.call("s_a")
     assert old.held == flying
-    new, sink = town.replace("s")
+    new, sink = rig.replace("s")
     sink.publish(offer("s", "a"))
     sink.health(Health(state="ready"))
     assert new.held == [waiting] and not waiting.done
-    assert town.router.in_flight == 3, "those that still end on the old one count too"
+    assert rig.router.in_flight == 3, "those that still end on the old one count too"
     for call in (*flying, waiting):
         call.finish(OK)
-    assert town.router.in_flight == 0
+    assert rig.router.in_flight == 0
 
 
 @pytest.mark.parametrize("state", ["down", "auth_required"])
 async def test_a_successor_that_fails_takes_over_with_its_reason(tmp_path: Path, state: Any) -> None:
-    town, _ = await town_with(tmp_path)
-    _, sink = town.replace("s")
+    rig, _ = await rig_with(tmp_path)
+    _, sink = rig.replace("s")
     sink.health(Health(state=state, reason="no such file"))
-    assert len(town.left) == 1 and town.names() == []
-    assert "no such file" in problem_of(town.call("s_a")).message
+    assert len(rig.left) == 1 and rig.names() == []
+    assert "no such file" in problem_of(rig.call("s_a")).message
 
 
 @pytest.mark.parametrize("state", ["down", "starting", "disabled"])
 async def test_a_source_that_does_not_serve_is_replaced_at_once(tmp_path: Path, state: Any) -> None:
-    town, _ = await town_with(tmp_path)
-    town.health("s", state)
-    _, sink = town.replace("s")
-    assert [admission is sink.admission for admission in town.router.admissions.values()] == [True]
+    rig, _ = await rig_with(tmp_path)
+    rig.health("s", state)
+    _, sink = rig.replace("s")
+    assert [admission is sink.admission for admission in rig.router.admissions.values()] == [True]
 
 
 async def test_a_successor_that_is_switched_off_takes_over_at_once(tmp_path: Path) -> None:
-    town, _ = await town_with(tmp_path)
-    town.replace("s", enabled=False)
-    assert town.router.admissions["s"].health.state == "disabled"
-    assert len(town.left) == 1
+    rig, _ = await rig_with(tmp_path)
+    rig.replace("s", enabled=False)
+    assert rig.router.admissions["s"].health.state == "disabled"
+    assert len(rig.left) == 1
 
 
 async def test_a_second_successor_ousts_the_first_before_it_served(tmp_path: Path) -> None:
-    town, old = await town_with(tmp_path)
-    _, first = town.replace("s")
-    _, second = town.replace("s")
-    assert town.left == [first.admission]
+    rig, old = await rig_with(tmp_path)
+    _, first = rig.replace("s")
+    _, second = rig.replace("s")
+    assert rig.left == [first.admission]
     first.health(Health(state="ready"))
-    assert town.router.admissions["s"].source is old, "one that was dropped cannot come back"
+    assert rig.router.admissions["s"].source is old, "one that was dropped cannot come back"
     second.publish(offer("s", "z"))
     second.health(Health(state="ready"))
-    assert town.names() == ["s_z"]
-    assert len(town.left) == 2
+    assert rig.names() == ["s_z"]
+    assert len(rig.left) == 2
 
 
 async def test_what_a_retired_source_still_says_changes_nothing(tmp_path: Path) -> None:
-    town, _ = await town_with(tmp_path)
-    _, sink = town.replace("s")
+    rig, _ = await rig_with(tmp_path)
+    _, sink = rig.replace("s")
     sink.publish(offer("s", "b"))
     sink.health(Health(state="ready"))
-    old = town.sinks["s"]
+    old = rig.sinks["s"]
     old.publish(offer("s", "stale"))
     old.health(Health(state="down", reason="stopped"))
     old.publish_for("session", offer("s", "stale"))
-    assert town.names() == ["s_b"]
-    assert town.router.admissions["s"].health.state == "ready"
-    assert town.router.views.of(Caller(session="session")).find("s_stale") is None
+    assert rig.names() == ["s_b"]
+    assert rig.router.admissions["s"].health.state == "ready"
+    assert rig.router.views.of(Caller(session="session")).find("s_stale") is None
 
 
 async def test_a_client_whose_own_tools_go_with_the_old_source_is_told(tmp_path: Path) -> None:
-    town, _ = await town_with(tmp_path)
-    town.sinks["s"].publish_for("session", offer("s", "a", "own"))
+    rig, _ = await rig_with(tmp_path)
+    rig.sinks["s"].publish_for("session", offer("s", "a", "own"))
     told: list[bool] = []
-    town.router.registry.on_list_changed.append(lambda: told.append(True))
-    _, sink = town.replace("s")
+    rig.router.registry.on_list_changed.append(lambda: told.append(True))
+    _, sink = rig.replace("s")
     sink.publish(offer("s", "a"))
     assert not told
     sink.health(Health(state="ready"))
     assert told, "for everybody else nothing changed"
-    assert town.router.views.of(Caller(session="session")).find("s_own") is None
+    assert rig.router.views.of(Caller(session="session")).find("s_own") is None
 
 
 async def test_whoever_counts_hears_of_a_source_that_was_removed(tmp_path: Path) -> None:
-    town, _ = await town_with(tmp_path)
+    rig, _ = await rig_with(tmp_path)
     removed: list[str] = []
-    town.events.removed.append(removed.append)
-    _, sink = town.replace("s")
+    rig.events.removed.append(removed.append)
+    _, sink = rig.replace("s")
     sink.health(Health(state="ready"))
     assert not removed
-    town.router.registry.remove("s")
+    rig.router.registry.remove("s")
     assert removed == ["s"]
 
 
 async def test_a_removed_source_refuses_those_that_wait_and_lets_the_rest_end(tmp_path: Path) -> None:
-    town, _ = await town_with(tmp_path)
-    flying, _, waiting = town.call("s_a"), town.call("s_a"), town.call("s_a")
-    town.router.registry.remove("s")
+    rig, _ = await rig_with(tmp_path)
+    flying, _, waiting = rig.call("s_a"), rig.call("s_a"), rig.call("s_a")
+    rig.router.registry.remove("s")
     assert problem_of(waiting).code is SOURCE_DOWN
     assert not flying.done
     flying.finish(OK)
     assert isinstance(flying.outcome, Result)
-    assert problem_of(town.call("s_a")).code is UNKNOWN_TOOL
-    assert town.names() == []
+    assert problem_of(rig.call("s_a")).code is UNKNOWN_TOOL
+    assert rig.names() == []
 
 
 async def test_removing_a_source_drops_its_successor_too(tmp_path: Path) -> None:
-    town, _ = await town_with(tmp_path)
-    _, sink = town.replace("s")
-    town.router.registry.remove("s")
-    assert len(town.left) == 2
+    rig, _ = await rig_with(tmp_path)
+    _, sink = rig.replace("s")
+    rig.router.registry.remove("s")
+    assert len(rig.left) == 2
     sink.health(Health(state="ready"))
-    assert "s" not in town.router.admissions
+    assert "s" not in rig.router.admissions
 
 
 async def test_other_rules_apply_to_the_next_call(tmp_path: Path) -> None:
-    town, source = await town_with(tmp_path, "a", "b")
+    rig, source = await rig_with(tmp_path, "a", "b")
     rules = NameRules(prefix="t", deny=("b",))
-    town.router.registry.update("s", SourceOptions(rules=rules, timeout_s=5.0, grace_s=1.0))
-    assert town.names() == ["t_a"]
-    call = town.call("t_a")
+    rig.router.registry.update("s", SourceOptions(rules=rules, timeout_s=5.0, grace_s=1.0))
+    assert rig.names() == ["t_a"]
+    call = rig.call("t_a")
     assert source.held == [call] and call.timeout_s == 5.0
     call.finish(OK)
 
 
 async def test_other_rules_for_a_source_that_is_being_replaced_are_its_successors(tmp_path: Path) -> None:
-    town, _ = await town_with(tmp_path)
-    _, sink = town.replace("s")
+    rig, _ = await rig_with(tmp_path)
+    _, sink = rig.replace("s")
     rules = NameRules(prefix="t")
-    town.router.registry.update("s", SourceOptions(rules=rules, timeout_s=5.0, grace_s=1.0))
+    rig.router.registry.update("s", SourceOptions(rules=rules, timeout_s=5.0, grace_s=1.0))
     sink.publish(offer("s", "a"))
     sink.health(Health(state="ready"))
-    assert town.names() == ["t_a"]
+    assert rig.names() == ["t_a"]
 
 
 async def test_the_order_of_the_file_is_the_order_of_the_list_and_decides_who_keeps_a_name(tmp_path: Path) -> None:
-    town = Town(tmp_path, naming="original")
-    town.add("one", "same", "x")
-    town.add("two", "same", "y")
-    assert town.names() == ["same", "x", "y"]
-    town.router.registry.reorder(["two", "one"])
-    assert town.names() == ["same", "y", "x"]
-    entry = town.router.catalog.find("same")
+    rig = ReplacingRig(tmp_path, naming="original")
+    rig.add("one", "same", "x")
+    rig.add("two", "same", "y")
+    assert rig.names() == ["same", "x", "y"]
+    rig.router.registry.reorder(["two", "one"])
+    assert rig.names() == ["same", "y", "x"]
+    entry = rig.router.catalog.find("same")
     assert entry is not None and entry.tool.source == "two"
-    assert list(town.router.registry.servers()) == ["two", "one"]
+    assert list(rig.router.registry.servers()) == ["two", "one"]
 
 
 def test_a_silent_successor_takes_over_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
-        town, _ = await town_with(tmp_path)
-        _, sink = town.replace("s")
+        rig, _ = await rig_with(tmp_path)
+        _, sink = rig.replace("s")
         await asyncio.sleep(SWAP_S - 1)
-        assert not town.left
+        assert not rig.left
         await asyncio.sleep(2)
-        assert town.router.admissions["s"] is sink.admission
-        town.router.registry.close()
+        assert rig.router.admissions["s"] is sink.admission
+        rig.router.registry.close()
 
     run_with_clock(monkeypatch, scene())

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.router.fakes import Desk, FakeSource, whole_offer
+from tests.unit.router.fakes import FakeSource, RouterRig, whole_offer
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Caller, Failure, Outcome, RemoteError, Result
@@ -17,10 +17,10 @@ HOLDS = Result(b"{}")
 
 
 class Listener:
-    def __init__(self, desk: Desk, uri: str, caller: Caller | None = None) -> None:
+    def __init__(self, rig: RouterRig, uri: str, caller: Caller | None = None) -> None:
         self.updated: list[str] = []
         self.settled: list[Outcome] = []
-        self.handle: ResourceSubscription = desk.router.subscribe(
+        self.handle: ResourceSubscription = rig.router.subscribe(
             caller or Caller(), uri, lambda params: self.updated.append(json.loads(params)["uri"]), self.settled.append
         )
 
@@ -31,16 +31,16 @@ class Listener:
         return outcome.problem
 
 
-def two_servers(folder: Path) -> Desk:
-    desk = Desk(folder)
+def two_servers(folder: Path) -> RouterRig:
+    rig = RouterRig(folder)
     for name in "ab":
-        desk.offer(name, resources=["x://1"])
-    return desk
+        rig.offer(name, resources=["x://1"])
+    return rig
 
 
-def still_watched(desk: Desk) -> int:
+def still_watched(rig: RouterRig) -> int:
     """What would grow in a gateway that runs for months."""
-    return len(desk.router._resource_subscriptions)
+    return len(rig.router._resource_subscriptions)
 
 
 def says(source: FakeSource, uri: str) -> None:
@@ -48,47 +48,47 @@ def says(source: FakeSource, uri: str) -> None:
 
 
 async def test_a_resource_is_watched_at_its_server_under_the_uri_the_client_uses(tmp_path: Path) -> None:
-    desk = two_servers(tmp_path)
-    listeners = {uri: Listener(desk, uri) for uri in ("x://1", "trunkline://b/x://1")}
+    rig = two_servers(tmp_path)
+    listeners = {uri: Listener(rig, uri) for uri in ("x://1", "trunkline://b/x://1")}
     for name, listener in zip("ab", listeners.values(), strict=True):
-        [watch] = desk.sources[name].watches
+        [watch] = rig.sources[name].watches
         assert watch.uri == "x://1"
         watch.settle(HOLDS)
-        says(desk.sources[name], "x://1")
+        says(rig.sources[name], "x://1")
         assert listener.settled == [HOLDS]
     assert [listener.updated for listener in listeners.values()] == [["x://1"], ["trunkline://b/x://1"]]
 
 
 async def test_a_part_of_a_watched_resource_is_told_by_a_uri_that_can_be_read(tmp_path: Path) -> None:
-    desk = two_servers(tmp_path)
-    desk.offer("a", resources=["x://1", "x://1/part"])
-    listener = Listener(desk, "trunkline://b/x://1")
-    says(desk.sources["b"], "x://1/part")
-    says(desk.sources["b"], "x://1/other")
+    rig = two_servers(tmp_path)
+    rig.offer("a", resources=["x://1", "x://1/part"])
+    listener = Listener(rig, "trunkline://b/x://1")
+    says(rig.sources["b"], "x://1/part")
+    says(rig.sources["b"], "x://1/other")
     assert listener.updated == ["trunkline://b/x://1/part", "x://1/other"]
-    assert desk.router.uri_rewriter.resolve(Caller(), "x://1/other") == ("b", "x://1/other")
+    assert rig.router.uri_rewriter.resolve(Caller(), "x://1/other") == ("b", "x://1/other")
 
 
 async def test_a_watch_that_is_closed_hears_nothing_more(tmp_path: Path) -> None:
-    desk = two_servers(tmp_path)
-    listener = Listener(desk, "x://1")
-    [watch] = desk.sources["a"].watches
+    rig = two_servers(tmp_path)
+    listener = Listener(rig, "x://1")
+    [watch] = rig.sources["a"].watches
     listener.handle.close()
     listener.handle.close()
     assert watch.closed
-    says(desk.sources["a"], "x://1")
+    says(rig.sources["a"], "x://1")
     assert listener.updated == []
-    assert still_watched(desk) == 0
+    assert still_watched(rig) == 0
 
 
 async def test_a_watch_that_its_server_refuses_is_over(tmp_path: Path) -> None:
-    desk = two_servers(tmp_path)
-    listener = Listener(desk, "x://1")
+    rig = two_servers(tmp_path)
+    listener = Listener(rig, "x://1")
     refusal = RemoteError(b'{"code":-32601,"message":"no"}')
-    desk.sources["a"].watches[0].settle(refusal)
+    rig.sources["a"].watches[0].settle(refusal)
     assert listener.settled == [refusal]
     assert listener.handle.closed
-    assert still_watched(desk) == 0
+    assert still_watched(rig) == 0
 
 
 async def test_a_resource_that_nobody_has_cannot_be_watched(tmp_path: Path) -> None:
@@ -98,21 +98,21 @@ async def test_a_resource_that_nobody_has_cannot_be_watched(tmp_path: Path) -> N
 
 
 async def test_a_server_that_is_down_says_so(tmp_path: Path) -> None:
-    desk = two_servers(tmp_path)
-    desk.health("a", "down", "it fell over")
-    assert Listener(desk, "x://1").problem.code is SOURCE_DOWN
+    rig = two_servers(tmp_path)
+    rig.health("a", "down", "it fell over")
+    assert Listener(rig, "x://1").problem.code is SOURCE_DOWN
 
 
 async def test_a_server_that_is_replaced_is_watched_anew(tmp_path: Path) -> None:
-    desk = two_servers(tmp_path)
-    listener = Listener(desk, "trunkline://b/x://1")
-    old, new = desk.sources["b"], FakeSource()
+    rig = two_servers(tmp_path)
+    listener = Listener(rig, "trunkline://b/x://1")
+    old, new = rig.sources["b"], FakeSource()
     old.watches[0].settle(HOLDS)
-    sink = desk.router.registry.replace("b", new, desk.router.admissions["b"].options)
+    sink = rig.router.registry.replace("b", new, rig.router.admissions["b"].options)
     sink.publish(whole_offer("b", resources=["x://1"]))
     assert not new.watches
-    desk.sinks["b"] = sink
-    desk.health("b", "ready")
+    rig.sinks["b"] = sink
+    rig.health("b", "ready")
     assert old.watches[0].closed
     [watch] = new.watches
     watch.settle(HOLDS)
@@ -127,68 +127,68 @@ def test_a_watch_that_its_new_server_cannot_keep_yet_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        desk = two_servers(tmp_path)
-        listener = Listener(desk, "x://1")
-        [watch] = desk.sources["a"].watches
+        rig = two_servers(tmp_path)
+        listener = Listener(rig, "x://1")
+        [watch] = rig.sources["a"].watches
         watch.settle(HOLDS)
-        desk.health("a", "down")
+        rig.health("a", "down")
         watch.settle(Failure(Problem(code=SOURCE_DOWN, message="it was stopped")))
         await asyncio.sleep(20)
         assert not listener.handle.closed
-        desk.health("a", "ready")
+        rig.health("a", "ready")
         await asyncio.sleep(20)
-        [_, again] = desk.sources["a"].watches
+        [_, again] = rig.sources["a"].watches
         again.settle(HOLDS)
-        says(desk.sources["a"], "x://1")
+        says(rig.sources["a"], "x://1")
         assert listener.updated == ["x://1"]
         assert listener.settled == [HOLDS]
         again.settle(Failure(Problem(code=SOURCE_DOWN, message="it was stopped")))
         listener.handle.close()
         await asyncio.sleep(20)
-        assert len(desk.sources["a"].watches) == 2
+        assert len(rig.sources["a"].watches) == 2
 
     run_with_clock(monkeypatch, main())
 
 
 async def test_a_watch_that_its_server_ends_for_good_is_over(tmp_path: Path) -> None:
-    desk = two_servers(tmp_path)
-    listeners = [Listener(desk, "x://1"), Listener(desk, "x://1")]
-    for watch in desk.sources["a"].watches:
+    rig = two_servers(tmp_path)
+    listeners = [Listener(rig, "x://1"), Listener(rig, "x://1")]
+    for watch in rig.sources["a"].watches:
         watch.settle(HOLDS)
     refusals = (RemoteError(b'{"code":-32602,"message":"no"}'), Failure(unknown_resource("x://1")))
-    for watch, refusal in zip(desk.sources["a"].watches, refusals, strict=True):
+    for watch, refusal in zip(rig.sources["a"].watches, refusals, strict=True):
         watch.settle(refusal)
     assert all(listener.handle.closed for listener in listeners)
     assert [listener.settled for listener in listeners] == [[HOLDS], [HOLDS]]
-    assert still_watched(desk) == 0
+    assert still_watched(rig) == 0
 
 
 async def test_a_server_that_is_removed_ends_what_was_watched_there(tmp_path: Path) -> None:
-    desk = two_servers(tmp_path)
-    held, waiting = Listener(desk, "x://1"), Listener(desk, "x://1")
-    desk.sources["a"].watches[0].settle(HOLDS)
-    desk.router.registry.remove("a")
+    rig = two_servers(tmp_path)
+    held, waiting = Listener(rig, "x://1"), Listener(rig, "x://1")
+    rig.sources["a"].watches[0].settle(HOLDS)
+    rig.router.registry.remove("a")
     assert held.settled == [HOLDS]
     assert waiting.problem.code is SOURCE_DOWN
     assert held.handle.closed
     assert waiting.handle.closed
-    assert all(watch.closed for watch in desk.sources["a"].watches)
+    assert all(watch.closed for watch in rig.sources["a"].watches)
 
 
 async def test_a_watch_waits_for_a_server_that_is_still_starting(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.add("a", state="starting")
-    listener = Listener(desk, "x://1")
+    rig = RouterRig(tmp_path)
+    rig.add("a", state="starting")
+    listener = Listener(rig, "x://1")
     assert not listener.settled
-    desk.offer("a", resources=["x://1"])
-    assert [watch.uri for watch in desk.sources["a"].watches] == ["x://1"]
+    rig.offer("a", resources=["x://1"])
+    assert [watch.uri for watch in rig.sources["a"].watches] == ["x://1"]
 
 
 def test_a_watch_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        desk = Desk(tmp_path)
-        desk.add("a", state="starting")
-        listener, closed = Listener(desk, "x://1"), Listener(desk, "x://1")
+        rig = RouterRig(tmp_path)
+        rig.add("a", state="starting")
+        listener, closed = Listener(rig, "x://1"), Listener(rig, "x://1")
         closed.handle.close()
         await asyncio.sleep(61)
         assert listener.problem.code is UNKNOWN_RESOURCE
@@ -198,17 +198,17 @@ def test_a_watch_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 async def test_a_notification_without_a_uri_passes_as_it_is(tmp_path: Path) -> None:
-    desk = two_servers(tmp_path)
+    rig = two_servers(tmp_path)
     heard: list[bytes] = []
-    desk.router.subscribe(Caller(), "x://1", lambda params: heard.append(bytes(params)), lambda _: None)
+    rig.router.subscribe(Caller(), "x://1", lambda params: heard.append(bytes(params)), lambda _: None)
     for params in (b'{"a":1}', b'{"uri":5}', b"[]"):
-        desk.sources["a"].watches[-1].on_updated(params)
+        rig.sources["a"].watches[-1].on_updated(params)
     assert heard == [b'{"a":1}', b'{"uri":5}', b"[]"]
 
 
 async def test_notifications_of_a_client_go_to_all_servers(tmp_path: Path) -> None:
-    desk = two_servers(tmp_path)
+    rig = two_servers(tmp_path)
     caller = Caller(session="s")
-    desk.router.notify(caller, "notifications/roots/list_changed", b"{}")
-    for source in desk.sources.values():
+    rig.router.notify(caller, "notifications/roots/list_changed", b"{}")
+    for source in rig.sources.values():
         assert source.told == [(caller, "notifications/roots/list_changed", b"{}")]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.router.fakes import OK, Desk, FakeSource, problem_of
+from tests.unit.router.fakes import OK, FakeSource, RouterRig, problem_of
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Cached, Call, Caller, Failure, NeedsInput, Outcome, RemoteError, Result
@@ -45,16 +45,16 @@ class Server:
     """A router with one source that answers at once; `asked` holds the calls that reached it."""
 
     def __init__(self, folder: Path, rules: CacheRules | None = ALL, *, version: str = LEGACY, **options: Any) -> None:
-        self.desk = Desk(folder, **options)
+        self.rig = RouterRig(folder, **options)
         self.asked: list[Call] = []
         self.outcome: Outcome = OK
         self.version = version
-        self.source = self.desk.add("s", state=None, cache=rules)
+        self.source = self.rig.add("s", state=None, cache=rules)
         self.source.on_submit = self.answer
         self.publish(*TOOLS)
-        self.desk.health("s", "ready")
+        self.rig.health("s", "ready")
         self.counts: dict[str, int] = {}
-        self.desk.events.counted.append(self._count)
+        self.rig.events.counted.append(self._count)
 
     def _count(self, counter: str, source: str, amount: int) -> None:
         assert source == "s"
@@ -69,11 +69,11 @@ class Server:
         self.source.on_submit = self.source.held.append
 
     def publish(self, *tools: ToolDefinition, **more: Any) -> None:
-        self.desk.sinks["s"].publish(Snapshot(tools=tools, protocol_version=self.version, **more))
+        self.rig.sinks["s"].publish(Snapshot(tools=tools, protocol_version=self.version, **more))
 
     def call(self, name: str = "s_read", arguments: Any = None, *, caller: Caller = ALICE, **members: Any) -> Call:
         members = members if arguments is None else {"arguments": arguments, **members}
-        return self.desk.call(name, members, caller=caller)
+        return self.rig.call(name, members, caller=caller)
 
     def is_kept(self, name: str = "s_read", **keys: Any) -> bool:
         """Whether this call is answered without the server."""
@@ -107,9 +107,9 @@ async def test_the_second_equal_call_is_answered_without_the_server(tmp_path: Pa
     assert server.asked == [first]
     assert isinstance(second.outcome, Cached)
     assert second.outcome.raw == server.outcome.raw
-    assert server.desk.replies == server.desk.ended == [first, second]
+    assert server.rig.replies == server.rig.ended == [first, second]
     assert server.counts == {"cache_misses": 1, "cache_hits": 1}
-    assert (server.desk.router.in_flight, second.timer) == (0, None)
+    assert (server.rig.router.in_flight, second.timer) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_what_took_an_answer_of_the_client_is_not_given_again(tmp_path: Pa
 
     server.source.on_submit = ask
     for _ in range(2):
-        server.desk.call("s_read", {"arguments": {}})
+        server.rig.call("s_read", {"arguments": {}})
     assert len(server.asked) == 2
 
 
@@ -173,7 +173,7 @@ async def test_patterns_mean_the_servers_own_names(tmp_path: Path) -> None:
     server = Server(tmp_path, None)
     options = {"timeout_s": 1.0, "grace_s": 1.0, "cache": CacheRules(tools=("read",))}
     rules = NameRules(prefix="files", rename={"read": "get"})
-    server.desk.router.registry.update("s", SourceOptions(rules=rules, **options))
+    server.rig.router.registry.update("s", SourceOptions(rules=rules, **options))
     server.call("files_get")
     assert server.is_kept("s.read")
 
@@ -385,7 +385,7 @@ def test_a_result_that_is_given_again_says_how_long_it_still_holds(timed: Callab
 def test_what_is_too_old_and_not_asked_for_makes_room_for_the_next(timed: Callable[..., None]) -> None:
     async def scene(folder: Path) -> None:
         server = Server(folder, CacheRules(tools=("*",), ttl_s=10))
-        cache = server.desk.router.cache
+        cache = server.rig.router.cache
         server.call(arguments={"n": 1})
         one = cache.kept_bytes
         server.call(arguments={"n": 2})
@@ -406,7 +406,7 @@ async def test_memory_is_bounded_and_what_was_asked_for_longest_ago_goes_first(t
     server.call(arguments={"n": 3})
     assert [server.is_kept(arguments={"n": n}) for n in (0, 2, 3)] == [True] * 3
     assert not server.is_kept(arguments={"n": 1})
-    cache = server.desk.router.cache
+    cache = server.rig.router.cache
     for n in range(100):
         server.call(arguments={"n": n})
         assert cache.kept_bytes <= 10_000
@@ -522,7 +522,7 @@ async def test_a_read_under_way_while_the_tools_change_is_not_kept(tmp_path: Pat
 async def test_other_rules_void_what_was_kept_under_the_old(tmp_path: Path) -> None:
     server = Server(tmp_path)
     options = {"rules": NameRules(prefix="s"), "timeout_s": 60.0, "grace_s": 60.0}
-    update = server.desk.router.registry.update
+    update = server.rig.router.registry.update
     server.call()
     update("s", SourceOptions(**options, cache=CacheRules(tools=("*",))))
     assert server.is_kept()
@@ -535,7 +535,7 @@ async def test_other_rules_void_what_was_kept_under_the_old(tmp_path: Path) -> N
 async def test_a_source_that_was_replaced_starts_with_nothing_kept(tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.call()
-    registry, options = server.desk.router.registry, server.desk.router.admissions["s"].options
+    registry, options = server.rig.router.registry, server.rig.router.admissions["s"].options
     late = server.call("s_look", caller=BOB)
     successor = FakeSource()
     sink = registry.replace("s", successor, options)
@@ -553,8 +553,8 @@ async def test_a_change_under_way_on_a_source_that_was_replaced_still_counts(tmp
     change = server.call("s_write")
     successor = FakeSource()
     successor.on_submit = server.answer
-    options = server.desk.router.admissions["s"].options
-    sink = server.desk.router.registry.replace("s", successor, options)
+    options = server.rig.router.admissions["s"].options
+    sink = server.rig.router.registry.replace("s", successor, options)
     sink.publish(Snapshot(tools=TOOLS, protocol_version=LEGACY))
     sink.health(Health(state="ready"))
     assert not server.is_kept()
@@ -569,9 +569,9 @@ async def test_a_source_that_was_removed_takes_what_was_kept_with_it(tmp_path: P
     server.call()
     server.hold()
     late = server.call("s_look")
-    server.desk.router.registry.remove("s")
+    server.rig.router.registry.remove("s")
     late.finish(OK)
-    assert server.desk.router.cache.kept_bytes == 0
+    assert server.rig.router.cache.kept_bytes == 0
     assert not server.is_kept()
 
 
@@ -581,7 +581,7 @@ async def test_one_clients_own_server_takes_that_clients_results_with_it(tmp_pat
     one, two = Caller("alice", "one"), Caller("alice", "two")
     server.call(caller=one)
     server.call(caller=two)
-    server.desk.sinks["s"].publish_for("one", None)
+    server.rig.sinks["s"].publish_for("one", None)
     assert not server.is_kept(caller=one)
     assert server.is_kept(caller=two)
 
@@ -591,7 +591,7 @@ async def test_a_read_under_way_while_its_clients_server_changes_is_not_kept(tmp
     one = Caller("alice", "one")
     server.hold()
     read = server.call(caller=one)
-    server.desk.sinks["s"].publish_for("one", None)
+    server.rig.sinks["s"].publish_for("one", None)
     read.finish(OK)
     assert not server.call(caller=one).done
 
@@ -601,7 +601,7 @@ async def test_a_read_under_way_while_its_clients_server_changes_is_not_kept(tmp
 
 async def test_what_is_kept_is_given_while_the_server_is_down_and_not_once_it_is_back(tmp_path: Path) -> None:
     server = Server(tmp_path)
-    sink = server.desk.sinks["s"]
+    sink = server.rig.sinks["s"]
     server.call()
     sink.health(Health(state="starting", restarts=1))
     assert server.is_kept()
@@ -613,19 +613,19 @@ async def test_what_is_kept_is_given_while_the_server_is_down_and_not_once_it_is
     sink.health(Health(state="ready", restarts=1))
     assert not server.is_kept()
     assert server.is_kept()
-    server.desk.router.registry.close()
+    server.rig.router.registry.close()
 
 
 async def test_a_server_that_asks_for_a_login_or_a_draining_gateway_gives_nothing(tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.call()
-    server.desk.health("s", "auth_required")
+    server.rig.health("s", "auth_required")
     assert problem_of(server.call()).code is SOURCE_AUTH_REQUIRED
-    server.desk.health("s", "ready")
+    server.rig.health("s", "ready")
     assert server.is_kept()
-    server.desk.router.drain()
+    server.rig.router.drain()
     assert problem_of(server.call()).code is DRAINING
-    server.desk.router.registry.close()
+    server.rig.router.registry.close()
 
 
 async def test_a_kept_result_needs_no_place_in_flight_or_in_the_queue(tmp_path: Path) -> None:

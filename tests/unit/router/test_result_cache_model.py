@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.unit.router.fakes import Desk, FakeSource
+from tests.unit.router.fakes import FakeSource, RouterRig
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Cached, Call, Caller, Failure, Result
@@ -34,7 +34,7 @@ class Play:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = Random(seed)
-        self.desk = Desk(folder, in_flight_per_source=3, queue_per_source=3, cache_bytes=5000)
+        self.rig = RouterRig(folder, in_flight_per_source=3, queue_per_source=3, cache_bytes=5000)
         self.version = 0
         self.loop = asyncio.get_running_loop()
         self.running: dict[Call, dict[str, Any] | None] = {}
@@ -42,9 +42,9 @@ class Play:
         self.tools: tuple[ToolDefinition, ...] = (READ, WRITE)
         self.restarts = 0
         self.hits = 0
-        self.desk.add("s", state=None, cache=CacheRules(tools=("read",), ttl_s=TTL_S))
-        self.sink: SourceSink = self.desk.sinks["s"]
-        self.settle(self.desk.sources["s"])
+        self.rig.add("s", state=None, cache=CacheRules(tools=("read",), ttl_s=TTL_S))
+        self.sink: SourceSink = self.rig.sinks["s"]
+        self.settle(self.rig.sources["s"])
 
     def settle(self, source: FakeSource) -> None:
         source.on_submit = self.submitted
@@ -59,7 +59,7 @@ class Play:
     def read(self) -> None:
         caller = self.random.choice(CALLERS)
         argument = self.random.randrange(2)
-        call = self.desk.call("s_read", {"arguments": {"n": argument}}, caller=caller)
+        call = self.rig.call("s_read", {"arguments": {"n": argument}}, caller=caller)
         if type(call.outcome) is Cached:
             self.hits += 1
             self.check_hit(json.loads(call.outcome.raw), caller, argument)
@@ -73,7 +73,7 @@ class Play:
             assert (said["principal"], said["session"]) == (caller.principal, caller.session)
 
     def write(self) -> None:
-        self.writes.append(self.desk.call("s_write", caller=self.random.choice(CALLERS)))
+        self.writes.append(self.rig.call("s_write", caller=self.random.choice(CALLERS)))
 
     def cancel_read(self) -> None:
         reads = [call for call in self.running if call.tool == "read"]
@@ -132,20 +132,20 @@ class Play:
     def replace(self) -> None:
         """Another server takes over; what is in flight ends on the old one, writes included."""
         source = FakeSource()
-        options = self.desk.router.admissions["s"].options
-        self.sink = self.desk.router.registry.replace("s", source, options)
+        options = self.rig.router.admissions["s"].options
+        self.sink = self.rig.router.registry.replace("s", source, options)
         self.version += 1
         self.settle(source)
 
     def adjust(self) -> None:
         rules = CacheRules(tools=("*",), ttl_s=self.random.choice((TTL_S, TTL_S / 2)))
         options = SourceOptions(rules=NameRules(prefix="s"), timeout_s=60.0, grace_s=60.0, cache=rules)
-        self.desk.router.registry.update("s", options)
+        self.rig.router.registry.update("s", options)
 
     # What holds
 
     def check_size(self) -> None:
-        assert self.desk.router.cache.kept_bytes <= 5000
+        assert self.rig.router.cache.kept_bytes <= 5000
 
     async def run(self) -> int:
         moves: list[Callable[[], None]] = [self.read] * 20 + [self.run_one] * 16 + [self.answer_one] * 18 + [self.write]
@@ -158,7 +158,7 @@ class Play:
         for call in list(self.running):
             call.finish(LOST)
         self.check_size()
-        self.desk.router.registry.close()
+        self.rig.router.registry.close()
         return self.hits
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.router.fakes import OK, Desk, offer, problem_of, whole_offer
+from tests.unit.router.fakes import OK, RouterRig, offer, problem_of, whole_offer
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Call, Caller, Request
@@ -29,23 +29,23 @@ from trunkline.router.catalog import Catalog
 from trunkline.router.options import NameRules
 from trunkline.router.router import tool_params
 
-Scene = Callable[[Callable[..., Desk]], Coroutine[Any, Any, None]]
+Scene = Callable[[Callable[..., RouterRig]], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Scene], None]:
-    """Runs a scene under a clock that needs no waiting; `desk` makes a router in it."""
+    """Runs a scene under a clock that needs no waiting; `rig` makes a router in it."""
 
     def run(scene: Scene) -> None:
-        desks: list[Desk] = []
+        rigs: list[RouterRig] = []
 
-        def desk(**options: Any) -> Desk:
-            desks.append(Desk(tmp_path, **options))
-            return desks[-1]
+        def rig(**options: Any) -> RouterRig:
+            rigs.append(RouterRig(tmp_path, **options))
+            return rigs[-1]
 
         async def main() -> None:
-            await scene(desk)
-            for made in desks:
+            await scene(rig)
+            for made in rigs:
                 made.router.registry.close()
 
         run_with_clock(monkeypatch, main())
@@ -77,8 +77,8 @@ def sends(call: Call) -> Wire:
 
 
 def test_a_call_goes_to_its_source_under_the_servers_own_name(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         source = here.add("s", "a.b")
         call = here.call("s_a_b", {"name": "s_a_b", "arguments": {"x": 1}, "_meta": {"y": 2}, "extra": [1]})
         assert source.held == [call]
@@ -92,8 +92,8 @@ def test_a_call_goes_to_its_source_under_the_servers_own_name(play: Callable[[Sc
 
 
 def test_an_answer_before_the_call_returns_is_delivered_once(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", "t").on_submit = lambda call: call.finish(OK) and None
         call = here.call("s_t")
         assert call.done
@@ -106,8 +106,8 @@ def test_an_answer_before_the_call_returns_is_delivered_once(play: Callable[[Sce
 
 
 def test_an_unknown_tool_is_refused_at_once(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", "t")
         for name, why in (
             ("s_nothing", ""),
@@ -124,8 +124,8 @@ def test_an_unknown_tool_is_refused_at_once(play: Callable[[Scene], None]) -> No
 
 
 def test_a_reply_that_fails_is_noted_and_hurts_nobody_else(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         notes: list[LogEvent] = []
         here.events.noted.append(notes.append)
         source = here.add("s", "t")
@@ -146,8 +146,8 @@ def test_a_reply_that_fails_is_noted_and_hurts_nobody_else(play: Callable[[Scene
 
 
 def test_arguments_too_deep_to_be_written_on_one_line_are_refused(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         sources = {"starting": here.add("starting", state="starting"), "ready": here.add("ready", "t")}
         deep = {"arguments": msgspec.Raw(b"{\n}"), "x": msgspec.Raw(b"\n" + b"[" * 5000 + b"]" * 5000)}
         for name, source in sources.items():
@@ -165,8 +165,8 @@ def test_arguments_too_deep_to_be_written_on_one_line_are_refused(play: Callable
 
 
 def test_a_known_tool_of_a_starting_server_waits_for_it(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         source = here.add("s", "t", state="starting")
         call = here.call("s_t")
         await asyncio.sleep(30)
@@ -181,8 +181,8 @@ def test_a_known_tool_of_a_starting_server_waits_for_it(play: Callable[[Scene], 
 def test_a_name_of_a_server_that_has_not_said_what_it_offers_waits(play: Callable[[Scene], None]) -> None:
     names = ("s_t", "s.t", "s:t", "s__t", "trunkline.s_t")
 
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk(in_flight_per_source=len(names), queue_per_source=len(names))
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig(in_flight_per_source=len(names), queue_per_source=len(names))
         source = here.add("s", state="starting")
         calls = {name: here.call(name) for name in names}
         await asyncio.sleep(30)
@@ -197,8 +197,8 @@ def test_a_name_of_a_server_that_has_not_said_what_it_offers_waits(play: Callabl
 
 
 def test_a_name_that_turns_out_to_be_unknown_is_refused_then(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", state="starting")
         call = here.call("s_t")
         here.publish("s", "other")
@@ -211,8 +211,8 @@ def test_a_call_that_is_taken_back_while_its_name_is_unknown_is_let_go(play: Cal
     class Watched(dict):
         """Parameters with weak references."""
 
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", state="starting")
         members = Watched(arguments=msgspec.Raw(b"{}"))
         call = here.router.call_tool(Caller(), "s_t", members, lambda _: None)
@@ -228,8 +228,8 @@ def test_a_call_that_is_taken_back_while_its_name_is_unknown_is_let_go(play: Cal
 
 
 def test_a_name_no_starting_server_can_have_does_not_wait(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", state="starting")
         assert problem_of(here.call("u_t")).code is UNKNOWN_TOOL
 
@@ -237,8 +237,8 @@ def test_a_name_no_starting_server_can_have_does_not_wait(play: Callable[[Scene]
 
 
 def test_a_server_that_fails_to_start_refuses_the_calls_that_waited_for_it(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", state="starting")
         calls = [here.call("s_t"), here.call("s.u")]
         here.health("s", "down", "no such file")
@@ -252,8 +252,8 @@ def test_a_server_that_fails_to_start_refuses_the_calls_that_waited_for_it(play:
 
 
 def test_the_wait_for_a_server_counts_towards_the_tools_own_deadline(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         source = here.add("s", state="starting", timeout_s=60.0, timeouts_s={"slow": 300.0, "quick": 5.0})
         slow, quick = here.call("s_slow"), here.call("s_quick")
         await asyncio.sleep(50)
@@ -270,8 +270,8 @@ def test_the_wait_for_a_server_counts_towards_the_tools_own_deadline(play: Calla
 
 
 def test_a_waiting_call_passes_its_deadline_unexecuted(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", "t", state="starting", timeout_s=7.0)
         here.add("u", state="starting", timeout_s=9.0)
         known, unknown = here.call("s_t"), here.call("u_t")
@@ -289,8 +289,8 @@ def test_a_waiting_call_passes_its_deadline_unexecuted(play: Callable[[Scene], N
 
 
 def test_more_calls_than_may_wait_are_refused(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk(queue_per_source=2)
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig(queue_per_source=2)
         here.add("s", "t", state="starting")
         calls = [here.call("s_t") for _ in range(3)]
         assert [call.done for call in calls] == [False, False, True]
@@ -302,8 +302,8 @@ def test_more_calls_than_may_wait_are_refused(play: Callable[[Scene], None]) -> 
 
 
 def test_a_disabled_server_refuses_by_name(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", state=None, enabled=False)
         problem = problem_of(here.call("s_t"))
         assert (problem.code, problem.source) == (SOURCE_DISABLED, "s")
@@ -313,8 +313,8 @@ def test_a_disabled_server_refuses_by_name(play: Callable[[Scene], None]) -> Non
 
 
 def test_draining_refuses_what_waits_and_what_comes_whatever_its_name(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", "t", state="starting")
         here.add("u", state="starting")
         running = here.add("r", "t")
@@ -335,8 +335,8 @@ def test_draining_refuses_what_waits_and_what_comes_whatever_its_name(play: Call
 
 
 def test_a_sent_call_that_passes_its_deadline_may_have_run_and_is_abandoned(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", "t", timeouts_s={"t": 2.5})
         call = here.call("s_t")
         wire = sends(call)
@@ -352,8 +352,8 @@ def test_a_sent_call_that_passes_its_deadline_may_have_run_and_is_abandoned(play
 
 
 def test_progress_extends_a_call_but_not_past_its_absolute_end(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk(call_s=100.0)
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig(call_s=100.0)
         here.add("s", "t", timeout_s=10.0)
         seen: list[tuple[str, Any]] = []
         call = here.call("s_t", on_notification=lambda method, params: seen.append((method, params)))
@@ -374,8 +374,8 @@ def test_progress_extends_a_call_but_not_past_its_absolute_end(play: Callable[[S
 
 
 def test_a_call_whose_progress_stops_ends_one_timeout_later(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", "t", timeout_s=10.0)
         call = here.call("s_t", on_notification=lambda method, params: None)
         sends(call)
@@ -391,8 +391,8 @@ def test_a_call_whose_progress_stops_ends_one_timeout_later(play: Callable[[Scen
 
 
 def test_an_answered_call_leaves_no_timer_behind(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", "t")
         call = here.call("s_t")
         call.finish(OK)
@@ -406,7 +406,7 @@ def test_an_answered_call_leaves_no_timer_behind(play: Callable[[Scene], None]) 
 # Lists ---------------------------------------------------------------------------------------------------------------
 
 
-def listed_after(here: Desk) -> list[float]:
+def listed_after(here: RouterRig) -> list[float]:
     times: list[float] = []
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -415,8 +415,8 @@ def listed_after(here: Desk) -> list[float]:
 
 
 def test_a_first_list_waits_for_servers_that_are_not_known_but_not_for_long(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk(start_wait_s=1.5)
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig(start_wait_s=1.5)
         here.add("s", state="starting")
         first, second = listed_after(here), listed_after(here)
         await asyncio.sleep(1.4)
@@ -429,8 +429,8 @@ def test_a_first_list_waits_for_servers_that_are_not_known_but_not_for_long(play
 
 
 def test_a_list_comes_as_soon_as_every_server_has_been_heard_of(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", state="starting")
         here.add("u", state="starting")
         here.add("off", state=None, enabled=False)
@@ -446,15 +446,15 @@ def test_a_list_comes_as_soon_as_every_server_has_been_heard_of(play: Callable[[
 
 
 def test_cached_definitions_are_listed_at_once(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        earlier = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        earlier = rig()
         earlier.add("s", "t", fingerprint="one")
-        here = desk()
+        here = rig()
         here.add("s", state="starting", fingerprint="one")
         assert listed_after(here) == [0]
         assert b'"s_t"' in here.router.catalog.listing
         assert not here.call("s_t").done
-        other = desk()
+        other = rig()
         other.add("s", state="starting", fingerprint="another")
         assert listed_after(other) == []
         assert other.router.catalog.listing == b"[]"
@@ -463,9 +463,9 @@ def test_cached_definitions_are_listed_at_once(play: Callable[[Scene], None]) ->
 
 
 def test_a_disabled_server_shows_nothing_even_if_it_is_cached(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        desk().add("s", "t", fingerprint="one")
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        rig().add("s", "t", fingerprint="one")
+        here = rig()
         here.add("s", state=None, enabled=False, fingerprint="one")
         assert here.router.catalog.listing == b"[]"
 
@@ -473,8 +473,8 @@ def test_a_disabled_server_shows_nothing_even_if_it_is_cached(play: Callable[[Sc
 
 
 def test_tools_of_a_lost_server_stay_listed_for_its_grace_period(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", "t", grace_s=60.0)
         here.health("s", "starting", "lost")
         await asyncio.sleep(30)
@@ -493,8 +493,8 @@ def test_tools_of_a_lost_server_stay_listed_for_its_grace_period(play: Callable[
 
 
 def test_a_server_that_is_back_within_the_grace_period_never_left_the_list(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         here.add("s", "t", grace_s=60.0)
         for _ in range(5):
             here.health("s", "down", "flaps")
@@ -508,8 +508,8 @@ def test_a_server_that_is_back_within_the_grace_period_never_left_the_list(play:
 
 
 def test_changes_are_told_and_a_collision_is_noted_once(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         changes: list[int] = []
         notes: list[LogEvent] = []
         here.router.registry.on_list_changed.append(lambda: changes.append(1))
@@ -527,8 +527,8 @@ def test_changes_are_told_and_a_collision_is_noted_once(play: Callable[[Scene], 
 
 
 def test_a_prompt_and_a_resource_that_lose_their_names_are_noted_too(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         notes: list[LogEvent] = []
         here.events.noted.append(notes.append)
         for source, prompt in (("a_b", "c"), ("a", "b_c")):
@@ -545,8 +545,8 @@ def test_a_state_dir_that_cannot_be_written_is_noted_and_nothing_else(
 ) -> None:
     (tmp_path / "file").write_text("")
 
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = Desk(tmp_path / "file")
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = RouterRig(tmp_path / "file")
         notes: list[LogEvent] = []
         here.events.noted.append(notes.append)
         here.add("s", "t")
@@ -557,8 +557,8 @@ def test_a_state_dir_that_cannot_be_written_is_noted_and_nothing_else(
 
 
 def test_forgetting_a_session_reaches_every_source(play: Callable[[Scene], None]) -> None:
-    async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+    async def scene(rig: Callable[..., RouterRig]) -> None:
+        here = rig()
         sources = [here.add("a", "t"), here.add("b", "t", state="down")]
         here.router.registry.forget("session")
         assert [source.forgotten for source in sources] == [["session"], ["session"]]
@@ -599,7 +599,7 @@ def test_a_call_without_arguments_has_none() -> None:
 async def test_a_server_that_never_told_its_tools_is_named_as_the_reason_whatever_its_prefix(
     tmp_path: Path, name: str
 ) -> None:
-    desk = Desk(tmp_path)
-    desk.add("github", state="down", rules=NameRules(prefix="gh"))
-    assert problem_of(desk.call(name)).code is SOURCE_DOWN
-    assert problem_of(desk.call("other_a")).code is UNKNOWN_TOOL
+    rig = RouterRig(tmp_path)
+    rig.add("github", state="down", rules=NameRules(prefix="gh"))
+    assert problem_of(rig.call(name)).code is SOURCE_DOWN
+    assert problem_of(rig.call("other_a")).code is UNKNOWN_TOOL

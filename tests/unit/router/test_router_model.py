@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.unit.router.fakes import OK, Desk
+from tests.unit.router.fakes import OK, RouterRig
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Call, Failure, RemoteError
@@ -27,14 +27,14 @@ class Play:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = Random(seed)
-        self.desk = Desk(folder, in_flight_per_source=MAX_IN_FLIGHT, queue_per_source=MAX_QUEUE, call_s=CALL_S)
+        self.rig = RouterRig(folder, in_flight_per_source=MAX_IN_FLIGHT, queue_per_source=MAX_QUEUE, call_s=CALL_S)
         self.calls: list[Call] = []
         self.replied: list[Call] = []
         self.after_drain = False
         for name, tools in (("a", ("t", "u")), ("b", ("t", "u")), ("c", ())):
-            source = self.desk.add(name, *tools, state=None, timeout_s=self.random.choice((5.0, 30.0)))
+            source = self.rig.add(name, *tools, state=None, timeout_s=self.random.choice((5.0, 30.0)))
             source.on_submit = self.submitted
-        self.desk.add("d", "t", state=None, enabled=False)
+        self.rig.add("d", "t", state=None, enabled=False)
         self.held: list[Call] = []
 
     # What can happen
@@ -50,7 +50,7 @@ class Play:
     def call(self) -> None:
         on_notification = (lambda method, params: None) if self.random.random() < 0.3 else None
         self.calls.append(
-            self.desk.call(
+            self.rig.call(
                 self.random.choice(NAMES), {"arguments": {}}, reply=self.reply, on_notification=on_notification
             )
         )
@@ -81,15 +81,15 @@ class Play:
                 call.notify("notifications/progress", b"{}")
 
     def health(self) -> None:
-        self.desk.health(self.random.choice("abc"), self.random.choice(STATES), "the play")
+        self.rig.health(self.random.choice("abc"), self.random.choice(STATES), "the play")
 
     def publish(self) -> None:
-        self.desk.publish(self.random.choice("abc"), *self.random.sample(("t", "u", "new", "x"), 2))
+        self.rig.publish(self.random.choice("abc"), *self.random.sample(("t", "u", "new", "x"), 2))
 
     def drain(self) -> None:
         if self.random.random() < 0.05:
             self.after_drain = True
-            self.desk.router.drain()
+            self.rig.router.drain()
 
     # What holds
 
@@ -98,7 +98,7 @@ class Play:
         answered = set(map(id, self.replied))
         for call in self.calls:
             assert call.done == (id(call) in answered)
-        for name, admission in self.desk.router.admissions.items():
+        for name, admission in self.rig.router.admissions.items():
             in_flight = [call for call in self.calls if call.admitted and call.source == name]
             assert all(not call.done for call in in_flight)
             assert admission.in_flight == len(in_flight) <= MAX_IN_FLIGHT
@@ -127,9 +127,9 @@ class Play:
         await asyncio.sleep(CALL_S + 61)
         self.check()
         assert all(call.done for call in self.calls), "a call has no answer although every deadline is past"
-        assert len(self.desk.ended) == len(self.calls)
-        assert self.desk.router.in_flight == 0
-        self.desk.router.registry.close()
+        assert len(self.rig.ended) == len(self.calls)
+        assert self.rig.router.in_flight == 0
+        self.rig.router.registry.close()
 
 
 @pytest.mark.law

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.router.fakes import Desk, offer, problem_of
+from tests.unit.router.fakes import RouterRig, offer, problem_of
 
 from trunkline.core.call import Call, Caller, Failure, RemoteError, Result
 from trunkline.core.errors import SOURCE_LOST, Problem
@@ -23,7 +23,7 @@ def redact(text: str) -> str:
     return text.replace(SECRET, "***")
 
 
-class Leaking(Desk):
+class Leaking(RouterRig):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.source = self.add("s", "t", redact=redact)
@@ -43,40 +43,40 @@ class Leaking(Desk):
 
 
 async def test_the_health_of_a_source_shows_none(tmp_path: Path) -> None:
-    desk = Leaking(tmp_path)
+    rig = Leaking(tmp_path)
     said = f"no login with {SECRET}"
-    desk.sinks["s"].health(Health(state="down", reason=said, last_error=said, hint=said, stderr_tail=said))
-    assert SECRET not in repr((desk.status(), desk.healths, problem_of(desk.call("s_t"))))
-    assert desk.status().stderr_tail == "no login with ***"
-    desk.router.registry.close()
+    rig.sinks["s"].health(Health(state="down", reason=said, last_error=said, hint=said, stderr_tail=said))
+    assert SECRET not in repr((rig.status(), rig.healths, problem_of(rig.call("s_t"))))
+    assert rig.status().stderr_tail == "no login with ***"
+    rig.router.registry.close()
 
 
 async def test_a_call_that_failed_shows_none(tmp_path: Path) -> None:
-    desk = Leaking(tmp_path)
-    call = desk.finish(Failure(Problem(code=SOURCE_LOST, message=SECRET, hint=SECRET, stderr_tail=SECRET)))
+    rig = Leaking(tmp_path)
+    call = rig.finish(Failure(Problem(code=SOURCE_LOST, message=SECRET, hint=SECRET, stderr_tail=SECRET)))
     problem = problem_of(call)
     assert (problem.message, problem.hint, problem.stderr_tail, problem.code) == ("***", "***", "***", SOURCE_LOST)
 
 
 async def test_what_a_server_answers_is_passed_on_byte_for_byte(tmp_path: Path) -> None:
-    desk = Leaking(tmp_path)
+    rig = Leaking(tmp_path)
     raw = b'{"content":[{"type":"text","text":"%b"}]}' % SECRET.encode()
     result, refusal = Result(raw), RemoteError(b'{"code":1,"message":"%b"}' % SECRET.encode())
-    assert [desk.finish(outcome).outcome for outcome in (result, refusal)] == [result, refusal]
+    assert [rig.finish(outcome).outcome for outcome in (result, refusal)] == [result, refusal]
 
 
 @pytest.mark.parametrize("session", [None, "one"])
 async def test_what_a_server_says_of_itself_shows_none(tmp_path: Path, session: str | None) -> None:
-    desk = Leaking(tmp_path)
+    rig = Leaking(tmp_path)
     info = b'{"name":"%b","version":"1"}' % SECRET.encode()
     snapshot = Snapshot(tools=offer("s", "t").tools, instructions=f"use {SECRET}", server_info=info, warnings=(SECRET,))
     if session is None:
-        desk.sinks["s"].publish(snapshot)
+        rig.sinks["s"].publish(snapshot)
     else:
-        desk.sinks["s"].publish_for(session, snapshot)
-    offered = desk.router.views.of(Caller(session=session)).snapshot("s")
+        rig.sinks["s"].publish_for(session, snapshot)
+    offered = rig.router.views.of(Caller(session=session)).snapshot("s")
     assert offered is not None
     assert (offered.instructions, offered.server_info, offered.warnings) == ("use ***", b"{}", ("***",))
-    desk.sinks["s"].note("warning", f"careful with {SECRET}")
-    assert SECRET not in repr((desk.status(), desk.notes))
+    rig.sinks["s"].note("warning", f"careful with {SECRET}")
+    assert SECRET not in repr((rig.status(), rig.notes))
     assert SECRET.encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

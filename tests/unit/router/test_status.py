@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.router.fakes import Desk, whole_offer
+from tests.unit.router.fakes import RouterRig, whole_offer
 
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
 from trunkline.router.status import ServerStatus, server_statuses, status_json
 
 
-def desk_with(folder: Path, **offers: Snapshot) -> Desk:
-    desk = Desk(folder)
+def rig_with(folder: Path, **offers: Snapshot) -> RouterRig:
+    rig = RouterRig(folder)
     for name, offered in offers.items():
-        desk.add(name)
-        desk.sinks[name].publish(offered)
-    return desk
+        rig.add(name)
+        rig.sinks[name].publish(offered)
+    return rig
 
 
-def only_status(desk: Desk) -> ServerStatus:
-    (status,) = server_statuses(desk.router)
+def only_status(rig: RouterRig) -> ServerStatus:
+    (status,) = server_statuses(rig.router)
     return status
 
 
@@ -29,14 +29,14 @@ WIKI = whole_offer("wiki", tools=["find"], prompts=["ask", "sum"], resources=["w
 
 
 async def test_what_a_server_offers_is_counted(tmp_path: Path) -> None:
-    status = only_status(desk_with(tmp_path, wiki=WIKI))
+    status = only_status(rig_with(tmp_path, wiki=WIKI))
     assert status.offered == "1 tool, 2 prompts, 1 resource, 1 resource template"
     told = status_json(status)
     assert [told[key] for key in ("tools", "prompts", "resources", "resourceTemplates")] == [1, 2, 1, 1]
 
 
 async def test_a_server_with_tools_alone_is_told_as_ever(tmp_path: Path) -> None:
-    status = only_status(desk_with(tmp_path, git=whole_offer("git", tools=["log", "diff"])))
+    status = only_status(rig_with(tmp_path, git=whole_offer("git", tools=["log", "diff"])))
     assert status.offered == "2 tools"
     assert not status_json(status).keys() & {"prompts", "resources", "resourceTemplates"}
 
@@ -45,16 +45,16 @@ async def test_a_server_with_tools_alone_is_told_as_ever(tmp_path: Path) -> None
 async def test_a_server_that_is_away_offers_what_clients_still_see(
     tmp_path: Path, grace_s: float, prompts: int
 ) -> None:
-    desk = Desk(tmp_path)
-    desk.add("wiki", grace_s=grace_s)
-    desk.sinks["wiki"].publish(WIKI)
-    desk.sinks["wiki"].health(Health(state="down", reason="it ended", since=time.time()))
-    await until(lambda: only_status(desk).prompts == prompts, "it is told so")
+    rig = RouterRig(tmp_path)
+    rig.add("wiki", grace_s=grace_s)
+    rig.sinks["wiki"].publish(WIKI)
+    rig.sinks["wiki"].health(Health(state="down", reason="it ended", since=time.time()))
+    await until(lambda: only_status(rig).prompts == prompts, "it is told so")
 
 
 async def test_a_resource_that_another_server_holds_says_where_it_is(tmp_path: Path) -> None:
-    desk = desk_with(tmp_path, a=whole_offer("a", resources=["x:1"]), b=whole_offer("b", resources=["x:1"]))
-    first, second = server_statuses(desk.router)
+    rig = rig_with(tmp_path, a=whole_offer("a", resources=["x:1"]), b=whole_offer("b", resources=["x:1"]))
+    first, second = server_statuses(rig.router)
     told = (
         "`b` has resources whose URIs belong to another server, such as `x:1`: they are listed as `trunkline://b/URI`"
     )
@@ -63,6 +63,6 @@ async def test_a_resource_that_another_server_holds_says_where_it_is(tmp_path: P
 
 async def test_hidden_characters_of_such_a_uri_are_shown_by_their_numbers(tmp_path: Path) -> None:
     uri = "file:///a\u200bb"
-    desk = desk_with(tmp_path, a=whole_offer("a", resources=[uri]), b=whole_offer("b", resources=[uri]))
-    (told,) = server_statuses(desk.router)[1].collisions
+    rig = rig_with(tmp_path, a=whole_offer("a", resources=[uri]), b=whole_offer("b", resources=[uri]))
+    (told,) = server_statuses(rig.router)[1].collisions
     assert "`file:///a<U+200B>b`" in told

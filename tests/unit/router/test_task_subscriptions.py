@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.router.fakes import Desk, FakeSource, offer
+from tests.unit.router.fakes import FakeSource, RouterRig, offer
 from tests.unit.router.test_task_ids import MODERN, answer, make_task, result
 from tests.unit.sources.mcp.test_task_subscriptions import Server
 
@@ -27,10 +27,10 @@ STRANGER = Caller("you", capabilities=MODERN.capabilities, version=MODERN.versio
 
 
 class Listener:
-    def __init__(self, desk: Desk, *task_ids: str, caller: Caller = MODERN) -> None:
+    def __init__(self, rig: RouterRig, *task_ids: str, caller: Caller = MODERN) -> None:
         self.told: list[tuple[str, str, dict[str, Any]]] = []
         self.settled: list[tuple[frozenset[str], frozenset[str]]] = []
-        self.news = desk.router.subscribe_tasks(
+        self.news = rig.router.subscribe_tasks(
             caller,
             task_ids,
             lambda source, task_id, params: self.told.append((source, task_id, json.loads(bytes(params)))),
@@ -42,45 +42,45 @@ class Listener:
         return frozenset().union(*[honoured for _, honoured in self.settled])
 
 
-def desk_of_two(folder: Path) -> tuple[Desk, str, str]:
+def rig_of_two(folder: Path) -> tuple[RouterRig, str, str]:
     """Two servers, and a task of each that both call `1`."""
-    desk = Desk(folder, in_flight_per_source=10)
+    rig = RouterRig(folder, in_flight_per_source=10)
     for name in "ab":
-        desk.add(name, "t")
-    a = make_task(desk)
-    call = desk.call("b_t", {"arguments": {}}, caller=MODERN)
+        rig.add(name, "t")
+    a = make_task(rig)
+    call = rig.call("b_t", {"arguments": {}}, caller=MODERN)
     call.finish(result({"resultType": "task", "taskId": "1"}))
-    return desk, a, answer(call)["taskId"]
+    return rig, a, answer(call)["taskId"]
 
 
-def still_watched(desk: Desk) -> int:
+def still_watched(rig: RouterRig) -> int:
     """What would grow in a gateway that runs for months."""
-    return len(desk.router._task_subscriptions)
+    return len(rig.router._task_subscriptions)
 
 
 def says(watch: TaskWatch, own_id: str, **task: Any) -> None:
     watch.on_updated(own_id, json.dumps({"taskId": own_id, **task}).encode())
 
 
-def replaced(desk: Desk, successor: Source, *, enabled: bool = True) -> SourceSink:
+def replaced(rig: RouterRig, successor: Source, *, enabled: bool = True) -> SourceSink:
     """Another server in the place of `a`."""
     options = SourceOptions(
         rules=NameRules(prefix="a"), timeout_s=60.0, grace_s=60.0, fingerprint="new", enabled=enabled
     )
-    return desk.router.registry.replace("a", successor, options)
+    return rig.router.registry.replace("a", successor, options)
 
 
-def replaced_by(desk: Desk, state: State) -> FakeSource:
+def replaced_by(rig: RouterRig, state: State) -> FakeSource:
     successor = FakeSource()
-    sink = replaced(desk, successor, enabled=state != "disabled")
+    sink = replaced(rig, successor, enabled=state != "disabled")
     sink.health(Health(state=state))
     return successor
 
 
-def promised(desk: Desk, a: str) -> tuple[Listener, TaskWatch]:
+def promised(rig: RouterRig, a: str) -> tuple[Listener, TaskWatch]:
     """Somebody was promised news of the task of `a`."""
-    listener = Listener(desk, a)
-    watch = desk.sources["a"].task_watches[-1]
+    listener = Listener(rig, a)
+    watch = rig.sources["a"].task_watches[-1]
     watch.settle(frozenset({"1"}))
     listener.news.keep([a])
     return listener, watch
@@ -98,9 +98,9 @@ class FailsFirst(Server):
 
 
 async def test_tasks_are_watched_at_their_servers_and_told_under_the_ids_of_the_client(tmp_path: Path) -> None:
-    desk, a, b = desk_of_two(tmp_path)
-    listener = Listener(desk, a, b)
-    [at_a], [at_b] = desk.sources["a"].task_watches, desk.sources["b"].task_watches
+    rig, a, b = rig_of_two(tmp_path)
+    listener = Listener(rig, a, b)
+    [at_a], [at_b] = rig.sources["a"].task_watches, rig.sources["b"].task_watches
     assert at_a.task_ids == at_b.task_ids == {"1"}
     at_a.settle(frozenset({"1", "not asked for"}))
     assert listener.settled == [({a}, {a})]
@@ -115,29 +115,29 @@ async def test_tasks_are_watched_at_their_servers_and_told_under_the_ids_of_the_
 
 @pytest.mark.law
 async def test_ids_of_somebody_else_or_of_nobody_are_watched_nowhere(tmp_path: Path) -> None:
-    desk, a, _ = desk_of_two(tmp_path)
-    gone = desk.router.task_ids.public_id(STRANGER, TaskLocation("no such server", "1"))
-    listener = Listener(desk, a, "1", gone, caller=STRANGER)
+    rig, a, _ = rig_of_two(tmp_path)
+    gone = rig.router.task_ids.public_id(STRANGER, TaskLocation("no such server", "1"))
+    listener = Listener(rig, a, "1", gone, caller=STRANGER)
     assert listener.settled == [({a, "1", gone}, frozenset())]
-    assert not desk.sources["a"].task_watches
-    own = Listener(desk, a)
-    desk.sources["a"].task_watches[0].settle(frozenset({"1"}))
-    says(desk.sources["a"].task_watches[0], "1")
+    assert not rig.sources["a"].task_watches
+    own = Listener(rig, a)
+    rig.sources["a"].task_watches[0].settle(frozenset({"1"}))
+    says(rig.sources["a"].task_watches[0], "1")
     assert (len(own.told), listener.told) == (1, [])
 
 
 async def test_an_id_in_another_spelling_is_settled_too(tmp_path: Path) -> None:
-    desk, a, _ = desk_of_two(tmp_path)
-    listener = Listener(desk, a, f"{a}====")
-    desk.sources["a"].task_watches[0].settle(frozenset({"1"}))
+    rig, a, _ = rig_of_two(tmp_path)
+    listener = Listener(rig, a, f"{a}====")
+    rig.sources["a"].task_watches[0].settle(frozenset({"1"}))
     assert frozenset().union(*[answered for answered, _ in listener.settled]) == {a, f"{a}===="}
     assert listener.honoured == {a}
 
 
 async def test_what_was_not_promised_is_let_go_and_what_is_closed_tells_nothing(tmp_path: Path) -> None:
-    desk, a, b = desk_of_two(tmp_path)
-    listener = Listener(desk, a, b)
-    [at_a], [at_b] = desk.sources["a"].task_watches, desk.sources["b"].task_watches
+    rig, a, b = rig_of_two(tmp_path)
+    listener = Listener(rig, a, b)
+    [at_a], [at_b] = rig.sources["a"].task_watches, rig.sources["b"].task_watches
     at_b.settle(frozenset({"1"}))
     listener.news.keep([b])
     assert (at_a.closed, at_b.closed) == (True, False)
@@ -146,26 +146,26 @@ async def test_what_was_not_promised_is_let_go_and_what_is_closed_tells_nothing(
     assert at_b.closed
     says(at_b, "1")
     assert listener.told == []
-    assert still_watched(desk) == 0
+    assert still_watched(rig) == 0
 
 
 async def test_a_server_that_is_down_tells_nothing(tmp_path: Path) -> None:
-    desk, a, b = desk_of_two(tmp_path)
-    desk.health("a", "down")
-    listener = Listener(desk, a, b)
-    assert not desk.sources["a"].task_watches
+    rig, a, b = rig_of_two(tmp_path)
+    rig.health("a", "down")
+    listener = Listener(rig, a, b)
+    assert not rig.sources["a"].task_watches
     assert listener.settled == [({a}, frozenset())]
 
 
 async def test_a_server_that_is_replaced_is_watched_anew_and_one_that_is_removed_no_longer(tmp_path: Path) -> None:
-    desk, a, b = desk_of_two(tmp_path)
-    listener = Listener(desk, a, b)
-    [at_a], [at_b] = desk.sources["a"].task_watches, desk.sources["b"].task_watches
-    desk.router.registry.remove("b")
+    rig, a, b = rig_of_two(tmp_path)
+    listener = Listener(rig, a, b)
+    [at_a], [at_b] = rig.sources["a"].task_watches, rig.sources["b"].task_watches
+    rig.router.registry.remove("b")
     assert at_b.closed
     assert listener.settled == [({b}, frozenset())]
     successor = FakeSource()
-    sink = replaced(desk, successor)
+    sink = replaced(rig, successor)
     sink.publish(offer("a", "t"))
     sink.health(Health(state="ready"))
     assert at_a.closed
@@ -180,9 +180,9 @@ async def test_a_server_that_is_replaced_is_watched_anew_and_one_that_is_removed
 async def test_what_was_promised_waits_at_a_successor_that_refuses_until_that_tells(
     tmp_path: Path, state: State
 ) -> None:
-    desk, a, _ = desk_of_two(tmp_path)
-    listener, before = promised(desk, a)
-    [waiting] = replaced_by(desk, state).task_watches
+    rig, a, _ = rig_of_two(tmp_path)
+    listener, before = promised(rig, a)
+    [waiting] = replaced_by(rig, state).task_watches
     assert (before.closed, waiting.closed, waiting.task_ids) == (True, False, {"1"})
     waiting.settle(frozenset({"1"}))
     says(waiting, "1", status="completed")
@@ -194,11 +194,11 @@ async def test_what_was_promised_waits_at_a_successor_that_refuses_until_that_te
 async def test_nothing_waits_at_a_successor_that_stays_down_once_nobody_listens_or_it_is_removed(
     tmp_path: Path, end: str
 ) -> None:
-    desk, a, _ = desk_of_two(tmp_path)
-    listener, _ = promised(desk, a)
-    [waiting] = replaced_by(desk, "down").task_watches
+    rig, a, _ = rig_of_two(tmp_path)
+    listener, _ = promised(rig, a)
+    [waiting] = replaced_by(rig, "down").task_watches
     if end == "removed":
-        desk.router.registry.remove("a")
+        rig.router.registry.remove("a")
     elif end == "closed":
         listener.news.close()
     else:
@@ -206,24 +206,24 @@ async def test_nothing_waits_at_a_successor_that_stays_down_once_nobody_listens_
     assert waiting.closed
     assert not listener.news.at
     listener.news.close()
-    assert still_watched(desk) == 0
+    assert still_watched(rig) == 0
 
 
 async def test_it_waits_only_at_the_last_of_several_successors(tmp_path: Path) -> None:
-    desk, a, _ = desk_of_two(tmp_path)
-    listener, _ = promised(desk, a)
-    watches = [replaced_by(desk, "down").task_watches for _ in range(3)]
+    rig, a, _ = rig_of_two(tmp_path)
+    listener, _ = promised(rig, a)
+    watches = [replaced_by(rig, "down").task_watches for _ in range(3)]
     assert [[watch.closed for watch in at_one] for at_one in watches] == [[True], [True], [False]]
-    [last] = replaced_by(desk, "ready").task_watches
+    [last] = replaced_by(rig, "ready").task_watches
     says(last, "1", status="completed")
     assert watches[-1][0].closed
     assert [task_id for _, task_id, _ in listener.told] == [a]
 
 
 async def test_what_was_never_promised_does_not_wait_at_a_successor_that_refuses(tmp_path: Path) -> None:
-    desk, a, _ = desk_of_two(tmp_path)
-    listener = Listener(desk, a)
-    successor = replaced_by(desk, "down")
+    rig, a, _ = rig_of_two(tmp_path)
+    listener = Listener(rig, a)
+    successor = replaced_by(rig, "down")
     assert listener.settled == [({a}, frozenset())]
     assert not successor.task_watches
 
@@ -233,13 +233,13 @@ async def test_a_source_that_takes_over_unreached_listens_once_it_is_up_and_keep
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes_up: bool
 ) -> None:
     monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 0.01)
-    desk, a, _ = desk_of_two(tmp_path)
-    listener, _ = promised(desk, a)
+    rig, a, _ = rig_of_two(tmp_path)
+    listener, _ = promised(rig, a)
     server = FailsFirst()
     source = McpSource("a", server.open, Tuning(shared=False, max_sessions=4, session_idle_s=1000.0))
-    life = asyncio.get_running_loop().create_task(source.run(replaced(desk, source)))
+    life = asyncio.get_running_loop().create_task(source.run(replaced(rig, source)))
     try:
-        await until(lambda: desk.router.admissions["a"].health.state == "down", "it took over, and is down")
+        await until(lambda: rig.router.admissions["a"].health.state == "down", "it took over, and is down")
         assert len(source._task_subscriptions) == 1
         if comes_up:
             server.is_there = True

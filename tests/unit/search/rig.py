@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 from tests.support.waiting import until
-from tests.unit.router.fakes import Desk
+from tests.unit.router.fakes import RouterRig
 
 from trunkline.config.settings import GatewaySettings, SearchSettings
 from trunkline.core.call import Call, Caller, Result
@@ -32,7 +32,7 @@ def offer_of(*tools: ToolDefinition) -> Snapshot:
     return Snapshot(tools=tools)
 
 
-class Registry(Desk):
+class Registry(RouterRig):
     def __init__(
         self, folder: Path, *, shown: bool = True, gateway: dict[str, Any] | None = None, **options: Any
     ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.collector import attributes_of
 from tests.unit.router.fakes import OK
-from tests.unit.telemetry.traced_desk import TracedDesk
+from tests.unit.telemetry.traced_router_rig import TracedRouterRig
 
 from trunkline.core.call import Cached, Call, Failure, NeedsInput, Outcome, RemoteError, Result
 from trunkline.core.errors import DEADLINE, Problem
@@ -53,7 +53,7 @@ FLAGGED = {
 }
 
 
-class LoggedDesk(TracedDesk):
+class LoggedRouterRig(TracedRouterRig):
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder)
         self._file = (folder / "log").open("wb")
@@ -66,10 +66,10 @@ class LoggedDesk(TracedDesk):
         return Path(self._file.name).read_text().splitlines()
 
 
-def said_of_calls(desk: LoggedDesk) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def said_of_calls(rig: LoggedRouterRig) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """By the log and by spans: what both should say."""
-    records = [record for line in desk.lines() if (record := json.loads(line))["event"] == "call"]
-    spans = [attributes_of(span) for span in desk.spans]
+    records = [record for line in rig.lines() if (record := json.loads(line))["event"] == "call"]
+    spans = [attributes_of(span) for span in rig.spans]
     logged = [{name: record.get(name) for name in SHARED} | {"outcome": record["outcome"]} for record in records]
     traced = [{name: span.get(name) for name in SHARED} | {"outcome": span["trunkline.outcome"]} for span in spans]
     return logged, traced
@@ -77,13 +77,13 @@ def said_of_calls(desk: LoggedDesk) -> tuple[list[dict[str, Any]], list[dict[str
 
 @pytest.mark.parametrize("kind", ["builtin", "plugin", "mcp_stdio", "mcp_http", "app", "service"])
 async def test_a_call_has_the_same_outcome_name_source_and_error_in_both(tmp_path: Path, kind: str) -> None:
-    desk = LoggedDesk(tmp_path)
+    rig = LoggedRouterRig(tmp_path)
     outcomes = iter(OUTCOMES)
-    desk.add("calc", "add", kind=kind).on_submit = lambda call: call.finish(next(outcomes))
+    rig.add("calc", "add", kind=kind).on_submit = lambda call: call.finish(next(outcomes))
     for _ in OUTCOMES:
-        desk.call("calc.add")
-    desk.call("nothing.here")
-    logged, traced = said_of_calls(desk)
+        rig.call("calc.add")
+    rig.call("nothing.here")
+    logged, traced = said_of_calls(rig)
     assert logged == traced
     assert [line["error.type"] for line in logged[:4]] == [None, "tool_error", None, "tool_error"]
     assert {line["tool.name"] for line in logged[:-1]} == {"calc_add"}
@@ -92,35 +92,35 @@ async def test_a_call_has_the_same_outcome_name_source_and_error_in_both(tmp_pat
 
 @pytest.mark.parametrize("as_bytes", [False, True])
 async def test_a_failure_that_a_tool_reports_is_seen_wherever_it_says_so(tmp_path: Path, as_bytes: bool) -> None:
-    desk = LoggedDesk(tmp_path)
+    rig = LoggedRouterRig(tmp_path)
     results = [Result(result) if as_bytes else answered(result) for result in FLAGGED]
     answers = iter(results)
-    desk.add("calc", "add", kind="mcp_stdio").on_submit = lambda call: call.finish(next(answers))
+    rig.add("calc", "add", kind="mcp_stdio").on_submit = lambda call: call.finish(next(answers))
     for _ in results:
-        desk.call("calc.add")
-    logged, traced = said_of_calls(desk)
+        rig.call("calc.add")
+    logged, traced = said_of_calls(rig)
     assert logged == traced
     assert [line["error.type"] == "tool_error" for line in logged] == list(FLAGGED.values())
 
 
 async def test_a_tool_that_is_renamed_has_its_new_name_from_then_on(tmp_path: Path) -> None:
-    desk = LoggedDesk(tmp_path)
+    rig = LoggedRouterRig(tmp_path)
 
     def answer(call: Call) -> None:
         call.finish(OK)
 
-    desk.add("calc", "add", kind="mcp_stdio").on_submit = answer
-    desk.call("calc_add")
-    desk.add("other", "add", kind="plugin", rules=NameRules(prefix="calculator")).on_submit = answer
-    desk.router.catalog.rename("bare", 64)
-    desk.call("calc.add")
-    logged, traced = said_of_calls(desk)
+    rig.add("calc", "add", kind="mcp_stdio").on_submit = answer
+    rig.call("calc_add")
+    rig.add("other", "add", kind="plugin", rules=NameRules(prefix="calculator")).on_submit = answer
+    rig.router.catalog.rename("bare", 64)
+    rig.call("calc.add")
+    logged, traced = said_of_calls(rig)
     assert logged == traced
     assert [line["tool.name"] for line in logged] == ["calc_add", "add"]
 
 
 async def test_people_see_that_a_tool_reported_a_failure(tmp_path: Path) -> None:
-    desk = LoggedDesk(tmp_path, format="human")
-    desk.add("calc", "add", kind="mcp_stdio").on_submit = lambda call: call.finish(FAILED)
-    desk.call("calc_add")
-    assert " calc.add ok (tool_error) " in desk.lines()[-1]
+    rig = LoggedRouterRig(tmp_path, format="human")
+    rig.add("calc", "add", kind="mcp_stdio").on_submit = lambda call: call.finish(FAILED)
+    rig.call("calc_add")
+    assert " calc.add ok (tool_error) " in rig.lines()[-1]

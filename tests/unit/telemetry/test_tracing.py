@@ -13,7 +13,7 @@ import pytest
 from tests.support.collector import attributes_of
 from tests.unit.router.fakes import OK
 from tests.unit.telemetry.held import texts_held
-from tests.unit.telemetry.traced_desk import TracedDesk
+from tests.unit.telemetry.traced_router_rig import TracedRouterRig
 
 from trunkline.core.call import Cached, Call, Caller, Failure, NeedsInput, Outcome, RemoteError, Result
 from trunkline.core.errors import DEADLINE, UNKNOWN_TOOL, Problem
@@ -27,14 +27,14 @@ STEP = Caller(principal="step:review")
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Callable[..., TracedDesk]:
-    return lambda **options: TracedDesk(tmp_path, **options)
+def rig(tmp_path: Path) -> Callable[..., TracedRouterRig]:
+    return lambda **options: TracedRouterRig(tmp_path, **options)
 
 
-def answering(desk: TracedDesk, outcome: Outcome = OK, name: str = "calc", **options: Any) -> list[Call]:
+def answering(rig: TracedRouterRig, outcome: Outcome = OK, name: str = "calc", **options: Any) -> list[Call]:
     """A source that answers at once, and the calls it got."""
     seen: list[Call] = []
-    source = desk.add(name, "add", kind="mcp_stdio", **options)
+    source = rig.add(name, "add", kind="mcp_stdio", **options)
     source.on_submit = lambda call: seen.append(call) or call.finish(outcome)
     return seen
 
@@ -48,8 +48,10 @@ def parent_sent(call: Call) -> tuple[str, str, str]:
 # -- ids and parents --------------------------------------------------------------------------------------------------
 
 
-async def test_a_call_without_context_is_a_root_and_its_server_is_told_of_it(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_a_call_without_context_is_a_root_and_its_server_is_told_of_it(
+    rig: Callable[..., TracedRouterRig],
+) -> None:
+    here = rig()
     seen = answering(here)
     before = time.time_ns()
     here.call("calc_add", {"arguments": {}}, caller=CALLER)
@@ -65,8 +67,8 @@ async def test_a_call_without_context_is_a_root_and_its_server_is_told_of_it(des
     assert before <= first.start_time_unix_nano <= first.end_time_unix_nano <= time.time_ns()
 
 
-async def test_a_call_is_the_child_of_the_span_its_client_names(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_a_call_is_the_child_of_the_span_its_client_names(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     seen = answering(here)
     here.call("calc_add", {"_meta": {"traceparent": SAMPLED, "tracestate": "a=1", "baggage": "k=v"}})
     (span,) = here.spans
@@ -77,8 +79,8 @@ async def test_a_call_is_the_child_of_the_span_its_client_names(desk: Callable[.
     assert (seen[0].meta or {})["tracestate"] == b'"a=1"'
 
 
-async def test_a_call_that_its_client_does_not_record_passes_as_it_came(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_a_call_that_its_client_does_not_record_passes_as_it_came(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     seen = answering(here)
     here.call("calc_add", {"_meta": {"traceparent": UNSAMPLED, "tracestate": "a=1"}})
     assert here.spans == []
@@ -86,8 +88,10 @@ async def test_a_call_that_its_client_does_not_record_passes_as_it_came(desk: Ca
     assert here.tracer.ids_of(seen[0]) is None
 
 
-async def test_context_that_makes_no_sense_is_replaced_and_its_state_dropped(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_context_that_makes_no_sense_is_replaced_and_its_state_dropped(
+    rig: Callable[..., TracedRouterRig],
+) -> None:
+    here = rig()
     seen = answering(here)
     here.call("calc_add", {"_meta": {"traceparent": "nonsense", "tracestate": "a=1", "x/y": 1}})
     here.call("calc_add", {"_meta": {"tracestate": "a=1"}})
@@ -99,8 +103,8 @@ async def test_context_that_makes_no_sense_is_replaced_and_its_state_dropped(des
     assert (seen[0].meta or {})["x/y"] == b"1"
 
 
-async def test_calls_of_a_step_are_its_children_until_they_no_longer_are(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_calls_of_a_step_are_its_children_until_they_no_longer_are(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     answering(here)
     step = here.tracer.begin("step review", attributes={"workflow.step": "review"})
     here.tracer.set_call_parent("step:review", step)
@@ -117,9 +121,9 @@ async def test_calls_of_a_step_are_its_children_until_they_no_longer_are(desk: C
 
 
 async def test_an_agent_with_a_trace_of_its_own_does_not_take_its_calls_out_of_the_step(
-    desk: Callable[..., TracedDesk],
+    rig: Callable[..., TracedRouterRig],
 ) -> None:
-    here = desk()
+    here = rig()
     seen = answering(here)
     step = here.tracer.begin("step")
     here.tracer.set_call_parent("step:review", step)
@@ -137,8 +141,8 @@ async def test_an_agent_with_a_trace_of_its_own_does_not_take_its_calls_out_of_t
     assert "tracestate" not in (seen[0].meta or {})
 
 
-async def test_spans_within_spans_share_their_trace(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_spans_within_spans_share_their_trace(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     run = here.tracer.begin("run")
     step = here.tracer.begin("step", parent=run)
     step.end()
@@ -150,7 +154,7 @@ async def test_spans_within_spans_share_their_trace(desk: Callable[..., TracedDe
 
 
 async def test_several_routers_share_a_tracer(tmp_path: Path) -> None:
-    first, second = TracedDesk(tmp_path / "1"), TracedDesk(tmp_path / "2")
+    first, second = TracedRouterRig(tmp_path / "1"), TracedRouterRig(tmp_path / "2")
     answering(first)
     answering(second)
     first.tracer.attach(second.router)
@@ -162,8 +166,8 @@ async def test_several_routers_share_a_tracer(tmp_path: Path) -> None:
 # -- what is said -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_calls_attributes_follow_the_conventions(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_a_calls_attributes_follow_the_conventions(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     answering(here)
     here.call("calc_add", {"arguments": {"a": 1}}, caller=CALLER)
     (span,) = here.spans
@@ -205,9 +209,9 @@ QUOTED = b'{"content":[{"type":"text","text":"{\\"isError\\":true}"}],"structure
     ],
 )
 async def test_how_it_ended_is_said(
-    desk: Callable[..., TracedDesk], outcome: Outcome, error: str, number: str | None, word: str
+    rig: Callable[..., TracedRouterRig], outcome: Outcome, error: str, number: str | None, word: str
 ) -> None:
-    here = desk()
+    here = rig()
     answering(here, outcome)
     here.call("calc_add")
     (span,) = here.spans
@@ -233,15 +237,15 @@ async def test_how_it_ended_is_said(
         ("service", "service:calc"),
     ],
 )
-async def test_every_kind_of_source_is_named(desk: Callable[..., TracedDesk], kind: str, source: str) -> None:
-    here = desk()
+async def test_every_kind_of_source_is_named(rig: Callable[..., TracedRouterRig], kind: str, source: str) -> None:
+    here = rig()
     here.add("calc", "add", kind=kind).on_submit = lambda call: call.finish(OK)
     here.call("calc_add")
     assert attributes_of(here.spans[0])["tool.source"] == source
 
 
-async def test_a_tool_has_the_name_that_callers_know_however_it_is_called(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_a_tool_has_the_name_that_callers_know_however_it_is_called(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     answering(here, rules=NameRules(prefix="c", rename={"add": "plus"}))
     here.call("calc.add")
     here.call("c_plus")
@@ -250,8 +254,8 @@ async def test_a_tool_has_the_name_that_callers_know_however_it_is_called(desk: 
     assert [span.name for span in here.spans] == ["tool.call.c_plus", "tool.call.c_plus", "tool.call.plus"]
 
 
-async def test_a_call_that_goes_on_as_one_of_another_tool_is_that_tools(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_a_call_that_goes_on_as_one_of_another_tool_is_that_tools(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     seen = answering(here)
     here.add("own", "execute", kind="builtin", redirect=lambda call, tool, members: ("calc_add", {}))
     here.call("own_execute", {"_meta": {"traceparent": SAMPLED}})
@@ -261,8 +265,8 @@ async def test_a_call_that_goes_on_as_one_of_another_tool_is_that_tools(desk: Ca
     assert parent_sent(seen[0]) == (TRACE, span.span_id.hex(), "01")
 
 
-async def test_a_call_in_flight_has_a_span_that_leaves_when_it_ends(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_a_call_in_flight_has_a_span_that_leaves_when_it_ends(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     here.add("calc", "add")
     call = here.call("calc_add")
     ids = here.tracer.ids_of(call)
@@ -275,8 +279,8 @@ async def test_a_call_in_flight_has_a_span_that_leaves_when_it_ends(desk: Callab
     assert here.tracer.ids_of(call) is None
 
 
-async def test_a_tool_that_nobody_has_is_named_as_it_was_asked_for(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_a_tool_that_nobody_has_is_named_as_it_was_asked_for(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     answering(here)
     here.call("nobody_" + "x" * 10_000 + "\n")
     (span,) = here.spans
@@ -287,8 +291,8 @@ async def test_a_tool_that_nobody_has_is_named_as_it_was_asked_for(desk: Callabl
     assert "tool.source" not in attributes
 
 
-async def test_a_tool_of_a_server_that_never_came_has_no_name(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_a_tool_of_a_server_that_never_came_has_no_name(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     here.add("calc", state="down", kind="mcp_stdio")
     here.call("calc_add")
     (span,) = here.spans
@@ -297,8 +301,8 @@ async def test_a_tool_of_a_server_that_never_came_has_no_name(desk: Callable[...
     assert not {"tool.name", "gen_ai.tool.name"} & attributes.keys()
 
 
-async def test_other_methods_are_named_by_themselves(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_other_methods_are_named_by_themselves(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     seen: list[Call] = []
     source = here.offer("notes", prompts=["weekly"], resources=["file:///private-canary"])
     source.on_submit = lambda call: seen.append(call) or call.finish(OK)
@@ -314,8 +318,8 @@ async def test_other_methods_are_named_by_themselves(desk: Callable[..., TracedD
 
 
 @pytest.mark.law
-async def test_a_failed_span_says_why_in_clean_words(desk: Callable[..., TracedDesk]) -> None:
-    here = desk(secrets=("s3cret-value",))
+async def test_a_failed_span_says_why_in_clean_words(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig(secrets=("s3cret-value",))
     span = here.tracer.begin("step s3cret-value", attributes={"a": "s3cret-value\n", "n": 2**40, "f": 0.5, "b": True})
     span.set("late", "\ud800")
     span.fail("TL603", "it said s3cret-value" + "x" * 10_000)
@@ -334,14 +338,14 @@ async def test_a_failed_span_says_why_in_clean_words(desk: Callable[..., TracedD
 
 
 @pytest.mark.law
-async def test_nothing_private_leaves(desk: Callable[..., TracedDesk]) -> None:
+async def test_nothing_private_leaves(rig: Callable[..., TracedRouterRig]) -> None:
     """Canaries wherever a call holds something of its client, its server or the configuration."""
     canaries = [f"canary-{number:02}-0123456789" for number in range(20)]
     spare = iter(canaries)
     secret, in_name, in_session = next(spare), next(spare), next(spare)
     caller = Caller(principal=next(spare), session=f"01234567{in_session}", client=f"x {secret}")
 
-    here = desk(secrets=(secret, in_name))
+    here = rig(secrets=(secret, in_name))
     error = {"code": 1, "message": next(spare), "data": {"x": next(spare)}}
     message, hint = next(spare), next(spare)
     outcomes = [
@@ -364,8 +368,8 @@ async def test_nothing_private_leaves(desk: Callable[..., TracedDesk]) -> None:
     assert "tool.call.calc_t-***" in everything
 
 
-async def test_callers_who_send_ever_new_names_do_not_fill_memory(desk: Callable[..., TracedDesk]) -> None:
-    here = desk()
+async def test_callers_who_send_ever_new_names_do_not_fill_memory(rig: Callable[..., TracedRouterRig]) -> None:
+    here = rig()
     for number in range(6000):
         here.call(f"nobody_{number}", caller=Caller(client=f"client_{number}"))
     held = " ".join(texts_held(here.tracer, here.kept, here.router, here.events))

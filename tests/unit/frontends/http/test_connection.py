@@ -258,7 +258,7 @@ def test_a_modern_client_that_leaves_cancels_its_call(loop_factory: Loop, tmp_pa
             async with client.start_call("s_t", {}):
                 await until(lambda: here.source.held, "the call is on its way")
             await until(lambda: here.source.held[0].done, "it is cancelled")
-            assert here.desk.router.in_flight == 0
+            assert here.rig.router.in_flight == 0
 
     run_on(loop_factory, main())
 

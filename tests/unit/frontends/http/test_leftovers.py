@@ -28,7 +28,7 @@ def no_collector() -> Iterator[None]:
 
 
 def alive(here: House) -> int:
-    here.desk.ended.clear()  # the tests' own
+    here.rig.ended.clear()  # the tests' own
     return sum(isinstance(one, Call | HttpExchange | Result) for one in gc.get_objects())
 
 

@@ -460,13 +460,13 @@ async def test_unknown_methods_are_refused_and_lists_have_one_page(tmp_path: Pat
 
 async def test_changes_of_the_list_are_told_on_the_stream_and_wait_for_it(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client:
-        here.desk.publish("s", "new")
+        here.rig.publish("s", "new")
         await until(lambda: here.session(client)._queued, "news waits")
-        here.desk.publish("s", "newer")
+        here.rig.publish("s", "newer")
         await asyncio.sleep(0.1)
         async with client.listen() as stream:
             assert json.loads(await anext(stream))["method"] == "notifications/tools/list_changed"
-            here.desk.publish("s", "newest")
+            here.rig.publish("s", "newest")
             assert json.loads(await anext(stream))["method"] == "notifications/tools/list_changed"
             assert await client.tool_names() == {"s_newest"}
 
@@ -497,7 +497,7 @@ async def test_a_session_has_one_stream_at_a_time(tmp_path: Path) -> None:
             assert reply.status == 409
         await until(lambda: not here.session(client).stream, "the first has left")
         async with client.listen() as stream:
-            here.desk.publish("s", "new")
+            here.rig.publish("s", "new")
             assert await anext(stream)
 
 

@@ -135,7 +135,7 @@ async def test_a_subscription_is_acknowledged_told_and_ended(tmp_path: Path, giv
             first = json.loads(await anext(events))
             assert first["method"] == "notifications/subscriptions/acknowledged"
             assert first["params"]["notifications"] == {"toolsListChanged": True}
-            here.desk.publish("s", "new")
+            here.rig.publish("s", "new")
             second = json.loads(await anext(events))
             assert second["method"] == "notifications/tools/list_changed"
             for event in (first, second):
@@ -156,7 +156,7 @@ async def test_a_subscriber_that_leaves_is_forgotten(tmp_path: Path) -> None:
             await wire.read_head()
             assert len(here.server.listen_streams) == 1
         await until(lambda: not here.server.listen_streams, "it is forgotten")
-        here.desk.publish("s", "new")
+        here.rig.publish("s", "new")
         await asyncio.sleep(0.1)
 
 
@@ -180,7 +180,7 @@ async def test_headers_that_repeat_arguments_are_compared_with_them(tmp_path: Pa
         },
     }
     async with house(tmp_path) as here, here.modern() as client:
-        here.desk.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "m", encode(definition)),)))
+        here.rig.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "m", encode(definition)),)))
         here.source.on_submit = echo
         message = client.message("tools/call", {"name": "s_m", "arguments": {"region": "Hello", "n": 1}})
         good = modern_headers("tools/call", message["params"])

@@ -71,7 +71,7 @@ async def test_what_is_answered_fits_the_document(tmp_path: Path) -> None:
     async with house(tmp_path, operator_token=OPERATOR_TOKEN) as here:
         for path, schema in (("/healthz", "Health"), ("/readyz", "Readiness")):
             validate(json.loads((await fetch(here.port, "GET", path)).body), schema)
-        here.desk.sinks["s"].health(
+        here.rig.sinks["s"].health(
             Health(
                 state="down",
                 reason="it crashed",
@@ -82,7 +82,7 @@ async def test_what_is_answered_fits_the_document(tmp_path: Path) -> None:
                 hint="look at it",
             )
         )
-        here.desk.add("t", "x", kind="mcp_http", origin="api")
+        here.rig.add("t", "x", kind="mcp_http", origin="api")
         validate(json.loads((await fetch(here.port, "GET", "/api/mcp/servers", BEARER)).body), "Servers")
         for path in ("/api/mcp/servers", "/api/nothing"):
             validate(json.loads((await fetch(here.port, "PATCH", path)).body), "Problem")

@@ -39,9 +39,9 @@ def told(reply: Reply) -> tuple[int, str]:
 
 async def test_the_servers_are_listed_as_everywhere_and_ours_is_none_of_them(tmp_path: Path) -> None:
     async with house(tmp_path, operator_token=TOKEN) as here:
-        here.desk.add("trunkline", "list_servers")
-        here.desk.add("broken", state=None, kind="mcp_http", origin="api")
-        here.desk.health("broken", "down", "nobody there")
+        here.rig.add("trunkline", "list_servers")
+        here.rig.add("broken", state=None, kind="mcp_http", origin="api")
+        here.rig.health("broken", "down", "nobody there")
         reply = await asked(here, "GET", SERVERS)
         assert (reply.status, reply.headers["cache-control"]) == (200, "no-store")
         first, second = json.loads(reply.body)["servers"]
@@ -200,4 +200,4 @@ async def test_a_bug_behind_a_route_is_told_as_rest(tmp_path: Path) -> None:
     ]
     here.server.close()
     await here.http_server.close()
-    here.desk.router.registry.close()
+    here.rig.router.registry.close()

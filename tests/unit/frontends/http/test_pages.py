@@ -29,7 +29,7 @@ async def test_without_the_token_nobody_learns_which_servers_there_are(tmp_path:
 
 async def test_our_own_tools_are_no_server(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
-        here.desk.add("trunkline", "list_servers")
+        here.rig.add("trunkline", "list_servers")
         assert list(json.loads((await fetch(here.port, "GET", "/readyz")).body)["servers"]) == ["s"]
         text = (await home(here, "*/*")).body.decode()
         assert "s: ready, 2 tools" in text
@@ -61,7 +61,7 @@ async def test_others_get_text(tmp_path: Path, accept: str | None) -> None:
 
 async def test_text_for_a_terminal_holds_no_control_characters_of_a_server(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
-        here.desk.sinks["s"].health(Health(state="down", reason="\x1b]0;owned\x07 bad\r\ns: ready\u202e", since=1.7e9))
+        here.rig.sinks["s"].health(Health(state="down", reason="\x1b]0;owned\x07 bad\r\ns: ready\u202e", since=1.7e9))
         text = (await home(here, "*/*")).body.decode()
         assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
         assert "\ns: ready" not in text

@@ -108,7 +108,7 @@ def test_a_bug_of_ours_costs_one_request(loop_factory: Loop, tmp_path: Path) -> 
         options = HttpOptions(host="127.0.0.1", port=0, limits=HttpLimits(), max_connections=5)
         route = Broken(here.server, here.sessions)
         http_server = HttpServer(
-            options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.desk.events
+            options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.rig.events
         )
         _, port = await http_server.start()
         async with await Wire.connect(port) as wire:
@@ -120,7 +120,7 @@ def test_a_bug_of_ours_costs_one_request(loop_factory: Loop, tmp_path: Path) -> 
         assert any("ZeroDivisionError: a bug" in note.message for note in here.notes)
         await http_server.close()
         here.server.close()
-        here.desk.router.registry.close()
+        here.rig.router.registry.close()
 
     run_on(loop_factory, main())
 
@@ -131,7 +131,7 @@ async def test_a_port_that_is_taken_is_a_problem_with_a_hint(tmp_path: Path) -> 
         options = HttpOptions(host="127.0.0.1", port=taken.getsockname()[1], limits=HttpLimits(), max_connections=5)
         route = McpRoute(here.server, here.sessions)
         http_server = HttpServer(
-            options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.desk.events
+            options, Access("127.0.0.1", [], ""), route, here.handlers, here.sessions, here.rig.events
         )
         with pytest.raises(GatewayError) as refused:
             await http_server.start()
@@ -139,7 +139,7 @@ async def test_a_port_that_is_taken_is_a_problem_with_a_hint(tmp_path: Path) -> 
         assert "--port" in refused.value.problem.hint
         await http_server.close()
     here.server.close()
-    here.desk.router.registry.close()
+    here.rig.router.registry.close()
 
 
 @both_loops

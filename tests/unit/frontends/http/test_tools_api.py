@@ -45,8 +45,8 @@ RESULT = b'{ "content" : [],"structuredContent":{"big":1234567890123456789012345
 async def shop(folder: Path, **options: Any) -> AsyncIterator[House]:
     """A house with a few tools that can be found by what they do."""
     async with house(folder, **options) as here:
-        here.desk.add("web")
-        here.desk.sinks["web"].publish(
+        here.rig.add("web")
+        here.rig.sinks["web"].publish(
             offer_of(
                 tool("web", "screenshot", "Take a screenshot of a page", inputSchema=parameters("url")),
                 tool("web", "click_it", "Click on a button of a page", inputSchema=parameters("selector")),
@@ -57,7 +57,7 @@ async def shop(folder: Path, **options: Any) -> AsyncIterator[House]:
 
 
 def web(here: House) -> FakeSource:
-    return here.desk.sources["web"]
+    return here.rig.sources["web"]
 
 
 async def get(here: House, path: str, **headers: str) -> Reply:
@@ -108,7 +108,7 @@ async def test_what_is_discovered_can_be_executed_and_the_result_is_the_servers_
         assert (reply.status, reply.body) == (200, b'{"result":' + RESULT + b"}")
         assert reply.headers["cache-control"] == "no-store"
         told(reply, 200, "Executed")
-        (call,) = here.desk.ended
+        (call,) = here.rig.ended
         assert (call.source, call.tool) == ("web", "screenshot")
         assert json.loads(bytes(call.params)) == {"name": "screenshot", "arguments": {"url": "x"}}
         assert (call.caller.principal, call.caller.session) == ("local", None)
@@ -174,7 +174,7 @@ async def test_a_query_that_is_not_understood_says_what_is_wrong(tmp_path: Path,
 async def test_a_search_that_is_never_over_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools_api, "_TIMEOUT_S", 0.05)
     async with shop(tmp_path) as here:
-        here.desk.add("slow", state="starting")
+        here.rig.add("slow", state="starting")
         for reply in (
             await get(here, f"{DISCOVER}?query=page"),
             await post(here, PROVISION, {"tool_ids": ["web_click_it"]}),
@@ -185,12 +185,12 @@ async def test_a_search_that_is_never_over_is_said_so(tmp_path: Path, monkeypatc
 
 async def test_right_after_a_start_tools_are_waited_for(tmp_path: Path) -> None:
     async with shop(tmp_path) as here:
-        here.desk.add("slow", state="starting")
+        here.rig.add("slow", state="starting")
         async with await Wire.connect(here.port) as wire:
             await wire.send(request_bytes("POST", PROVISION, JSON, b'{"tool_ids":["slow_tool"]}'))
-            await until(lambda: here.desk.router._list_waiters, "the request waits")
-            here.desk.publish("slow", "tool")
-            here.desk.health("slow", "ready")
+            await until(lambda: here.rig.router._list_waiters, "the request waits")
+            here.rig.publish("slow", "tool")
+            here.rig.health("slow", "ready")
             answer = told(await wire.read(), 200, "Provisioned")
             assert [given["tool_id"] for given in answer["provisioned"]] == ["slow_tool"]
 
@@ -271,7 +271,7 @@ async def test_a_body_that_is_not_understood_says_what_is_wrong(
         problem = refused(await post(here, path, body), 400)
         assert problem[0] == code
         assert words in problem[1]
-        assert not here.desk.ended, "no server was asked"
+        assert not here.rig.ended, "no server was asked"
 
 
 @pytest.mark.parametrize("path", POSTS)
@@ -342,7 +342,7 @@ async def test_underscores_in_names_confuse_nobody(tmp_path: Path) -> None:
         await provisioned(here, "web_a_b_c")
         for spelled in ("web_a_b_c", "web.a_b_c", "web:a_b_c"):
             assert (await post(here, EXECUTE, {"tool_id": spelled})).status == 200
-        assert {call.tool for call in here.desk.ended} == {"a_b_c"}
+        assert {call.tool for call in here.rig.ended} == {"a_b_c"}
 
 
 async def test_where_provisioning_is_not_required_any_tool_can_be_run(tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ async def test_a_tool_that_failed_is_a_result(tmp_path: Path) -> None:
 async def test_a_server_that_is_down_is_said_to_be(tmp_path: Path) -> None:
     async with shop(tmp_path) as here:
         await provisioned(here)
-        here.desk.health("web", "down", "it crashed")
+        here.rig.health("web", "down", "it crashed")
         assert refused(await post(here, EXECUTE, SCREENSHOT), 503) == ("TL201", "Server web is down: it crashed")
 
 
@@ -461,7 +461,7 @@ async def test_trace_headers_go_on_with_the_call(tmp_path: Path) -> None:
         web(here).on_submit = lambda call: call.finish(Result(RESULT)) and None
         await post(here, EXECUTE, SCREENSHOT, {"traceparent": parent, "tracestate": "a=1"})
         await post(here, EXECUTE, SCREENSHOT, {"traceparent": "nonsense", "tracestate": "a=1"})
-        first, second = here.desk.ended
+        first, second = here.rig.ended
         assert first.meta == {"traceparent": json.dumps(parent).encode(), "tracestate": b'"a=1"'}
         assert second.meta is None
 
@@ -483,7 +483,7 @@ async def test_the_budget_tells_what_servers_tools_and_modes_cost(tmp_path: Path
 async def test_counting_many_tools_leaves_time_for_others(tmp_path: Path) -> None:
     async with shop(tmp_path) as here:
         many = [tool("web", f"t{number}", f"Tool number {number} " * 40) for number in range(3000)]
-        here.desk.sinks["web"].publish(offer_of(*many))
+        here.rig.sinks["web"].publish(offer_of(*many))
         async with await Wire.connect(here.port) as slow, await Wire.connect(here.port) as quick:
             await slow.send(request_bytes("GET", BUDGET))
             reading = asyncio.ensure_future(slow.read())

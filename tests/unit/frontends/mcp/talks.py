@@ -165,4 +165,4 @@ async def modern(folder: Path, **options: Any) -> AsyncIterator[Modern]:
 def make_modern(here: House, source: str = "s", *tools: str) -> None:
     """The source speaks 2026-07-28 from now on."""
     snapshot = offer(source, *(tools or ("t", "u")))
-    here.desk.sinks[source].publish(type(snapshot)(tools=snapshot.tools, protocol_version="2026-07-28"))
+    here.rig.sinks[source].publish(type(snapshot)(tools=snapshot.tools, protocol_version="2026-07-28"))

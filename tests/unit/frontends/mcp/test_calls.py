@@ -17,7 +17,7 @@ NEW = "2026-07-28"
 
 
 def offer_everything(house: Any, **more: Any) -> None:
-    house.desk.sinks["s"].publish(whole_offer("s", tools=["t", "u"], prompts=["p"], resources=[URI], **more))
+    house.rig.sinks["s"].publish(whole_offer("s", tools=["t", "u"], prompts=["p"], resources=[URI], **more))
 
 
 async def ask(talk: Talk, method: str, params: dict[str, Any], outcome: Any = OK) -> dict[str, Any]:

@@ -46,7 +46,7 @@ async def test_a_client_is_known_by_the_beginning_of_its_name(tmp_path: Path) ->
 
 async def test_both_greetings_say_what_we_can_do_and_what_servers_say_of_themselves(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.modern() as modern:
-        here.desk.sinks["s"].publish(Snapshot(instructions="Use it well."))
+        here.rig.sinks["s"].publish(Snapshot(instructions="Use it well."))
         for version in LEGACY:
             said = (await initialized(here, opening(version))).result
             assert said["protocolVersion"] == version
@@ -63,20 +63,20 @@ async def test_both_greetings_say_what_we_can_do_and_what_servers_say_of_themsel
 async def test_several_servers_are_told_apart_and_silent_ones_left_out(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         for name in ("a", "b"):
-            here.desk.add(name, state=None)
-            here.desk.sinks[name].publish(Snapshot(instructions=f"I am {name}."))
-            here.desk.health(name, "ready")
+            here.rig.add(name, state=None)
+            here.rig.sinks[name].publish(Snapshot(instructions=f"I am {name}."))
+            here.rig.health(name, "ready")
         said = (await initialized(here, opening())).result["instructions"]
         assert said == "## a\n\nI am a.\n\n## b\n\nI am b."
 
 
 async def test_extensions_of_servers_are_told_to_modern_clients_alone(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.modern() as modern:
-        here.desk.add("a", state=None)
+        here.rig.add("a", state=None)
         capabilities = {"extensions": {"example.org/x": {"a": 1}}}
         offer = Snapshot(capabilities=json.dumps(capabilities).encode(), protocol_version=MODERN)
-        here.desk.sinks["a"].publish(offer)
-        here.desk.health("a", "ready")
+        here.rig.sinks["a"].publish(offer)
+        here.rig.health("a", "ready")
         said = (await modern.request("server/discover")).result
         assert said["capabilities"] == ALWAYS | capabilities
         assert (await initialized(here, opening())).result["capabilities"] == ALWAYS
@@ -86,7 +86,7 @@ async def test_a_greeting_waits_a_moment_for_servers_that_start_and_no_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with house(tmp_path) as here, here.modern() as modern:
-        here.desk.add("slow", state=None)
+        here.rig.add("slow", state=None)
         first = asyncio.ensure_future(initialized(here, opening()))
         second = asyncio.ensure_future(modern.request("server/discover"))
         assert "instructions" not in (await first).result, "it came though nobody was heard"
@@ -94,8 +94,8 @@ async def test_a_greeting_waits_a_moment_for_servers_that_start_and_no_longer(
         monkeypatch.setattr(initialize, "_INSTRUCTIONS_WAIT_S", 30.0)
         third = asyncio.ensure_future(initialized(here, opening()))
         await modern.request("tools/call", {"name": "nobody"})
-        here.desk.sinks["slow"].publish(Snapshot(instructions="Here I am."))
-        here.desk.health("slow", "ready")
+        here.rig.sinks["slow"].publish(Snapshot(instructions="Here I am."))
+        here.rig.health("slow", "ready")
         assert "Here I am." in (await third).result["instructions"]
 
 

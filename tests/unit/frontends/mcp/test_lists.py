@@ -52,14 +52,14 @@ def number_of(answer: Answer) -> int:
 
 def many(here: House, count: int, start: int = 0) -> list[str]:
     names = [f"n{number:05}" for number in range(start, start + count)]
-    here.desk.publish("s", *names)
+    here.rig.publish("s", *names)
     return [f"s_{name}" for name in names]
 
 
 async def test_both_eras_get_all_four_lists_of_all_servers(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as legacy, here.modern() as modern:
-        here.desk.offer("a", tools=["t"], prompts=["p"], resources=["x:1"], templates=["x:{n}"])
-        here.desk.offer("b", prompts=["p"], resources=["x:1", "y:2"], templates=["x:{n}"])
+        here.rig.offer("a", tools=["t"], prompts=["p"], resources=["x:1"], templates=["x:{n}"])
+        here.rig.offer("b", prompts=["p"], resources=["x:1", "y:2"], templates=["x:{n}"])
         for client in (legacy, modern):
             assert await keys(client, "tools/list") == ["s_t", "s_u", "a_t"]
             assert await keys(client, "prompts/list") == ["a_p", "b_p"]
@@ -83,24 +83,24 @@ async def test_modern_lists_say_how_long_they_hold_and_for_whom(tmp_path: Path) 
         for source, ttl_s, public in (("s", 1000, True), ("a", 500, True)):
             fresh = {"tools": Freshness(ttl_s * 1000, public, monotonic())}
             if source == "a":
-                here.desk.add("a", state=None)
-            here.desk.sinks[source].publish(Snapshot(tools=offer(source, "v").tools, freshness=fresh))
-            here.desk.health(source, "ready")
+                here.rig.add("a", state=None)
+            here.rig.sinks[source].publish(Snapshot(tools=offer(source, "v").tools, freshness=fresh))
+            here.rig.health(source, "ready")
         result = (await client.request("tools/list")).result
         assert 400_000 < result["ttlMs"] <= 500_000
         assert result["cacheScope"] == "public"
         assert (await client.request("prompts/list")).result["cacheScope"] == "private"
-        here.desk.health("a", "down")
+        here.rig.health("a", "down")
         result = (await client.request("tools/list")).result
         assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
 
 
 async def test_a_server_that_is_missing_is_named_and_delays_nothing(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as legacy, here.modern() as modern:
-        here.desk.add("dead", state=None)
-        here.desk.health("dead", "down", "it fell over")
-        here.desk.publish("s", "t")
-        here.desk.health("s", "down", "gone")
+        here.rig.add("dead", state=None)
+        here.rig.health("dead", "down", "it fell over")
+        here.rig.publish("s", "t")
+        here.rig.health("s", "down", "gone")
         expected = [
             {"server": "s", "state": "down", "stale": True, "reason": "gone"},
             {"server": "dead", "state": "down", "stale": False, "reason": "it fell over"},
@@ -109,9 +109,9 @@ async def test_a_server_that_is_missing_is_named_and_delays_nothing(tmp_path: Pa
             result = (await client.request("tools/list")).result
             assert [tool["name"] for tool in result["tools"]] == ["s_t"]
             assert result["_meta"]["trunkline/incomplete"] == expected
-        here.desk.health("s", "ready")
-        here.desk.publish("dead", "alive")
-        here.desk.health("dead", "ready")
+        here.rig.health("s", "ready")
+        here.rig.publish("dead", "alive")
+        here.rig.health("dead", "ready")
         assert "_meta" not in (await legacy.request("tools/list")).result
         assert "trunkline/incomplete" not in (await modern.request("tools/list")).result["_meta"]
         assert await keys(legacy, "tools/list") == ["s_t", "dead_alive"]
@@ -122,7 +122,7 @@ async def test_a_server_that_was_added_is_named_while_it_starts(tmp_path: Path) 
     async with house(tmp_path) as here, here.client() as legacy, here.modern() as modern:
         for client in (legacy, modern):
             assert "trunkline/incomplete" not in (await client.request("tools/list")).result.get("_meta", {})
-        here.desk.add("new", state=None)
+        here.rig.add("new", state=None)
         for client in (legacy, modern):
             result = (await client.request("tools/list")).result
             assert result["_meta"]["trunkline/incomplete"] == [{"server": "new", "state": "starting", "stale": False}]
@@ -130,11 +130,11 @@ async def test_a_server_that_was_added_is_named_while_it_starts(tmp_path: Path) 
 
 async def test_a_list_waits_for_servers_that_are_starting(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.modern() as client:
-        here.desk.add("slow", state=None)
+        here.rig.add("slow", state=None)
         waiting = asyncio.ensure_future(keys(client, "tools/list"))
         await client.request("server/discover")
-        here.desk.publish("slow", "t")
-        here.desk.health("slow", "ready")
+        here.rig.publish("slow", "t")
+        here.rig.health("slow", "ready")
         assert await waiting == ["s_t", "s_u", "slow_t"]
 
 
@@ -161,9 +161,9 @@ async def test_all_pages_of_a_list_are_for_the_same_caches(tmp_path: Path) -> No
     async with house(tmp_path) as here, here.modern() as client:
         fresh = {"resources": Freshness(100_000, public=True, since=monotonic())}
         uris = tuple(item("s", "uri", f"x:{number}") for number in range(7500))
-        here.desk.sinks["s"].publish(Snapshot(resources=uris, freshness=fresh))
+        here.rig.sinks["s"].publish(Snapshot(resources=uris, freshness=fresh))
         first = (await client.request("resources/list")).result
-        here.desk.health("s", "down")
+        here.rig.health("s", "down")
         second = (await client.request("resources/list", {"cursor": first["nextCursor"]})).result
         assert (first["cacheScope"], second["cacheScope"]) == ("public", "public")
         assert second["ttlMs"] == 0
@@ -192,7 +192,7 @@ async def test_cursors_that_nobody_gave_are_refused(tmp_path: Path, cursor: Any)
 @pytest.mark.law
 async def test_cursors_are_good_for_one_list_of_one_client_unchanged(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, here.client() as other, here.modern() as modern:
-        here.desk.offer("a", prompts=[f"p{number}" for number in range(1001)])
+        here.rig.offer("a", prompts=[f"p{number}" for number in range(1001)])
         many(here, 5001)
         cursor = await first_cursor(client)
         for place in range(0, len(cursor), 7):
@@ -208,7 +208,7 @@ async def test_cursors_are_good_for_one_list_of_one_client_unchanged(tmp_path: P
 async def test_a_client_whose_server_offers_it_something_else_sees_that(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, here.client() as other:
         own = whole_offer("s", tools=["secret"], prompts=["hidden"])
-        here.desk.sinks["s"].publish_for(client.session or "", own)
+        here.rig.sinks["s"].publish_for(client.session or "", own)
         assert await keys(client, "tools/list") == ["s_secret"]
         assert await keys(client, "prompts/list") == ["s_hidden"]
         assert await keys(other, "tools/list") == ["s_t", "s_u"]
@@ -218,7 +218,7 @@ async def test_a_client_whose_server_offers_it_something_else_sees_that(tmp_path
 async def test_legacy_clients_get_no_output_schema_that_is_no_object(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as legacy, here.modern() as modern:
         definition = b'{"name":"t","outputSchema":{"type":"array"},"x":1.10}'
-        here.desk.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "t", definition),)))
+        here.rig.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "t", definition),)))
         assert await legacy.tools() == [{"name": "s_t", "x": 1.1}]
         assert await modern.tools() == [{"name": "s_t", "outputSchema": {"type": "array"}, "x": 1.1}]
         assert b'"x":1.10' in (await legacy.request("tools/list")).raw
@@ -230,12 +230,12 @@ async def test_who_waited_for_servers_to_start_is_answered_although_a_bug_is_in_
 ) -> None:
     async with house(tmp_path) as here, here.modern() as client:
         told = bugs_told()
-        here.desk.add("late", state="starting")
+        here.rig.add("late", state="starting")
         here.server._lists._respond = broken
         here.server._initializer._respond_discover = broken
         asking = asyncio.ensure_future(client.request(method))
-        await until(lambda: here.desk.router._list_waiters or told, "it waits")
-        here.desk.publish("late", "t")
-        here.desk.health("late", "ready")
+        await until(lambda: here.rig.router._list_waiters or told, "it waits")
+        here.rig.publish("late", "t")
+        here.rig.health("late", "ready")
         assert number_of(await asking) == -32603
         assert len(told) == 1

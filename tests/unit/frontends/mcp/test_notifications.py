@@ -28,7 +28,7 @@ async def test_only_levels_that_exist_can_be_set(tmp_path: Path, level: Any) -> 
 async def test_a_level_holds_for_calls_under_way_and_for_what_is_said_outside_them(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         call = await talk.call()
-        sink = talk.house.desk.sinks["s"]
+        sink = talk.house.rig.sinks["s"]
 
         def say(level: str) -> None:
             params = encode({"level": level, "data": level})

@@ -27,7 +27,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
 
 
 def change(here: House, **offered: Any) -> None:
-    here.desk.sinks["s"].publish(whole_offer("s", **{"tools": ["t", "u"], **offered}))
+    here.rig.sinks["s"].publish(whole_offer("s", **{"tools": ["t", "u"], **offered}))
 
 
 async def next_method(events: AsyncIterator[bytes]) -> str:
@@ -102,7 +102,7 @@ async def test_what_one_client_alone_is_offered_is_news_for_that_client_alone(tm
         client.listen() as mine,
         other.listen() as theirs,
     ):
-        here.desk.sinks["s"].publish_for(client.session or "", whole_offer("s", tools=["t", "u"], prompts=["mine"]))
+        here.rig.sinks["s"].publish_for(client.session or "", whole_offer("s", tools=["t", "u"], prompts=["mine"]))
         assert await next_method(mine) == PROMPTS
         change(here, resources=["x:1"])
         assert await next_method(theirs) == RESOURCES
@@ -151,7 +151,7 @@ async def test_a_client_is_told_nothing_before_it_is_greeted(tmp_path: Path, mon
     monkeypatch.setattr(notifier, "_SETTLE_S", 0.0)
     monkeypatch.setattr(initialize, "_INSTRUCTIONS_WAIT_S", 0.5)
     here = House(tmp_path)
-    here.desk.add("late", state="starting")  # greetings wait for it
+    here.rig.add("late", state="starting")  # greetings wait for it
     async with at_pipe(here) as (pipes, _):
         opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT_INFO}
         pipes.send({"id": 0, "method": "initialize", "params": opening})

@@ -22,17 +22,17 @@ SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 def resourceful(here: House, *uris: str, source: str = "s", outcome: Any = HOLDS) -> None:
     """This server has these resources, and answers every wish to watch one at once."""
-    one = here.desk.offer(source, resources=uris)
+    one = here.rig.offer(source, resources=uris)
     watch = one.watch_resource
     one.watch_resource = lambda listen_filter: (watch(listen_filter), listen_filter.settle(outcome))[0]
 
 
 def watched(here: House, source: str = "s") -> list[str]:
-    return [watch.uri for watch in here.desk.sources[source].watches if not watch.closed]
+    return [watch.uri for watch in here.rig.sources[source].watches if not watch.closed]
 
 
 def update(here: House, uri: str, *, source: str = "s", **more: Any) -> None:
-    for watch in here.desk.sources[source].watches:
+    for watch in here.rig.sources[source].watches:
         if not watch.closed and uri.startswith(watch.uri):
             watch.on_updated(json.dumps({"uri": uri, **more}).encode())
 
@@ -74,7 +74,7 @@ async def test_news_come_under_the_uri_that_the_client_used(tmp_path: Path) -> N
 
 async def test_subscribing_twice_is_one_watch(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, client.listen() as events:
-        here.desk.offer("s", resources=["x:1"])
+        here.rig.offer("s", resources=["x:1"])
         both = [asyncio.ensure_future(client.request(SUBSCRIBE, {"uri": "x:1"})) for _ in range(2)]
         await until(lambda: here.source.watches, "it is asked for")
         await client.request("ping")
@@ -97,7 +97,7 @@ async def test_unsubscribing_from_what_nobody_subscribed_to_is_fine(tmp_path: Pa
 
 async def test_unsubscribing_while_the_server_still_thinks_answers_both(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client:
-        here.desk.offer("s", resources=["x:1"])
+        here.rig.offer("s", resources=["x:1"])
         waiting = asyncio.ensure_future(client.request(SUBSCRIBE, {"uri": "x:1"}))
         await until(lambda: here.source.watches, "it is asked for")
         assert (await client.request(UNSUBSCRIBE, {"uri": "x:1"})).result == {}
@@ -108,7 +108,7 @@ async def test_unsubscribing_while_the_server_still_thinks_answers_both(tmp_path
 
 async def test_a_client_that_ends_its_session_meanwhile_has_every_request_answered(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client:
-        here.desk.offer("s", resources=["x:1"])
+        here.rig.offer("s", resources=["x:1"])
         waiting = asyncio.ensure_future(client.request(SUBSCRIBE, {"uri": "x:1"}))
         await until(lambda: here.source.watches, "it is asked for")
         assert (await client.delete()).status == 200
@@ -131,7 +131,7 @@ async def test_refusals_pass_and_leave_nothing_behind(tmp_path: Path) -> None:
         assert unknown.error["code"] == -32002
         assert unknown.error["data"]["uri"] == "z:1"
         assert watched(here) == watched(here, "b") == []
-        one = here.desk.sources["b"]
+        one = here.rig.sources["b"]
         one.watch_resource = lambda listen_filter: (one.watches.append(listen_filter), listen_filter.settle(HOLDS))[0]
         assert (await client.request(SUBSCRIBE, {"uri": "y:1"})).result == {}
 
@@ -146,7 +146,7 @@ async def test_a_uri_is_a_string_of_some_length(tmp_path: Path, params: dict[str
 async def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource_subscriptions, "_SETTLE_S", 0.05)
     async with house(tmp_path) as here, here.client() as client:
-        here.desk.offer("s", resources=["x:1"])
+        here.rig.offer("s", resources=["x:1"])
         answer = await client.request(SUBSCRIBE, {"uri": "x:1"})
         assert answer.situation[:2] == (504, "TL305")
         assert watched(here) == []
@@ -191,8 +191,8 @@ async def test_a_resource_whose_server_was_taken_out_and_is_back_can_be_subscrib
     async with house(tmp_path) as here, here.client() as client, client.listen() as events:
         resourceful(here, "x:1", source="b")
         assert (await client.request(SUBSCRIBE, {"uri": "x:1"})).result == {}
-        here.desk.router.registry.remove("b")
-        del here.desk.sources["b"]
+        here.rig.router.registry.remove("b")
+        del here.rig.sources["b"]
         assert (await client.request(SUBSCRIBE, {"uri": "x:1"})).error["code"] == -32002
         resourceful(here, "x:1", source="b")
         assert (await client.request(SUBSCRIBE, {"uri": "x:1"})).result == {}

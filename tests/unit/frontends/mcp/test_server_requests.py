@@ -36,7 +36,7 @@ async def test_a_question_is_asked_in_the_middle_of_its_call_and_says_who_asks(t
 
 async def test_with_several_servers_its_user_reads_which_one_asks(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
-        talk.house.desk.add("other", "x")
+        talk.house.rig.add("other", "x")
         call = await talk.call()
         Asking(call, params={**FORM, "_meta": {"vendor": 1}})
         Asking(call, SAMPLING_CREATE_MESSAGE, {"messages": []})
@@ -149,7 +149,7 @@ async def test_the_questions_of_a_client_that_goes_are_refused(tmp_path: Path, m
         assert asking.error["message"] == "The client is gone"
         assert call.done
         late = Asking(None)
-        talk.house.desk.router.clients.forward_request("stdio", late.server_request)
+        talk.house.rig.router.clients.forward_request("stdio", late.server_request)
         assert late.error["code"] == -32601
 
 
@@ -182,7 +182,7 @@ async def test_a_clients_progress_goes_to_the_server_under_its_own_token(tmp_pat
 async def test_a_question_outside_any_call_reaches_the_client_whose_server_asks(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         asking = Asking(None, ROOTS_LIST, {})
-        talk.house.desk.sinks["s"].forward_request("stdio", asking.server_request)
+        talk.house.rig.sinks["s"].forward_request("stdio", asking.server_request)
         talk.send({"id": (await talk.next())["id"], "result": {"roots": []}})
         await until(lambda: asking.endings, "it is answered")
         assert asking.result == {"roots": []}
@@ -191,13 +191,13 @@ async def test_a_question_outside_any_call_reaches_the_client_whose_server_asks(
 async def test_what_a_server_says_outside_calls_passes_if_the_client_knows_it(tmp_path: Path) -> None:
     complete, done = "notifications/elicitation/complete", {"elicitationId": "e1"}
     async with legacy(tmp_path) as talk:
-        sink = talk.house.desk.sinks["s"]
+        sink = talk.house.rig.sinks["s"]
         sink.forward_notification("stdio", "notifications/cancelled", b"{}")
         sink.forward_notification("stdio", "notifications/progress", b"{}")
         sink.forward_notification("stdio", complete, encode(done))
         assert (await talk.next())["params"] == done
     async with legacy(tmp_path, version="2025-06-18") as talk:
-        talk.house.desk.sinks["s"].forward_notification("stdio", complete, encode(done))
+        talk.house.rig.sinks["s"].forward_notification("stdio", complete, encode(done))
         await talk.ping()
 
 

@@ -265,7 +265,7 @@ async def test_a_thousand_questions_of_one_call_are_bounded(tmp_path: Path) -> N
 async def test_questions_to_a_modern_client_carry_nothing_of_the_legacy_era(tmp_path: Path) -> None:
     url = {"mode": "url", "message": "Go", "url": "https://e.example/", "elicitationId": "e"}
     async with modern(tmp_path) as talk:
-        talk.house.desk.add("other", "x")
+        talk.house.rig.add("other", "x")
         _, _, result = await talk.suspended({"params": {**url, "_meta": {"progressToken": 3}}})
         params = result["inputRequests"][only_key(result)]["params"]
         assert params == {
@@ -303,7 +303,7 @@ async def test_with_several_servers_a_modern_ones_questions_say_whose_they_are(t
     raw = b'{"resultType":"input_required","inputRequests":{"k":%b},"requestState":"\\u0061","z":1.10}' % form
     async with modern(tmp_path) as talk:
         make_modern(talk.house)
-        talk.house.desk.add("other", "x")
+        talk.house.rig.add("other", "x")
         text = await ask_modern(talk, raw)
         asked = json.loads(text)["result"]["inputRequests"]["k"]
         assert asked["params"] == {"message": "[s] Who?", "y": 1.1, "_meta": {"trunkline/server": "s"}}

@@ -22,7 +22,7 @@ CAPABILITIES = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
 def given(here: House, own_id: str, *, principal: str = "local", source: str = "s") -> str:
     """The id under which a client knows a task of a server."""
-    return here.desk.router.task_ids.public_id(Caller(principal), TaskLocation(source, own_id))
+    return here.rig.router.task_ids.public_id(Caller(principal), TaskLocation(source, own_id))
 
 
 @contextlib.asynccontextmanager
@@ -71,14 +71,14 @@ async def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path, monk
         assert watch.closed
         watch.settle(frozenset({"1"}))
         says(watch, "1", status="completed")
-        here.desk.publish("s", "another")
+        here.rig.publish("s", "another")
         assert (await heard())["method"] == "notifications/tools/list_changed"
 
 
 async def test_questions_in_news_say_which_of_several_servers_asks(tmp_path: Path) -> None:
     server_request = {"method": "elicitation/create", "params": {"message": "Who?"}}
     async with house(tmp_path) as here:
-        here.desk.add("other")
+        here.rig.add("other")
         async with listening(here, given(here, "1")) as heard:
             watch = await watch_at(here)
             watch.settle(frozenset({"1"}))

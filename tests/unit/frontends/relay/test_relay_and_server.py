@@ -37,7 +37,7 @@ def hello(version: str, **capabilities: Any) -> dict[str, Any]:
 
 async def test_arguments_that_headers_repeat_are_found_out_and_sent(tmp_path: Path) -> None:
     async with house(tmp_path) as here, stage(url(here)) as on:
-        here.desk.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "m", json.dumps(DEFINITION).encode()),)))
+        here.rig.sinks["s"].publish(Snapshot(tools=(ToolDefinition("s", "m", json.dumps(DEFINITION).encode()),)))
         here.source.on_submit = echo
         for number, region in ((1, "Hello"), (2, "Grüße"), (3, None)):
             arguments = {} if region is None else {"region": region}

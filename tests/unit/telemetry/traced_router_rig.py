@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.collector import read_request, spans_in
-from tests.unit.router.fakes import Desk
+from tests.unit.router.fakes import RouterRig
 
 from trunkline.telemetry.otlp_json import Envelope, encode_span
 from trunkline.telemetry.redaction import Redactor
@@ -31,7 +31,7 @@ class Kept:
         return [span for body in self.sent for span in spans_in(read_request(body))]
 
 
-class TracedDesk(Desk):
+class TracedRouterRig(RouterRig):
     def __init__(self, folder: Path, *, secrets: tuple[str, ...] = (), transport: str = "tcp", **options: Any) -> None:
         super().__init__(folder, **options)
         self.kept = Kept()
