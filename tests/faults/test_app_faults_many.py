@@ -65,7 +65,7 @@ async def test_ten_thousand_dials_that_say_nothing_cost_an_honest_app_nothing(tm
                     held.pop(0).close()
 
             async def dropped() -> bool:
-                return await here.gateway.counted("dials_dropped", "desktop") > 9000
+                return await here.gateway.counted("app_connections_dropped", "desktop") > 9000
 
             await until(dropped, "they were dropped")
             await here.works_again()

@@ -17,7 +17,7 @@ from tests.support.servers import HttpFaults, StdioFaults
 from tests.support.waiting import START_WAIT_S, until
 
 CANCELLED = (499, "TL310")
-TOO_MANY_LANES = (429, "TL206", "no")
+TOO_MANY_UPSTREAM_SESSIONS = (429, "TL206", "no")
 
 
 Servers = dict[str, StdioFaults | HttpFaults]
@@ -113,7 +113,7 @@ async def test_more_clients_than_sessions_are_refused_not_mixed(tmp_path: Path) 
         async with gateway.client() as one, gateway.client() as two:
             assert (await one.call("x_counter", {"add": 5})).structured == {"count": 5}
             async with held(one, server, "x") as busy:
-                assert (await two.call("x_counter")).situation == TOO_MANY_LANES
+                assert (await two.call("x_counter")).situation == TOO_MANY_UPSTREAM_SESSIONS
             assert busy.result().text == "let through"
             assert (await one.call("x_counter")).structured == {"count": 5}
             await one.delete()

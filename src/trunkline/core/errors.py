@@ -69,7 +69,7 @@ SOURCE_DISABLED: Final = _code("TL202", "server is disabled", jsonrpc=503, http=
 SOURCE_START_FAILED: Final = _code("TL203", "server could not be started or reached", jsonrpc=503, http=503)
 SOURCE_AUTH_REQUIRED: Final = _code("TL204", "server requires a login", jsonrpc=503, http=503)
 DRAINING: Final = _code("TL205", "gateway is shutting down", jsonrpc=503, http=503)
-TOO_MANY_LANES: Final = _code("TL206", "too many clients have a server of their own", jsonrpc=429, http=429)
+TOO_MANY_UPSTREAM_SESSIONS: Final = _code("TL206", "too many clients have a server of their own", jsonrpc=429, http=429)
 GATEWAY_UNREACHABLE: Final = _code("TL207", "running gateway cannot be reached", jsonrpc=503, http=503)
 SOURCE_OVER_LIMITS: Final = _code("TL208", "server went over its limits", jsonrpc=520, http=502)
 PART_MISSING: Final = _code("TL209", "required program or package is not installed", jsonrpc=503, http=503)

@@ -255,7 +255,7 @@ ROUTES: Final = (
             errors.CLIENT_LIMIT,
             errors.QUEUE_FULL,
             errors.RATE_LIMIT,
-            errors.TOO_MANY_LANES,
+            errors.TOO_MANY_UPSTREAM_SESSIONS,
             errors.SOURCE_LOST,
             errors.SOURCE_OVER_LIMITS,
             errors.SOURCE_PROTOCOL,

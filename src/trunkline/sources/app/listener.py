@@ -87,7 +87,7 @@ class PendingConnections:
             self._log.add("noise_lines", "a connection sent a line that is no message before it registered")
 
     def _drop(self, connection: AppConnection, why: str) -> None:
-        self._log.add("dials_dropped", f"a connection was closed: {why}")
+        self._log.add("app_connections_dropped", f"a connection was closed: {why}")
         connection.end(APP_REFUSED, why)
 
 

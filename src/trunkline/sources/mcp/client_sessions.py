@@ -15,7 +15,7 @@ from trunkline.core.errors import (
     INTERNAL,
     SOURCE_LOST,
     SOURCE_START_FAILED,
-    TOO_MANY_LANES,
+    TOO_MANY_UPSTREAM_SESSIONS,
     Code,
     GatewayError,
     Phase,
@@ -143,7 +143,9 @@ class ClientSessions:
             return None
         if len(self._entries) >= self._max_sessions and not self._make_room():
             reason = f"{self._max_sessions} clients already have a server of their own (`limits.sessions_per_source`)"
-            self._refuse(call, TOO_MANY_LANES, reason, hint="set `sessions: shared` if the server keeps no state")
+            self._refuse(
+                call, TOO_MANY_UPSTREAM_SESSIONS, reason, hint="set `sessions: shared` if the server keeps no state"
+            )
             return None
         entry = self._entries[key] = _Entry()
         entry.opening = self._loop.create_task(self._open(key, entry, wait_s))

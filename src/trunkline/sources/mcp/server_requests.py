@@ -126,7 +126,7 @@ class ServerRequests:
         open_bytes = sum(len(server_request.params) for server_request in self._open.values())
         too_large = open_bytes > 0 and open_bytes + len(params) > MAX_OPEN_BYTES
         if too_large or len(self._open) + len(self._held) >= MAX_OPEN:
-            self._count("questions_refused")
+            self._count("server_requests_refused")
             return _TOO_MANY
         return None
 

@@ -313,7 +313,7 @@ async def test_with_a_token_anything_else_first_is_the_end(tmp_path: Path) -> No
         app.say(b"hello")
         app.ask_to_register(APP, token="s3cret")
         await app.ended()
-        await stage.counted("dials_dropped")
+        await stage.counted("app_connections_dropped")
         assert APP not in stage.router.admissions
 
 

@@ -25,7 +25,7 @@ async def test_whoever_does_not_register_in_time_is_dropped(tmp_path: Path, monk
     monkeypatch.setattr(listener, "_REGISTER_S", 0.1)
     async with app_stage(tmp_path) as stage, await AppPeer.dial(stage.port) as silent:
         await silent.ended()
-        assert await stage.counted("dials_dropped") == 1
+        assert await stage.counted("app_connections_dropped") == 1
         monkeypatch.setattr(listener, "_REGISTER_S", PATIENCE_S)
         async with stage.app("A"):
             assert value(await stage.call("A.echo", {"a": 1}))["structuredContent"] == {"a": 1}
@@ -35,7 +35,7 @@ async def test_when_too_many_wait_the_first_goes(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(listener, "_MOST_WAITING", 3)
     async with app_stage(tmp_path) as stage:
         peers = await dial_many(stage.port, 5)
-        await stage.counted("dials_dropped", at_least=2)
+        await stage.counted("app_connections_dropped", at_least=2)
         await peers[0].ended()
         await peers[1].ended()
         assert (await peers[4].register("A"))["type"] == "registered"

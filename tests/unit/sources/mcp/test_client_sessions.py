@@ -11,7 +11,7 @@ from tests.unit.router.virtual_clock import ClockLoop, run_with_clock
 from tests.unit.sources.mcp.memory_session import MemorySession, new_call, session_on
 
 from trunkline.core.call import Call, Failure, Result
-from trunkline.core.errors import SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
+from trunkline.core.errors import SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_UPSTREAM_SESSIONS, GatewayError, Problem
 from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp import client_sessions as client_sessions_module
 from trunkline.sources.mcp.client_sessions import ClientSessions, session_key
@@ -270,7 +270,7 @@ async def test_a_client_that_was_heard_of_lately_keeps_its_session() -> None:
         submit(sessions, new_call("one"))
         (session,) = await opened(opener)
         session.answer({"id": 1}, {})
-        assert problem(submit(sessions, new_call("two"))).code is TOO_MANY_LANES
+        assert problem(submit(sessions, new_call("two"))).code is TOO_MANY_UPSTREAM_SESSIONS
         assert session.closed == 0
 
 

@@ -10,7 +10,14 @@ from tests.support.waiting import until
 from tests.unit.sources.mcp.memory_session import MemorySession, new_call, session_on
 
 from trunkline.core.call import Call, Caller, Failure, Result
-from trunkline.core.errors import DEADLINE, SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
+from trunkline.core.errors import (
+    DEADLINE,
+    SOURCE_LOST,
+    SOURCE_START_FAILED,
+    TOO_MANY_UPSTREAM_SESSIONS,
+    GatewayError,
+    Problem,
+)
 from trunkline.core.server_request import ServerRequest
 from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.client_sessions import ClientSessions
@@ -207,7 +214,7 @@ async def test_the_number_of_all_sessions_holds_here_too() -> None:
         third, stranger = submit(pool), submit(pool, "stranger")
         assert not third.done
         assert isinstance(stranger.outcome, Failure)
-        assert stranger.outcome.problem.code is TOO_MANY_LANES
+        assert stranger.outcome.problem.code is TOO_MANY_UPSTREAM_SESSIONS
         answer(opener, first)
         assert opener.session_with(third) == 0
 
