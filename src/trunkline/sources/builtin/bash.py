@@ -19,6 +19,7 @@ from trunkline.sources.builtin.sandbox_provider import SandboxProvider
 from trunkline.sources.builtin.section import BASH, LONGEST_COMMAND_S, find_program
 from trunkline.sources.builtin.text_length import first_units, last_units, units
 from trunkline.sources.builtin.tool import (
+    BuiltinTool,
     RunningToolCall,
     ToolContext,
     ToolFault,
@@ -61,15 +62,15 @@ class BashArguments(Arguments):
     run_in_background: Annotated[bool, about("Not offered: must be false")] = False
 
 
-class BashTool:
+class BashTool(BuiltinTool):
     arguments = BashArguments
 
     def __init__(self, context: ToolContext) -> None:
+        super().__init__(context)
         network = context.sandbox.network if context.sandbox.mode != "off" else "on"
         self.definition = definition(
             BASH, _DOC + _NETWORK[network], BashArguments, title="Run a command", destroys=True, open_world=True
         )
-        self._context = context
         self._env = child_environment(context.gateway.environ, extra=context.sandbox.env, inherit=())
         self._shell = find_program("bash", self._env.get("PATH", os.defpath), context.root.path) or "/bin/sh"
         self._commands = CommandRunner(on_fault=context.gateway.on_fault)

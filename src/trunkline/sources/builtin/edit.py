@@ -14,8 +14,8 @@ from trunkline.sources.builtin.root import RootFolder, quoted
 from trunkline.sources.builtin.text_length import units
 from trunkline.sources.builtin.tool import (
     LONGEST_LINE,
+    BuiltinTool,
     RunningToolCall,
-    ToolContext,
     ToolFault,
     definition,
     text_result,
@@ -56,12 +56,9 @@ class EditArguments(Arguments):
     replace_all: Annotated[bool, about("Replace every occurrence, not just the only one", "replaceAll", "all")] = False
 
 
-class EditTool:
+class EditTool(BuiltinTool):
     arguments = EditArguments
     definition = definition("Edit", _DOC, EditArguments, title="Edit a file", destroys=True)
-
-    def __init__(self, context: ToolContext) -> None:
-        self._root = context.root
 
     async def run(self, arguments: EditArguments, call: RunningToolCall) -> bytes:
         path, old, new = arguments.path, arguments.old_string, arguments.new_string

@@ -26,6 +26,7 @@ from trunkline.sources.builtin.root import quoted
 from trunkline.sources.builtin.tool import (
     MOST_CHARACTERS,
     MOST_LINES,
+    BuiltinTool,
     RunningToolCall,
     ToolContext,
     ToolFault,
@@ -88,12 +89,11 @@ class SearchStart:
     file: str
 
 
-class FileSearchTool:
+class FileSearchTool(BuiltinTool):
     """What Glob and Grep share: finding ripgrep, where a search begins, and running the worker, a few at a time."""
 
     def __init__(self, context: ToolContext, find: Callable[[], str | None] = find_ripgrep) -> None:
-        self._context = context
-        self._root = context.root
+        super().__init__(context)
         self._env = child_environment(context.gateway.environ, extra={}, inherit=())
         self._ripgrep = find()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
@@ -101,14 +101,8 @@ class FileSearchTool:
     async def prepare(self) -> ToolWarning | None:
         return None if self._ripgrep else ToolWarning(reason=_MISSING, hint=_INSTALL, usable=False)
 
-    async def close(self) -> None:
-        """Nothing to close: every search has ended with its call."""
-
-    async def start(self, path: str | None, call: RunningToolCall, *, file_too: bool = False) -> SearchStart:
-        """Raises ToolFault for a path that cannot be searched."""
-        return await call.in_thread(self._start, path or ".", file_too)
-
-    def _start(self, path: str, file_too: bool) -> SearchStart:
+    def start(self, path: str, *, file_too: bool = False) -> SearchStart:
+        """Raises ToolFault for a path that cannot be searched. Touches the disk."""
         try:
             os.close(self._root.open_folder(path))
         except ToolFault:
@@ -246,7 +240,8 @@ class GlobTool(FileSearchTool):
         pattern = self.below_root(written)
         if ".." in pattern.split("/"):
             raise ToolFault(f"{quoted(written)} has a `..` in it: give the folder to search as `directory`")
-        start = await self.start("." if pattern != written else arguments.directory, call)
+        folder = "." if pattern != written else arguments.directory or "."
+        start = await call.in_thread(self.start, folder)
         limit = min(arguments.limit or MOST_NAMES, MOST_NAMES)
         request = {"tool": "Glob", "limit": limit, "offset": arguments.offset}
         found = await self.search(start, path_filter([pattern]), request, call)
@@ -293,7 +288,7 @@ class GrepTool(FileSearchTool):
     definition = definition("Grep", _GREP_DOC, GrepArguments, title="Search files", reads_only=True, idempotent=True)
 
     async def run(self, arguments: GrepArguments, call: RunningToolCall) -> bytes:
-        start = await self.start(arguments.path, call, file_too=True)
+        start = await call.in_thread(self.start, arguments.path or ".", file_too=True)
         globs = [self.below_root(glob) for glob in split_patterns(arguments.glob or "")]
         found = await self.search(start, path_filter(globs), _request(arguments), call)
         if "types" in found:

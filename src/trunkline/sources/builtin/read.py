@@ -15,8 +15,8 @@ from trunkline.sources.builtin.tool import (
     LONGEST_LINE,
     MOST_CHARACTERS,
     MOST_LINES,
+    BuiltinTool,
     RunningToolCall,
-    ToolContext,
     ToolFault,
     definition,
     image_result,
@@ -62,12 +62,9 @@ class ReadArguments(Arguments):
     limit: Limit | None = None
 
 
-class ReadTool:
+class ReadTool(BuiltinTool):
     arguments = ReadArguments
     definition = definition("Read", _DOC, ReadArguments, title="Read a file", reads_only=True, idempotent=True)
-
-    def __init__(self, context: ToolContext) -> None:
-        self._root = context.root
 
     async def run(self, arguments: ReadArguments, call: RunningToolCall) -> bytes:
         first = max(1, arguments.offset or 1)

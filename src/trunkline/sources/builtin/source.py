@@ -19,7 +19,6 @@ from trunkline.runtime.deadlines import TimeLimit
 from trunkline.sources.builtin.root import RootFolder, RootMissing
 from trunkline.sources.builtin.tool import (
     BuiltinTool,
-    ManagedTool,
     RunningToolCall,
     ToolFault,
     ToolWarning,
@@ -38,7 +37,6 @@ class BuiltinSource(ToolsOnlySource):
         self._name = name
         self._root = root
         self._tools = tools
-        self._managed = [tool for tool in tools.values() if isinstance(tool, ManagedTool)]
         self._running: dict[Request, tuple[RunningToolCall, asyncio.Task[None]]] = {}
         self._threads = WorkerThreads(name)
         self._root_thread = WorkerThreads(f"{name}-look", 1)  # busy tools must not look like a root that hangs
@@ -57,7 +55,7 @@ class BuiltinSource(ToolsOnlySource):
             self._report(sink, await self._trouble(), None)
             while True:
                 trouble = await self._trouble()
-                warnings = [await tool.prepare() for tool in self._managed]
+                warnings = [await tool.prepare() for tool in self._tools.values()]
                 self._report(sink, trouble, next((warning for warning in warnings if warning is not None), None))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_S):
@@ -94,7 +92,7 @@ class BuiltinSource(ToolsOnlySource):
             request.finish(Failure(self._problem(SOURCE_LOST, "ended during the call", request)))
         if tasks:
             await asyncio.wait(tasks, timeout=_STOP_S)
-        for tool in self._managed:
+        for tool in self._tools.values():
             await tool.close()
         await self._threads.close()
         await self._root_thread.close()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
@@ -36,28 +36,25 @@ class ToolFault(Exception):
     """A tool could not do what was asked; the text tells the agent why, and what to do instead."""
 
 
-class BuiltinTool(Protocol):
+class BuiltinTool:
     """One tool. `definition` is its MCP definition, `arguments` the Struct that its arguments are read into."""
 
     definition: bytes
     arguments: type[msgspec.Struct]
 
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._root = context.root
+
     async def run(self, arguments: Any, call: RunningToolCall, /) -> bytes:
-        """An MCP result object. Raises ToolFault; ends soon when it is cancelled."""
-        ...
-
-
-@runtime_checkable
-class ManagedTool(Protocol):
-    """A tool that has something to prepare and to close."""
+        """Return an MCP result object. Raises ToolFault; ends soon when it is cancelled."""
+        raise NotImplementedError
 
     async def prepare(self) -> ToolWarning | None:
         """Called every few seconds, so it is quick once it knows."""
-        ...
 
     async def close(self) -> None:
         """Called when no call of it runs any more."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from trunkline.config.call_arguments import Arguments, about
 from trunkline.sources.builtin.file_formats import TextFormat, format_size, kind_of, with_newlines
 from trunkline.sources.builtin.read import FilePath
 from trunkline.sources.builtin.root import RootFolder, os_error_text, quoted, require_regular_file
-from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault, definition, text_result
+from trunkline.sources.builtin.tool import BuiltinTool, RunningToolCall, ToolFault, definition, text_result
 
 _LOOKED_AT_BYTES: Final = 1_048_576
 _NEW_MODE: Final = 0o666  # less what the umask removes
@@ -43,12 +43,9 @@ class WriteArguments(Arguments):
     content: Annotated[str, about("The whole new content of the file", "contents", "file_text", "text")]
 
 
-class WriteTool:
+class WriteTool(BuiltinTool):
     arguments = WriteArguments
     definition = definition("Write", _DOC, WriteArguments, title="Write a file", destroys=True, idempotent=True)
-
-    def __init__(self, context: ToolContext) -> None:
-        self._root = context.root
 
     async def run(self, arguments: WriteArguments, call: RunningToolCall) -> bytes:
         return await call.in_thread(self._write, arguments.path, arguments.content, call)

@@ -20,14 +20,21 @@ from trunkline.sources.builtin import source as module
 from trunkline.sources.builtin.read import ReadTool
 from trunkline.sources.builtin.root import RootFolder
 from trunkline.sources.builtin.source import BuiltinSource
-from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault, definition, text_result
+from trunkline.sources.builtin.tool import (
+    BuiltinTool,
+    RunningToolCall,
+    ToolContext,
+    ToolFault,
+    definition,
+    text_result,
+)
 
 
 class ScriptArguments(Arguments):
     words: str | None = None
 
 
-class Script:
+class Script(BuiltinTool):
     """A tool that does what a test says."""
 
     arguments = ScriptArguments
