@@ -1,4 +1,4 @@
-"""Every kind of source with the same server behind it, inside a gateway without doors."""
+"""Every kind of source with the same server behind it, inside a gateway without frontends."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ pytest_generate_tests = over("kind", list(KINDS))
 
 
 class Scene:
-    """A gateway without doors, with one source."""
+    """A gateway without frontends, with one source."""
 
     def __init__(self, rig: Rig, **keys: Any) -> None:
         self.rig = rig

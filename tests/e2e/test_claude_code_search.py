@@ -33,9 +33,9 @@ def names(asked: Asked) -> set[str]:
     return {name.removeprefix("mcp__trunkline__") for name in asked.tools}
 
 
-async def follow(gateway: Gateway, folder: Path, script: Script, door: str = "url") -> ScriptedModel:
+async def follow(gateway: Gateway, folder: Path, script: Script, frontend: str = "url") -> ScriptedModel:
     entry: dict[str, Any] = {"type": "http", "url": f"http://127.0.0.1:{gateway.port}/mcp"}
-    if door == "command":
+    if frontend == "command":
         entry = {"type": "stdio", "command": TRUNKLINE, "args": ["stdio", "-c", str(gateway.config)]}
     async with ScriptedModel(script) as model:
         finished = await run_claude(model, {"trunkline": entry}, folder / "claude")
@@ -44,19 +44,19 @@ async def follow(gateway: Gateway, folder: Path, script: Script, door: str = "ur
     return model
 
 
-@pytest.mark.parametrize("door", ["url", "command"])
-async def test_it_searches_by_itself_so_it_is_shown_everything(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("frontend", ["url", "command"])
+async def test_it_searches_by_itself_so_it_is_shown_everything(frontend: str, tmp_path: Path) -> None:
     script = in_order(calls(ours(ISSUE, title="It is broken")), says("All done."))
     with Gateway(tmp_path, *entries(tmp_path), meta_tools=True, start_wait=START_WAIT_S) as gateway:
-        model = await follow(gateway, tmp_path, script, door)
+        model = await follow(gateway, tmp_path, script, frontend)
     shown = names(model.asked[0])
     assert {ISSUE, "openweather_getForecast", "list_servers"} <= shown
     assert not shown & SEARCHING
     assert json.loads(model.result(0).text) == {"title": "It is broken"}
 
 
-@pytest.mark.parametrize("door", ["url", "command"])
-async def test_told_to_search_it_finds_executes_and_then_has_the_tool(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("frontend", ["url", "command"])
+async def test_told_to_search_it_finds_executes_and_then_has_the_tool(frontend: str, tmp_path: Path) -> None:
     """It asks for the new list at once and shows it to its model some turns later; until then, `execute_tool` runs
     what was found, and a call by name would not leave Claude Code."""
 
@@ -74,7 +74,7 @@ async def test_told_to_search_it_finds_executes_and_then_has_the_tool(door: str,
     with Gateway(
         tmp_path, *entries(tmp_path), meta_tools=True, disclosure="search", start_wait=START_WAIT_S
     ) as gateway:
-        model = await follow(gateway, tmp_path, script, door)
+        model = await follow(gateway, tmp_path, script, frontend)
     assert names(model.asked[0]) == SEARCHING
     found = json.loads(model.result(0).text)
     assert ISSUE in [tool["tool_id"] for tool in found["tools"]]

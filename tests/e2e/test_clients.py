@@ -1,4 +1,4 @@
-"""The official SDK's client and FastMCP's, in both eras, through every door: everything a client does with tools.
+"""The official SDK's client and FastMCP's, in both eras, through every frontend: everything a client does with tools.
 
 Before a server as people write it, which speaks every version. What each single row of the requirements table does is
 in `test_interactions.py`; here one client does it all, one thing after the other.
@@ -23,7 +23,7 @@ from tests.support.peers.clients import MODERN, RealClient, connect
 from tests.support.peers.programs import HttpPeer, Journal, sdk
 from tests.support.waiting import PATIENCE_S, START_WAIT_S, until, wait_until
 
-DOORS = ("http", "stdio", "attached")
+FRONTENDS = ("http", "stdio", "attached")
 _names = itertools.count(1)
 
 
@@ -51,25 +51,25 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
 
 @dataclass(frozen=True)
 class Way:
-    """A kind of client, an era and a door; `auto` is a client that takes the newest version it is offered."""
+    """A kind of client, an era and a frontend; `auto` is a client that takes the newest version it is offered."""
 
     kind: str
     era: str
-    door: str
+    frontend: str
 
     def __str__(self) -> str:
-        return f"{self.kind}-{self.era}-{self.door}"
+        return f"{self.kind}-{self.era}-{self.frontend}"
 
     def target(self, places: Places, folder: Path) -> str | list[str]:
-        if self.door == "http":
+        if self.frontend == "http":
             return places.url
-        if self.door == "attached":
+        if self.frontend == "attached":
             return [TRUNKLINE, "stdio", "--url", places.url]
         entry = {"peer": places.server.entry()["listening"]}
         return [TRUNKLINE, "stdio", "-c", str(write_config(folder, entry, start_wait=START_WAIT_S))]
 
 
-WAYS = [Way(*way) for way in itertools.product(("sdk", "fastmcp"), ("legacy", MODERN, "auto"), DOORS)]
+WAYS = [Way(*way) for way in itertools.product(("sdk", "fastmcp"), ("legacy", MODERN, "auto"), FRONTENDS)]
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
@@ -81,7 +81,7 @@ async def test_a_client_does_everything_with_tools(way: Way, places: Places, tmp
         await gets_an_image(client)
         await is_told_of_failures(client)
         await is_told_of_progress(client)
-        await takes_a_call_back(client, places.journals[way.door])
+        await takes_a_call_back(client, places.journals[way.frontend])
         await hears_of_a_new_tool(client)
         if way.era == "legacy":
             await client.ping()

@@ -68,7 +68,7 @@ async def test_all_twenty_tools_run_by_each_of_their_names(gateway: Gateway) -> 
 
 
 @pytest.mark.parametrize("alone", [False, True] if IN_FULL else [False], ids=["joined", "alone"][: 1 + IN_FULL])
-async def test_all_twenty_tools_run_from_the_stdio_door(gateway: Gateway, alone: bool, tmp_path: Path) -> None:
+async def test_all_twenty_tools_run_through_the_stdio_frontend(gateway: Gateway, alone: bool, tmp_path: Path) -> None:
     """It finds the gateway that runs, or starts all servers anew."""
     command = [TRUNKLINE, "stdio", "-c", str(gateway.config), *(["--alone"] if alone else [])]
     async with StdioClient(command, tmp_path / "gateway.log") as client:

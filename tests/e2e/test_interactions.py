@@ -1,6 +1,6 @@
-"""The requirements table through the gateway: every client, every door, every pair of versions, every row.
+"""The requirements table through the gateway: every client, every frontend, every pair of versions, every row.
 
-Every row meets every client, every door and every pair of versions; all that together is for `make test-all`.
+Every row meets every client, every frontend and every pair of versions; all that together is for `make test-all`.
 One gateway per version of the server is started for the module, and one more for servers that it starts itself. Behind
 `trunkline stdio` there is a gateway more for each client, in front of the same servers, which lasts for all rows that
 this client is to run.
@@ -39,15 +39,15 @@ OF_CONNECTIONS = ("calls", "logging", "questions", "resources", "lists")
 
 @dataclass(frozen=True)
 class Setting:
-    """A door, how the server is reached behind it, the clients that go through, and the rows they run."""
+    """A frontend, how the server is reached behind it, the clients that go through, and the rows they run."""
 
-    door: str
+    frontend: str
     wire: str
     kinds: tuple[str, ...] = CLIENTS
     groups: tuple[str, ...] = EVERYTHING
 
     def __str__(self) -> str:
-        return f"{self.door}-{self.wire}"
+        return f"{self.frontend}-{self.wire}"
 
 
 SETTINGS = (
@@ -62,22 +62,22 @@ SETTINGS = (
 class Way:
     """All that matters about a conversation but what it is about."""
 
-    door: str
+    frontend: str
     wire: str
     kind: str
     client_era: str
     server_era: str
 
     def __str__(self) -> str:
-        return f"{self.kind}-{self.client_era}-{self.door}-{self.wire}-{self.server_era}"
+        return f"{self.kind}-{self.client_era}-{self.frontend}-{self.wire}-{self.server_era}"
 
     @property
     def values(self) -> tuple[object, ...]:
-        return (self.door, self.wire), self.kind, (self.client_era, self.server_era)
+        return (self.frontend, self.wire), self.kind, (self.client_era, self.server_era)
 
 
 CASES = [
-    (Way(setting.door, setting.wire, kind, client_era, server_era), row.name)
+    (Way(setting.frontend, setting.wire, kind, client_era, server_era), row.name)
     for setting in SETTINGS
     for server_era in ERAS
     for kind in setting.kinds
@@ -105,10 +105,10 @@ class Place:
     def journal(self) -> Journal:
         return self.server.journal
 
-    def target(self, door: str, folder: Path) -> str | list[str]:
-        if door == "http":
+    def target(self, frontend: str, folder: Path) -> str | list[str]:
+        if frontend == "http":
             return self.url
-        if door == "attached":
+        if frontend == "attached":
             return [TRUNKLINE, "stdio", "--url", self.url]
         config = write_config(folder, self.server.entry(), start_wait=START_WAIT_S)
         return [TRUNKLINE, "stdio", "--alone", "-c", str(config)]
@@ -134,12 +134,12 @@ async def test_it_works_through_the_gateway(
 ) -> None:
     """Each row begins with a new client where that is cheap; where it is a process, with one that is as good as new."""
     place = places[way.wire, way.server_era]
-    target = place.target(way.door, tmp_path)
+    target = place.target(way.frontend, tmp_path)
     joined = partial(connect, way.kind, way.client_era, target, tmp_path, driver, prefix=PREFIX)
     stage = Stage(joined, place.journal, way.server_era, tmp_path)
     async with AsyncExitStack() as stack:
         client: Client | None = None
-        if way.door != "http":
+        if way.frontend != "http":
             client = await stack.enter_async_context(stage.client())
         await run_rows(ROWS_BY_WAY[way], stage, client)
 
@@ -153,8 +153,8 @@ def test_every_row_has_a_check_and_every_check_a_row() -> None:
     assert set(names) == CHECKS.keys()
 
 
-def test_the_rows_are_run_through_both_doors_by_every_client() -> None:
-    whole = {(setting.door, setting.kinds) for setting in SETTINGS if setting.groups == EVERYTHING}
+def test_the_rows_are_run_through_both_frontends_by_every_client() -> None:
+    whole = {(setting.frontend, setting.kinds) for setting in SETTINGS if setting.groups == EVERYTHING}
     assert whole == {("http", CLIENTS), ("stdio", CLIENTS)}
     assert set(OF_CONNECTIONS) < set(EVERYTHING)
 
@@ -164,6 +164,6 @@ def test_every_row_is_run_for_every_version_that_has_it() -> None:
     for setting, row in product(SETTINGS, REQUIREMENTS):
         assert all(kind in CLIENTS and era in ERAS and reason for (kind, era), reason in row.lacking.items())
         for kind, client_era, server_era in product(setting.kinds, row.clients, row.servers):
-            way = Way(setting.door, setting.wire, kind, client_era, server_era)
+            way = Way(setting.frontend, setting.wire, kind, client_era, server_era)
             wanted = row.group in setting.groups and (kind, client_era) not in row.lacking
             assert ((str(way), row.name) in run) == wanted, (way, row.name)

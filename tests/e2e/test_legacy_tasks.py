@@ -89,12 +89,12 @@ async def test_they_are_offered_where_a_server_has_them_and_the_client_may_know_
                 assert greeting.result["capabilities"].get("tasks") == expected, version
 
 
-RUNS = [(door, wire) for door in ("joined", "http") for wire in ("stdio", "http")]
+RUNS = [(frontend, wire) for frontend in ("joined", "http") for wire in ("stdio", "http")]
 
 
 @pytest.mark.node
 async def test_the_typescript_sdk_follows_a_task_of_the_reference_server_that_asks_something(tmp_path: Path) -> None:
-    """Through each door, to a server on each wire: all at the same time, because the server takes its time."""
+    """Through each frontend, to a server on each wire: all at the same time, because the server takes its time."""
     with (
         everything(tmp_path, "stdio", "on-stdio") as on_stdio,
         everything(tmp_path, "http", "on-http") as on_http,
@@ -104,9 +104,9 @@ async def test_the_typescript_sdk_follows_a_task_of_the_reference_server_that_as
             assert await first.tools(), "the servers were heard of"
         url = f"http://127.0.0.1:{gateway.port}/mcp"
         targets = {"http": [url], "joined": [TRUNKLINE, "stdio", "--url", url]}
-        reports = await asyncio.gather(*(run_client(f"on-{wire}", *targets[door]) for door, wire in RUNS))
-    for (door, wire), report in zip(RUNS, reports, strict=True):
-        assert_was_followed(report, f"on-{wire}", f"{door} to {wire}")
+        reports = await asyncio.gather(*(run_client(f"on-{wire}", *targets[frontend]) for frontend, wire in RUNS))
+    for (frontend, wire), report in zip(RUNS, reports, strict=True):
+        assert_was_followed(report, f"on-{wire}", f"{frontend} to {wire}")
 
 
 def assert_was_followed(report: dict[str, Any], server: str, way: str) -> None:

@@ -43,10 +43,10 @@ async def make_calls(client: Client, peer: StdioPeer | HttpPeer) -> None:
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("door", ["http", "stdio"])
-async def test_every_call_leaves_one_line_without_what_was_in_it_and_is_counted(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("frontend", ["http", "stdio"])
+async def test_every_call_leaves_one_line_without_what_was_in_it_and_is_counted(frontend: str, tmp_path: Path) -> None:
     peer = sdk(tmp_path)
-    if door == "http":
+    if frontend == "http":
         with Gateway(tmp_path, peer.entry(), start_wait=START_WAIT_S) as gateway:
             async with gateway.client() as client:
                 await make_calls(client, peer)
@@ -58,10 +58,10 @@ async def test_every_call_leaves_one_line_without_what_was_in_it_and_is_counted(
             await client.open()
             await make_calls(client, peer)
         log = client.log
-    assert_lines_agree(log, door)
+    assert_lines_agree(log, frontend)
 
 
-def assert_lines_agree(log: str, door: str) -> None:
+def assert_lines_agree(log: str, frontend: str) -> None:
     lines = call_lines(log)
     assert [(line["tool"], line["outcome"], line["level"]) for line in lines] == [
         ("add", "ok", "info"),
@@ -83,7 +83,7 @@ def assert_lines_agree(log: str, door: str) -> None:
         assert line["source"] == ("" if line["tool"] == "peer_nonsense" else "peer")
         assert line["caller"] == "local"
         assert isinstance(line["ms"], float)
-        assert ("session" in line) == (door == "http")
+        assert ("session" in line) == (frontend == "http")
     assert [line["executed"] for line in lines if "code" in line] == ["no", "unknown"]
     assert PRIVATE not in log
     assert "41415926535" not in log

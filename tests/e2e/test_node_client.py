@@ -1,4 +1,4 @@
-"""The TypeScript SDK's client, which most agents are built on, through every door."""
+"""The TypeScript SDK's client, which most agents are built on, through every frontend."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Place:
         self.peer = stack.enter_context(sdk(folder, "http"))
         self.gateway = stack.enter_context(Gateway(folder, self.peer.entry(), start_wait=START_WAIT_S))
 
-    def target(self, door: str, folder: Path) -> list[str]:
+    def target(self, frontend: str, folder: Path) -> list[str]:
         url = f"http://127.0.0.1:{self.gateway.port}/mcp"
-        if door == "http":
+        if frontend == "http":
             return [url]
-        if door == "attached":
+        if frontend == "attached":
             return [TRUNKLINE, "stdio", "--url", url]
         config = write_config(folder, self.peer.entry(), start_wait=START_WAIT_S)
         return [TRUNKLINE, "stdio", "-c", str(config)]
@@ -40,11 +40,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(tmp_path_factory.mktemp("place"), stack)
 
 
-@pytest.mark.parametrize("door", ["http", "stdio", "attached"])
-async def test_it_can_do_all_it_does_with_a_server_itself(door: str, place: Place, tmp_path: Path) -> None:
-    """What it holds and what it grows is named after the door."""
-    report = await run_client(door, *place.target(door, tmp_path))
-    await assert_all_worked(report, door, place.peer)
+@pytest.mark.parametrize("frontend", ["http", "stdio", "attached"])
+async def test_it_can_do_all_it_does_with_a_server_itself(frontend: str, place: Place, tmp_path: Path) -> None:
+    """What it holds and what it grows is named after the frontend."""
+    report = await run_client(frontend, *place.target(frontend, tmp_path))
+    await assert_all_worked(report, frontend, place.peer)
 
 
 async def run_client(name: str, *target: str) -> dict:

@@ -113,14 +113,14 @@ async def test_definitions_and_answers_are_those_of_the_server(wire: str, house:
         await assert_same(expected, proxied, wire, calls)
 
 
-STDIO_DOOR = [("sdk", "http"), ("fastmcp", "sse"), ("everything", "stdio"), ("everything", "sse")]
+STDIO_FRONTEND = [("sdk", "http"), ("fastmcp", "sse"), ("everything", "stdio"), ("everything", "sse")]
 if IN_FULL:
-    STDIO_DOOR += [(program, wire) for program in ("sdk", "fastmcp", "everything") for wire in WIRES]
+    STDIO_FRONTEND += [(program, wire) for program in ("sdk", "fastmcp", "everything") for wire in WIRES]
 
 
 @pytest.mark.node
-@pytest.mark.parametrize(("house", "wire"), dict.fromkeys(STDIO_DOOR), indirect=["house"])
-async def test_through_the_stdio_door_too(wire: str, house: House, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("house", "wire"), dict.fromkeys(STDIO_FRONTEND), indirect=["house"])
+async def test_through_the_stdio_frontend_too(wire: str, house: House, tmp_path: Path) -> None:
     async with opened(house.directly(wire, tmp_path / "direct.log")) as direct:
         expected = await raw_tools(direct), await raw_answers(direct, house.calls)
     plain = stdio_gateway(tmp_path, house.peers[wire].entry(), start_wait=START_WAIT_S)

@@ -13,7 +13,7 @@ from tests.support.tasks import DECLARED, HttpTasks, TaskHouse, listening, make_
 from tests.support.waiting import START_WAIT_S, until
 
 TRANSPORTS = ["stdio", "http"]
-DOORS = [*TRANSPORTS, "joined"]
+FRONTENDS = [*TRANSPORTS, "joined"]
 TOLD = "notifications/tasks"
 
 
@@ -24,11 +24,11 @@ def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("frontend", FRONTENDS)
 async def test_news_of_tasks_of_several_servers_come_under_the_ids_of_the_client(
-    house: TaskHouse, door: str, tmp_path: Path
+    house: TaskHouse, frontend: str, tmp_path: Path
 ) -> None:
-    async with house.client(door, tmp_path) as client:
+    async with house.client(frontend, tmp_path) as client:
         a, b, other = [await make_task(client, tool) for tool in ("a_long", "b_ask", "a_long")]
         async with listening(client, [b, "task-1", a, b]) as (told_of, heard):
             assert told_of == [b, a]

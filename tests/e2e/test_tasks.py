@@ -23,7 +23,7 @@ from tests.support.tasks import (
 from tests.support.waiting import START_WAIT_S, until
 
 TRANSPORTS = ["stdio", "http"]
-DOORS = [*TRANSPORTS, "joined"]
+FRONTENDS = [*TRANSPORTS, "joined"]
 ANSWERS = {"who": {"action": "accept", "content": {"name": "Ada"}}}
 
 
@@ -33,12 +33,12 @@ def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield TaskHouse(request.param, tmp_path_factory.mktemp(request.param), stack)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("frontend", FRONTENDS)
 async def test_a_task_is_followed_to_its_end_at_the_server_that_has_it(
-    house: TaskHouse, door: str, tmp_path: Path
+    house: TaskHouse, frontend: str, tmp_path: Path
 ) -> None:
     """Over HTTP the server refuses requests whose `Mcp-Name` is not its own id."""
-    async with house.client(door, tmp_path) as client:
+    async with house.client(frontend, tmp_path) as client:
         assert await client.tools(), "the servers were heard of"
         discovered = (await client.request("server/discover")).result
         assert TASKS in discovered["capabilities"]["extensions"]

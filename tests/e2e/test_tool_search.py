@@ -1,6 +1,6 @@
 """A client that is shown tools to search with: it finds some, sees them in its list, calls them and gives them back.
 
-The dialogue is the same for the SDK's client and FastMCP's, in both eras, through every door.
+The dialogue is the same for the SDK's client and FastMCP's, in both eras, through every frontend.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Places:
         self.url = f"http://127.0.0.1:{self.gateway.port}/mcp"
         wait_until(lambda: self.gateway.log.count(" is ready") == len(self.entries), "all servers are up", START_WAIT_S)
 
-    def target(self, door: str, folder: Path) -> str | list[str]:
-        if door == "stdio":
+    def target(self, frontend: str, folder: Path) -> str | list[str]:
+        if frontend == "stdio":
             config = write_config(folder, *self.entries, **self.settings)
             return [TRUNKLINE, "stdio", "--alone", "-c", str(config)]
-        if door == "attached":
+        if frontend == "attached":
             return [TRUNKLINE, "stdio", "--url", self.url]
         return self.url
 
@@ -66,14 +66,14 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
 
 
 class Setting:
-    def __init__(self, kind: str, era: str, door: str, places: Places, folder: Path) -> None:
-        self.kind, self.era, self.door = kind, era, door
+    def __init__(self, kind: str, era: str, frontend: str, places: Places, folder: Path) -> None:
+        self.kind, self.era, self.frontend = kind, era, frontend
         self.places = places
         self._folder = folder
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[RealClient]:
-        target = self.places.target(self.door, self._folder)
+        target = self.places.target(self.frontend, self._folder)
         async with connect(self.kind, self.era, target, self._folder / "client.log") as client:
             yield client
             if self.era == MODERN:  # what it holds is its principal's, and stays

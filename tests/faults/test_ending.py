@@ -104,7 +104,7 @@ async def drains(folder: Path, server: StdioFaults | HttpFaults) -> None:
                     refused = await other.call("x_echo")
                     assert refused.situation == DRAINING
                 except (ConnectionError, asyncio.IncompleteReadError):
-                    pass  # the door is closed already, which refuses as well
+                    pass  # the listener is closed already, which refuses as well
                 assert not finishing.done()
             assert finishing.result().text == "let through"
         assert await asyncio.to_thread(gateway.process.wait, at_most(30)) == 0

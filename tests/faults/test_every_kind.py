@@ -1,7 +1,7 @@
 """The rows of the fault matrix that read the same for every kind of source, each with a real gateway and a real peer.
 
 One gateway has a source of every kind, and a test plays its scene with all of them at once. What only one kind can
-suffer is in the files named after the kinds. Clients that read slowly are cut off by the door, which knows nothing of
+suffer is in the files named after the kinds. Clients that read slowly are cut off by the server, which knows nothing of
 kinds (`test_calls_in_flight.py`).
 """
 

@@ -1,4 +1,4 @@
-"""A gateway without doors and with one source for apps, inside the test's own process."""
+"""A gateway without frontends and with one source for apps, inside the test's own process."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from tests.support.waiting import at_most
 
 
 class Pipes:
-    """`door_in` and `door_out` are for the other side."""
+    """`server_stdin` and `server_stdout` are for the other side."""
 
     def __init__(self) -> None:
-        self.door_in, self._write_fd = os.pipe()
-        self._read_fd, self.door_out = os.pipe()
+        self.server_stdin, self._write_fd = os.pipe()
+        self._read_fd, self.server_stdout = os.pipe()
         self.lines: list[bytes] = []
         os.set_blocking(self._write_fd, False)
 
@@ -39,10 +39,10 @@ class Pipes:
         return json.loads(line)
 
     async def rest(self) -> list[dict[str, Any]]:
-        """Everything up to the end, once the door has closed its own descriptor."""
-        if self.door_out >= 0:
-            os.close(self.door_out)
-            self.door_out = -1
+        """Everything up to the end, once the server has closed its own descriptor."""
+        if self.server_stdout >= 0:
+            os.close(self.server_stdout)
+            self.server_stdout = -1
         return [json.loads(line) for line in (await asyncio.wait_for(self.reader.read(), at_most(15))).splitlines()]
 
     def pause(self) -> None:
@@ -61,7 +61,7 @@ class Pipes:
     async def close(self) -> None:
         self._in.close()
         self._out.close()
-        os.close(self.door_in)
-        if self.door_out >= 0:
-            os.close(self.door_out)
+        os.close(self.server_stdin)
+        if self.server_stdout >= 0:
+            os.close(self.server_stdout)
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Plugins behind a gateway without doors: entries for its configuration, and calls."""
+"""Plugins behind a gateway without frontends: entries for its configuration, and calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def jobs_entry(name: str = "jobs", **keys: Any) -> dict[str, dict[str, Any]]:
 
 
 class House:
-    """A gateway without doors."""
+    """A gateway without frontends."""
 
     def __init__(self, folder: Path, *entries: dict[str, dict[str, Any]], **gateway: Any) -> None:
         path = write_config(folder, *entries, **gateway)

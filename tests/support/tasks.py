@@ -78,11 +78,11 @@ class TaskHouse:
         self.entries = stack.enter_context(task_servers(transport, "a", "b"))
         self.gateway = stack.enter_context(lasting(Gateway(folder, *self.entries, start_wait=START_WAIT_S)))
 
-    def client(self, door: str, folder: Path) -> Client:
-        """A client of 2026-07-28 at a door of the gateway, joined to it, or of one of its own before these servers."""
-        if door == "http":
+    def client(self, frontend: str, folder: Path) -> Client:
+        """A client of 2026-07-28 at a frontend, joined to the gateway, or of one of its own before these servers."""
+        if frontend == "http":
             return ModernClient(self.gateway.port)
-        if door == "joined":
+        if frontend == "joined":
             command = [TRUNKLINE, "stdio", "--url", f"http://127.0.0.1:{self.gateway.port}/mcp"]
             return ModernStdioClient(command, folder / "relay.log")
         plain = stdio_gateway(folder, *self.entries, start_wait=START_WAIT_S)

@@ -1,4 +1,4 @@
-"""Where a check takes place: which server, through which door, and how to get more clients."""
+"""Where a check takes place: which server, through which frontend, and how to get more clients."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_the_repr_shows_no_token() -> None:
     assert "hunter" not in repr(loaded.settings)
 
 
-def test_a_command_line_can_move_the_door() -> None:
+def test_a_command_line_can_change_the_address() -> None:
     assert with_listen(GatewaySettings(), host=None, port=0).listen == BindAddress("127.0.0.1", 0)
     assert with_listen(GatewaySettings(), host="[::1]", port=None).listen == BindAddress("::1", 4747)
     assert with_listen(GatewaySettings(token="t"), host="0.0.0.0", port=80).listen == BindAddress("0.0.0.0", 80)

@@ -8,7 +8,7 @@ from trunkline.core.errors import CODES, DEADLINE, SOURCE_DOWN, UNKNOWN_TOOL, Co
 
 
 @pytest.mark.parametrize("code", CODES.values())
-def test_a_code_owns_numbers_that_every_door_can_use(code: Code) -> None:
+def test_a_code_owns_numbers_that_every_frontend_can_use(code: Code) -> None:
     assert re.fullmatch(r"TL[1234569]\d\d|USER\.MCP_PROXY\.[A-Z_]+", code.id)
     assert code.title
     assert 400 <= code.http <= 599

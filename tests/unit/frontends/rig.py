@@ -1,4 +1,4 @@
-"""A door on a real socket in front of a real router; the source behind it does what the test says."""
+"""An HTTP server on a real socket in front of a real router; the source behind it does what the test says."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class House:
         )
         self.pages = Pages(self.rig.router, lambda: b"metric 1\n")
         limits = HttpLimits(header_bytes=4096, body_bytes=options.pop("body_bytes", 100_000))
-        door_options = HttpOptions(
+        http_options = HttpOptions(
             host="127.0.0.1",
             port=0,
             limits=limits,
@@ -132,7 +132,7 @@ class House:
         tools = ToolsApi(self.rig.router, self.discovery, self.server.calls_of)
         self.handlers = Handlers(self.pages, operator, SseRoute(self.server, self.sessions), tools)
         route = McpRoute(self.server, self.sessions)
-        self.http_server = HttpServer(door_options, self.access, route, self.handlers, self.sessions, self.rig.events)
+        self.http_server = HttpServer(http_options, self.access, route, self.handlers, self.sessions, self.rig.events)
         self.port = 0
         self._later_s = 0.0
         assert not options
@@ -147,7 +147,7 @@ class House:
         return ModernClient(self.port)
 
     def later(self, seconds: float) -> None:
-        """The door looks at its clock, on which so much time has passed meanwhile."""
+        """The server looks at its clock, on which so much time has passed meanwhile."""
         self._later_s += seconds
         now = asyncio.get_running_loop().time() + self._later_s
         for connection in list(self.http_server._connections):
@@ -185,8 +185,10 @@ async def at_pipe(here: House, *, limit_bytes: int = 100_000) -> AsyncIterator[t
     """A client at a pipe, and the task that serves it; at the end it goes, and no bug of ours was noted."""
     pipes = Pipes()
     await pipes.start()
-    http_server = StdioServer(here.server, limit_bytes=limit_bytes, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
-    serving = asyncio.get_running_loop().create_task(http_server.serve())
+    stdio_server = StdioServer(
+        here.server, limit_bytes=limit_bytes, stdin_fd=pipes.server_stdin, stdout_fd=pipes.server_stdout
+    )
+    serving = asyncio.get_running_loop().create_task(stdio_server.serve())
     try:
         yield pipes, serving
         pipes.end_input()

@@ -104,14 +104,14 @@ def test_every_request_is_answered_once_whatever_is_in_it(tmp_path: Path, seed: 
         house = House(tmp_path, max_calls=10**6)
         behaviour = Behaviour(seed)
         house.source.on_submit = behaviour
-        door = StdioServer(house.server, limit_bytes=10**6)
+        stdio_server = StdioServer(house.server, limit_bytes=10**6)
         lines: list[bytes] = []
-        door.write = lambda *parts: lines.append(b"".join(bytes(part) for part in parts))
+        stdio_server.write = lambda *parts: lines.append(b"".join(bytes(part) for part in parts))
         sender = Sender(seed)
         owed: Counter[str] = Counter()
         for _ in range(400):
             data = sender.message().replace(b"\n", b"\r")
-            door.transport.data_received(data + b"\n")
+            stdio_server.transport.data_received(data + b"\n")
             wanted = is_request(data)
             if wanted is not None:
                 owed[wanted] += 1

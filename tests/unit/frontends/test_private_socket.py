@@ -1,4 +1,4 @@
-"""The door of one run: a Unix socket whose connections are MCP clients."""
+"""The server of one run: a Unix socket whose connections are MCP clients."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Agent:
             return json.loads(await self.reader.readline())
 
     async def rest(self) -> list[Any]:
-        """Everything until the door closes."""
+        """Everything until the server closes."""
         async with asyncio.timeout(at_most(15)):
             return [json.loads(line) for line in (await self.reader.read()).splitlines()]
 
 
 class Run:
-    def __init__(self, house: House, door: PrivateSocketServer, path: Path) -> None:
+    def __init__(self, house: House, socket_server: PrivateSocketServer, path: Path) -> None:
         self.house = house
         self.source = house.source
-        self.door = door
+        self.socket_server = socket_server
         self.path = path
         self._agents: list[Agent] = []
 
@@ -71,7 +71,7 @@ async def run(folder: Path, *, limit_bytes: int = LIMIT, result_chars: int | Non
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="t") as short:
         path = Path(short) / "router"
         rig = house.rig
-        door = PrivateSocketServer(
+        socket_server = PrivateSocketServer(
             rig.router,
             house.discovery,
             path=path,
@@ -80,18 +80,18 @@ async def run(folder: Path, *, limit_bytes: int = LIMIT, result_chars: int | Non
             max_calls=8,
             result_chars=result_chars,
         )
-        await door.start()
-        here = Run(house, door, path)
+        await socket_server.start()
+        here = Run(house, socket_server, path)
         try:
             yield here
         finally:
             here.leave()
-            await door.close()
+            await socket_server.close()
             house.server.close()
             rig.router.registry.close()
             await asyncio.sleep(0.01)
         assert not path.exists()
-    assert len(door) == 0
+    assert len(socket_server) == 0
     assert not [note for note in house.notes if note.event == "internal"], house.notes
 
 
@@ -136,12 +136,12 @@ def test_only_its_owner_can_come_in_and_both_eras_are_served(loop_factory: Loop,
 async def test_it_knows_when_tools_were_listed(tmp_path: Path, wrapped: Any) -> None:
     async with run(tmp_path) as here:
         told: list[bool] = []
-        here.door.on_listed = lambda: told.append(here.door.listed)
+        here.socket_server.on_listed = lambda: told.append(here.socket_server.listed)
         agent = await here.agent()
         agent.send(INITIALIZE, wrapped({"id": 1, "method": "prompts/list"}))
         await agent.next()
         await agent.next()
-        assert not here.door.listed
+        assert not here.socket_server.listed
         for number in (2, 3):
             agent.send(wrapped({"id": number, "method": "tools/list"}))
             assert [tool["name"] for tool in (await agent.next())["result"]["tools"]] == ["s_t", "s_u"]
@@ -155,7 +155,7 @@ async def test_a_list_without_tools_does_not_count(tmp_path: Path) -> None:
         agent.send({"id": 1, "method": "tools/list"}, {"id": 2, "method": "tools/list", "params": {"cursor": "x"}})
         assert (await agent.next())["result"]["tools"] == []
         assert "error" in await agent.next()
-        assert not here.door.listed
+        assert not here.socket_server.listed
 
 
 @pytest.mark.law
@@ -175,7 +175,7 @@ def test_a_client_that_dies_takes_its_calls_along_and_no_others(
             await until(lambda: len(here.source.held) == 2, "both calls are on their way")
             one.writer.transport.abort()
             await until(lambda: here.source.held[0].done, "the call of the dead is cancelled")
-            await until(lambda: len(here.door) == 1, "it is gone")
+            await until(lambda: len(here.socket_server) == 1, "it is gone")
             assert not here.source.held[1].done
             here.source.held[1].finish(OK)
             assert (await other.next())["id"] == 1
@@ -197,9 +197,9 @@ async def test_a_subscription_ends_with_its_client(tmp_path: Path) -> None:
             assert (await client.next())["method"] == "notifications/subscriptions/acknowledged"
         other.send({"method": "notifications/cancelled", "params": {"requestId": 4}}, {"id": 5, "method": "ping"})
         assert (await other.next())["id"] == 5
-        assert len(here.door.server.listen_streams) == 1
+        assert len(here.socket_server.server.listen_streams) == 1
         agent.writer.transport.abort()
-        await until(lambda: len(here.door.server.listen_streams) == 0, "nobody listens")
+        await until(lambda: len(here.socket_server.server.listen_streams) == 0, "nobody listens")
 
 
 @both_loops
@@ -222,13 +222,13 @@ def test_a_client_that_has_said_everything_still_gets_its_answers(
 
 
 @both_loops
-def test_a_door_that_closes_answers_what_is_in_flight(loop_factory: Loop, tmp_path: Path) -> None:
+def test_a_server_that_closes_answers_what_is_in_flight(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with run(tmp_path) as here:
             agent = await here.agent()
             agent.send(INITIALIZE, call(1), modern(call(2)))
             await until(lambda: len(here.source.held) == 2, "both are on their way")
-            await here.door.close()
+            await here.socket_server.close()
             answers = {answer["id"]: answer for answer in await agent.rest()}
             assert [answers[number]["error"]["data"]["code"] for number in (1, 2)] == ["TL310", "TL310"]
 
@@ -294,7 +294,7 @@ def test_more_clients_than_an_agent_can_have_are_turned_away(loop_factory: Loop,
     async def main() -> None:
         async with run(tmp_path) as here:
             agents = [await here.agent() for _ in range(70)]
-            await until(lambda: len(here.door) == 64, "those there is room for are in")
+            await until(lambda: len(here.socket_server) == 64, "those there is room for are in")
             assert await agents[-1].rest() == []
             agents[0].send({"id": 1, "method": "ping"})
             assert (await agents[0].next())["id"] == 1
@@ -337,7 +337,7 @@ def _text_result(text: str) -> bytes:
 async def test_where_it_cannot_listen_it_says_so(tmp_path: Path) -> None:
     house = House(tmp_path)
     (tmp_path / "taken").write_text("")
-    door = PrivateSocketServer(
+    socket_server = PrivateSocketServer(
         house.rig.router,
         house.discovery,
         path=tmp_path / "taken",
@@ -346,9 +346,9 @@ async def test_where_it_cannot_listen_it_says_so(tmp_path: Path) -> None:
         max_calls=8,
     )
     with pytest.raises(GatewayError) as caught:
-        await door.start()
+        await socket_server.start()
     assert caught.value.problem.code is LISTEN_FAILED
-    await door.close()
+    await socket_server.close()
     house.server.close()
     house.rig.router.registry.close()
 
@@ -368,18 +368,18 @@ def test_it_knows_which_calls_were_cut_off_when_a_client_is_gone_all_at_once(
             agent.send(wrapped(call(1)))
             await until(lambda: here.house.rig.router.in_flight == 1, "the call is under way")
             agent.writer.transport.abort()
-            await until(lambda: here.door.interrupted_calls.tools == ("t",), "it is noticed")
-            assert not here.door.interrupted_calls.reconnected
+            await until(lambda: here.socket_server.interrupted_calls.tools == ("t",), "it is noticed")
+            assert not here.socket_server.interrupted_calls.reconnected
             other = await here.agent()
             other.send(modern({"id": 1, "method": "tools/list"}))
             await other.next()
-            assert here.door.interrupted_calls.reconnected
+            assert here.socket_server.interrupted_calls.reconnected
 
     run_on(loop_factory, main())
 
 
 @both_loops
-@pytest.mark.parametrize("how", ["answered", "taken back", "closed politely", "the door closes"])
+@pytest.mark.parametrize("how", ["answered", "taken back", "closed politely", "the server closes"])
 def test_no_call_is_cut_off_where_its_client_knows_what_became_of_it(
     loop_factory: Loop, tmp_path: Path, how: str
 ) -> None:
@@ -401,9 +401,9 @@ def test_no_call_is_cut_off_where_its_client_knows_what_became_of_it(
                 begun[0].finish(OK)
                 await agent.next()
             else:
-                await here.door.close()
+                await here.socket_server.close()
             agent.writer.transport.abort()
-            await until(lambda: not len(here.door), "it is gone")
-            assert here.door.interrupted_calls == InterruptedCalls()
+            await until(lambda: not len(here.socket_server), "it is gone")
+            assert here.socket_server.interrupted_calls == InterruptedCalls()
 
     run_on(loop_factory, main())

@@ -309,11 +309,13 @@ def test_a_client_that_does_not_read_loses_progress_and_nothing_else(loop_factor
 async def test_a_gateway_that_ends_answers_what_is_in_flight(tmp_path: Path) -> None:
     house, pipes = House(tmp_path), Pipes()
     await pipes.start()
-    door = StdioServer(house.server, limit_bytes=LIMIT, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
-    serving = asyncio.get_running_loop().create_task(door.serve())
+    stdio_server = StdioServer(
+        house.server, limit_bytes=LIMIT, stdin_fd=pipes.server_stdin, stdout_fd=pipes.server_stdout
+    )
+    serving = asyncio.get_running_loop().create_task(stdio_server.serve())
     pipes.send(INITIALIZE, call(1), modern(call(2)))
     await until(lambda: len(house.source.held) == 2, "both calls are on their way")
-    door.stop()
+    stdio_server.stop()
     await asyncio.wait_for(serving, at_most(15))
     answers = [message for message in await pipes.rest() if message["id"]]
     assert {answer["id"]: answer["error"]["data"]["code"] for answer in answers} == {1: "TL310", 2: "TL310"}
@@ -361,8 +363,8 @@ def test_news_for_a_client_that_does_not_read_cost_little_and_come_once_it_reads
 
 
 async def serve_with(house: House, stdin_fd: int, stdout_fd: int) -> None:
-    door = StdioServer(house.server, limit_bytes=LIMIT, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
-    await asyncio.wait_for(door.serve(), at_most(15))
+    stdio_server = StdioServer(house.server, limit_bytes=LIMIT, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
+    await asyncio.wait_for(stdio_server.serve(), at_most(15))
     house.server.close()
     house.rig.router.registry.close()
 

@@ -360,7 +360,7 @@ async def test_what_needs_a_restart_is_told_until_it_is_undone(house: House) -> 
 
 
 @pytest.mark.law
-async def test_a_door_that_others_can_reach_keeps_its_token_until_it_is_closed(house: House) -> None:
+async def test_a_port_that_others_can_reach_keeps_its_token_until_it_is_closed(house: House) -> None:
     async with house.open() as operations:
         operations.listen = BindAddress("0.0.0.0", 4321)
         house.write(far("one"), listen="127.0.0.1:4321")

@@ -16,7 +16,7 @@ POST = (
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-class Door:
+class Collector:
     """Collects what a parser reports."""
 
     def __init__(self, **limits: int) -> None:
@@ -46,7 +46,7 @@ def single_bytes(data: bytes) -> list[bytes]:
 
 
 def test_a_request_is_read_into_its_parts() -> None:
-    [request] = Door().feed(POST)
+    [request] = Collector().feed(POST)
     assert (request.method, request.path, request.query) == (b"POST", b"/mcp", b"a=1")
     assert request.headers == {
         b"host": b"localhost:80",
@@ -60,28 +60,28 @@ def test_a_request_is_read_into_its_parts() -> None:
 
 
 def test_a_request_in_single_bytes_is_the_same_request() -> None:
-    assert Door().feed(*single_bytes(POST)) == Door().feed(POST)
+    assert Collector().feed(*single_bytes(POST)) == Collector().feed(POST)
 
 
 def test_pipelined_requests_come_out_in_order() -> None:
-    requests = Door().feed(POST + GET + POST)
+    requests = Collector().feed(POST + GET + POST)
     assert [request.method for request in requests] == [b"POST", b"GET", b"POST"]
 
 
 def test_the_same_head_again_is_read_the_same_with_its_own_body() -> None:
-    door = Door()
-    door.feed(POST, POST[:-4] + b"yeah", POST + GET, POST[:-2], POST[-2:], GET, POST)
-    bodies = [request.body for request in door.requests]
+    collector = Collector()
+    collector.feed(POST, POST[:-4] + b"yeah", POST + GET, POST[:-2], POST[-2:], GET, POST)
+    bodies = [request.body for request in collector.requests]
     assert bodies == [b"body", b"yeah", b"body", b"", b"body", b"", b"body"]
-    assert {request.path for request in door.requests if request.body} == {b"/mcp"}
+    assert {request.path for request in collector.requests if request.body} == {b"/mcp"}
 
 
 def test_a_known_head_with_another_length_of_body_is_read_byte_by_byte() -> None:
-    door = Door()
-    door.feed(POST, POST[:-1])
-    assert door.parser.mid_message
-    door.feed(b"y" + GET)
-    assert [request.body for request in door.requests] == [b"body", b"body"[:3] + b"y", b""]
+    collector = Collector()
+    collector.feed(POST, POST[:-1])
+    assert collector.parser.mid_message
+    collector.feed(b"y" + GET)
+    assert [request.body for request in collector.requests] == [b"body", b"body"[:3] + b"y", b""]
 
 
 def test_ever_new_heads_do_not_pile_up() -> None:
@@ -125,39 +125,39 @@ def test_what_is_held_of_a_head_counts_its_headers_as_objects(rest: bytes) -> No
 
 
 def test_spaces_around_values_are_dropped() -> None:
-    [request] = Door().feed(b"GET / HTTP/1.1\r\nHost:x \t\r\nA: \t b c \r\nEmpty:\r\nBlank:  \r\n\r\n")
+    [request] = Collector().feed(b"GET / HTTP/1.1\r\nHost:x \t\r\nA: \t b c \r\nEmpty:\r\nBlank:  \r\n\r\n")
     assert request.headers == {b"host": b"x", b"a": b"b c", b"empty": b"", b"blank": b""}
 
 
 def test_repeated_headers_are_joined_and_named() -> None:
-    [request] = Door().feed(b"GET / HTTP/1.1\r\nHost: x\r\nA: 1\r\nMcp-Name: a\r\na: 1\r\nMCP-NAME: b\r\n\r\n")
+    [request] = Collector().feed(b"GET / HTTP/1.1\r\nHost: x\r\nA: 1\r\nMcp-Name: a\r\na: 1\r\nMCP-NAME: b\r\n\r\n")
     assert request.headers[b"a"] == b"1, 1"
     assert request.headers[b"mcp-name"] == b"a, b"
     assert set(request.repeated) == {b"a", b"mcp-name"}
 
 
 def test_a_chunked_body_is_put_together_and_its_trailers_are_dropped() -> None:
-    door = Door()
-    door.feed(
+    collector = Collector()
+    collector.feed(
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n"
         b"3\r\nabc\r\n4;ext=1\r\ndefg\r\n0\r\nHost: evil\r\nMcp-Name: evil\r\n\r\n" + GET
     )
-    assert [request.body for request in door.requests] == [b"abcdefg", b""]
-    assert door.requests[0].headers == {b"host": b"x", b"transfer-encoding": b"Chunked"}
-    assert door.requests[1].headers == {b"host": b"x"}
+    assert [request.body for request in collector.requests] == [b"abcdefg", b""]
+    assert collector.requests[0].headers == {b"host": b"x", b"transfer-encoding": b"Chunked"}
+    assert collector.requests[1].headers == {b"host": b"x"}
 
 
 def test_mid_message_tells_a_begun_request_from_an_idle_connection() -> None:
-    door = Door()
+    collector = Collector()
     for begun in (b"G", b"ET / HTTP/1.1\r\n", b"Host: x\r\n"):
-        door.feed(begun)
-        assert door.parser.mid_message
-    door.feed(b"\r\n")
-    assert not door.parser.mid_message
-    door.feed(b"\r\n")  # what some clients send after a body
-    assert not door.parser.mid_message
-    door.feed(POST[:-1])
-    assert door.parser.mid_message
+        collector.feed(begun)
+        assert collector.parser.mid_message
+    collector.feed(b"\r\n")
+    assert not collector.parser.mid_message
+    collector.feed(b"\r\n")  # what some clients send after a body
+    assert not collector.parser.mid_message
+    collector.feed(POST[:-1])
+    assert collector.parser.mid_message
 
 
 @pytest.mark.parametrize(
@@ -170,13 +170,13 @@ def test_mid_message_tells_a_begun_request_from_an_idle_connection() -> None:
     ],
 )
 def test_whether_the_connection_is_kept(head: bytes, keep_alive: bool, http10: bool) -> None:
-    [request] = Door().feed(head)
+    [request] = Collector().feed(head)
     assert (request.keep_alive, request.http10) == (keep_alive, http10)
 
 
 def test_nothing_is_read_after_the_last_request_of_a_connection() -> None:
     closing = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    together, apart = Door(), Door()
+    together, apart = Collector(), Collector()
     assert len(together.feed(closing + GET + b"\0garbage")) == 1
     assert len(apart.feed(closing, GET, b"\0garbage")) == 1
     assert not together.parser.mid_message
@@ -186,25 +186,25 @@ def test_nothing_is_read_after_the_last_request_of_a_connection() -> None:
 def test_what_could_be_read_two_ways_is_refused() -> None:
     for name, (data, status) in NASTY_REQUESTS.items():
         for chunks in ([data], single_bytes(data)):
-            door = Door()
-            assert door.refused(*chunks) == status, name
-            assert door.requests == [], name
+            collector = Collector()
+            assert collector.refused(*chunks) == status, name
+            assert collector.requests == [], name
 
 
 @pytest.mark.law
 def test_a_nasty_request_behind_a_good_one_does_not_cost_the_good_one() -> None:
     for name, (data, status) in NASTY_REQUESTS.items():
         for chunks in ([POST + data], [POST, data], [POST, POST, data]):
-            door = Door()
-            assert door.refused(*chunks) == status, name
-            assert {request.body for request in door.requests} == {b"body"}, name
+            collector = Collector()
+            assert collector.refused(*chunks) == status, name
+            assert {request.body for request in collector.requests} == {b"body"}, name
 
 
 @pytest.mark.law
 def test_after_a_problem_everything_is_ignored() -> None:
-    door = Door()
-    door.refused(b"nonsense\r\n")
-    assert door.feed(GET, b"more nonsense") == []
+    collector = Collector()
+    collector.refused(b"nonsense\r\n")
+    assert collector.feed(GET, b"more nonsense") == []
 
 
 # Limits
@@ -215,61 +215,61 @@ def test_headers_over_the_cap_are_refused_however_they_arrive() -> None:
     for size, fits in ((900, True), (1100, False)):
         data = exact % (b"a" * size)
         for chunks in ([data], single_bytes(data), [data[:50], data[50:]], [GET + data]):
-            door = Door(header_bytes=1000)
+            collector = Collector(header_bytes=1000)
             if fits:
-                assert door.feed(*chunks)[-1].headers[b"a"] == b"a" * size
+                assert collector.feed(*chunks)[-1].headers[b"a"] == b"a" * size
             else:
-                assert door.refused(*chunks) == 431
+                assert collector.refused(*chunks) == 431
 
 
 def test_a_head_without_end_is_refused_at_the_cap() -> None:
     for endless in (b"GET / HTTP/1.1\r\nA: ", b"GET / HTTP/1.1\r\nA", b"GET /", b"\r\n" * 10):
-        door = Door(header_bytes=1000)
-        door.feed(endless)
+        collector = Collector(header_bytes=1000)
+        collector.feed(endless)
         sent = 0
         with pytest.raises(HttpProblem) as caught:
             while sent < 5000:
-                door.feed(b"\r\n" * 25 if endless.startswith(b"\r\n") else b"a" * 50)
+                collector.feed(b"\r\n" * 25 if endless.startswith(b"\r\n") else b"a" * 50)
                 sent += 50
         assert caught.value.status == 431
 
 
 def test_a_trailer_without_end_is_refused_at_the_cap() -> None:
-    door = Door(header_bytes=1000)
-    door.feed(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: ")
-    assert door.refused(*[b"a" * 50] * 100) == 431
+    collector = Collector(header_bytes=1000)
+    collector.feed(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: ")
+    assert collector.refused(*[b"a" * 50] * 100) == 431
 
 
 def test_too_many_headers_are_refused() -> None:
     different = b"".join(b"A%d: b\r\n" % number for number in range(10))
     for lines in (different, b"A: b\r\n" * 10):
         head = b"GET / HTTP/1.1\r\nHost: x\r\n%s\r\n" % lines
-        assert Door(header_count=11).feed(head)
-        assert Door(header_count=10).refused(head) == 431
+        assert Collector(header_count=11).feed(head)
+        assert Collector(header_count=10).refused(head) == 431
 
 
 def test_a_flood_of_one_header_stops_early() -> None:
-    assert Door().refused(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 40_000 + b"\r\n") == 431
+    assert Collector().refused(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 40_000 + b"\r\n") == 431
 
 
 def test_a_declared_body_over_the_cap_is_refused_before_it_comes() -> None:
     head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
-    assert Door(body_bytes=10).feed(head % 10 + b"x" * 10)[0].body == b"x" * 10
-    door = Door(body_bytes=10)
-    assert door.refused(head % 11) == 413
-    assert door.continues == 0
+    assert Collector(body_bytes=10).feed(head % 10 + b"x" * 10)[0].body == b"x" * 10
+    collector = Collector(body_bytes=10)
+    assert collector.refused(head % 11) == 413
+    assert collector.continues == 0
 
 
 def test_zeros_before_a_length_change_nothing() -> None:
     head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"0" * 5000 + b"3\r\n\r\n"
-    assert Door().feed(head + b"abc")[0].body == b"abc"
+    assert Collector().feed(head + b"abc")[0].body == b"abc"
 
 
 def test_a_chunked_body_over_the_cap_is_refused_when_it_gets_there() -> None:
-    door = Door(body_bytes=10)
-    door.feed(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
-    door.feed(b"5\r\nabcde\r\n5\r\nabcde\r\n")
-    assert door.refused(b"ffffffff\r\na") == 413
+    collector = Collector(body_bytes=10)
+    collector.feed(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    collector.feed(b"5\r\nabcde\r\n5\r\nabcde\r\n")
+    assert collector.refused(b"ffffffff\r\na") == 413
 
 
 # Expectations, upgrades, owners
@@ -277,7 +277,7 @@ def test_a_chunked_body_over_the_cap_is_refused_when_it_gets_there() -> None:
 
 def test_a_client_that_waits_to_be_asked_for_its_body_is_asked_once() -> None:
     head, body = POST.replace(b"Host", b"Expect: 100-Continue\r\nHost").split(b"body")[0], b"body"
-    waiting = Door()
+    waiting = Collector()
     waiting.feed(head)
     assert waiting.continues == 1
     waiting.feed(b"bo", b"dy", head + body, head + body)
@@ -286,9 +286,9 @@ def test_a_client_that_waits_to_be_asked_for_its_body_is_asked_once() -> None:
 
 
 def test_an_http10_client_is_not_asked_for_its_body() -> None:
-    door = Door()
-    door.feed(b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
-    assert door.continues == 0
+    collector = Collector()
+    collector.feed(b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+    assert collector.continues == 0
 
 
 H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"
@@ -301,9 +301,9 @@ H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: A
 def test_a_request_to_upgrade_is_read_as_a_plain_request_with_its_body(framed: bytes) -> None:
     data = b"POST /mcp HTTP/1.1\r\nHost: x\r\nA: 1\r\nA: 2\r\n" + H2C + framed + POST
     for chunks in ([data], single_bytes(data), [data, data]):
-        door = Door()
-        door.feed(*chunks)
-        first, second = door.requests[:2]
+        collector = Collector()
+        collector.feed(*chunks)
+        first, second = collector.requests[:2]
         assert (first.path, first.query, first.body, first.keep_alive) == (b"/mcp", b"", b"body", True)
         assert first.repeated == (b"a",)
         assert first.headers[b"upgrade"] == b"h2c"
@@ -311,22 +311,22 @@ def test_a_request_to_upgrade_is_read_as_a_plain_request_with_its_body(framed: b
 
 
 def test_a_thousand_pipelined_upgrades_are_a_thousand_requests() -> None:
-    assert len(Door().feed((b"GET / HTTP/1.1\r\nHost: x\r\n" + H2C + b"\r\n") * 1000)) == 1000
+    assert len(Collector().feed((b"GET / HTTP/1.1\r\nHost: x\r\n" + H2C + b"\r\n") * 1000)) == 1000
 
 
 @pytest.mark.law
 def test_an_upgrade_does_not_get_round_the_rules() -> None:
     head = b"POST / HTTP/1.1\r\nHost: x\r\n" + H2C
-    assert Door(body_bytes=3).refused(head + b"Content-Length: 4\r\n\r\n") == 413
-    assert Door().refused(head + b"Transfer-Encoding: gzip, chunked\r\n\r\n") == 400
-    assert Door().refused(head + b"Host: y\r\n\r\n") == 400
-    assert Door().refused(b"GET http://x/ HTTP/1.1\r\nHost: x\r\n" + H2C + b"\r\n") == 400
+    assert Collector(body_bytes=3).refused(head + b"Content-Length: 4\r\n\r\n") == 413
+    assert Collector().refused(head + b"Transfer-Encoding: gzip, chunked\r\n\r\n") == 400
+    assert Collector().refused(head + b"Host: y\r\n\r\n") == 400
+    assert Collector().refused(b"GET http://x/ HTTP/1.1\r\nHost: x\r\n" + H2C + b"\r\n") == 400
 
 
 def test_an_upgrade_on_a_closing_connection_is_its_last_request() -> None:
-    door = Door()
-    door.feed(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close, upgrade\r\nUpgrade: h2c\r\n\r\n" + GET)
-    [request] = door.requests
+    collector = Collector()
+    collector.feed(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close, upgrade\r\nUpgrade: h2c\r\n\r\n" + GET)
+    [request] = collector.requests
     assert not request.keep_alive
 
 

@@ -69,10 +69,10 @@ class CgroupFs:
                 return self._enter(Path(path), value)
         return _WRITE(fd, value)
 
-    def _enter(self, door: Path, pid: bytes) -> int:
+    def _enter(self, procs: Path, pid: bytes) -> int:
         for place in self.mount.rglob("cgroup.procs"):
             place.write_bytes(b"".join(other + b"\n" for other in place.read_bytes().split() if other != pid))
-        door.write_bytes(door.read_bytes() + pid + b"\n")
+        procs.write_bytes(procs.read_bytes() + pid + b"\n")
         return len(pid)
 
     def make(self, path: str, *, delegated: bool = False, controllers: str = "cpu memory pids") -> Path:
@@ -116,11 +116,11 @@ def text(*parts: object) -> str:
     return Path(*map(str, parts)).read_text().strip()
 
 
-def enter(doors: list[int], pid: int) -> None:
+def enter(procs: list[int], pid: int) -> None:
     """What a forked child does on its way."""
-    (door,) = doors
-    os.write(door, b"%d" % pid)
-    os.close(door)
+    (procs,) = procs
+    os.write(procs, b"%d" % pid)
+    os.close(procs)
 
 
 def folders(folder: Path) -> set[str]:

@@ -223,7 +223,7 @@ async def test_an_operator_asks_the_operators_routes() -> None:
     assert set(tokens.values()) == {"Bearer op"}
 
 
-async def test_routes_lie_beside_the_door_wherever_that_is() -> None:
+async def test_routes_lie_beside_the_mcp_path_wherever_that_is() -> None:
     pages = {"/gw/mcp": greeting(), "/gw/api/mcp/servers": (200, STATUSES)}
     async with (
         canned(pages) as server,

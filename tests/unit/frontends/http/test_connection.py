@@ -342,7 +342,9 @@ def test_a_quiet_call_becomes_a_stream_that_is_kept_alive(loop_factory: Loop, tm
 
 
 @both_loops
-def test_closing_the_door_ends_streams_in_order_and_drops_nobody_silently(loop_factory: Loop, tmp_path: Path) -> None:
+def test_closing_the_http_server_ends_streams_in_order_and_drops_nobody_silently(
+    loop_factory: Loop, tmp_path: Path
+) -> None:
     async def main() -> None:
         async with house(tmp_path) as here:
             client = await here.client().open()

@@ -18,7 +18,7 @@ async def connect(path: Path) -> Wire:
 
 
 @both_loops
-def test_the_door_answers_on_its_socket_as_on_its_port(loop_factory: Loop, tmp_path: Path) -> None:
+def test_the_http_server_answers_on_its_socket_as_on_its_port(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "gw.sock"
         async with house(tmp_path, socket=path) as here:

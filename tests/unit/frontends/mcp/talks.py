@@ -1,4 +1,4 @@
-"""Clients of both eras at real doors, in front of a source that asks what a test wants it to ask."""
+"""Clients of both eras at real frontends, in front of a source that asks what a test wants it to ask."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def legacy(
         talk = Talk(here, pipes, serving)
         server_requests = talk.session.server_requests
         yield talk
-        for call in talk.calls:  # nobody waits for a door that waits for its last answers
+        for call in talk.calls:  # nobody waits for a frontend that waits for its last answers
             call.finish(OK)
     assert len(server_requests) == 0
 

@@ -138,7 +138,7 @@ async def test_one_client_may_listen_many_times_and_ends_each_by_itself(tmp_path
             assert (await heard())["params"]["uri"] == "x:1"
 
 
-async def test_a_door_that_closes_answers_every_listen(tmp_path: Path) -> None:
+async def test_a_frontend_that_closes_answers_every_listen(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         resourceful(here, "x:1")
         async with listening(here, {"resourceSubscriptions": ["x:1"]}) as (_, heard):

@@ -66,8 +66,8 @@ async def stage(url: str, *, max_in_flight: int = 8, limit_bytes: int = 100_000)
         events,
         limit_bytes=limit_bytes,
         max_in_flight=max_in_flight,
-        stdin_fd=pipes.door_in,
-        stdout_fd=pipes.door_out,
+        stdin_fd=pipes.server_stdin,
+        stdout_fd=pipes.server_stdout,
     )
     serving = asyncio.get_running_loop().create_task(relay.serve())
     try:

@@ -1,4 +1,4 @@
-"""A relay before a real HTTP door: what only the two together show."""
+"""A relay before a real HTTP server: what only the two together show."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ look()
 
 
 def test_what_is_asked_for_is_loaded_and_no_more() -> None:
-    """The package alone is nothing, the errors come without a gateway, and the gateway without a door or a command."""
+    """The package alone is nothing, the errors come without a gateway, the gateway without a frontend or a command."""
     done = subprocess.run([sys.executable, "-c", LOOK], check=True, capture_output=True, text=True, timeout=at_most(60))
     package, errors, gateway = (set(line.split()) for line in done.stdout.splitlines())
     assert package <= {"trunkline", "__future__"}

@@ -46,7 +46,7 @@ def service(running: ServiceProcess) -> ServiceProcess:
 
 
 class Scene:
-    """A gateway without doors and one service."""
+    """A gateway without frontends and one service."""
 
     def __init__(self, gateway: GatewayRuntime, name: str) -> None:
         self.gateway = gateway

@@ -1,4 +1,4 @@
-"""The HTTP door against clients that are hostile, slow or confused."""
+"""The HTTP frontend against clients that are hostile, slow or confused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROUTES = ["/mcp", "/healthz", "/readyz", "/metrics", "/"]
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("door")
+    folder = tmp_path_factory.mktemp("frontend")
     with lasting(Gateway(folder, StdioFaults(folder, "s").entry(sessions="shared"))) as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""The stdio door: nothing but protocol on stdout, both eras, and an end that leaves nothing."""
+"""The stdio frontend: nothing but protocol on stdout, both eras, and an end that leaves nothing."""
 
 from __future__ import annotations
 
