@@ -340,7 +340,7 @@ def test_news_for_a_client_that_does_not_read_cost_little_and_come_once_it_reads
 ) -> None:
     async def main() -> None:
         async with conversation(tmp_path) as talk:
-            talk.house.rig.offer("s", tools=["t"], resources=[NOTES], capabilities={"resources": {"subscribe": True}})
+            talk.house.rig.serve("s", tools=["t"], resources=[NOTES], capabilities={"resources": {"subscribe": True}})
             await asyncio.sleep(0.1)
             talk.pipes.send(INITIALIZE, subscribe(era))
             await until(lambda: talk.source.watches, "it is watched")

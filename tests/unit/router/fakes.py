@@ -58,7 +58,7 @@ class FakeSource:
         self.refreshed += 1
 
 
-def offer(source: str, *names: str) -> Snapshot:
+def tools_snapshot(source: str, *names: str) -> Snapshot:
     return Snapshot(tools=tuple(ToolDefinition(source, name, json.dumps({"name": name}).encode()) for name in names))
 
 
@@ -66,7 +66,7 @@ def item(source: str, member: str, key: str, **more: Any) -> Item:
     return Item(source, key, json.dumps({member: key, **more}, separators=(",", ":")).encode())
 
 
-def whole_offer(
+def full_snapshot(
     source: str,
     *,
     tools: Sequence[str] = (),
@@ -80,7 +80,7 @@ def whole_offer(
     has = {"tools": tools, "prompts": prompts, "resources": (*resources, *templates)}
     declared = {name: {} for name, items in has.items() if items} | {"completions": {}}
     return Snapshot(
-        tools=offer(source, *tools).tools,
+        tools=tools_snapshot(source, *tools).tools,
         prompts=tuple(item(source, "name", name) for name in prompts),
         resources=tuple(item(source, "uri", uri) for uri in resources),
         templates=tuple(item(source, "uriTemplate", template) for template in templates),
@@ -125,12 +125,12 @@ class RouterRig:
         return source
 
     def publish(self, name: str, *tools: str) -> None:
-        self.sinks[name].publish(offer(name, *tools))
+        self.sinks[name].publish(tools_snapshot(name, *tools))
 
-    def offer(self, name: str, *, state: State | None = "ready", **offered: Any) -> FakeSource:
+    def serve(self, name: str, *, state: State | None = "ready", **offered: Any) -> FakeSource:
         """A source that offers more than tools."""
         source = self.sources[name] if name in self.sources else self.add(name, state=None)
-        self.sinks[name].publish(whole_offer(name, **offered))
+        self.sinks[name].publish(full_snapshot(name, **offered))
         if state is not None:
             self.health(name, state)
         return source

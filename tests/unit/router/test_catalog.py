@@ -17,7 +17,7 @@ def tool(source: str, name: str, definition: bytes | None = None) -> ToolDefinit
     return ToolDefinition(source, name, json.dumps({"name": name}).encode() if definition is None else definition)
 
 
-def offers(source: str, *names: str) -> Snapshot:
+def tools_snapshot(source: str, *names: str) -> Snapshot:
     return Snapshot(tools=tuple(tool(source, name) for name in names))
 
 
@@ -33,7 +33,7 @@ def catalog_of(
     for source in tools:
         catalog.add_source(source, NameRules(**{"prefix": source, **(rules or {}).get(source, {})}))
     for source, names in tools.items():
-        catalog.replace(source, offers(source, *names))
+        catalog.replace(source, tools_snapshot(source, *names))
     return catalog
 
 
@@ -58,7 +58,7 @@ def test_the_order_stays_when_the_first_source_is_the_last_to_come_up() -> None:
     for source in ("one", "two", "three"):
         catalog.add_source(source, NameRules(prefix=source))
     for source in ("three", "two", "one"):
-        catalog.replace(source, offers(source, "t"))
+        catalog.replace(source, tools_snapshot(source, "t"))
     assert listed(catalog) == ["one_t", "two_t", "three_t"]
     assert catalog.addresses_of("t") == ["one.t", "two.t", "three.t"]
 
@@ -134,12 +134,12 @@ def test_every_change_is_told_and_the_same_snapshot_again_is_none() -> None:
     changes: list[int] = []
     catalog = Catalog("prefixed", 48, lambda: changes.append(1))
     catalog.add_source("s", NameRules(prefix="s"))
-    catalog.replace("s", offers("s", "a"))
-    catalog.replace("s", offers("s", "a"))
+    catalog.replace("s", tools_snapshot("s", "a"))
+    catalog.replace("s", tools_snapshot("s", "a"))
     assert len(changes) == 1
-    catalog.replace("s", offers("s", "a", "b"))
+    catalog.replace("s", tools_snapshot("s", "a", "b"))
     assert listed(catalog) == ["s_a", "s_b"]
-    catalog.replace("s", offers("s"))
+    catalog.replace("s", tools_snapshot("s"))
     assert catalog.listing == b"[]"
     assert catalog.find("s_a") is None
     assert len(changes) == 3
@@ -188,12 +188,12 @@ def test_the_order_of_the_file_decides_even_when_the_later_source_was_up_first()
     catalog = Catalog("original", 48, lambda: None)
     for source in ("first", "second"):
         catalog.add_source(source, NameRules(prefix=source))
-    catalog.replace("second", offers("second", "t"))
+    catalog.replace("second", tools_snapshot("second", "t"))
     assert found(catalog, "t") == "second.t"
-    catalog.replace("first", offers("first", "t"))
+    catalog.replace("first", tools_snapshot("first", "t"))
     assert found(catalog, "t") == "first.t"
     assert [problem.source for problem in catalog.collisions] == ["second"]
-    catalog.replace("first", offers("first"))
+    catalog.replace("first", tools_snapshot("first"))
     assert found(catalog, "t") == "second.t"
     assert not catalog.collisions
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.unit.router.fakes import OK, FakeSource, RouterRig, offer, problem_of
+from tests.unit.router.fakes import OK, FakeSource, RouterRig, problem_of, tools_snapshot
 
 from trunkline.core.call import Result
 from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_TOOL
@@ -27,7 +27,7 @@ class AppsRig(RouterRig):
         sink = self.sinks["desktop"].add_app(name, source, lambda host_leaves: self.evicted.append((name, host_leaves)))
         assert sink is not None
         self.sinks[name] = sink
-        sink.publish(offer(name, *tools))
+        sink.publish(tools_snapshot(name, *tools))
         sink.health(Health(state="ready"))
         return source
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fault.tools import FANCY
-from tests.unit.router.fakes import RouterRig, whole_offer
+from tests.unit.router.fakes import RouterRig, full_snapshot
 
 from trunkline.core.call import Caller
 from trunkline.core.hidden_text import reveal
@@ -52,7 +52,7 @@ def test_what_is_revealed_means_the_same_in_every_encoding(value: object, ascii_
 
 
 def test_an_offer_without_any_stays_what_it_is() -> None:
-    snapshot = whole_offer("s", tools=["a"], prompts=["p"], resources=["test://x"], warnings=("careful",))
+    snapshot = full_snapshot("s", tools=["a"], prompts=["p"], resources=["test://x"], warnings=("careful",))
     shown = reveal_snapshot(snapshot)
     assert shown == snapshot
     assert shown.tools is snapshot.tools

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.bugs import broken, bugs_told
-from tests.unit.router.fakes import OK, FakeSource, RouterRig, offer, problem_of
+from tests.unit.router.fakes import OK, FakeSource, RouterRig, problem_of, tools_snapshot
 
 from trunkline.core.call import Caller, Failure, Outcome, Result
 from trunkline.core.errors import INTERNAL
@@ -25,7 +25,7 @@ async def test_a_waiter_for_lists_that_fails_does_not_keep_the_others_waiting(tm
     watched: list[Outcome] = []
     rig.router.subscribe(Caller(), "x://1", lambda params: None, watched.append)
     call = rig.call("s_t")
-    rig.offer("s", tools=["t"], resources=["x://1"])
+    rig.serve("s", tools=["t"], resources=["x://1"])
     assert listed == ["second", "fourth"]
     assert rig.sources["s"].held == [call], "nor calls that wait"
     assert [watch.uri for watch in rig.sources["s"].watches] == ["x://1"], "nor what is watched"
@@ -83,7 +83,7 @@ async def test_a_watch_that_cannot_begin_is_answered_and_the_others_begin(tmp_pa
     settled: list[list[Outcome]] = [[], []]
     bad, _ = (rig.router.subscribe(Caller(), "x://1", lambda params: None, each.append) for each in settled)
     bad.begin = broken
-    rig.offer("s", resources=["x://1"])
+    rig.serve("s", resources=["x://1"])
     assert len(source.watches) == 1
     [failure] = settled[0]
     assert isinstance(failure, Failure)
@@ -95,7 +95,7 @@ async def test_a_watch_that_cannot_begin_is_answered_and_the_others_begin(tmp_pa
 async def test_a_client_that_fails_costs_no_other_client_its_news(tmp_path: Path, fails: str) -> None:
     told = bugs_told()
     rig = RouterRig(tmp_path)
-    source = rig.offer("s", resources=["x://1"])
+    source = rig.serve("s", resources=["x://1"])
     settled: list[Outcome] = []
     news: list[object] = []
     on_settled, on_updated = (broken, news.append) if fails == "its answer" else (settled.append, broken)
@@ -111,7 +111,7 @@ async def test_a_client_that_fails_costs_no_other_client_its_news(tmp_path: Path
 async def test_a_watch_that_fails_to_move_leaves_none_behind(tmp_path: Path) -> None:
     told = bugs_told()
     rig = RouterRig(tmp_path)
-    rig.offer("s", resources=["x://1"])
+    rig.serve("s", resources=["x://1"])
     bad, _ = (rig.router.subscribe(Caller(), "x://1", lambda params: None, lambda outcome: None) for _ in range(2))
     bad.begin = broken
     successor = FakeSource()
@@ -148,7 +148,7 @@ async def test_whoever_listens_to_the_roster_and_fails_stops_nobody_who_listens_
         listeners.insert(0, broken)
         listeners.append(lambda *_, name=name: heard.append(name))
     rig.add("s", "t")
-    rig.sinks["s"].publish_for("session", offer("s", "t", "u"))
+    rig.sinks["s"].publish_for("session", tools_snapshot("s", "t", "u"))
     sources = [rig.add(name, "t") for name in "ab"]
     sources[0].forget = broken
     registry.forget("session")

@@ -118,7 +118,7 @@ async def test_prompts_resources_and_completions_are_guarded_too(
 ) -> None:
     rig = RouterRig(tmp_path)
     source = rig.add("notes", state=None, guards_paths=True)
-    rig.offer("notes", prompts=["review"], templates=["notes://box/{name}"])
+    rig.serve("notes", prompts=["review"], templates=["notes://box/{name}"])
     assert problem_of(rig.request(method, params)).code is PATH_TRAVERSAL
     assert not source.held
     fine = json.loads(json.dumps(params).replace("../", "").replace("..%2f", ""))

@@ -125,7 +125,7 @@ async def test_a_check_that_fails_refuses_its_call_and_those_behind_it_are_check
 
 async def test_other_long_requests_are_looked_at_too(tmp_path: Path) -> None:
     rig = guarded(tmp_path)
-    rig.offer("files", prompts=["review"])
+    rig.serve("files", prompts=["review"])
     good = rig.request("prompts/get", {"name": "review", "arguments": {"text": "a..b " * 20_000}})
     bad = rig.request("prompts/get", {"name": "review", "arguments": {"text": "a..b " * 20_000 + " ../x"}})
     await looked(rig)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.router.fakes import OK, FakeSource, RouterRig, offer, problem_of
+from tests.unit.router.fakes import OK, FakeSource, RouterRig, problem_of, tools_snapshot
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Caller, Result
@@ -44,7 +44,7 @@ async def test_calls_go_to_the_old_source_until_the_new_one_was_heard_of(tmp_pat
     new, sink = rig.replace("s")
     first = rig.call("s_a")
     assert old.held == [first] and not rig.left
-    sink.publish(offer("s", "a", "b"))
+    sink.publish(tools_snapshot("s", "a", "b"))
     assert rig.names() == ["s_a"], "what it offers is not shown before it serves"
     sink.health(Health(state="ready"))
     assert rig.names() == ["s_a", "s_b"]
@@ -61,7 +61,7 @@ async def test_calls_queued_for_the_old_source_move_to_the_new_one(tmp_path: Pat
     waiting = rig.call("s_a")
     assert old.held == flying
     new, sink = rig.replace("s")
-    sink.publish(offer("s", "a"))
+    sink.publish(tools_snapshot("s", "a"))
     sink.health(Health(state="ready"))
     assert new.held == [waiting] and not waiting.done
     assert rig.router.in_flight == 3, "those that still end on the old one count too"
@@ -101,7 +101,7 @@ async def test_a_second_successor_ousts_the_first_before_it_served(tmp_path: Pat
     assert rig.left == [first.admission]
     first.health(Health(state="ready"))
     assert rig.router.admissions["s"].source is old, "one that was dropped cannot come back"
-    second.publish(offer("s", "z"))
+    second.publish(tools_snapshot("s", "z"))
     second.health(Health(state="ready"))
     assert rig.names() == ["s_z"]
     assert len(rig.left) == 2
@@ -110,12 +110,12 @@ async def test_a_second_successor_ousts_the_first_before_it_served(tmp_path: Pat
 async def test_what_a_retired_source_still_says_changes_nothing(tmp_path: Path) -> None:
     rig, _ = await rig_with(tmp_path)
     _, sink = rig.replace("s")
-    sink.publish(offer("s", "b"))
+    sink.publish(tools_snapshot("s", "b"))
     sink.health(Health(state="ready"))
     old = rig.sinks["s"]
-    old.publish(offer("s", "stale"))
+    old.publish(tools_snapshot("s", "stale"))
     old.health(Health(state="down", reason="stopped"))
-    old.publish_for("session", offer("s", "stale"))
+    old.publish_for("session", tools_snapshot("s", "stale"))
     assert rig.names() == ["s_b"]
     assert rig.router.admissions["s"].health.state == "ready"
     assert rig.router.views.of(Caller(session="session")).find("s_stale") is None
@@ -123,11 +123,11 @@ async def test_what_a_retired_source_still_says_changes_nothing(tmp_path: Path) 
 
 async def test_a_client_whose_own_tools_go_with_the_old_source_is_told(tmp_path: Path) -> None:
     rig, _ = await rig_with(tmp_path)
-    rig.sinks["s"].publish_for("session", offer("s", "a", "own"))
+    rig.sinks["s"].publish_for("session", tools_snapshot("s", "a", "own"))
     told: list[bool] = []
     rig.router.registry.on_list_changed.append(lambda: told.append(True))
     _, sink = rig.replace("s")
-    sink.publish(offer("s", "a"))
+    sink.publish(tools_snapshot("s", "a"))
     assert not told
     sink.health(Health(state="ready"))
     assert told, "for everybody else nothing changed"
@@ -181,7 +181,7 @@ async def test_other_rules_for_a_source_that_is_being_replaced_are_its_successor
     _, sink = rig.replace("s")
     rules = NameRules(prefix="t")
     rig.router.registry.update("s", SourceOptions(rules=rules, timeout_s=5.0, grace_s=1.0))
-    sink.publish(offer("s", "a"))
+    sink.publish(tools_snapshot("s", "a"))
     sink.health(Health(state="ready"))
     assert rig.names() == ["t_a"]
 

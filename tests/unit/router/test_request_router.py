@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.router.fakes import RouterRig, problem_of, whole_offer
+from tests.unit.router.fakes import RouterRig, full_snapshot, problem_of
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Call, Caller, RemoteError, Result
@@ -42,7 +42,7 @@ def answer(call: Call) -> dict[str, Any]:
 def two_servers(folder: Path) -> RouterRig:
     rig = RouterRig(folder, in_flight_per_source=100)
     for name in "ab":
-        rig.offer(name, prompts=["p"], resources=["x://1"], templates=["x://{v}/t"])
+        rig.serve(name, prompts=["p"], resources=["x://1"], templates=["x://{v}/t"])
     return rig
 
 
@@ -132,8 +132,8 @@ async def test_an_unknown_resource_says_which_servers_were_not_heard_of(tmp_path
 
 async def test_a_uri_that_nobody_named_goes_to_the_only_server_with_resources(tmp_path: Path) -> None:
     rig = RouterRig(tmp_path)
-    rig.offer("a", resources=["x://1"])
-    rig.offer("b", tools=["t"])
+    rig.serve("a", resources=["x://1"])
+    rig.serve("b", tools=["t"])
     rig.add("c", state="starting")
     call = rig.request(READ, {"uri": "y://1"})
     assert rig.sources["a"].held == [call]
@@ -144,7 +144,7 @@ async def test_a_uri_that_nobody_named_goes_to_the_only_server_with_resources(tm
 
 async def test_a_uri_from_a_tools_result_is_read_at_the_server_of_the_tool(tmp_path: Path) -> None:
     rig = two_servers(tmp_path)
-    rig.offer("b", tools=["t"], resources=["x://1"])
+    rig.serve("b", tools=["t"], resources=["x://1"])
     tool = rig.call("b_t")
     tool.finish(result({"content": [{"type": "resource", "resource": {"uri": "made://up", "text": ""}}]}))
     call = rig.request(READ, {"uri": "made://up"})
@@ -173,7 +173,7 @@ async def test_an_error_about_an_address_names_the_address(tmp_path: Path) -> No
 @pytest.mark.law
 async def test_what_one_client_is_offered_alone_is_read_there(tmp_path: Path) -> None:
     rig = two_servers(tmp_path)
-    rig.sinks["b"].publish_for("s", whole_offer("b", prompts=["own"], resources=["own://1"]))
+    rig.sinks["b"].publish_for("s", full_snapshot("b", prompts=["own"], resources=["own://1"]))
     mine = Caller(session="s")
     assert rig.request(GET, {"name": "b_own"}, caller=mine).source == "b"
     assert rig.request(READ, {"uri": "own://1"}, caller=mine).source == "b"
@@ -209,11 +209,11 @@ async def test_a_reference_that_leads_nowhere_is_unknown(tmp_path: Path) -> None
 
 async def test_a_server_that_completes_nothing_is_not_asked(tmp_path: Path) -> None:
     rig = RouterRig(tmp_path)
-    rig.offer("a", prompts=["p"], capabilities={"prompts": {}}, protocol_version="2025-06-18")
+    rig.serve("a", prompts=["p"], capabilities={"prompts": {}}, protocol_version="2025-06-18")
     call = rig.request(COMPLETE, {"ref": {"type": "ref/prompt", "name": "a_p"}})
     assert answer(call) == {"completion": {"values": [], "total": 0, "hasMore": False}}
     assert not rig.sources["a"].held
-    rig.offer("a", prompts=["p"], capabilities={"prompts": {}}, protocol_version="2024-11-05")
+    rig.serve("a", prompts=["p"], capabilities={"prompts": {}}, protocol_version="2024-11-05")
     rig.request(COMPLETE, {"ref": {"type": "ref/prompt", "name": "a_p"}})
     assert rig.sources["a"].held
 
@@ -231,7 +231,7 @@ async def test_a_request_waits_for_a_server_that_is_still_starting(
     rig.add("b", state="starting")
     call = rig.request(method, given)
     assert not call.done
-    rig.offer("b", prompts=["p"], resources=["y://1"])
+    rig.serve("b", prompts=["p"], resources=["y://1"])
     assert rig.sources["b"].held == [call]
 
 
@@ -239,7 +239,7 @@ async def test_a_request_that_waited_in_vain_is_unknown(tmp_path: Path) -> None:
     rig = RouterRig(tmp_path)
     rig.add("b", state="starting")
     calls = [rig.request(GET, {"name": "b_p"}), rig.request(READ, {"uri": "y://1"})]
-    rig.offer("b", tools=["t"])
+    rig.serve("b", tools=["t"])
     assert [problem_of(call).code for call in calls] == [UNKNOWN_PROMPT, UNKNOWN_RESOURCE]
 
 
@@ -256,7 +256,7 @@ async def test_requests_are_refused_while_the_gateway_stops(tmp_path: Path) -> N
 def test_a_request_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         rig = RouterRig(tmp_path)
-        rig.offer("a", resources=["x://1"])
+        rig.serve("a", resources=["x://1"])
         call = rig.request(READ, {"uri": "x://1"})
         await _until(lambda: call.done)
         problem = problem_of(call)

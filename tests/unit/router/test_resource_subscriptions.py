@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.router.fakes import FakeSource, RouterRig, whole_offer
+from tests.unit.router.fakes import FakeSource, RouterRig, full_snapshot
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Caller, Failure, Outcome, RemoteError, Result
@@ -34,7 +34,7 @@ class Listener:
 def two_servers(folder: Path) -> RouterRig:
     rig = RouterRig(folder)
     for name in "ab":
-        rig.offer(name, resources=["x://1"])
+        rig.serve(name, resources=["x://1"])
     return rig
 
 
@@ -61,7 +61,7 @@ async def test_a_resource_is_watched_at_its_server_under_the_uri_the_client_uses
 
 async def test_a_part_of_a_watched_resource_is_told_by_a_uri_that_can_be_read(tmp_path: Path) -> None:
     rig = two_servers(tmp_path)
-    rig.offer("a", resources=["x://1", "x://1/part"])
+    rig.serve("a", resources=["x://1", "x://1/part"])
     listener = Listener(rig, "trunkline://b/x://1")
     says(rig.sources["b"], "x://1/part")
     says(rig.sources["b"], "x://1/other")
@@ -109,7 +109,7 @@ async def test_a_server_that_is_replaced_is_watched_anew(tmp_path: Path) -> None
     old, new = rig.sources["b"], FakeSource()
     old.watches[0].settle(HOLDS)
     sink = rig.router.registry.replace("b", new, rig.router.admissions["b"].options)
-    sink.publish(whole_offer("b", resources=["x://1"]))
+    sink.publish(full_snapshot("b", resources=["x://1"]))
     assert not new.watches
     rig.sinks["b"] = sink
     rig.health("b", "ready")
@@ -180,7 +180,7 @@ async def test_a_watch_waits_for_a_server_that_is_still_starting(tmp_path: Path)
     rig.add("a", state="starting")
     listener = Listener(rig, "x://1")
     assert not listener.settled
-    rig.offer("a", resources=["x://1"])
+    rig.serve("a", resources=["x://1"])
     assert [watch.uri for watch in rig.sources["a"].watches] == ["x://1"]
 
 

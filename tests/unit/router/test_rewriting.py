@@ -27,7 +27,7 @@ def links_in(call: Call) -> list[str]:
 def two_servers(folder: Path) -> RouterRig:
     rig = RouterRig(folder, in_flight_per_source=10)
     for name in "ab":
-        rig.offer(name, tools=["t"], resources=["x://listed"], templates=["x://{name}/made"])
+        rig.serve(name, tools=["t"], resources=["x://listed"], templates=["x://{name}/made"])
     return rig
 
 
@@ -72,8 +72,8 @@ async def test_a_uri_that_looks_like_an_address_of_another_server_is_shown_as_on
 
 async def test_with_one_server_that_has_resources_nothing_is_looked_at(tmp_path: Path) -> None:
     rig = RouterRig(tmp_path)
-    rig.offer("a", tools=["t"], resources=["x://1"])
-    rig.offer("b", tools=["t"])
+    rig.serve("a", tools=["t"], resources=["x://1"])
+    rig.serve("b", tools=["t"])
     replies: list[Call] = []
     call = rig.call("a_t", reply=replies.append)
     answer = link_to("y://1")
@@ -86,9 +86,9 @@ async def test_with_one_server_that_has_resources_nothing_is_looked_at(tmp_path:
 async def test_what_is_given_before_another_server_has_come_up_still_leads_back(tmp_path: Path) -> None:
     rig = RouterRig(tmp_path)
     rig.add("late", state="starting")
-    rig.offer("b", tools=["t"], resources=["x://1"])
+    rig.serve("b", tools=["t"], resources=["x://1"])
     assert gives(rig, "b", "made://up") == ["made://up"]
-    rig.offer("late", resources=["y://1"])
+    rig.serve("late", resources=["y://1"])
     assert rig.router.uri_rewriter.resolve(ME, "made://up") == ("b", "made://up")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.router.fakes import OK, RouterRig, offer, problem_of, whole_offer
+from tests.unit.router.fakes import OK, RouterRig, full_snapshot, problem_of, tools_snapshot
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Call, Caller, Request
@@ -533,7 +533,7 @@ def test_a_prompt_and_a_resource_that_lose_their_names_are_noted_too(play: Calla
         here.events.noted.append(notes.append)
         for source, prompt in (("a_b", "c"), ("a", "b_c")):
             here.add(source)
-            here.sinks[source].publish(whole_offer(source, prompts=[prompt], resources=["x:1"]))
+            here.sinks[source].publish(full_snapshot(source, prompts=[prompt], resources=["x:1"]))
         here.router.report_collisions()
         assert sum(note.event == "names" for note in notes) == 2
 
@@ -572,7 +572,7 @@ def test_forgetting_a_session_reaches_every_source(play: Callable[[Scene], None]
 def params_for(**members: bytes) -> bytes:
     catalog = Catalog("prefixed", 48, lambda: None)
     catalog.add_source("s", NameRules(prefix="s"))
-    catalog.replace("s", offer("s", "t"))
+    catalog.replace("s", tools_snapshot("s", "t"))
     entry = catalog.find("s_t")
     assert entry is not None
     return tool_params(entry, {name: msgspec.Raw(value) for name, value in members.items()})

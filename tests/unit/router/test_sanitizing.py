@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.router.fakes import RouterRig, offer, problem_of
+from tests.unit.router.fakes import RouterRig, problem_of, tools_snapshot
 
 from trunkline.core.call import Call, Caller, Failure, RemoteError, Result
 from trunkline.core.errors import SOURCE_LOST, Problem
@@ -69,7 +69,9 @@ async def test_what_a_server_answers_is_passed_on_byte_for_byte(tmp_path: Path) 
 async def test_what_a_server_says_of_itself_shows_none(tmp_path: Path, session: str | None) -> None:
     rig = Leaking(tmp_path)
     info = b'{"name":"%b","version":"1"}' % SECRET.encode()
-    snapshot = Snapshot(tools=offer("s", "t").tools, instructions=f"use {SECRET}", server_info=info, warnings=(SECRET,))
+    snapshot = Snapshot(
+        tools=tools_snapshot("s", "t").tools, instructions=f"use {SECRET}", server_info=info, warnings=(SECRET,)
+    )
     if session is None:
         rig.sinks["s"].publish(snapshot)
     else:

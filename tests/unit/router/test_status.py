@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.router.fakes import RouterRig, whole_offer
+from tests.unit.router.fakes import RouterRig, full_snapshot
 
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
 from trunkline.router.status import ServerStatus, server_statuses, status_json
 
 
-def rig_with(folder: Path, **offers: Snapshot) -> RouterRig:
+def rig_with(folder: Path, **snapshots: Snapshot) -> RouterRig:
     rig = RouterRig(folder)
-    for name, offered in offers.items():
+    for name, offered in snapshots.items():
         rig.add(name)
         rig.sinks[name].publish(offered)
     return rig
@@ -25,7 +25,7 @@ def only_status(rig: RouterRig) -> ServerStatus:
     return status
 
 
-WIKI = whole_offer("wiki", tools=["find"], prompts=["ask", "sum"], resources=["wiki:1"], templates=["wiki:{page}"])
+WIKI = full_snapshot("wiki", tools=["find"], prompts=["ask", "sum"], resources=["wiki:1"], templates=["wiki:{page}"])
 
 
 async def test_what_a_server_offers_is_counted(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ async def test_what_a_server_offers_is_counted(tmp_path: Path) -> None:
 
 
 async def test_a_server_with_tools_alone_is_told_as_ever(tmp_path: Path) -> None:
-    status = only_status(rig_with(tmp_path, git=whole_offer("git", tools=["log", "diff"])))
+    status = only_status(rig_with(tmp_path, git=full_snapshot("git", tools=["log", "diff"])))
     assert status.offered == "2 tools"
     assert not status_json(status).keys() & {"prompts", "resources", "resourceTemplates"}
 
@@ -53,7 +53,7 @@ async def test_a_server_that_is_away_offers_what_clients_still_see(
 
 
 async def test_a_resource_that_another_server_holds_says_where_it_is(tmp_path: Path) -> None:
-    rig = rig_with(tmp_path, a=whole_offer("a", resources=["x:1"]), b=whole_offer("b", resources=["x:1"]))
+    rig = rig_with(tmp_path, a=full_snapshot("a", resources=["x:1"]), b=full_snapshot("b", resources=["x:1"]))
     first, second = server_statuses(rig.router)
     told = (
         "`b` has resources whose URIs belong to another server, such as `x:1`: they are listed as `trunkline://b/URI`"
@@ -63,6 +63,6 @@ async def test_a_resource_that_another_server_holds_says_where_it_is(tmp_path: P
 
 async def test_hidden_characters_of_such_a_uri_are_shown_by_their_numbers(tmp_path: Path) -> None:
     uri = "file:///a\u200bb"
-    rig = rig_with(tmp_path, a=whole_offer("a", resources=[uri]), b=whole_offer("b", resources=[uri]))
+    rig = rig_with(tmp_path, a=full_snapshot("a", resources=[uri]), b=full_snapshot("b", resources=[uri]))
     (told,) = server_statuses(rig.router)[1].collisions
     assert "`file:///a<U+200B>b`" in told

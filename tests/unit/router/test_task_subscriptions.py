@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.router.fakes import FakeSource, RouterRig, offer
+from tests.unit.router.fakes import FakeSource, RouterRig, tools_snapshot
 from tests.unit.router.test_task_ids import MODERN, answer, make_task, result
 from tests.unit.sources.mcp.test_task_subscriptions import Server
 
@@ -166,7 +166,7 @@ async def test_a_server_that_is_replaced_is_watched_anew_and_one_that_is_removed
     assert listener.settled == [({b}, frozenset())]
     successor = FakeSource()
     sink = replaced(rig, successor)
-    sink.publish(offer("a", "t"))
+    sink.publish(tools_snapshot("a", "t"))
     sink.health(Health(state="ready"))
     assert at_a.closed
     [again] = successor.task_watches

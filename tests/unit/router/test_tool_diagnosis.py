@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.router.fakes import RouterRig, offer
+from tests.unit.router.fakes import RouterRig, tools_snapshot
 
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
@@ -161,7 +161,9 @@ async def test_without_servers_the_way_to_the_first_is_shown(tmp_path: Path) -> 
 async def test_a_definition_that_was_left_out_is_why(tmp_path: Path) -> None:
     rig = RouterRig(tmp_path)
     rig.add("git", "log")
-    snapshot = Snapshot(tools=offer("git", "log").tools, warnings=('a tool was left out: b\'{"name":"push"}\'',))
+    snapshot = Snapshot(
+        tools=tools_snapshot("git", "log").tools, warnings=('a tool was left out: b\'{"name":"push"}\'',)
+    )
     rig.sinks["git"].publish(snapshot)
     assert "left out" in findings(rig, "git_push")[0]
     assert "left out" not in findings(rig, "git_p")[0]

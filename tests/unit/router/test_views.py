@@ -12,7 +12,7 @@ from trunkline.router.options import NameRules
 ANNA, BEN, NOBODY = Caller(session="anna"), Caller(session="ben"), Caller()
 
 
-def offers(source: str, *names: str) -> Snapshot:
+def tools_snapshot(source: str, *names: str) -> Snapshot:
     return Snapshot(tools=tuple(ToolDefinition(source, name, json.dumps({"name": name}).encode()) for name in names))
 
 
@@ -20,7 +20,7 @@ def views_of(**tools: list[str]) -> tuple[Catalog, CatalogViews]:
     catalog = Catalog("prefixed", 48, lambda: None)
     for source, names in tools.items():
         catalog.add_source(source, NameRules(prefix=source))
-        catalog.replace(source, offers(source, *names))
+        catalog.replace(source, tools_snapshot(source, *names))
     return catalog, CatalogViews(catalog)
 
 
@@ -36,7 +36,7 @@ def test_everybody_sees_the_catalog_itself_while_nothing_differs() -> None:
 @pytest.mark.law
 def test_one_session_sees_what_its_own_server_offers_and_the_others_do_not() -> None:
     _, views = views_of(a=["x"], b=["y"])
-    views.overlay("anna", "a", offers("a", "x", "grown"))
+    views.overlay("anna", "a", tools_snapshot("a", "x", "grown"))
     assert seen(views, ANNA) == ["a_x", "a_grown", "b_y"]
     assert seen(views, BEN) == seen(views, NOBODY) == ["a_x", "b_y"]
     assert views.of(ANNA).find("a.grown") is not None
@@ -45,9 +45,9 @@ def test_one_session_sees_what_its_own_server_offers_and_the_others_do_not() -> 
 
 def test_a_session_with_tools_of_its_own_still_follows_the_other_servers() -> None:
     catalog, views = views_of(a=["x"], b=["y"])
-    views.overlay("anna", "a", offers("a", "grown"))
+    views.overlay("anna", "a", tools_snapshot("a", "grown"))
     assert seen(views, ANNA) == ["a_grown", "b_y"]
-    catalog.replace("b", offers("b", "z"))
+    catalog.replace("b", tools_snapshot("b", "z"))
     assert seen(views, ANNA) == ["a_grown", "b_z"]
     catalog.hide("b", True)
     assert seen(views, ANNA) == ["a_grown"]
@@ -55,12 +55,12 @@ def test_a_session_with_tools_of_its_own_still_follows_the_other_servers() -> No
 
 def test_what_is_no_longer_different_or_belongs_to_a_session_that_ended_is_forgotten() -> None:
     catalog, views = views_of(a=["x"])
-    views.overlay("anna", "a", offers("a", "grown"))
-    views.overlay("anna", "a", offers("a", "x"))
+    views.overlay("anna", "a", tools_snapshot("a", "grown"))
+    views.overlay("anna", "a", tools_snapshot("a", "x"))
     assert views.of(ANNA) is catalog
-    views.overlay("ben", "a", offers("a", "grown"))
+    views.overlay("ben", "a", tools_snapshot("a", "grown"))
     views.overlay("ben", "a", None)
     assert views.of(BEN) is catalog
-    views.overlay("ben", "a", offers("a", "grown"))
+    views.overlay("ben", "a", tools_snapshot("a", "grown"))
     views.forget("ben")
     assert views.of(BEN) is catalog

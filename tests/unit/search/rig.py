@@ -28,7 +28,7 @@ def parameters(*names: str) -> dict[str, Any]:
     return {"type": "object", "properties": {name: {"type": "string"} for name in names}}
 
 
-def offer_of(*tools: ToolDefinition) -> Snapshot:
+def snapshot_of(*tools: ToolDefinition) -> Snapshot:
     return Snapshot(tools=tools)
 
 
@@ -44,7 +44,7 @@ class Registry(RouterRig):
 
     def serve(self, source: str, *tools: ToolDefinition, **options: Any) -> None:
         self.add(source, **options)
-        self.sinks[source].publish(offer_of(*tools))
+        self.sinks[source].publish(snapshot_of(*tools))
 
     def start(self, name: str, arguments: Any = None, *, session: str | None = None) -> Call:
         members = {"name": name} if arguments is None else {"name": name, "arguments": arguments}

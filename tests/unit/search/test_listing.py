@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.search.rig import Registry, offer_of, parameters, tool
+from tests.unit.search.rig import Registry, parameters, snapshot_of, tool
 
 from trunkline.config.settings import GatewaySettings, SearchSettings
 from trunkline.core.call import Caller
@@ -56,7 +56,7 @@ async def test_searching_is_chosen_only_where_a_whole_dialogue_costs_less(tmp_pa
         here = registry(tmp_path / str(words))
         here.add("s")
         for count in (1, 20, 40, 60, 200):
-            here.sinks["s"].publish(offer_of(*many("s", count, words)))
+            here.sinks["s"].publish(snapshot_of(*many("s", count, words)))
             costs = here.discovery.listing.costs_of(here.router.catalog)
             searches = here.discovery.listing.searches(ME)
             assert searches == (costs.everything > max(costs.dialogue, costs.budget)), (count, words)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.waiting import at_most
 from tests.unit.router.fakes import problem_of
-from tests.unit.search.rig import Registry, offer_of, tool
+from tests.unit.search.rig import Registry, snapshot_of, tool
 
 from trunkline.core.call import Caller
 from trunkline.core.errors import DRAINING, INTERNAL, UNKNOWN_TOOL
@@ -126,7 +126,7 @@ async def test_a_bug_of_ours_is_one_failed_call(tmp_path: Path, monkeypatch: pyt
 async def test_a_client_sees_what_a_server_shows_to_it_alone(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     registry.serve("s", tool("s", "login"))
-    registry.sinks["s"].publish_for("mine", offer_of(tool("s", "login"), tool("s", "secret_door")))
+    registry.sinks["s"].publish_for("mine", snapshot_of(tool("s", "login"), tool("s", "secret_door")))
     for session, names in [("mine", ["s_login", "s_secret_door"]), ("other", ["s_login"]), (None, ["s_login"])]:
         listed = (await registry.ask("list_tools", {}, session=session))["tools"]
         assert [item["name"] for item in listed] == names
@@ -154,7 +154,7 @@ async def test_a_search_notices_that_the_tools_have_changed(tmp_path: Path) -> N
     registry = Registry(tmp_path)
     registry.serve("s", tool("s", "alpha"))
     assert (await registry.ask("find_tool", {"query": "beta"}))["total"] == 0
-    registry.sinks["s"].publish(offer_of(tool("s", "beta")))
+    registry.sinks["s"].publish(snapshot_of(tool("s", "beta")))
     assert (await registry.ask("find_tool", {"query": "beta"}))["total"] == 1
     assert (await registry.ask("find_tool", {"query": "alpha"}))["total"] == 0
 
@@ -163,7 +163,7 @@ async def test_many_views_keep_few_indexes(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     registry.serve("s", tool("s", "one"))
     for number in range(20):
-        registry.sinks["s"].publish_for(f"c{number}", offer_of(tool("s", f"only{number}")))
+        registry.sinks["s"].publish_for(f"c{number}", snapshot_of(tool("s", f"only{number}")))
         assert (await registry.ask("find_tool", {"query": f"only{number}"}, session=f"c{number}"))["total"] == 1
     assert (await registry.ask("find_tool", {"query": "only3"}, session="c3"))["total"] == 1
 

@@ -304,7 +304,7 @@ async def test_a_tool_of_a_server_that_never_came_has_no_name(rig: Callable[...,
 async def test_other_methods_are_named_by_themselves(rig: Callable[..., TracedRouterRig]) -> None:
     here = rig()
     seen: list[Call] = []
-    source = here.offer("notes", prompts=["weekly"], resources=["file:///private-canary"])
+    source = here.serve("notes", prompts=["weekly"], resources=["file:///private-canary"])
     source.on_submit = lambda call: seen.append(call) or call.finish(OK)
     here.request("prompts/get", {"name": "notes_weekly", "arguments": {"a": "argument-canary"}})
     here.request("resources/read", {"uri": "file:///private-canary"})

@@ -16,7 +16,7 @@ from tests.support.http_wire import Reply, Wire, fetch, request_bytes
 from tests.support.waiting import until
 from tests.unit.frontends.rig import House, house
 from tests.unit.router.fakes import FakeSource
-from tests.unit.search.rig import offer_of, parameters, tool
+from tests.unit.search.rig import parameters, snapshot_of, tool
 
 from trunkline.core.call import Caller, Failure, NeedsInput, Outcome, RemoteError, Result
 from trunkline.core.errors import (
@@ -47,7 +47,7 @@ async def shop(folder: Path, **options: Any) -> AsyncIterator[House]:
     async with house(folder, **options) as here:
         here.rig.add("web")
         here.rig.sinks["web"].publish(
-            offer_of(
+            snapshot_of(
                 tool("web", "screenshot", "Take a screenshot of a page", inputSchema=parameters("url")),
                 tool("web", "click_it", "Click on a button of a page", inputSchema=parameters("selector")),
                 tool("web", "a_b_c", "Download an archive", _meta={"tags": ["slow", "big"]}),
@@ -483,7 +483,7 @@ async def test_the_budget_tells_what_servers_tools_and_modes_cost(tmp_path: Path
 async def test_counting_many_tools_leaves_time_for_others(tmp_path: Path) -> None:
     async with shop(tmp_path) as here:
         many = [tool("web", f"t{number}", f"Tool number {number} " * 40) for number in range(3000)]
-        here.rig.sinks["web"].publish(offer_of(*many))
+        here.rig.sinks["web"].publish(snapshot_of(*many))
         async with await Wire.connect(here.port) as slow, await Wire.connect(here.port) as quick:
             await slow.send(request_bytes("GET", BUDGET))
             reading = asyncio.ensure_future(slow.read())

@@ -14,7 +14,7 @@ from tests.support.client import CLIENT_INFO, META, ModernClient
 from tests.support.pipes import Pipes
 from tests.support.waiting import until
 from tests.unit.frontends.rig import House, at_pipe, house
-from tests.unit.router.fakes import OK, offer
+from tests.unit.router.fakes import OK, tools_snapshot
 
 from trunkline.core.call import Call, Json
 from trunkline.core.server_request import ResponseKind, ServerRequest
@@ -164,5 +164,5 @@ async def modern(folder: Path, **options: Any) -> AsyncIterator[Modern]:
 
 def make_modern(here: House, source: str = "s", *tools: str) -> None:
     """The source speaks 2026-07-28 from now on."""
-    snapshot = offer(source, *(tools or ("t", "u")))
+    snapshot = tools_snapshot(source, *(tools or ("t", "u")))
     here.rig.sinks[source].publish(type(snapshot)(tools=snapshot.tools, protocol_version="2026-07-28"))

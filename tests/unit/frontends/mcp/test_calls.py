@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.client import META, encode
 from tests.unit.frontends.mcp.talks import Talk, legacy, modern
-from tests.unit.router.fakes import OK, whole_offer
+from tests.unit.router.fakes import OK, full_snapshot
 
 from trunkline.core.call import RemoteError, Result
 
@@ -16,8 +16,8 @@ URI = "file:///x"
 NEW = "2026-07-28"
 
 
-def offer_everything(house: Any, **more: Any) -> None:
-    house.rig.sinks["s"].publish(whole_offer("s", tools=["t", "u"], prompts=["p"], resources=[URI], **more))
+def publish_everything(house: Any, **more: Any) -> None:
+    house.rig.sinks["s"].publish(full_snapshot("s", tools=["t", "u"], prompts=["p"], resources=[URI], **more))
 
 
 async def ask(talk: Talk, method: str, params: dict[str, Any], outcome: Any = OK) -> dict[str, Any]:
@@ -47,7 +47,7 @@ async def test_every_method_reaches_its_server_with_what_its_client_says(
 ) -> None:
     meta = {"traceparent": "00-x", "ProgressToken": 1, f"{META}logLevel": "x", "vendor/key": None}
     async with legacy(tmp_path) as talk:
-        offer_everything(talk.house)
+        publish_everything(talk.house)
         talk.send({"id": 1, "method": method, "params": {**params, "_meta": meta}})
         call = await talk.held()
         assert (call.method, json.loads(bytes(call.params))) == (method, sent)
@@ -77,7 +77,7 @@ async def test_every_method_reaches_its_server_with_what_its_client_says(
 )
 async def test_parameters_of_the_wrong_shape_are_refused(tmp_path: Path, method: str, params: dict[str, Any]) -> None:
     async with legacy(tmp_path) as talk:
-        offer_everything(talk.house)
+        publish_everything(talk.house)
         talk.send({"id": 1, "method": method, "params": params})
         error = (await talk.next())["error"]
         assert (error["code"], error["data"]["code"]) == (-32602, "TL323")
@@ -88,7 +88,7 @@ async def test_parameters_of_the_wrong_shape_are_refused(tmp_path: Path, method:
 
 async def test_what_a_client_has_in_flight_is_counted_whatever_it_asks(tmp_path: Path) -> None:
     async with legacy(tmp_path, max_calls=2) as talk:
-        offer_everything(talk.house)
+        publish_everything(talk.house)
         await talk.call(1)
         talk.send({"id": 2, "method": "resources/read", "params": {"uri": URI}})
         await talk.held()
@@ -156,7 +156,7 @@ async def test_a_modern_client_learns_how_long_what_it_read_holds(
     tmp_path: Path, raw: bytes, hints: tuple[int, str]
 ) -> None:
     async with modern(tmp_path) as client:
-        offer_everything(client.house)
+        publish_everything(client.house)
         answer = asyncio.get_running_loop().create_task(client.request("resources/read", {"uri": URI}))
         (await client.held()).finish(Result(raw))
         result = (await answer).result
@@ -172,7 +172,7 @@ async def test_older_clients_are_spared_what_they_cannot_read(
 ) -> None:
     raw = b'{"content":[{"type":"text","text":"[1]"}],"structuredContent":[1]}'
     async with legacy(tmp_path, {}, version) as talk:
-        offer_everything(talk.house, protocol_version=server)
+        publish_everything(talk.house, protocol_version=server)
         result = (await ask(talk, "tools/call", {"name": "s_t"}, Result(raw, raw)))["result"]
         assert result.get("structuredContent") == structured
         assert result["content"] == [{"type": "text", "text": "[1]"}]
@@ -185,18 +185,18 @@ MISSING = {"code": -32002, "message": "not here", "data": {"more": 1}}
 
 async def test_a_missing_resource_has_the_number_of_its_clients_era(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
-        offer_everything(talk.house)
+        publish_everything(talk.house)
         talk.send({"id": 1, "method": "resources/read", "params": {"uri": "nobody://has/this"}})
         (await talk.held()).finish(RemoteError(encode(MISSING)))
         assert (await talk.next())["error"] == MISSING
-        offer_everything(talk.house, protocol_version=NEW)
+        publish_everything(talk.house, protocol_version=NEW)
         theirs = {"code": -32602, "message": "no", "data": {"uri": URI}}
         assert (await ask(talk, "resources/read", {"uri": URI}, RemoteError(encode(theirs))))["error"] == {
             **theirs,
             "code": -32002,
         }
     async with modern(tmp_path) as client:
-        offer_everything(client.house)
+        publish_everything(client.house)
         for error, data in ((MISSING, {"more": 1, "uri": URI}), ({**MISSING, "data": "x"}, {"uri": URI})):
             answer = asyncio.get_running_loop().create_task(client.request("resources/read", {"uri": URI}))
             (await client.held()).finish(RemoteError(encode(error)))

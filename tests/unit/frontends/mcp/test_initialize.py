@@ -74,8 +74,8 @@ async def test_extensions_of_servers_are_told_to_modern_clients_alone(tmp_path: 
     async with house(tmp_path) as here, here.modern() as modern:
         here.rig.add("a", state=None)
         capabilities = {"extensions": {"example.org/x": {"a": 1}}}
-        offer = Snapshot(capabilities=json.dumps(capabilities).encode(), protocol_version=MODERN)
-        here.rig.sinks["a"].publish(offer)
+        snapshot = Snapshot(capabilities=json.dumps(capabilities).encode(), protocol_version=MODERN)
+        here.rig.sinks["a"].publish(snapshot)
         here.rig.health("a", "ready")
         said = (await modern.request("server/discover")).result
         assert said["capabilities"] == ALWAYS | capabilities

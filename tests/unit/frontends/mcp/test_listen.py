@@ -25,7 +25,7 @@ HOLDS = Result(b"{}")
 def resourceful(here: House, *uris: str, **settled: Any) -> None:
     """The server `s` has these resources, and says at once that it will tell of them, or what `settled` says (None:
     it says nothing)."""
-    here.rig.offer("s", resources=uris)
+    here.rig.serve("s", resources=uris)
     watch = here.source.watch_resource
 
     def watched(one: ResourceWatch) -> None:
@@ -70,7 +70,7 @@ async def test_what_servers_do_not_tell_of_is_not_acknowledged(tmp_path: Path) -
     async with house(tmp_path) as here:
         down = Failure(Problem(code=SOURCE_DOWN, message="down"))
         resourceful(here, "x:1", "bad:1", "worse:1", bad=RemoteError(b'{"code":-32602,"message":"no"}'), worse=down)
-        here.rig.offer("other", resources=["z:1"])
+        here.rig.serve("other", resources=["z:1"])
         listen_filter = ["x:1", "bad:1", "worse:1", "unknown:1"]
         async with listening(here, {"resourceSubscriptions": listen_filter, "toolsListChanged": True}) as (told, _):
             assert told == {"toolsListChanged": True, "resourceSubscriptions": ["x:1"]}
@@ -81,12 +81,12 @@ async def test_what_servers_do_not_tell_of_is_not_acknowledged(tmp_path: Path) -
 
 async def test_nothing_is_said_before_the_acknowledgement(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
-        here.rig.offer("s", resources=["x:1", "x:2"])
+        here.rig.serve("s", resources=["x:1", "x:2"])
         async with opened(here, {"resourceSubscriptions": ["x:1", "x:2"], "toolsListChanged": True}) as heard:
             await until(lambda: len(here.source.watches) == 2, "both are asked for")
             here.source.watches[0].settle(HOLDS)
             update(here, "x:1")
-            here.rig.offer("s", tools=["new"], resources=["x:1", "x:2"])
+            here.rig.serve("s", tools=["new"], resources=["x:1", "x:2"])
             await asyncio.sleep(0.2)  # news wait a moment for more
             here.source.watches[1].settle(HOLDS)
             methods = [(await heard())["method"] for _ in range(3)]
@@ -99,7 +99,7 @@ async def test_nothing_is_said_before_the_acknowledgement(tmp_path: Path) -> Non
 
 async def test_what_is_held_back_until_the_acknowledgement_has_a_size(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
-        here.rig.offer("s", resources=["x:1", "x:2"])
+        here.rig.serve("s", resources=["x:1", "x:2"])
         async with opened(here, {"resourceSubscriptions": ["x:1", "x:2"]}) as heard:
             await until(lambda: len(here.source.watches) == 2, "both are asked for")
             here.source.watches[0].settle(HOLDS)
@@ -150,7 +150,7 @@ async def test_a_frontend_that_closes_answers_every_listen(tmp_path: Path) -> No
 
 async def test_a_client_that_leaves_before_the_acknowledgement_leaves_nothing(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
-        here.rig.offer("s", resources=["x:1"])
+        here.rig.serve("s", resources=["x:1"])
         async with opened(here, {"resourceSubscriptions": ["x:1"]}):
             await until(lambda: here.source.watches, "it is asked for")
         await until(lambda: not watched(here), "it is let go")

@@ -11,7 +11,7 @@ from tests.support.bugs import broken, bugs_told
 from tests.support.client import Client
 from tests.support.waiting import until
 from tests.unit.frontends.rig import House, house
-from tests.unit.router.fakes import item, offer, whole_offer
+from tests.unit.router.fakes import full_snapshot, item, tools_snapshot
 
 from trunkline.core.tool import Freshness, Snapshot, ToolDefinition
 
@@ -58,8 +58,8 @@ def many(here: House, count: int, start: int = 0) -> list[str]:
 
 async def test_both_eras_get_all_four_lists_of_all_servers(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as legacy, here.modern() as modern:
-        here.rig.offer("a", tools=["t"], prompts=["p"], resources=["x:1"], templates=["x:{n}"])
-        here.rig.offer("b", prompts=["p"], resources=["x:1", "y:2"], templates=["x:{n}"])
+        here.rig.serve("a", tools=["t"], prompts=["p"], resources=["x:1"], templates=["x:{n}"])
+        here.rig.serve("b", prompts=["p"], resources=["x:1", "y:2"], templates=["x:{n}"])
         for client in (legacy, modern):
             assert await keys(client, "tools/list") == ["s_t", "s_u", "a_t"]
             assert await keys(client, "prompts/list") == ["a_p", "b_p"]
@@ -84,7 +84,7 @@ async def test_modern_lists_say_how_long_they_hold_and_for_whom(tmp_path: Path) 
             fresh = {"tools": Freshness(ttl_s * 1000, public, monotonic())}
             if source == "a":
                 here.rig.add("a", state=None)
-            here.rig.sinks[source].publish(Snapshot(tools=offer(source, "v").tools, freshness=fresh))
+            here.rig.sinks[source].publish(Snapshot(tools=tools_snapshot(source, "v").tools, freshness=fresh))
             here.rig.health(source, "ready")
         result = (await client.request("tools/list")).result
         assert 400_000 < result["ttlMs"] <= 500_000
@@ -192,7 +192,7 @@ async def test_cursors_that_nobody_gave_are_refused(tmp_path: Path, cursor: Any)
 @pytest.mark.law
 async def test_cursors_are_good_for_one_list_of_one_client_unchanged(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, here.client() as other, here.modern() as modern:
-        here.rig.offer("a", prompts=[f"p{number}" for number in range(1001)])
+        here.rig.serve("a", prompts=[f"p{number}" for number in range(1001)])
         many(here, 5001)
         cursor = await first_cursor(client)
         for place in range(0, len(cursor), 7):
@@ -207,7 +207,7 @@ async def test_cursors_are_good_for_one_list_of_one_client_unchanged(tmp_path: P
 @pytest.mark.law
 async def test_a_client_whose_server_offers_it_something_else_sees_that(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, here.client() as other:
-        own = whole_offer("s", tools=["secret"], prompts=["hidden"])
+        own = full_snapshot("s", tools=["secret"], prompts=["hidden"])
         here.rig.sinks["s"].publish_for(client.session or "", own)
         assert await keys(client, "tools/list") == ["s_secret"]
         assert await keys(client, "prompts/list") == ["s_hidden"]

@@ -12,7 +12,7 @@ from tests.support.client import CLIENT_INFO
 from tests.support.waiting import at_most, until
 from tests.unit.frontends.mcp.listening import listening
 from tests.unit.frontends.rig import House, at_pipe, house
-from tests.unit.router.fakes import whole_offer
+from tests.unit.router.fakes import full_snapshot
 
 from trunkline.frontends.mcp import initialize, notifier
 
@@ -27,7 +27,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
 
 
 def change(here: House, **offered: Any) -> None:
-    here.rig.sinks["s"].publish(whole_offer("s", **{"tools": ["t", "u"], **offered}))
+    here.rig.sinks["s"].publish(full_snapshot("s", **{"tools": ["t", "u"], **offered}))
 
 
 async def next_method(events: AsyncIterator[bytes]) -> str:
@@ -102,7 +102,7 @@ async def test_what_one_client_alone_is_offered_is_news_for_that_client_alone(tm
         client.listen() as mine,
         other.listen() as theirs,
     ):
-        here.rig.sinks["s"].publish_for(client.session or "", whole_offer("s", tools=["t", "u"], prompts=["mine"]))
+        here.rig.sinks["s"].publish_for(client.session or "", full_snapshot("s", tools=["t", "u"], prompts=["mine"]))
         assert await next_method(mine) == PROMPTS
         change(here, resources=["x:1"])
         assert await next_method(theirs) == RESOURCES

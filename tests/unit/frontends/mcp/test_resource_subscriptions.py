@@ -22,7 +22,7 @@ SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 def resourceful(here: House, *uris: str, source: str = "s", outcome: Any = HOLDS) -> None:
     """This server has these resources, and answers every wish to watch one at once."""
-    one = here.rig.offer(source, resources=uris)
+    one = here.rig.serve(source, resources=uris)
     watch = one.watch_resource
     one.watch_resource = lambda listen_filter: (watch(listen_filter), listen_filter.settle(outcome))[0]
 
@@ -74,7 +74,7 @@ async def test_news_come_under_the_uri_that_the_client_used(tmp_path: Path) -> N
 
 async def test_subscribing_twice_is_one_watch(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, client.listen() as events:
-        here.rig.offer("s", resources=["x:1"])
+        here.rig.serve("s", resources=["x:1"])
         both = [asyncio.ensure_future(client.request(SUBSCRIBE, {"uri": "x:1"})) for _ in range(2)]
         await until(lambda: here.source.watches, "it is asked for")
         await client.request("ping")
@@ -97,7 +97,7 @@ async def test_unsubscribing_from_what_nobody_subscribed_to_is_fine(tmp_path: Pa
 
 async def test_unsubscribing_while_the_server_still_thinks_answers_both(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client:
-        here.rig.offer("s", resources=["x:1"])
+        here.rig.serve("s", resources=["x:1"])
         waiting = asyncio.ensure_future(client.request(SUBSCRIBE, {"uri": "x:1"}))
         await until(lambda: here.source.watches, "it is asked for")
         assert (await client.request(UNSUBSCRIBE, {"uri": "x:1"})).result == {}
@@ -108,7 +108,7 @@ async def test_unsubscribing_while_the_server_still_thinks_answers_both(tmp_path
 
 async def test_a_client_that_ends_its_session_meanwhile_has_every_request_answered(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client:
-        here.rig.offer("s", resources=["x:1"])
+        here.rig.serve("s", resources=["x:1"])
         waiting = asyncio.ensure_future(client.request(SUBSCRIBE, {"uri": "x:1"}))
         await until(lambda: here.source.watches, "it is asked for")
         assert (await client.delete()).status == 200
@@ -146,7 +146,7 @@ async def test_a_uri_is_a_string_of_some_length(tmp_path: Path, params: dict[str
 async def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource_subscriptions, "_SETTLE_S", 0.05)
     async with house(tmp_path) as here, here.client() as client:
-        here.rig.offer("s", resources=["x:1"])
+        here.rig.serve("s", resources=["x:1"])
         answer = await client.request(SUBSCRIBE, {"uri": "x:1"})
         assert answer.situation[:2] == (504, "TL305")
         assert watched(here) == []

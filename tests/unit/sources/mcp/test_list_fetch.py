@@ -31,11 +31,11 @@ def lists(*pages: bytes) -> MemorySession:
 async def fetch_snapshot(session: UpstreamSession, source: str) -> Snapshot:
     """What is published of a server when it has been listed."""
     published: list[Snapshot] = []
-    offer = ServerListing(session, source, published.append)
+    listing = ServerListing(session, source, published.append)
     try:
-        await offer.fetch_first()
+        await listing.fetch_first()
     finally:
-        await offer.close()
+        await listing.close()
     (snapshot,) = published
     return snapshot
 

@@ -27,7 +27,7 @@ class Stage:
         self.silent = silent
         self.tool = {"name": "t", "inputSchema": schema}
         self.session = MemorySession(self.respond)
-        self.offer = ServerListing(session_on(self.session, "modern", HELLO), "s", lambda _: None)
+        self.listing = ServerListing(session_on(self.session, "modern", HELLO), "s", lambda _: None)
         self.sent: list[Call] = []
 
     def respond(self, session: MemorySession, message: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ class Stage:
             session.answer(message, json.loads(json.dumps({"tools": [self.tool]})))
 
     def take(self, call: Call) -> bool:
-        return resend_with_headers(self.offer, self.sent.append, call)
+        return resend_with_headers(self.listing, self.sent.append, call)
 
 
 async def test_the_tools_are_listed_and_the_call_goes_again_with_new_headers() -> None:
@@ -45,7 +45,7 @@ async def test_the_tools_are_listed_and_the_call_goes_again_with_new_headers() -
     await until(lambda: stage.sent == [call], "it goes again")
     assert call.headers == [(b"mcp-param-new", b"x y")]
     assert not stage.take(call), "and that once"
-    await stage.offer.close()
+    await stage.listing.close()
 
 
 async def test_a_tool_that_is_annotated_badly_or_gone_has_no_headers() -> None:
@@ -56,7 +56,7 @@ async def test_a_tool_that_is_annotated_badly_or_gone_has_no_headers() -> None:
         assert stage.take(call)
         await until(lambda stage=stage: bool(stage.sent), "it goes again")
         assert call.headers == []
-        await stage.offer.close()
+        await stage.listing.close()
     assert not Stage().take(a_call("prompts/get")), "nothing else has such headers"
 
 
@@ -67,7 +67,7 @@ async def test_a_call_given_up_meanwhile_stays_so() -> None:
     assert stage.take(other)
     gone.give_up(Failure(Problem(code=CANCELLED, message="no")))
     await until(lambda: stage.sent == [other], "only the other goes again")
-    await stage.offer.close()
+    await stage.listing.close()
 
 
 async def test_a_call_does_not_wait_for_a_server_that_is_lost_or_closed() -> None:
@@ -79,9 +79,9 @@ async def test_a_call_does_not_wait_for_a_server_that_is_lost_or_closed() -> Non
     later = a_call()
     stage.take(later)
     assert stage.sent == [call, later]
-    await stage.offer.close()
+    await stage.listing.close()
     closed = Stage(silent=True)
     closed.take(call := a_call())
     await asyncio.sleep(0)
-    await closed.offer.close()
+    await closed.listing.close()
     assert closed.sent == [call]

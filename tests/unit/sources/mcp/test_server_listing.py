@@ -13,7 +13,7 @@ from tests.unit.sources.mcp.memory_session import MemorySession, session_on
 from trunkline.core.errors import SOURCE_LOST, GatewayError
 from trunkline.core.tool import Freshness, Snapshot
 from trunkline.protocol.mcp.versions import decode_initialize_result
-from trunkline.sources.mcp import server_listing as offer_module
+from trunkline.sources.mcp import server_listing as server_listing_module
 from trunkline.sources.mcp.server_listing import ServerListing, announced_kinds
 
 MEMBERS = {
@@ -79,13 +79,13 @@ async def offered(
 ) -> AsyncIterator[tuple[ServerListing, Kept]]:
     kept = Kept()
     tasks = asyncio.all_tasks()
-    offer = ServerListing(server.session, "s", kept.snapshots.append, kept.troubles.append, before)
+    listing = ServerListing(server.session, "s", kept.snapshots.append, kept.troubles.append, before)
     try:
         if first:
-            await offer.fetch_first()
-        yield offer, kept
+            await listing.fetch_first()
+        yield listing, kept
     finally:
-        await offer.close()
+        await listing.close()
     assert asyncio.all_tasks() == tasks
 
 
@@ -138,7 +138,7 @@ async def test_tools_that_cannot_be_listed_are_an_error() -> None:
 
 
 async def test_a_slow_list_delays_nothing_and_is_published_when_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offer_module, "_GRACE_S", 0.02)
+    monkeypatch.setattr(server_listing_module, "_GRACE_S", 0.02)
     server = Server()
     server.slow = {"prompts/list": [], "resources/list": []}
     async with offered(server) as (_, kept):
@@ -153,11 +153,11 @@ async def test_a_slow_list_delays_nothing_and_is_published_when_it_comes(monkeyp
 async def test_a_change_that_is_announced_during_the_first_list_is_one_more_round(kind: str) -> None:
     server = Server()
     held = server.slow["tools/list"] = []
-    async with offered(server, first=False) as (offer, kept):
+    async with offered(server, first=False) as (listing, kept):
         async with asyncio.TaskGroup() as group:
-            group.create_task(offer.fetch_first())
+            group.create_task(listing.fetch_first())
             await until(lambda: held, "the tools are asked for")
-            offer.changed(f"notifications/{kind}/list_changed")
+            listing.changed(f"notifications/{kind}/list_changed")
             del server.slow["tools/list"]
             server.answer(held[0])
             server.has["tools"] = ["t", "t2"]
@@ -167,7 +167,7 @@ async def test_a_change_that_is_announced_during_the_first_list_is_one_more_roun
 
 
 async def test_what_was_known_before_a_reconnect_stays_until_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offer_module, "_GRACE_S", 0.02)
+    monkeypatch.setattr(server_listing_module, "_GRACE_S", 0.02)
     async with offered(Server()) as (before, _):
         pass
     server = Server()
@@ -219,56 +219,56 @@ async def test_how_long_a_modern_list_holds_is_kept(said: dict[str, Any], ttl_ms
 )
 async def test_a_change_is_followed_and_only_that_list_is_fetched(kind: str, methods: set[str]) -> None:
     server = Server()
-    async with offered(server) as (offer, kept):
+    async with offered(server) as (listing, kept):
         before = len(server.connection.sent)
         server.has[kind].append("new")
-        offer.changed(f"notifications/{kind}/list_changed")
+        listing.changed(f"notifications/{kind}/list_changed")
         await until(lambda: kept.last[kind][-1] == "new", "the change is seen")
         assert set(server.connection.methods()[before:]) == methods
         await until(lambda: kept.troubles == [None], "and it went well")
 
 
 async def test_many_announcements_are_few_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offer_module, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(server_listing_module, "_PAUSE_S", 0.01)
     server = Server()
-    async with offered(server) as (offer, kept):
+    async with offered(server) as (listing, kept):
         for number in range(100):
             server.has["tools"] = [f"t{number}"]
-            offer.changed("notifications/tools/list_changed")
+            listing.changed("notifications/tools/list_changed")
         await until(lambda: kept.last["tools"] == ["t99"], "the last state is seen")
         assert server.asked("tools/list") <= 3
 
 
 async def test_whoever_was_never_listed_is_listed_in_full() -> None:
-    async with offered(Server(), first=False) as (offer, kept):
-        offer.changed("notifications/prompts/list_changed")
+    async with offered(Server(), first=False) as (listing, kept):
+        listing.changed("notifications/prompts/list_changed")
         await until(lambda: bool(kept.snapshots), "it is published")
         assert kept.last == ALL
 
 
 async def test_a_list_that_fails_later_leaves_what_was_known() -> None:
     server = Server()
-    async with offered(server) as (offer, kept):
+    async with offered(server) as (listing, kept):
         server.errors = {"tools/list": -1, "prompts/list": -1}
-        offer.missed()
+        listing.missed()
         await until(lambda: bool(kept.troubles), "it fails")
         assert kept.last == ALL
         assert kept.troubles[0] is not None
         assert any("prompts/list" in warning for warning in kept.snapshots[-1].warnings)
         server.errors = {}
-        offer.missed()
+        listing.missed()
         await until(lambda: kept.troubles[-1] is None, "it is well again")
         assert kept.snapshots[-1].warnings == ()
 
 
 async def test_a_connection_that_is_gone_publishes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offer_module, "_GRACE_S", 0.01)
+    monkeypatch.setattr(server_listing_module, "_GRACE_S", 0.01)
     server = Server()
     server.slow = {"prompts/list": []}
-    async with offered(server) as (offer, kept):
-        offer.changed("notifications/tools/list_changed")
+    async with offered(server) as (listing, kept):
+        listing.changed("notifications/tools/list_changed")
         server.connection.lose(server.connection.problem(SOURCE_LOST, "gone"))
-        offer.missed()
+        listing.missed()
         await asyncio.sleep(0.05)
         assert len(kept.snapshots) == 1
 
@@ -278,24 +278,24 @@ async def test_a_connection_that_is_gone_publishes_nothing_more(monkeypatch: pyt
 
 @pytest.fixture
 def nothing_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offer_module, "_FRESH_S", -1.0)
+    monkeypatch.setattr(server_listing_module, "_FRESH_S", -1.0)
 
 
 @pytest.mark.usefixtures("nothing_holds")
 async def test_lists_that_are_never_announced_are_fetched_again_when_somebody_looks() -> None:
     server = Server({"tools": {}, "prompts": {"listChanged": True}, "resources": {"listChanged": False}})
-    async with offered(server) as (offer, kept):
+    async with offered(server) as (listing, kept):
         server.has["tools"] = ["new"]
         for _ in range(5):
-            offer.refresh()
+            listing.refresh()
         await until(lambda: kept.last["tools"] == ["new"], "it is fetched")
         assert (server.asked("tools/list"), server.asked("prompts/list"), server.asked("resources/list")) == (2, 1, 2)
 
 
 async def test_nothing_is_fetched_twice_within_a_moment() -> None:
     server = Server()
-    async with offered(server) as (offer, _):
-        offer.refresh()
+    async with offered(server) as (listing, _):
+        listing.refresh()
         await asyncio.sleep(0.02)
         assert server.asked("tools/list") == 1
 
@@ -305,9 +305,9 @@ async def test_nothing_is_fetched_twice_within_a_moment() -> None:
 async def test_a_list_whose_time_is_over_is_fetched_even_if_changes_are_announced(ttl_ms: int, fetched: int) -> None:
     server = Server({"tools": {"listChanged": True}}, era="modern")
     server.extra = {"ttlMs": ttl_ms}
-    async with offered(server) as (offer, kept):
+    async with offered(server) as (listing, kept):
         await asyncio.sleep(0.02)
-        offer.refresh()
+        listing.refresh()
         await until(lambda: len(kept.snapshots) == fetched, "it is as it should be")
         assert server.asked("tools/list") == fetched
 
