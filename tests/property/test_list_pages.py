@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.core.call import Caller
-from trunkline.core.seal import Sealer
+from trunkline.core.signing import TokenSigner
 from trunkline.frontends.mcp.lists import Cursor, Pagination
 
 CALLER = Caller()
@@ -43,7 +43,7 @@ def walk(walks: Pagination, versions: list[list[str]]) -> list[str] | None:
 def test_whatever_changes_everything_of_the_list_that_was_begun_is_seen_once(
     versions: list[list[str]], page_items: int
 ) -> None:
-    assert walk(Pagination(Sealer(), page_items=page_items), versions) == versions[0]
+    assert walk(Pagination(TokenSigner(), page_items=page_items), versions) == versions[0]
 
 
 @given(order=names, data=st.data(), page_items=st.integers(1, 5))
@@ -53,7 +53,7 @@ def test_where_nothing_is_kept_what_stays_is_seen_once_or_the_walk_begins_anew(
     some = st.sets(st.sampled_from(order)) if order else st.just(set[str]())
     kept = data.draw(st.lists(some, min_size=1, max_size=5))
     versions = [[name for name in order if name in chosen] for chosen in kept]
-    seen = walk(Pagination(Sealer(), page_items=page_items, kept_lists=0), versions)
+    seen = walk(Pagination(TokenSigner(), page_items=page_items, kept_lists=0), versions)
     if seen is not None:
         assert len(seen) == len(set(seen))
         stayed = set.intersection(*kept)

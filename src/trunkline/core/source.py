@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, Self
 
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
@@ -136,14 +136,14 @@ class ToolsOnlySource:
 # -- watches ----------------------------------------------------------------------------------------------------------
 
 
-class _Closable:
+@dataclass(eq=False, slots=True)
+class _Watch:
     """A handle that its creator closes; `when_closed` sets who is told."""
 
-    __slots__ = ("_on_closed", "closed")
-
-    def __init__(self) -> None:
-        self.closed = False
-        self._on_closed: Callable[[Self], None] | None = None
+    caller: Caller
+    closed: bool = field(default=False, init=False)
+    _on_closed: Callable[[Self], None] | None = field(default=None, init=False)
+    _settled: bool = field(default=False, init=False)
 
     def when_closed(self, on_closed: Callable[[Self], None]) -> None:
         self._on_closed = on_closed
@@ -155,28 +155,17 @@ class _Closable:
                 self._on_closed(self)
 
 
-class ResourceWatch(_Closable):
+@dataclass(eq=False, slots=True)
+class ResourceWatch(_Watch):
     """One client's subscription to one resource at its source, by the URI the server knows.
 
     `on_settled` takes a `Result` once the subscription holds; any other outcome means that it failed or has ended.
     `on_updated` takes the parameters of each update. The source unsubscribes when the last watch of a resource closes.
     """
 
-    __slots__ = ("_settled", "caller", "on_settled", "on_updated", "uri")
-
-    def __init__(
-        self,
-        caller: Caller,
-        uri: str,
-        on_updated: Callable[[Json], object],
-        on_settled: Callable[[Outcome], object],
-    ) -> None:
-        super().__init__()
-        self.caller = caller
-        self.uri = uri
-        self.on_updated = on_updated
-        self.on_settled = on_settled
-        self._settled = False
+    uri: str
+    on_updated: Callable[[Json], object]
+    on_settled: Callable[[Outcome], object]
 
     def settle(self, outcome: Outcome) -> None:
         """Report the first outcome, and every failure; that a lost subscription was restored is not reported."""
@@ -185,28 +174,17 @@ class ResourceWatch(_Closable):
             self.on_settled(outcome)
 
 
-class TaskWatch(_Closable):
+@dataclass(eq=False, slots=True)
+class TaskWatch(_Watch):
     """One client's subscription to some tasks of one server (MCP 2026-07-28), by the server's own task ids.
 
     `on_settled` takes, once, the ids that the server will report on. `on_updated` takes the id and parameters of each
     update.
     """
 
-    __slots__ = ("_settled", "caller", "on_settled", "on_updated", "task_ids")
-
-    def __init__(
-        self,
-        caller: Caller,
-        task_ids: frozenset[str],
-        on_updated: Callable[[str, Json], object],
-        on_settled: Callable[[frozenset[str]], object],
-    ) -> None:
-        super().__init__()
-        self.caller = caller
-        self.task_ids = task_ids
-        self.on_updated = on_updated
-        self.on_settled = on_settled
-        self._settled = False
+    task_ids: frozenset[str]
+    on_updated: Callable[[str, Json], object]
+    on_settled: Callable[[frozenset[str]], object]
 
     def settle(self, honoured: frozenset[str]) -> None:
         """Report the server's first answer; later losses and recoveries are not reported."""

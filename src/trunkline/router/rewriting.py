@@ -3,7 +3,7 @@
 Servers give URIs in results that no list has. If several servers may have resources, the URIs given to each principal
 are remembered with their server; a URI that would lead to another server is replaced by its address.
 
-Each server makes its own task ids, so callers get ids that are sealed for them.
+Each server makes its own task ids, so callers get ids that are signed for them.
 
 Hardly any call needs this. One that does has its `reply` replaced, so that the others pay nothing.
 """
@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from trunkline.core.call import Call, Caller, Json, RemoteError, Result
-from trunkline.core.seal import Sealer
 from trunkline.core.server_request import ServerRequest
+from trunkline.core.signing import TokenSigner
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
 from trunkline.protocol.mcp.capabilities import NO_CAPABILITIES, TASKS, extensions
 from trunkline.router.catalog import CatalogViews
@@ -284,18 +284,18 @@ def declares_tasks(caller: Caller) -> bool:
 
 
 class TaskIds:
-    """Seals the task ids of servers: callers get ids that are valid only for them. Nothing is stored."""
+    """Signs the task ids of servers: callers get ids that are valid only for them. Nothing is stored."""
 
-    def __init__(self, sealer: Sealer | None = None) -> None:
-        self._sealer = sealer or Sealer()
+    def __init__(self) -> None:
+        self._signer = TokenSigner()
 
     def public_id(self, caller: Caller, location: TaskLocation) -> str:
         """The id that this caller gets for a task."""
-        return self._sealer.seal(_purpose(caller), encode(location))
+        return self._signer.sign(_purpose(caller), encode(location))
 
     def locate(self, caller: Caller, task_id: str) -> TaskLocation | None:
-        """The task of a sealed id; None if the id was not made here, or for another caller."""
-        payload = self._sealer.open(_purpose(caller), task_id)
+        """The task of a signed id; None if the id was not made here, or for another caller."""
+        payload = self._signer.verify(_purpose(caller), task_id)
         return None if payload is None else msgspec.json.decode(payload, type=TaskLocation)
 
     def rewrite(self, caller: Caller, source: str, raw: Json) -> Json:

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from trunkline.core.call import Caller
 from trunkline.core.errors import INVALID_PARAMS, Problem
-from trunkline.core.seal import Sealer
+from trunkline.core.signing import TokenSigner
 from trunkline.core.tool import ListName
 from trunkline.frontends.mcp.initialize import SERVER_INFO_MEMBER
 from trunkline.frontends.mcp.requests import RequestContext, own_result, refuse, respond_later, text_or_none
@@ -79,11 +79,11 @@ class ListHandler:
     Nearly every list fits on one page and does not change between two requests: its result is cached.
     """
 
-    def __init__(self, router: Router, visible: VisibleLists, sealer: Sealer) -> None:
+    def __init__(self, router: Router, visible: VisibleLists, signer: TokenSigner) -> None:
         self._router = router
         self._visible = visible
         self._metadata = ListMetadata(router)
-        self._pagination = Pagination(sealer)
+        self._pagination = Pagination(signer)
         self._cached: WeakKeyDictionary[Catalog, dict[ListType, ListPages]] = WeakKeyDictionary()
 
     def handle(self, context: RequestContext) -> None:
@@ -212,14 +212,14 @@ class ListPages:
 
 
 class Pagination:
-    """Issues and resolves cursors: each is sealed for one list and one client.
+    """Issues and resolves cursors: each is signed for one list and one client.
 
     A client pages through a list as it was when it began, so that a change neither hides nor repeats an item. Only so
     many lists are kept for that: a client that takes too long goes on after the last item it saw, in the present list.
     """
 
-    def __init__(self, sealer: Sealer, *, page_items: int = PAGE_ITEMS, kept_lists: int = KEPT_LISTS) -> None:
-        self._sealer = sealer
+    def __init__(self, signer: TokenSigner, *, page_items: int = PAGE_ITEMS, kept_lists: int = KEPT_LISTS) -> None:
+        self._signer = signer
         self._page_items = page_items
         self._kept_lists = kept_lists
         self._numbers = count(1)
@@ -234,14 +234,14 @@ class Pagination:
         self._kept.move_to_end(pages.number)
         if len(self._kept) > self._kept_lists:
             self._kept.popitem(last=False)
-        return self._sealer.seal(_purpose(caller, name), msgspec.json.encode(cursor))
+        return self._signer.sign(_purpose(caller, name), msgspec.json.encode(cursor))
 
     def resolve(self, caller: Caller, name: str, text: str, now: ListPages) -> tuple[ListPages, Cursor] | None:
         """The list and the position that a cursor stands for.
 
         None for one that was not issued to this client, and where the list has changed too much to go on.
         """
-        payload = self._sealer.open(_purpose(caller, name), text)
+        payload = self._signer.verify(_purpose(caller, name), text)
         if payload is None:
             return None
         cursor = msgspec.json.decode(payload, type=Cursor)

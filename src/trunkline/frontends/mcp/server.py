@@ -8,7 +8,7 @@ from typing import Final
 from trunkline.core.call import PROGRESS
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import UNKNOWN_METHOD, Problem
-from trunkline.core.seal import Sealer
+from trunkline.core.signing import TokenSigner
 from trunkline.frontends.mcp.calls import RoutedCall
 from trunkline.frontends.mcp.clients import ClientSession, InFlightCalls, StatelessClients
 from trunkline.frontends.mcp.initialize import Initializer
@@ -59,12 +59,12 @@ class McpServer:
         self.rules = ServerRequestRules(server_request_timeout_s, lambda: len(router.registry.servers()) > 1)
         self.listen_streams = ListenStreams(router, self.rules.names_servers)
         self.subscriptions = ResourceSubscriptions(router)
-        self.suspended_calls = SuspendedCalls(Sealer(), self.rules)
+        self.suspended_calls = SuspendedCalls(TokenSigner(), self.rules)
         visible = VisibleLists(router, discovery.listing)
         self.notifier = ListChangeNotifier(router, visible, self.sessions, self.listen_streams)
         discovery.provisioning.on_change.append(self.notifier.list_changed)
         self._initializer = Initializer(router, discovery.listing)
-        self._lists = ListHandler(router, visible, Sealer())
+        self._lists = ListHandler(router, visible, TokenSigner())
         self._stateless = StatelessClients(max_calls)
         common: dict[str, Handler] = dict.fromkeys(_LISTS, self._lists.handle)
         common |= dict.fromkeys(_ROUTED, self._route)

@@ -1,6 +1,6 @@
 """Suspended calls: a legacy server sends a request to a modern client, and the call waits until the client is back.
 
-The client's request is answered `input_required` with a sealed `requestState`; its next request brings the responses
+The client's request is answered `input_required` with a signed `requestState`; its next request brings the responses
 and resumes the call. The outcome goes to the request that waits at that moment.
 """
 
@@ -18,8 +18,8 @@ import msgspec
 from trunkline.core.call import Call, Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.core.seal import Sealer
 from trunkline.core.server_request import ServerRequest
+from trunkline.core.signing import TokenSigner
 from trunkline.frontends.mcp.requests import own_result, refuse
 from trunkline.frontends.mcp.server_requests import MAX_OPEN, ServerRequestRules, request_refusal
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
@@ -105,7 +105,7 @@ class SuspendedCall:
         self._calls.add(self, self)
         timeout_s = self._suspended_calls.rules.timeout_s
         self._expiry = Deadline(timeout_s, partial(self.give_up, "the client did not return"))
-        state = self._suspended_calls.seal.sealed(waiting, self.handle)
+        state = self._suspended_calls.states.signed(waiting, self.handle)
         input_requests = {key: input_request for key, (_, input_request) in self._open.items()}
         waiting.responder.result(own_result(encode_input_required(input_requests, state)))
 
@@ -183,9 +183,9 @@ class SuspendedCall:
 class SuspendedCalls:
     """All suspended calls, by the handle in the `requestState` that their clients hold."""
 
-    def __init__(self, sealer: Sealer, rules: ServerRequestRules) -> None:
+    def __init__(self, signer: TokenSigner, rules: ServerRequestRules) -> None:
         self.rules = rules
-        self.seal = StateSeal(sealer, rules.timeout_s)
+        self.states = StateSigner(signer, rules.timeout_s)
         self._suspended: dict[str, SuspendedCall] = {}
 
     def __len__(self) -> int:
@@ -208,7 +208,7 @@ class SuspendedCalls:
             state = text_member(routed.params, "requestState") or ""
         except BadMessage:
             return _refuse(routed, "`params.requestState` must be a string")
-        handle = self.seal.opened(routed, state)
+        handle = self.states.verified(routed, state)
         if handle is None:
             if not _is_for_legacy(routed, router):
                 return False
@@ -242,7 +242,7 @@ class SuspendedCalls:
             members = self._labelled(source, ELICITATION_CREATE, params)
             params = encode_members({"mode": b'"url"', **members})
             requests[f"{source}-{number}"] = InputRequest(ELICITATION_CREATE, params)
-        return encode_input_required(requests, self.seal.sealed(context, _URLS))
+        return encode_input_required(requests, self.states.signed(context, _URLS))
 
     def input_request(self, server_request: ServerRequest) -> InputRequest:
         """A server's request for a modern client, which has no way to send progress on it."""
@@ -276,7 +276,7 @@ def _refuse(context: RequestContext, message: str) -> bool:
     return True
 
 
-# -- the sealed state -------------------------------------------------------------------------------------------------
+# -- the signed state -------------------------------------------------------------------------------------------------
 
 _PURPOSE: Final = "requestState"
 _GRACE_S: Final = 5.0
@@ -292,21 +292,21 @@ class _State(msgspec.Struct, array_like=True):
     digest: str
 
 
-class StateSeal:
-    """Seals a handle as a `requestState` that is valid for one principal and one request, for a limited time."""
+class StateSigner:
+    """Signs a handle as a `requestState` that is valid for one principal and one request, for a limited time."""
 
-    def __init__(self, sealer: Sealer, server_request_timeout_s: float) -> None:
-        self.sealer = sealer
+    def __init__(self, signer: TokenSigner, server_request_timeout_s: float) -> None:
+        self.signer = signer
         self._lasts_s = server_request_timeout_s + _GRACE_S
         self._loop = asyncio.get_running_loop()
 
-    def sealed(self, context: RequestContext, handle: str) -> str:
+    def signed(self, context: RequestContext, handle: str) -> str:
         state = _State(handle, context.caller.principal, self._loop.time() + self._lasts_s, _digest(context))
-        return self.sealer.seal(_PURPOSE, encode(state))
+        return self.signer.sign(_PURPOSE, encode(state))
 
-    def opened(self, context: RequestContext, text: str) -> str | None:
+    def verified(self, context: RequestContext, text: str) -> str | None:
         """The handle in a state that was issued for this very request; None for any other."""
-        payload = self.sealer.open(_PURPOSE, text)
+        payload = self.signer.verify(_PURPOSE, text)
         if payload is None:
             return None
         state = msgspec.json.decode(payload, type=_State)

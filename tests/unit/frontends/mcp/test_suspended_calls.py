@@ -12,7 +12,7 @@ from tests.unit.frontends.mcp.talks import EVERYTHING, FORM, YES, Asking, Modern
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import NeedsInput, RemoteError, Result
-from trunkline.core.seal import Sealer
+from trunkline.core.signing import TokenSigner
 from trunkline.frontends.mcp.server_requests import MAX_OPEN
 from trunkline.protocol.jsonrpc import parse_message
 from trunkline.protocol.mcp.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
@@ -104,7 +104,7 @@ async def test_of_two_at_once_only_one_waits(tmp_path: Path) -> None:
         {"requestState": "x"},
         {"requestState": ""},
         {"requestState": 7},
-        {"requestState": Sealer().seal("requestState", b'["x","local",9e9,"y"]')},
+        {"requestState": TokenSigner().sign("requestState", b'["x","local",9e9,"y"]')},
         {"inputResponses": []},
         {"inputResponses": {"s-1": 1}},
         {"extra": True},
