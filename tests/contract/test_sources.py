@@ -144,7 +144,7 @@ def test_a_changed_list_is_followed(tmp_path: Path, variant: Variant, loop: str)
                 await until(lambda: any(e["method"] == "GET" for e in stage.server.events("request")), "it listens")
             await stage.call("grow", {"name": "newcomer"}, session=None)
             if quiet:
-                return  # such a server has no way to tell; the one that has is in test_modern_news.py
+                return  # such a server has no way to tell; the one that has is in test_modern_list_changes.py
             await until(lambda: b'"x_newcomer"' in stage.listing, "the new tool is listed")
             assert structured(await stage.call("newcomer", {"a": 1}, session=None)) == {"a": 1}
             assert stage.states == ["ready"]

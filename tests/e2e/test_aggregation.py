@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.gateway import Gateway
 from tests.support.interactions.client import Client, Json, Person, Refused
-from tests.support.interactions.offers import TEMPLATE, TEXT, WATCHED
+from tests.support.interactions.feature_data import TEMPLATE, TEXT, WATCHED
 from tests.support.interactions.python_client import python_client
 from tests.support.interactions.scene import over_http
 from tests.support.waiting import START_WAIT_S, until

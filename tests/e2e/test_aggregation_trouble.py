@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.interactions.client import Client, Json, Person, Refused
-from tests.support.interactions.offers import TEXT, WATCHED
+from tests.support.interactions.feature_data import TEXT, WATCHED
 from tests.support.interactions.python_client import python_client
 from tests.support.interactions.scene import over_http
 from tests.support.peers.programs import HttpPeer, StdioPeer

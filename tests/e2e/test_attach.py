@@ -201,7 +201,7 @@ async def test_a_call_that_is_taken_back_at_once_never_runs_on(tmp_path: Path) -
         assert not [line for line in client.lines if b'"id":"c' in line]
 
 
-async def test_news_arrive_in_both_eras(tmp_path: Path) -> None:
+async def test_notifications_arrive_in_both_eras(tmp_path: Path) -> None:
     async with joined(tmp_path, StdioFaults(tmp_path, "s"), sessions="shared") as client:
         await client.tools()
         wanted = {"notifications": {"toolsListChanged": True}}

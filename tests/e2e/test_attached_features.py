@@ -69,7 +69,9 @@ async def attached(url: str, era: str, folder: Path) -> AsyncIterator[tuple[Any,
 @pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
 @pytest.mark.parametrize("era", ["legacy", MODERN])
 @pytest.mark.parametrize("url", ["stdio", "http"], indirect=True)
-async def test_questions_progress_news_and_arguments_in_headers_pass(url: str, era: str, tmp_path: Path) -> None:
+async def test_questions_progress_notifications_and_arguments_in_headers_pass(
+    url: str, era: str, tmp_path: Path
+) -> None:
     async with attached(url, era, tmp_path) as (client, heard):
         assert client.protocol_version == (MODERN if era == MODERN else "2025-11-25")
         result = await client.call_tool("test_tool_with_progress", {}, progress_callback=heard.on_progress)
@@ -80,12 +82,12 @@ async def test_questions_progress_news_and_arguments_in_headers_pass(url: str, e
         if era == "legacy":
             assert "accept" in (await client.call_tool("test_elicitation", {"message": "who?"})).content[0].text
             assert heard.asked == 1
-            await log_messages_and_news_reach_a_session(client, heard)
+            await log_messages_and_notifications_reach_a_session(client, heard)
         else:
             await a_subscription_is_told_of_changes(client)
 
 
-async def log_messages_and_news_reach_a_session(client: Any, heard: Heard) -> None:
+async def log_messages_and_notifications_reach_a_session(client: Any, heard: Heard) -> None:
     await client.session.set_logging_level("debug")
     await client.call_tool("test_tool_with_logging", {})
     await until(lambda: len(heard.logged) >= 3, "the log messages came")
@@ -95,6 +97,6 @@ async def log_messages_and_news_reach_a_session(client: Any, heard: Heard) -> No
 
 
 async def a_subscription_is_told_of_changes(client: Any) -> None:
-    async with listen(client.session, tools_list_changed=True) as news:
+    async with listen(client.session, tools_list_changed=True) as notifications:
         await client.call_tool("test_trigger_tool_change", {})
-        await asyncio.wait_for(anext(news), PATIENCE_S)
+        await asyncio.wait_for(anext(notifications), PATIENCE_S)

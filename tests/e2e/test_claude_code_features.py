@@ -18,7 +18,7 @@ import pytest
 from tests.support.claude_code import Finished, run_claude
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.peers.programs import everything, filesystem
-from tests.support.scripted_model import Asked, ScriptedModel, Turn, Use, calls, says
+from tests.support.scripted_model import ModelRequest, ScriptedModel, Turn, Use, calls, says
 from tests.support.waiting import START_WAIT_S
 
 pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -42,7 +42,7 @@ ASKS = ours("everything_trigger-elicitation-request")
 
 
 @dataclass(frozen=True)
-class Visit:
+class AgentRun:
     """A run that is over, and the folder it was in."""
 
     model: ScriptedModel
@@ -51,10 +51,10 @@ class Visit:
 
 
 @pytest.fixture(scope="module", params=["url", "alone", "joins"])
-def visit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Visit:
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AgentRun:
     folder = tmp_path_factory.mktemp(request.param)
     with entry(request.param, folder) as told:
-        return asyncio.run(go(told, folder / "claude"))
+        return asyncio.run(run_agent(told, folder / "claude"))
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def entry(way: str, folder: Path) -> Iterator[dict[str, Any]]:
         yield command if way == "joins" else {"type": "http", "url": f"http://127.0.0.1:{gateway.port}/mcp"}
 
 
-async def go(told: dict[str, Any], folder: Path) -> Visit:
+async def run_agent(told: dict[str, Any], folder: Path) -> AgentRun:
     project = folder / "project"
     project.mkdir(parents=True)
     (project / "groceries.txt").write_text("oat milk")
@@ -82,7 +82,7 @@ async def go(told: dict[str, Any], folder: Path) -> Visit:
         ours("files_read_text_file", path=str(project / "groceries.txt")),
     )
 
-    def script(asked: Asked) -> Turn:
+    def script(asked: ModelRequest) -> Turn:
         """The tool that asks is there once a server of its own, started by the first call, knows that it can ask."""
         if asked.turn == 0:
             return first
@@ -95,27 +95,27 @@ async def go(told: dict[str, Any], folder: Path) -> Visit:
         finished = await run_claude(model, {"trunkline": told}, folder, prompt=prompt, own_tools=RESOURCE_TOOLS)
     assert (finished.status, finished.servers) == (0, {"trunkline": "connected"}), finished.errors
     assert finished.said == "All done."
-    return Visit(model, finished, project)
+    return AgentRun(model, finished, project)
 
 
-def test_it_lists_and_reads_resources_also_those_of_a_template(visit: Visit) -> None:
-    assert DOCUMENT in {resource["uri"] for resource in json.loads(visit.model.result(0, 0).text)}
-    (document,) = json.loads(visit.model.result(0, 1).text)["contents"]
+def test_it_lists_and_reads_resources_also_those_of_a_template(run: AgentRun) -> None:
+    assert DOCUMENT in {resource["uri"] for resource in json.loads(run.model.result(0, 0).text)}
+    (document,) = json.loads(run.model.result(0, 1).text)["contents"]
     assert document["uri"] == DOCUMENT and "Everything Server" in document["text"]
-    assert "Resource 7" in visit.model.result(0, 2).text
+    assert "Resource 7" in run.model.result(0, 2).text
 
 
-def test_prompts_are_its_slash_commands(visit: Visit) -> None:
-    assert {COMMAND, "mcp__trunkline__everything_simple-prompt"} <= visit.finished.commands
-    assert "weather in Berlin, Brandenburg?" in json.dumps(visit.model.asked[0].body["messages"])
+def test_prompts_are_its_slash_commands(run: AgentRun) -> None:
+    assert {COMMAND, "mcp__trunkline__everything_simple-prompt"} <= run.finished.commands
+    assert "weather in Berlin, Brandenburg?" in json.dumps(run.model.asked[0].body["messages"])
 
 
-def test_a_server_of_files_works_in_its_folder_from_the_first_call_on(visit: Visit) -> None:
-    folders, groceries = visit.model.result(0, 3), visit.model.result(0, 4)
-    assert (str(visit.project) in folders.text, "elsewhere" in folders.text) == (True, False)
+def test_a_server_of_files_works_in_its_folder_from_the_first_call_on(run: AgentRun) -> None:
+    folders, groceries = run.model.result(0, 3), run.model.result(0, 4)
+    assert (str(run.project) in folders.text, "elsewhere" in folders.text) == (True, False)
     assert "oat milk" in groceries.text
 
 
-def test_a_question_that_nobody_can_answer_is_cancelled(visit: Visit) -> None:
-    assert ASKS.tool not in visit.model.asked[0].tools
-    assert any("cancelled" in result.text for result in visit.model.asked[-1].results.values())
+def test_a_question_that_nobody_can_answer_is_cancelled(run: AgentRun) -> None:
+    assert ASKS.tool not in run.model.asked[0].tools
+    assert any("cancelled" in result.text for result in run.model.asked[-1].results.values())

@@ -11,7 +11,7 @@ import pytest
 from tests.support.catalogs import definitions_of, entry_of, stdio_server
 from tests.support.claude_code import run_claude
 from tests.support.gateway import TRUNKLINE, Gateway
-from tests.support.scripted_model import Asked, Script, ScriptedModel, Turn, Use, calls, in_order, says
+from tests.support.scripted_model import ModelRequest, Script, ScriptedModel, Turn, Use, calls, in_order, says
 from tests.support.waiting import START_WAIT_S
 
 pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -29,7 +29,7 @@ def ours(tool: str, **arguments: Any) -> Use:
     return Use(f"mcp__trunkline__{tool}", arguments)
 
 
-def names(asked: Asked) -> set[str]:
+def names(asked: ModelRequest) -> set[str]:
     return {name.removeprefix("mcp__trunkline__") for name in asked.tools}
 
 
@@ -60,7 +60,7 @@ async def test_told_to_search_it_finds_executes_and_then_has_the_tool(frontend: 
     """It asks for the new list at once and shows it to its model some turns later; until then, `execute_tool` runs
     what was found, and a call by name would not leave Claude Code."""
 
-    def script(asked: Asked) -> Turn:
+    def script(asked: ModelRequest) -> Turn:
         if asked.turn == 0:
             return calls(ours("discover_tools", query=QUERY))
         if asked.turn == 1:

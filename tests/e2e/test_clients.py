@@ -143,7 +143,7 @@ async def takes_a_call_back(client: RealClient, journal: Journal) -> None:
 async def hears_of_a_new_tool(client: RealClient) -> None:
     name = unique("grown")
     assert f"peer_{name}" not in await client.names()
-    client.news.clear()
+    client.list_changed.clear()
     async with client.listening() as changed:
         await client.call("peer_grow", {"name": name})
         async with asyncio.timeout(PATIENCE_S):

@@ -75,7 +75,7 @@ async def test_what_an_agent_draws_is_seen(board: list[str], tmp_path: Path) -> 
             assert not "".join(last_frame(shown.text)).strip()
             shown.process.send_signal(signal.SIGINT)
             assert await shown.ended() == 0
-            assert shown.complaints == ""
+            assert shown.stderr == ""
 
 
 async def test_on_a_terminal_it_is_drawn_in_place_and_in_colour(board: list[str], tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.support.first_hour.household import CLIENT, GROCERIES, META_TOOLS, Ho
 from tests.support.gateway import TRUNKLINE
 from tests.support.models.script import turn_after
 from tests.support.peers.clients import connect
-from tests.support.scripted_model import Asked, Script, ScriptedModel, ToolResult, Turn, Use, calls, says
+from tests.support.scripted_model import ModelRequest, Script, ScriptedModel, ToolResult, Turn, Use, calls, says
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -224,7 +224,7 @@ def script(household: Household) -> Script:
         household.servers["words"] = household.servers["text"]
         household.save()
 
-    def answer(asked: Asked) -> Turn:
+    def answer(asked: ModelRequest) -> Turn:
         if asked.turn < len(ERRAND):
             return ERRAND[asked.turn]
         if asked.turn == len(ERRAND):

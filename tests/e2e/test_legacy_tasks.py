@@ -56,9 +56,9 @@ async def test_they_are_followed_over_http_belong_to_one_session_and_are_told_of
 async def is_told_of_it_under_the_id_that_it_knows(client: HttpClient) -> None:
     async with client.listen() as stream:
         made = (await client.request("tools/call", {"name": "a_long", "task": {"ttl": 1}})).result
-        while (news := json.loads(await anext(stream)))["method"] != "notifications/tasks/status":
+        while (update := json.loads(await anext(stream)))["method"] != "notifications/tasks/status":
             pass
-        assert news["params"]["taskId"] == made["task"]["taskId"]
+        assert update["params"]["taskId"] == made["task"]["taskId"]
 
 
 async def test_they_are_followed_over_stdio(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ async def test_it_is_a_server_like_any_other_behind_the_gateway(era: str, comman
                 await client.call("own_grow")
                 while "own_grown" not in await client.names():  # the first news may be that the server came up
                     await asyncio.wait_for(changed(), at_most(15))
-                    client.news.clear()
+                    client.list_changed.clear()
             assert (await client.call("own_grown")).content[0].text == "new"
 
 

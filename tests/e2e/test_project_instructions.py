@@ -33,8 +33,8 @@ ALONE = {
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the model was asked first, and what the person was warned of."""
+class Shown:
+    """The first request to the model, and the warnings that the user got."""
 
     first: str
     warned: str
@@ -59,7 +59,7 @@ class Stage(SessionStage):
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text("PLANTED above\n")
 
-    async def told(self, command: str, *, off: bool = False) -> Told:
+    async def told(self, command: str, *, off: bool = False) -> Shown:
         """One run, in which the agent does one thing that it can."""
         prefix = {"claude": "mcp__trunkline-run__", "codex": "mcp__trunkline_run/", "gemini": "mcp_trunkline-run_"}
         bash = Use(f"{prefix.get(self.kind.provider, 'trunkline-run_')}Bash", {"command": "echo there"})
@@ -70,12 +70,12 @@ class Stage(SessionStage):
             session = await self.session(calls(bash), args=args, options=options)
             assert session.status == 0, session.stderr
             session.left_nothing()
-            return Told(str(session.model.asked[0].body), session.stderr)
+            return Shown(str(session.model.asked[0].body), session.stderr)
         options: dict[str, Any] = {"model": "gemini-2.5-pro"} if self.kind is GEMINI else {}
         options |= {"instructions": False} if off else {}
         run = await self.run(calls(bash), options=options, mcp_proxy={"enable": True})
         run.succeeded()
-        return Told(str(run.model.asked[0].body), str(run.of("warned")))
+        return Shown(str(run.model.asked[0].body), str(run.of("warned")))
 
 
 @dataclass(frozen=True)

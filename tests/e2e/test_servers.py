@@ -249,10 +249,10 @@ async def test_progress_cancellation_and_changes_of_the_list(wire: str, house: H
         assert not (await client.call(f"{wire}_add", {"a": 1, "b": 2})).is_error
         if (house.program, wire) == ("sdk", "sse"):
             return  # over the old transport the SDK tells nobody that its tools have changed
-        client.news.clear()
+        client.list_changed.clear()
         await client.call(f"{wire}_grow", {"name": "grown"})
         async with asyncio.timeout(PATIENCE_S):
-            await client.news.wait()
+            await client.list_changed.wait()
         await until(lambda: has_tool(client, f"{wire}_grown"), "the new tool is listed")
         assert (await client.call(f"{wire}_grown")).content[0].text == "grown"
 

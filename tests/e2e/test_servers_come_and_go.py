@@ -90,7 +90,7 @@ class Rig:
     async def told(self) -> AsyncIterator[None]:
         """The client hears of a changed list because of what is done inside."""
         async with self.client.listening() as changed:
-            self.client.news.clear()
+            self.client.list_changed.clear()
             yield
             async with asyncio.timeout(PATIENCE_S):
                 await changed()

@@ -24,7 +24,7 @@ from tests.support.waiting import at_most, until
 EXAMPLE = ROOT / "examples" / "service"
 OPERATOR = "an-operators-token"
 NO_TOKEN = (403, "TL317", "no")
-CLIMBS = (403, "TL315", "no")
+PATH_TRAVERSAL = (403, "TL315", "no")
 
 
 class Api:
@@ -70,8 +70,8 @@ def test_the_example_works_as_it_stands(tmp_path: Path) -> None:
         assert call("billing_total").stdout.strip() == "12.50"
         refused = call("billing_show_invoice", "number:=9")
         assert refused.returncode == 1 and "no invoice 9" in refused.stdout + refused.stderr
-        climbs = call("billing_invoice", "customer=../x", "amount:=1")
-        assert climbs.returncode == 1 and "TL315" in climbs.stderr
+        traversal = call("billing_invoice", "customer=../x", "amount:=1")
+        assert traversal.returncode == 1 and "TL315" in traversal.stderr
 
 
 @pytest.mark.law
@@ -157,11 +157,11 @@ async def test_only_an_operator_registers_services_and_only_at_addresses(tmp_pat
 
 
 @pytest.mark.parametrize("version", ["legacy", "modern"])
-async def test_nothing_that_climbs_reaches_a_service_whoever_calls(tmp_path: Path, version: str) -> None:
+async def test_no_path_traversal_reaches_a_service_whoever_calls(tmp_path: Path, version: str) -> None:
     with ServiceProcess(tmp_path) as service, Gateway(tmp_path, service.entry()) as gateway:
         async with gateway.client() if version == "legacy" else gateway.modern() as client:
             for text in REFUSED[::5]:
                 for arguments in ({"text": text}, {"deep": [{"x": {text: 1}}]}):
-                    assert (await client.call("svc_echo", arguments)).situation == CLIMBS, ascii(text)
+                    assert (await client.call("svc_echo", arguments)).situation == PATH_TRAVERSAL, ascii(text)
             assert not service.posts()
             assert (await client.call("svc_echo", {"text": "a..b"})).text == "a..b"

@@ -133,7 +133,7 @@ async def give_all_back(client: RealClient) -> None:
 async def told_of_a_change(client: RealClient) -> AsyncIterator[None]:
     """The client hears of a changed list because of what is done inside."""
     async with client.listening() as changed:
-        client.news.clear()
+        client.list_changed.clear()
         yield
         async with asyncio.timeout(PATIENCE_S):
             await changed()
@@ -304,11 +304,11 @@ async def test_each_session_has_a_list_of_its_own_that_ends_with_it(simply: Sett
     async with simply.client() as one, simply.client() as other:
         await discover(one, "weather forecast")
         assert FORECAST in await one.names()
-        other.news.clear()
+        other.list_changed.clear()
         assert await other.names() == SEARCHING
         with pytest.raises(MCPError, match="not provisioned"):
             await other.call("execute_tool", {"tool_id": FORECAST, "arguments": {}})
-        assert not other.news.is_set(), "it was told of a change that is none of its own"
+        assert not other.list_changed.is_set(), "it was told of a change that is none of its own"
     async with simply.client() as later:
         assert await later.names() == SEARCHING
         with pytest.raises(MCPError, match="not provisioned"):

@@ -91,7 +91,7 @@ def abstract() -> Iterator[str]:
         yield f"@{name}"
 
 
-def visit(scene: Scene) -> Any:
+def authorized_client(scene: Scene) -> Any:
     return visiting(scene.gateway, headers={"Authorization": f"Bearer {TOKEN}"})
 
 
@@ -108,14 +108,14 @@ def trying(script: str, places: list[str]) -> str:
 async def test_without_being_asked_for_there_is_no_way_to_our_ports_and_sockets(
     scene: Scene, source: str, abstract: str
 ) -> None:
-    async with visit(scene) as client:
+    async with authorized_client(scene) as client:
         await until(Path(scene.sockets[1]).exists, "apps can dial")
         assert await said(client, source, trying(TO_PORTS, scene.ports)) == "(no output)"
         assert await said(client, source, trying(TO_SOCKETS, [*scene.sockets, abstract])) == "(no output)"
 
 
 async def test_with_the_network_ports_are_reached_and_our_sockets_still_are_not(scene: Scene, abstract: str) -> None:
-    async with visit(scene) as client:
+    async with authorized_client(scene) as client:
         await until(Path(scene.sockets[1]).exists, "apps can dial")
         reached = await said(client, "on", trying(TO_PORTS, scene.ports))
         assert f"reached 127.0.0.1/{scene.gateway.port}" in reached, "else the other tests show nothing"
@@ -125,7 +125,7 @@ async def test_with_the_network_ports_are_reached_and_our_sockets_still_are_not(
 
 async def test_our_socket_is_not_found_again_by_moving_its_folder(scene: Scene) -> None:
     moved = scene.root / "moved"
-    async with visit(scene) as client:
+    async with authorized_client(scene) as client:
         for source in ("usual", "on"):
             await said(client, source, f"mv {scene.run} {moved}; mkdir -p {scene.run}; ln {scene.run}/* .")
             places = [str(folder / "gateway.sock") for folder in (scene.run, moved, scene.root)]
@@ -134,7 +134,7 @@ async def test_our_socket_is_not_found_again_by_moving_its_folder(scene: Scene) 
 
 
 async def test_a_command_reaches_a_server_of_its_own_unless_it_has_no_network_at_all(scene: Scene) -> None:
-    async with visit(scene) as client:
+    async with authorized_client(scene) as client:
         assert await said(client, "usual", TO_ITSELF) == "reached itself"
         assert await said(client, "on", TO_ITSELF) == "reached itself"
         assert "no socket" in await said(client, "off", TO_ITSELF)
@@ -143,7 +143,7 @@ async def test_a_command_reaches_a_server_of_its_own_unless_it_has_no_network_at
 async def test_a_command_opens_no_socket_that_knows_no_network_namespaces(scene: Scene) -> None:
     """By VSOCK, for one, a virtual machine reaches its host."""
     confined = {socket.AF_UNIX, socket.AF_NETLINK}
-    async with visit(scene) as client:
+    async with authorized_client(scene) as client:
         for source, more in (("usual", {socket.AF_INET, socket.AF_INET6}), ("off", set[int]())):
             opened = set(map(int, (await said(client, source, FAMILIES)).split()))
             assert opened <= confined | more, source

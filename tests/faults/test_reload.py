@@ -83,7 +83,7 @@ class Load:
 @pytest.mark.slow
 @pytest.mark.law
 async def test_reloads_under_load_fail_no_call_of_servers_that_stay(tmp_path: Path) -> None:
-    kept, restless, guest = StdioFaults(tmp_path, "kept"), StdioFaults(tmp_path, "restless"), StdioFaults(tmp_path, "g")
+    kept, restless, added = StdioFaults(tmp_path, "kept"), StdioFaults(tmp_path, "restless"), StdioFaults(tmp_path, "g")
     with HttpFaults(tmp_path, "far") as far:
         stay = [kept.entry(), far.entry()]
         with Gateway(tmp_path, *stay, restless.entry()) as gateway:
@@ -95,7 +95,7 @@ async def test_reloads_under_load_fail_no_call_of_servers_that_stay(tmp_path: Pa
                 running = asyncio.ensure_future(load.run(over))
                 for number in range(RELOADS):
                     changing = restless.entry(env={"NUMBER": str(number)}, timeout=at_most(10 + number))
-                    await reload(gateway, *stay, changing, *([guest.entry()] if number % 2 else []))
+                    await reload(gateway, *stay, changing, *([added.entry()] if number % 2 else []))
                 over.set()
                 await running
                 assert load.failures == []

@@ -61,7 +61,7 @@ class Wire(asyncio.Transport):
 
 
 class Onlooker:
-    """A reception and a hearer that let everything happen."""
+    """A listener and a receiver of messages that let everything happen."""
 
     def __init__(self) -> None:
         self.left_times = 0

@@ -1,4 +1,4 @@
-"""Laws of the guard: a path that climbs gets through in no encoding, prose does, and a long text costs its length."""
+"""Laws of the guard: a path traversal gets through in no encoding, prose does, and a long text costs its length."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def climbing_paths(draw: st.DrawFn) -> str:
 
 
 @given(climbing_paths(), st.lists(st.sampled_from(ENCODINGS), max_size=3), st.randoms(use_true_random=False))
-def test_a_path_that_climbs_is_refused_in_every_mixture_of_encodings(
+def test_a_path_traversal_is_refused_in_every_mixture_of_encodings(
     path: str, encodings: list[Encoding], dice: random.Random
 ) -> None:
     for encode in encodings:
@@ -139,7 +139,7 @@ def strings_of(value: object) -> list[str]:
 
 
 @given(JSON, st.booleans())
-def test_the_guard_refuses_exactly_what_holds_a_string_that_climbs(value: object, ascii_only: bool) -> None:
+def test_the_guard_refuses_exactly_what_holds_a_path_traversal(value: object, ascii_only: bool) -> None:
     raw = json.dumps({"arguments": value}, ensure_ascii=ascii_only).encode()
     call = Call("tools/call", raw, lambda _: None, caller=Caller(), reply=lambda _: None)
     assert (traversal_problem(call) is not None) == any(has_path_traversal(text) for text in strings_of(value))

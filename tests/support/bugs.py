@@ -13,14 +13,14 @@ def broken(*_: object) -> None:
     raise Bug("a bug")
 
 
-def bugs_told() -> list[BaseException]:
+def reported_bugs() -> list[BaseException]:
     """What is reported from now on, on this loop; nothing of it is left for asyncio to log."""
-    told: list[BaseException] = []
+    reported: list[BaseException] = []
 
     def hear(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
         assert isinstance(error, BaseException), context
-        told.append(error)
+        reported.append(error)
 
     asyncio.get_running_loop().set_exception_handler(hear)
-    return told
+    return reported

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Asked:
+class CannedRequest:
     method: str
     path: str
     headers: dict[str, str]
@@ -21,7 +21,7 @@ class Canned:
     """`pages` has a status and a body for each path; a path without one gets no answer at all."""
 
     pages: dict[str, tuple[int, bytes]]
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[CannedRequest] = field(default_factory=list)
     port: int = 0
 
     @property
@@ -42,7 +42,7 @@ class Canned:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         method, path, _ = first.split(" ", 2)
-        self.asked.append(Asked(method, path, headers, body))
+        self.asked.append(CannedRequest(method, path, headers, body))
         if path in self.pages:
             status, page = self.pages[path]
             head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(page)}\r\n\r\n"

@@ -32,12 +32,12 @@ def find_own_programs() -> None:
 @cache
 def missing(program: str) -> str:
     """Why tests that need it are left out, or nothing."""
-    trial, remedy = PROGRAMS[program]
-    if shutil.which(trial[0]) is None:
+    probe, remedy = PROGRAMS[program]
+    if shutil.which(probe[0]) is None:
         return f"`{program}` is not installed: {remedy}"
     try:
         env = browser.environment()
-        done = subprocess.run(trial, capture_output=True, text=True, timeout=at_most(30), env=env)
+        done = subprocess.run(probe, capture_output=True, text=True, timeout=at_most(30), env=env)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"`{program}` does not work here ({error}): {remedy}"
     return "" if done.returncode == 0 else f"`{program}` does not work here ({done.stderr.strip()}): {remedy}"

@@ -13,7 +13,7 @@ from typing import Any
 from tests.support.models.anthropic import ANTHROPIC
 from tests.support.models.script import (
     Api,
-    Asked,
+    ModelRequest,
     Reply,
     Script,
     ToolResult,
@@ -28,7 +28,7 @@ from tests.support.models.script import (
 __all__ = ["Asked", "Script", "ScriptedModel", "ToolResult", "Turn", "Use", "calls", "in_order", "says", "use_id"]
 
 _HEAD_BYTES = 64 * 1024
-_ASIDE = "a title"
+_TITLE = "a title"
 _UNKNOWN = Reply(404, b'{"type":"error","error":{"type":"not_found_error","message":"not scripted"}}')
 
 
@@ -93,8 +93,8 @@ class ScriptedModel:
         return other or _UNKNOWN
 
     async def _turn(self, asked: Any) -> Reply:
-        if asked.is_aside:
-            return self.api.told(asked, says(_ASIDE))
+        if asked.is_side_request:
+            return self.api.told(asked, says(_TITLE))
         self.asked.append(asked)
         turn = self.script(asked)
         if turn.meanwhile is not None:

@@ -62,8 +62,8 @@ def becoming_an_ordinary_user(home: Path) -> str:
 def no_ordinary_user() -> str:
     """Why nothing of ours can run as one here, or nothing."""
     script = f'{becoming_an_ordinary_user(Path("/"))}; exec "$@"'
-    trial = ["sh", "-c", script, "sh", sys.executable, "-c", "import trunkline"]
-    done = subprocess.run(trial, capture_output=True, text=True, timeout=at_most(30))
+    probe = ["sh", "-c", script, "sh", sys.executable, "-c", "import trunkline"]
+    done = subprocess.run(probe, capture_output=True, text=True, timeout=at_most(30))
     return "" if done.returncode == 0 else f"root cannot run this as another user: {done.stderr.strip()[-300:]}"
 
 

@@ -32,8 +32,8 @@ class KindRig(Rig):
 
     def kill(self) -> None:
         """What looks after the commands: the only part of this kind that can die by itself."""
-        for keeper in {int(path.read_text()) for path in self._root.glob("*.begun")}:
-            kill(keeper)
+        for pid in {int(path.read_text()) for path in self._root.glob("*.begun")}:
+            kill(pid)
 
     def echo(self, text: str) -> Use:
         return "Bash", {"command": f"printf %s {shlex.quote(text)}"}

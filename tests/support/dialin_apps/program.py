@@ -22,7 +22,7 @@ WORKSHOPS = {
 
 
 class Program:
-    """`said` is what it wrote on stdout, `complaints` what it wrote on stderr."""
+    """`said` is what it wrote on stdout, `stderr` what it wrote on stderr."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -49,11 +49,11 @@ class Program:
         return self.text.splitlines()
 
     @property
-    def complaints(self) -> str:
+    def stderr(self) -> str:
         return self._err.decode()
 
     async def until_said(self, line: str) -> None:
-        await until(lambda: line in self.said, f"it said `{line}`; it said {self.said}, {self.complaints}")
+        await until(lambda: line in self.said, f"it said `{line}`; it said {self.said}, {self.stderr}")
 
     async def ended(self) -> int:
         """Its exit status, once all that it said is here."""

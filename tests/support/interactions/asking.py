@@ -48,7 +48,7 @@ class InputNeeded(Exception):
         self.result = result
 
 
-class Asked:
+class RequestContext:
     """One request that the server is answering, and the way to whoever made it."""
 
     def __init__(self, ctx: ServerRequestContext[Any, Any], params: Any) -> None:

@@ -10,7 +10,17 @@ from functools import partial
 import pytest
 from tests.support.interactions.checks_tools import unique
 from tests.support.interactions.client import NOTHING, Client, Json, Refused
-from tests.support.interactions.offers import BLOB, OTHER, PIXEL, PROMPTS, RESOURCES, TEMPLATE, TEMPLATES, TEXT, WATCHED
+from tests.support.interactions.feature_data import (
+    BLOB,
+    OTHER,
+    PIXEL,
+    PROMPTS,
+    RESOURCES,
+    TEMPLATE,
+    TEMPLATES,
+    TEXT,
+    WATCHED,
+)
 from tests.support.interactions.stage import Check, Stage, checks
 from tests.support.waiting import until
 

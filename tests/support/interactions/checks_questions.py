@@ -17,7 +17,7 @@ from tests.support.interactions.client import (
     declining,
     text_of,
 )
-from tests.support.interactions.offers import ASKING
+from tests.support.interactions.feature_data import ASKING
 from tests.support.interactions.stage import Stage, checks
 from tests.support.waiting import until
 

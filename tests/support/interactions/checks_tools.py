@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 from tests.support.interactions.client import Client, Json, Refused, text_of
-from tests.support.interactions.offers import ICON, PIXEL, TEXT
+from tests.support.interactions.feature_data import ICON, PIXEL, TEXT
 from tests.support.interactions.stage import Stage, checks
 from tests.support.waiting import until
 

@@ -26,12 +26,12 @@ from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST, UNSUPPORTED_PROTOCOL_VERSION
-from tests.support.interactions import offers
-from tests.support.interactions.asking import MODERN, Asked, InputNeeded
-from tests.support.interactions.tools import HANDLERS, LEVELS, NEWS, TOOLS, add_tools_of, journal
+from tests.support.interactions import feature_data
+from tests.support.interactions.asking import MODERN, InputNeeded, RequestContext
+from tests.support.interactions.tools import HANDLERS, LEVELS, NOTIFIER, TOOLS, add_tools_of, journal
 
 Context = ServerRequestContext[Any, Any]
-NEWS_OPTIONS = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+NOTIFICATION_OPTIONS = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
 HINTS = {
     "tools/list": CacheHint(60_000, "public"),
     "prompts/list": CacheHint(50_000, "public"),
@@ -43,16 +43,16 @@ warnings.simplefilter("ignore", MCPDeprecationWarning)
 
 
 async def call_tool(ctx: Context, params: Any) -> Any:
-    NEWS.met(ctx)
+    NOTIFIER.met(ctx)
     handler = HANDLERS.get(params.name)
     if handler is None:
         raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
-    return await answered(handler, Asked(ctx, params))
+    return await answered(handler, RequestContext(ctx, params))
 
 
-async def answered(handler: Any, asked: Asked) -> Any:
+async def answered(handler: Any, context: RequestContext) -> Any:
     try:
-        return complete_result(await handler(asked))
+        return complete_result(await handler(context))
     except InputNeeded as needed:
         return needed.result
 
@@ -63,20 +63,20 @@ def complete_result(result: dict[str, Any]) -> dict[str, Any]:
 
 
 async def list_tools(ctx: Context, params: Any) -> Any:
-    NEWS.met(ctx)
-    return complete_result(offers.page(TOOLS, "tools", cursor_of(params)))
+    NOTIFIER.met(ctx)
+    return complete_result(feature_data.page(TOOLS, "tools", cursor_of(params)))
 
 
 async def list_resources(_: Context, params: Any) -> Any:
-    return complete_result(offers.page(offers.RESOURCES, "resources", cursor_of(params)))
+    return complete_result(feature_data.page(feature_data.RESOURCES, "resources", cursor_of(params)))
 
 
 async def list_templates(_: Context, params: Any) -> Any:
-    return complete_result(offers.page(offers.TEMPLATES, "resourceTemplates", cursor_of(params)))
+    return complete_result(feature_data.page(feature_data.TEMPLATES, "resourceTemplates", cursor_of(params)))
 
 
 async def list_prompts(_: Context, params: Any) -> Any:
-    return complete_result(offers.page(offers.PROMPTS, "prompts", cursor_of(params)))
+    return complete_result(feature_data.page(feature_data.PROMPTS, "prompts", cursor_of(params)))
 
 
 def cursor_of(params: Any) -> str | None:
@@ -84,25 +84,25 @@ def cursor_of(params: Any) -> str | None:
 
 
 async def read_resource(ctx: Context, params: Any) -> Any:
-    return await answered(offers.read, Asked(ctx, params))
+    return await answered(feature_data.read, RequestContext(ctx, params))
 
 
 async def get_prompt(ctx: Context, params: Any) -> Any:
-    return await answered(offers.get_prompt, Asked(ctx, params))
+    return await answered(feature_data.get_prompt, RequestContext(ctx, params))
 
 
 async def complete(_: Context, params: Any) -> Any:
-    return complete_result(offers.complete(params))
+    return complete_result(feature_data.complete(params))
 
 
 async def subscribe(ctx: Context, params: Any) -> Any:
-    NEWS.watch(ctx, params.uri)
+    NOTIFIER.watch(ctx, params.uri)
     journal(f"subscribed {params.uri}")
     return {}
 
 
 async def unsubscribe(ctx: Context, params: Any) -> Any:
-    NEWS.unwatch(ctx, params.uri)
+    NOTIFIER.unwatch(ctx, params.uri)
     journal(f"unsubscribed {params.uri}")
     return {}
 
@@ -124,15 +124,15 @@ async def listen(ctx: Context, params: Any) -> Any:
             journal(f"unsubscribed {uri}")
 
 
-LISTENING = ListenHandler(NEWS.bus)
+LISTENING = ListenHandler(NOTIFIER.bus)
 
 
 def make_server() -> Server[Any]:
     return Server(
-        offers.NAME,
+        feature_data.NAME,
         version="1.2.3",
         title="Feature server",
-        instructions=f"These are the instructions of {offers.NAME}.",
+        instructions=f"These are the instructions of {feature_data.NAME}.",
         cache_hints=HINTS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
@@ -155,8 +155,8 @@ def make_server() -> Server[Any]:
 async def no_handshake(ctx: Context, call_next: CallNext) -> HandlerResult:
     """A server that was written for 2026-07-28 alone."""
     if ctx.protocol_version != MODERN:
-        asked = (ctx.params or {}).get("protocolVersion", "")
-        data = {"supported": [MODERN], "requested": asked}
+        requested = (ctx.params or {}).get("protocolVersion", "")
+        data = {"supported": [MODERN], "requested": requested}
         raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, f"Only {MODERN} is served", data)
     return await call_next(ctx)
 
@@ -183,7 +183,7 @@ class OldHttp:
 
 
 async def over_stdio(server: Server[Any], era: str) -> None:
-    options = server.create_initialization_options(NEWS_OPTIONS)
+    options = server.create_initialization_options(NOTIFICATION_OPTIONS)
     async with stdio_server() as (incoming, outgoing):
         if era == "legacy":
             await serve_loop(server, incoming, outgoing, lifespan_state={}, init_options=options)
@@ -194,9 +194,9 @@ async def over_stdio(server: Server[Any], era: str) -> None:
 def over_http(server: Server[Any], era: str, port: int) -> None:
     # the HTTP side of the SDK asks for the options itself, and knows of no list that changes
     make_options = server.create_initialization_options
-    server.create_initialization_options = lambda *args, **keys: make_options(NEWS_OPTIONS, **keys)
+    server.create_initialization_options = lambda *args, **keys: make_options(NOTIFICATION_OPTIONS, **keys)
     app: Any = server.streamable_http_app()
-    NEWS.server = server
+    NOTIFIER.server = server
     uvicorn.run(OldHttp(app) if era == "legacy" else app, port=port, log_level="error")
 
 

@@ -13,7 +13,7 @@ _USAGE = {"input_tokens": 1, "output_tokens": 1, "cache_creation_input_tokens": 
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelRequest:
     body: dict[str, Any]
 
     @property
@@ -25,7 +25,7 @@ class Asked:
         return {tool["name"]: tool for tool in self.body.get("tools") or []}
 
     @property
-    def is_aside(self) -> bool:
+    def is_side_request(self) -> bool:
         return not self.tools
 
     @property
@@ -46,10 +46,10 @@ def _result(block: Block) -> ToolResult:
 
 
 class Messages:
-    def asked(self, method: str, path: str, body: bytes) -> Asked | None:
-        return Asked(json.loads(body)) if (method, path) == ("POST", "/v1/messages") else None
+    def asked(self, method: str, path: str, body: bytes) -> ModelRequest | None:
+        return ModelRequest(json.loads(body)) if (method, path) == ("POST", "/v1/messages") else None
 
-    def told(self, asked: Asked, turn: Turn) -> Reply:
+    def told(self, asked: ModelRequest, turn: Turn) -> Reply:
         message = _whole_message(asked, turn)
         if not asked.body.get("stream"):
             return Reply(200, json.dumps(message).encode())
@@ -77,7 +77,7 @@ def _content(turn: Turn, number: int) -> list[Block]:
     return said
 
 
-def _whole_message(asked: Asked, turn: Turn) -> dict[str, Any]:
+def _whole_message(asked: ModelRequest, turn: Turn) -> dict[str, Any]:
     return {
         "id": f"msg_turn{asked.turn}",
         "type": "message",

@@ -25,7 +25,7 @@ Delta = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelRequest:
     body: dict[str, Any]
 
     @property
@@ -37,7 +37,7 @@ class Asked:
         return {tool["function"]["name"]: tool["function"] for tool in self.body.get("tools") or []}
 
     @property
-    def is_aside(self) -> bool:
+    def is_side_request(self) -> bool:
         return not self.tools
 
     @property
@@ -59,10 +59,10 @@ class Chat:
 
     style: str = "openai"
 
-    def asked(self, method: str, path: str, body: bytes) -> Asked | None:
-        return Asked(json.loads(body)) if method == "POST" and path.endswith(PATH) else None
+    def asked(self, method: str, path: str, body: bytes) -> ModelRequest | None:
+        return ModelRequest(json.loads(body)) if method == "POST" and path.endswith(PATH) else None
 
-    def told(self, asked: Asked, turn: Turn) -> Reply:
+    def told(self, asked: ModelRequest, turn: Turn) -> Reply:
         model = asked.body.get("model", "")
         if not asked.body.get("stream"):
             return Reply(200, json.dumps(whole_answer(turn, asked.turn, model)).encode())

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.models.chat import PATH, Asked, chunks, event, stream, whole_answer
+from tests.support.models.chat import PATH, ModelRequest, chunks, event, stream, whole_answer
 from tests.support.models.script import Turn, says
 
 _READ_BYTES = 65536
@@ -22,7 +22,7 @@ class Received:
 
     path: str
     headers: dict[str, str]
-    asked: Asked
+    asked: ModelRequest
     at: float
 
 
@@ -203,7 +203,7 @@ class ChatServer:
             with contextlib.suppress(asyncio.CancelledError):
                 await watch
 
-    def _turn(self, asked: Asked) -> Turn:
+    def _turn(self, asked: ModelRequest) -> Turn:
         return self.turns[asked.turn] if asked.turn < len(self.turns) else says("The script has no more turns.")
 
 
@@ -221,4 +221,4 @@ async def _receive(reader: asyncio.StreamReader) -> Received:
     assert path.partition("?")[0].endswith(PATH), path
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers["content-length"]))
-    return Received(path, headers, Asked(json.loads(body)), asyncio.get_running_loop().time())
+    return Received(path, headers, ModelRequest(json.loads(body)), asyncio.get_running_loop().time())

@@ -15,7 +15,7 @@ _USAGE = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelRequest:
     body: dict[str, Any]
     stream: bool
 
@@ -32,7 +32,7 @@ class Asked:
         return found
 
     @property
-    def is_aside(self) -> bool:
+    def is_side_request(self) -> bool:
         return not self.tools
 
     @property
@@ -64,13 +64,13 @@ def _result(response: Block) -> ToolResult:
 
 
 class Gemini:
-    def asked(self, method: str, path: str, body: bytes) -> Asked | None:
+    def asked(self, method: str, path: str, body: bytes) -> ModelRequest | None:
         match = _GENERATE.search(path)
         if method != "POST" or match is None:
             return None
-        return Asked(json.loads(body), stream=match[1] is not None)
+        return ModelRequest(json.loads(body), stream=match[1] is not None)
 
-    def told(self, asked: Asked, turn: Turn) -> Reply:
+    def told(self, asked: ModelRequest, turn: Turn) -> Reply:
         parts: list[Block] = [{"text": turn.text}] if turn.text else []
         parts += [
             {"functionCall": {"id": use_id(asked.turn, place), "name": use.tool, "args": use.arguments}}

@@ -19,7 +19,7 @@ _USAGE = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelRequest:
     body: dict[str, Any]
 
     @property
@@ -36,7 +36,7 @@ class Asked:
         return dict(found)
 
     @property
-    def is_aside(self) -> bool:
+    def is_side_request(self) -> bool:
         return not self.tools
 
     @property
@@ -69,10 +69,10 @@ def _result(output: Any) -> ToolResult:
 
 
 class Responses:
-    def asked(self, method: str, path: str, body: bytes) -> Asked | None:
-        return Asked(json.loads(body)) if method == "POST" and path.endswith("/responses") else None
+    def asked(self, method: str, path: str, body: bytes) -> ModelRequest | None:
+        return ModelRequest(json.loads(body)) if method == "POST" and path.endswith("/responses") else None
 
-    def told(self, asked: Asked, turn: Turn) -> Reply:
+    def told(self, asked: ModelRequest, turn: Turn) -> Reply:
         whole = _whole(asked, turn)
         if not asked.body.get("stream"):
             return Reply(200, json.dumps(whole).encode())
@@ -88,7 +88,7 @@ class Responses:
 RESPONSES = Responses()
 
 
-def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
+def _whole(asked: ModelRequest, turn: Turn) -> dict[str, Any]:
     return {
         "id": f"resp_turn{asked.turn}",
         "object": "response",
@@ -100,7 +100,7 @@ def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
     }
 
 
-def _output(asked: Asked, turn: Turn) -> Iterator[Block]:
+def _output(asked: ModelRequest, turn: Turn) -> Iterator[Block]:
     if turn.text:
         said = {"type": "output_text", "text": turn.text, "annotations": []}
         yield {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [said]}
@@ -108,7 +108,7 @@ def _output(asked: Asked, turn: Turn) -> Iterator[Block]:
         yield _call(asked, place, use)
 
 
-def _call(asked: Asked, place: int, use: Use) -> Block:
+def _call(asked: ModelRequest, place: int, use: Use) -> Block:
     namespace, _, name = use.tool.rpartition("/")
     call = {"id": f"fc_{place}", "call_id": use_id(asked.turn, place), "name": name, "status": "completed"}
     if asked.tools.get(use.tool, {}).get("type") == "custom":

@@ -61,7 +61,7 @@ class ToolResult:
         return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
 
 
-class Asked(Protocol):
+class ModelRequest(Protocol):
     """One request for an answer."""
 
     @property
@@ -83,7 +83,7 @@ class Asked(Protocol):
         ...
 
     @property
-    def is_aside(self) -> bool:
+    def is_side_request(self) -> bool:
         """Whether this is no part of the work, but a title or a summary."""
         ...
 
@@ -98,7 +98,7 @@ class Reply:
 class Api(Protocol):
     """How requests of one API are read, and turns are told by it."""
 
-    def asked(self, method: str, path: str, body: bytes) -> Asked | None:
+    def asked(self, method: str, path: str, body: bytes) -> ModelRequest | None:
         """None where this is no request for a turn."""
         ...
 

@@ -24,9 +24,9 @@ MODERN = "2026-07-28"
 class RealClient:
     """One connected client. `kind` says whose code it is; results are the SDK's types either way."""
 
-    def __init__(self, client: Any, news: asyncio.Event) -> None:
+    def __init__(self, client: Any, list_changed: asyncio.Event) -> None:
         self.client = client
-        self.news = news
+        self.list_changed = list_changed
         """Set when the server says that its tools have changed (legacy era)."""
 
     @property
@@ -54,7 +54,7 @@ class RealClient:
     async def listening(self) -> AsyncIterator[Callable[[], Awaitable[object]]]:
         """Something to await that returns once the tools have changed, the way of the era."""
         if self.protocol_version != MODERN:
-            yield self.news.wait
+            yield self.list_changed.wait
             return
         async with listen(self.client.session, tools_list_changed=True) as subscription:
             yield subscription.__anext__
@@ -65,12 +65,12 @@ async def connect(
     kind: Kind, era: str, target: str | list[str], log: Path, *, name: str = "test"
 ) -> AsyncIterator[RealClient]:
     """A client of a URL or of a command; `era` is the SDK's `mode`: `legacy`, `auto` or a version."""
-    news = asyncio.Event()
+    list_changed = asyncio.Event()
     info = Implementation(name=name, version="1")
 
     async def on_message(message: object) -> None:
         if isinstance(message, ToolListChangedNotification):
-            news.set()
+            list_changed.set()
 
     with log.open("a") as errors:
         if kind == "sdk":
@@ -82,7 +82,7 @@ async def connect(
                 _fastmcp_transport(target, errors), mode=era, message_handler=on_message, client_info=info
             )
         async with client:
-            yield RealClient(client, news)
+            yield RealClient(client, list_changed)
 
 
 def _sdk_transport(target: str | list[str], errors: Any) -> Any:

@@ -49,7 +49,7 @@ FAMILY = PRINT + (
 
 
 @dataclass
-class Witness:
+class FakeToolConnection:
     listed: bool = True
     interrupted_calls: InterruptedCalls = field(default_factory=InterruptedCalls)
 
@@ -63,7 +63,7 @@ class Stage:
     mark: str
     said: list[AgentEvent] = field(default_factory=list[AgentEvent])
     on_event: Callable[[AgentEvent], None] | None = None
-    connection: Witness | None = None
+    connection: FakeToolConnection | None = None
 
     def heard(self, said: AgentEvent) -> None:
         self.said.append(said)
@@ -71,7 +71,7 @@ class Stage:
             self.on_event(said)
 
     async def run(self, agent: FakeAgent, *, listed: bool | None = True, **keys: Any) -> AgentResult:
-        connection = None if listed is None else self.connection or Witness(listed)
+        connection = None if listed is None else self.connection or FakeToolConnection(listed)
         given = {"mode": "intercept", "prompt": "Do it", "model": "", "server": None, "timeout_s": at_most(30)}
         spec = RunSpec(project=self.folder / "project", run=self.folder / "run", **(given | keys))
         return await self.runner.run(agent, PYTHON, spec, connection, self.heard)
@@ -170,7 +170,7 @@ async def test_one_that_loses_its_tools_in_a_call_has_failed_unless_it_got_them_
     tmp_path: Path, script: str, loss: InterruptedCalls, code: Code | None, warned: list[Code]
 ) -> None:
     async with stage_in(tmp_path) as stage:
-        stage.connection = Witness(interrupted_calls=loss)
+        stage.connection = FakeToolConnection(interrupted_calls=loss)
         result = await stage.run(FakeAgent(PRINT + script))
     assert (result.problem.code if result.problem else None) is code
     assert [(warning.code, warning.severity) for warning in result.warnings] == [(one, "warning") for one in warned]
@@ -293,7 +293,7 @@ async def test_a_timeout_ends_it_and_everything_it_started(tmp_path: Path) -> No
 def test_an_agent_that_asked_for_its_tools_while_we_were_stopped_was_in_time(tmp_path: Path) -> None:
     async def main() -> None:
         listing_s = at_most(2)
-        connection, gate = Witness(listed=False), tmp_path / "gate"
+        connection, gate = FakeToolConnection(listed=False), tmp_path / "gate"
         asked, asks = os.pipe()
 
         def listed() -> None:

@@ -14,7 +14,7 @@ def test_the_corpus_is_large_enough_and_says_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_a_text_that_climbs_in_some_reading_is_refused(text: str) -> None:
+def test_a_text_that_some_reader_takes_for_a_path_traversal_is_refused(text: str) -> None:
     assert has_path_traversal(text)
 
 

@@ -335,7 +335,7 @@ def subscribe(era: str) -> dict[str, Any]:
 
 @both_loops
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_news_for_a_client_that_does_not_read_cost_little_and_come_once_it_reads(
+def test_notifications_for_a_client_that_does_not_read_cost_little_and_come_once_it_reads(
     era: str, loop_factory: Loop, tmp_path: Path
 ) -> None:
     async def main() -> None:

@@ -107,7 +107,7 @@ async def test_a_reload_says_what_became_of_each_server(house: House) -> None:
         assert operations.reload()["unchanged"] == 3
 
 
-async def test_a_file_written_anew_with_the_same_content_is_no_news(house: House) -> None:
+async def test_a_file_written_anew_with_the_same_content_changes_nothing(house: House) -> None:
     async with house.open() as operations:
         operations.try_reload("file")
         assert [note.level for note in house.notes if note.event == "reloaded"] == ["debug"]

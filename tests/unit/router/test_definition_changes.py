@@ -87,7 +87,7 @@ async def test_the_list_that_all_share_stays_the_measure(tmp_path: Path) -> None
     assert again.told == [] and again.warnings() == []
 
 
-async def test_hidden_characters_that_all_are_shown_are_no_news_of_one_client(tmp_path: Path) -> None:
+async def test_hidden_characters_that_all_are_shown_are_not_reported_again_for_one_client(tmp_path: Path) -> None:
     rig = rig_at(tmp_path)
     rig.say(add="good\u200b")
     rig.say_to("c", add="good\u200b", log="Logs")
@@ -169,7 +169,7 @@ async def test_the_order_of_members_and_the_spelling_of_texts_mean_nothing(tmp_p
     assert rig.told == []
 
 
-async def test_prompts_resources_and_instructions_are_compared_too_and_late_lists_are_no_news(tmp_path: Path) -> None:
+async def test_prompts_resources_and_instructions_are_compared_too_and_late_lists_are_no_change(tmp_path: Path) -> None:
     def offered(text: str) -> Snapshot:
         prompts = (item("s", "name", "p", description=text),)
         resources = (item("s", "uri", "test://x", description=text),)

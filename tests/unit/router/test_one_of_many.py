@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.bugs import broken, bugs_told
+from tests.support.bugs import broken, reported_bugs
 from tests.unit.router.fakes import OK, FakeSource, RouterRig, problem_of, tools_snapshot
 
 from trunkline.core.call import Caller, Failure, Outcome, Result
@@ -16,7 +16,7 @@ from trunkline.router.rewriting import TaskLocation
 
 
 async def test_a_waiter_for_lists_that_fails_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
-    told = bugs_told()
+    told = reported_bugs()
     rig = RouterRig(tmp_path)
     rig.add("s", state="starting")
     listed: list[str] = []
@@ -33,7 +33,7 @@ async def test_a_waiter_for_lists_that_fails_does_not_keep_the_others_waiting(tm
 
 
 async def test_a_call_that_waits_and_fails_is_answered_and_the_others_are_routed(tmp_path: Path) -> None:
-    told = bugs_told()
+    told = reported_bugs()
     rig = RouterRig(tmp_path)
     source = rig.add("s", state="starting")
     bad, good = rig.call("s_t"), rig.call("s_t")
@@ -50,7 +50,7 @@ async def test_a_call_that_waits_and_fails_is_answered_and_the_others_are_routed
 async def test_a_call_that_its_source_cannot_take_is_answered_and_those_behind_it_have_their_turn(
     tmp_path: Path,
 ) -> None:
-    told = bugs_told()
+    told = reported_bugs()
     rig = RouterRig(tmp_path, in_flight_per_source=1, queue_per_source=3)
     source = rig.add("s", "t")
     first, bad, good, last = (rig.call("s_t") for _ in range(4))
@@ -68,7 +68,7 @@ async def test_a_call_that_its_source_cannot_take_is_answered_and_those_behind_i
 
 
 async def test_a_call_that_its_source_cannot_take_at_once_holds_no_place(tmp_path: Path) -> None:
-    told = bugs_told()
+    told = reported_bugs()
     rig = RouterRig(tmp_path, in_flight_per_source=1)
     rig.add("s", "t").on_submit = broken
     assert [problem_of(rig.call("s_t")).code for _ in range(3)] == [INTERNAL] * 3
@@ -77,7 +77,7 @@ async def test_a_call_that_its_source_cannot_take_at_once_holds_no_place(tmp_pat
 
 
 async def test_a_watch_that_cannot_begin_is_answered_and_the_others_begin(tmp_path: Path) -> None:
-    told = bugs_told()
+    told = reported_bugs()
     rig = RouterRig(tmp_path)
     source = rig.add("s", state="starting")
     settled: list[list[Outcome]] = [[], []]
@@ -92,24 +92,24 @@ async def test_a_watch_that_cannot_begin_is_answered_and_the_others_begin(tmp_pa
 
 
 @pytest.mark.parametrize("fails", ["its answer", "its news"])
-async def test_a_client_that_fails_costs_no_other_client_its_news(tmp_path: Path, fails: str) -> None:
-    told = bugs_told()
+async def test_a_client_that_fails_costs_no_other_client_its_notifications(tmp_path: Path, fails: str) -> None:
+    told = reported_bugs()
     rig = RouterRig(tmp_path)
     source = rig.serve("s", resources=["x://1"])
     settled: list[Outcome] = []
-    news: list[object] = []
-    on_settled, on_updated = (broken, news.append) if fails == "its answer" else (settled.append, broken)
+    notifications: list[object] = []
+    on_settled, on_updated = (broken, notifications.append) if fails == "its answer" else (settled.append, broken)
     rig.router.subscribe(Caller(), "x://1", on_updated, on_settled)
-    rig.router.subscribe(Caller(), "x://1", news.append, settled.append)
+    rig.router.subscribe(Caller(), "x://1", notifications.append, settled.append)
     for watch in source.watches:  # as whoever hears of it for both of them does
         watch.settle(Result(b"{}"))
         watch.on_updated(b"{}")
-    assert len(settled) + len(news) == 3
+    assert len(settled) + len(notifications) == 3
     assert len(told) == 1
 
 
 async def test_a_watch_that_fails_to_move_leaves_none_behind(tmp_path: Path) -> None:
-    told = bugs_told()
+    told = reported_bugs()
     rig = RouterRig(tmp_path)
     rig.serve("s", resources=["x://1"])
     bad, _ = (rig.router.subscribe(Caller(), "x://1", lambda params: None, lambda outcome: None) for _ in range(2))
@@ -120,8 +120,8 @@ async def test_a_watch_that_fails_to_move_leaves_none_behind(tmp_path: Path) -> 
     assert len(told) == 1
 
 
-async def test_tasks_of_one_client_that_fail_cost_no_other_client_its_news(tmp_path: Path) -> None:
-    told = bugs_told()
+async def test_tasks_of_one_client_that_fail_cost_no_other_client_its_notifications(tmp_path: Path) -> None:
+    told = reported_bugs()
     rig = RouterRig(tmp_path)
     source = rig.add("s", "t")
     heard: list[object] = []
@@ -134,13 +134,13 @@ async def test_tasks_of_one_client_that_fail_cost_no_other_client_its_news(tmp_p
     assert len(heard) == len(told) == 1
 
 
-async def test_whoever_listens_to_the_roster_and_fails_stops_nobody_who_listens_too(tmp_path: Path) -> None:
-    told = bugs_told()
+async def test_a_listener_of_the_registry_that_fails_stops_no_other(tmp_path: Path) -> None:
+    told = reported_bugs()
     rig = RouterRig(tmp_path)
     registry = rig.router.registry
     heard: list[str] = []
     for listeners, name in (
-        (registry.on_source_changed, "news"),
+        (registry.on_source_changed, "source"),
         (registry.on_list_changed, "list"),
         (registry.on_source_retired, "left"),
         (registry.on_client_list_changed, "client"),
@@ -154,7 +154,7 @@ async def test_whoever_listens_to_the_roster_and_fails_stops_nobody_who_listens_
     registry.forget("session")
     assert sources[1].forgotten == ["session"]
     registry.remove("a")
-    assert set(heard) == {"news", "list", "left", "client"}
+    assert set(heard) == {"source", "list", "left", "client"}
     assert told
 
 

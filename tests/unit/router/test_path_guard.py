@@ -46,19 +46,19 @@ def place(arguments: str) -> str:
         ('{"text":"one.\\n./configure"}', ""),
     ],
 )
-def test_the_guard_names_the_place_of_a_string_that_climbs(arguments: str, where: str) -> None:
+def test_the_guard_names_the_place_of_a_path_traversal(arguments: str, where: str) -> None:
     assert place(arguments) == where
 
 
 @pytest.mark.law
-def test_what_climbs_is_not_repeated() -> None:
+def test_the_refused_path_is_not_repeated() -> None:
     problem = traversal_problem(raw_call('{"path":"../very-private"}'), 20)
     assert problem is not None
     assert "very-private" not in str(problem.data()) + problem.message
 
 
 @pytest.mark.law
-async def test_a_guarded_source_never_sees_a_call_that_climbs(tmp_path: Path) -> None:
+async def test_a_guarded_source_never_sees_a_call_with_a_path_traversal(tmp_path: Path) -> None:
     rig = RouterRig(tmp_path)
     source = rig.add("files", "read", guards_paths=True)
     call = rig.call("files.read", {"arguments": {"path": "../secret"}})
@@ -70,7 +70,7 @@ async def test_a_guarded_source_never_sees_a_call_that_climbs(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("members", [{"Arguments": {"path": "../x"}}, {"inputResponses": {"a": "../x"}}])
-async def test_nothing_that_is_sent_beside_the_arguments_climbs_either(tmp_path: Path, members: dict[str, Any]) -> None:
+async def test_what_is_sent_beside_the_arguments_is_checked_too(tmp_path: Path, members: dict[str, Any]) -> None:
     rig = RouterRig(tmp_path)
     source = rig.add("files", "read", guards_paths=True)
     rig.call("files.read", {"arguments": {}, **members})

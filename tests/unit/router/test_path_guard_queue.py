@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bugs import bugs_told
+from tests.support.bugs import reported_bugs
 from tests.support.waiting import at_most
 from tests.unit.router.fakes import RouterRig, problem_of
 
@@ -14,7 +14,7 @@ from trunkline.core.errors import DRAINING, INTERNAL, PATH_TRAVERSAL, QUEUE_FULL
 from trunkline.router import path_guard
 
 LONG = ["a..b"] * 20_000
-CLIMBS = [*LONG, "../x"]
+WITH_TRAVERSAL = [*LONG, "../x"]
 
 
 def guarded(folder: Path, **options: Any) -> RouterRig:
@@ -43,9 +43,9 @@ async def test_a_long_call_is_looked_at_beside_the_loop_and_then_sent_as_it_was_
     assert bytes(one.params).count(b"a..b") == len(LONG)
 
 
-async def test_a_long_call_that_climbs_is_refused_and_named_like_any_other(tmp_path: Path) -> None:
+async def test_a_long_call_with_a_path_traversal_is_refused_and_named_like_any_other(tmp_path: Path) -> None:
     rig = guarded(tmp_path)
-    one = call(rig, CLIMBS)
+    one = call(rig, WITH_TRAVERSAL)
     await looked(rig)
     problem = problem_of(one)
     assert (problem.code, problem.executed) == (PATH_TRAVERSAL, "no")
@@ -105,7 +105,7 @@ async def test_what_waits_to_be_looked_at_is_bounded(tmp_path: Path, monkeypatch
 async def test_a_check_that_fails_refuses_its_call_and_those_behind_it_are_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bugs = bugs_told()
+    bugs = reported_bugs()
     check, checked = path_guard.traversal_problem, list[bool]()
 
     def fails_once(call: Call, start: int) -> Problem | None:

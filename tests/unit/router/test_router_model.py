@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: every call gets exactly one answer, and the gate's books are right."""
+"""Whatever happens in whatever order: every call gets exactly one answer, and the admission's counts are right."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Listener:
     def __init__(self, rig: RouterRig, *task_ids: str, caller: Caller = MODERN) -> None:
         self.told: list[tuple[str, str, dict[str, Any]]] = []
         self.settled: list[tuple[frozenset[str], frozenset[str]]] = []
-        self.news = rig.router.subscribe_tasks(
+        self.subscription = rig.router.subscribe_tasks(
             caller,
             task_ids,
             lambda source, task_id, params: self.told.append((source, task_id, json.loads(bytes(params)))),
@@ -78,11 +78,11 @@ def replaced_by(rig: RouterRig, state: State) -> FakeSource:
 
 
 def promised(rig: RouterRig, a: str) -> tuple[Listener, TaskWatch]:
-    """Somebody was promised news of the task of `a`."""
+    """Somebody subscribed to the task of `a`."""
     listener = Listener(rig, a)
     watch = rig.sources["a"].task_watches[-1]
     watch.settle(frozenset({"1"}))
-    listener.news.keep([a])
+    listener.subscription.keep([a])
     return listener, watch
 
 
@@ -139,10 +139,10 @@ async def test_what_was_not_promised_is_let_go_and_what_is_closed_tells_nothing(
     listener = Listener(rig, a, b)
     [at_a], [at_b] = rig.sources["a"].task_watches, rig.sources["b"].task_watches
     at_b.settle(frozenset({"1"}))
-    listener.news.keep([b])
+    listener.subscription.keep([b])
     assert (at_a.closed, at_b.closed) == (True, False)
-    listener.news.close()
-    listener.news.close()
+    listener.subscription.close()
+    listener.subscription.close()
     assert at_b.closed
     says(at_b, "1")
     assert listener.told == []
@@ -200,12 +200,12 @@ async def test_nothing_waits_at_a_successor_that_stays_down_once_nobody_listens_
     if end == "removed":
         rig.router.registry.remove("a")
     elif end == "closed":
-        listener.news.close()
+        listener.subscription.close()
     else:
-        listener.news.keep([])
+        listener.subscription.keep([])
     assert waiting.closed
-    assert not listener.news.at
-    listener.news.close()
+    assert not listener.subscription.at
+    listener.subscription.close()
     assert still_watched(rig) == 0
 
 
@@ -243,10 +243,10 @@ async def test_a_source_that_takes_over_unreached_listens_once_it_is_up_and_keep
         assert len(source._task_subscriptions) == 1
         if comes_up:
             server.is_there = True
-            await until(lambda: server.asked == [["1"]], "it is asked for news")
+            await until(lambda: server.asked == [["1"]], "it is asked for updates")
             server.tell("1", listen=0)
             assert [told["status"] for _, _, told in listener.told] == ["working"]
-        listener.news.close()
+        listener.subscription.close()
         assert not len(source._task_subscriptions)
     finally:
         life.cancel()

@@ -20,7 +20,7 @@ GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
-class Asked(Exchange):
+class RecordedExchange(Exchange):
     """An exchange that tells what became of it, and that it ended once."""
 
     def __init__(self, out: bytes = GET) -> None:
@@ -62,8 +62,8 @@ async def pool_to(url: str, **options: Any) -> AsyncIterator[HttpPool]:
         await pool.close()
 
 
-def ask(pool: HttpPool, out: bytes = GET) -> Asked:
-    exchange = Asked(out)
+def ask(pool: HttpPool, out: bytes = GET) -> RecordedExchange:
+    exchange = RecordedExchange(out)
     pool.send(exchange)
     return exchange
 
@@ -73,7 +73,7 @@ async def echoes(peer: Peer) -> None:
         await peer.answer(http(b"hello"))
 
 
-async def done(exchange: Asked) -> bytes:
+async def done(exchange: RecordedExchange) -> bytes:
     assert await exchange.end() == "end"
     return bytes(exchange.body)
 
@@ -360,7 +360,7 @@ def test_a_reset_after_the_request_fails_as_written(loop_factory: Loop) -> None:
 
 @both_loops
 def test_a_stream_of_events_has_no_limit_once_it_is_lifted(loop_factory: Loop) -> None:
-    class Stream(Asked):
+    class Stream(RecordedExchange):
         def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
             self.unlimited()
 
@@ -379,7 +379,7 @@ def test_a_stream_of_events_has_no_limit_once_it_is_lifted(loop_factory: Loop) -
     run_on(loop_factory, main())
 
 
-class Events(Asked):
+class Events(RecordedExchange):
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         self.unlimited()
 
@@ -602,11 +602,11 @@ def test_closing_the_pool_while_it_connects_leaves_nothing(loop_factory: Loop) -
 
 @both_loops
 def test_closing_the_pool_while_it_looks_for_a_host_leaves_nobody_to_complain_later(loop_factory: Loop) -> None:
-    complaints: list[dict[str, object]] = []
+    reported: list[dict[str, object]] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        loop.set_exception_handler(lambda _, context: reported.append(context))
         pool = HttpPool(HttpTarget("http://no-such-host.invalid/"), connect_timeout_s=at_most(10), limit_bytes=1000)
         exchange = ask(pool)
         await asyncio.sleep(0)
@@ -617,4 +617,4 @@ def test_closing_the_pool_while_it_looks_for_a_host_leaves_nobody_to_complain_la
         gc.collect()
 
     run_on(loop_factory, main())
-    assert complaints == []
+    assert reported == []

@@ -3,13 +3,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.support.bugs import Bug, broken, bugs_told
+from tests.support.bugs import Bug, broken, reported_bugs
 
 from trunkline.runtime.safe_calls import call_safely
 
 
 async def test_whoever_is_contained_is_told_of_and_what_comes_next_goes_on() -> None:
-    told = bugs_told()
+    told = reported_bugs()
     done: list[str] = []
     assert not call_safely("the first", broken)
     assert call_safely("the second", done.append, "second")

@@ -26,7 +26,7 @@ REQUEST = {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": {}
 
 
 class Router:
-    """Listens where the pump's file says; `connection` is the pump."""
+    """Listens where the bridge's file says; `connection` is the bridge."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "router"
@@ -57,7 +57,7 @@ def router() -> Iterator[Router]:
 
 
 @contextlib.contextmanager
-def pump(config: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+def bridge(config: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     program, arguments = bridge_command(config)
     process = start([program, *arguments], **options)
     with ended(process):
@@ -94,7 +94,7 @@ def receive(connection: socket.socket, size: int) -> bytes:
 
 
 def test_bytes_go_through_unchanged_whatever_they_are(router: Router) -> None:
-    with pump(router.config) as agent, router.accept() as connection:
+    with bridge(router.config) as agent, router.accept() as connection:
         sent = bytes(range(256)) * 10
         agent.stdin.write(sent)
         assert receive(connection, len(sent)) == sent
@@ -104,7 +104,7 @@ def test_bytes_go_through_unchanged_whatever_they_are(router: Router) -> None:
 
 def test_large_messages_go_both_ways_at_once(router: Router) -> None:
     size = 16 * MIB
-    with pump(router.config) as agent, router.accept() as connection:
+    with bridge(router.config) as agent, router.accept() as connection:
         there, back = os.urandom(MIB) * 16, os.urandom(MIB) * 16
         received: list[bytes] = []
         threads = [
@@ -132,7 +132,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 @pytest.mark.parametrize("silent", ["router", "agent"])
 def test_a_side_that_does_not_read_holds_up_its_own_direction_only(router: Router, silent: str) -> None:
-    with pump(router.config) as agent, router.accept() as connection:
+    with bridge(router.config) as agent, router.accept() as connection:
         connection.setblocking(False)
         os.set_blocking(agent.stdin.fileno(), False)
         flooded = agent.stdin.fileno() if silent == "router" else connection.fileno()
@@ -168,7 +168,7 @@ def _fill(fd: int) -> int:
 
 
 def test_answers_still_come_after_the_agent_closed_its_end(router: Router) -> None:
-    with pump(router.config) as agent, router.accept() as connection:
+    with bridge(router.config) as agent, router.accept() as connection:
         agent.stdin.write(b"question\n")
         agent.stdin.close()
         assert receive(connection, 1000) == b"question\n", "and then its end"
@@ -181,20 +181,20 @@ def test_answers_still_come_after_the_agent_closed_its_end(router: Router) -> No
 
 @pytest.mark.slow
 def test_a_router_that_does_not_close_is_not_waited_for_long(router: Router) -> None:
-    with pump(router.config) as agent, router.accept():
+    with bridge(router.config) as agent, router.accept():
         agent.stdin.close()
         assert agent.wait(at_most(15)) == 0
 
 
 def test_a_router_that_goes_ends_it_though_the_agent_says_nothing(router: Router) -> None:
-    with pump(router.config) as agent, router.accept() as connection:
+    with bridge(router.config) as agent, router.accept() as connection:
         connection.close()
         assert agent.stdout.read() == b""
         assert agent.wait(at_most(15)) == 0
 
 
 def test_a_router_that_dies_with_unread_words_ends_it_after_its_last_answer(router: Router) -> None:
-    with pump(router.config) as agent, router.accept() as connection:
+    with bridge(router.config) as agent, router.accept() as connection:
         agent.stdin.write(b"never read\n")
         wait_until(lambda: connection.recv(1, socket.MSG_PEEK), "the words are there")
         connection.sendall(b"answer\n")
@@ -205,7 +205,7 @@ def test_a_router_that_dies_with_unread_words_ends_it_after_its_last_answer(rout
 
 
 def test_an_agent_that_reads_no_more_ends_it(router: Router) -> None:
-    with pump(router.config) as agent, router.accept() as connection:
+    with bridge(router.config) as agent, router.accept() as connection:
         agent.stdout.close()
         connection.sendall(b"answer\n")
         assert agent.wait(at_most(15)) == 0
@@ -215,7 +215,7 @@ def test_an_agent_that_reads_no_more_ends_it(router: Router) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("busy", [False, True])
 def test_signals_end_it_at_once_in_order(router: Router, number: int, busy: bool) -> None:
-    with pump(router.config) as agent, router.accept() as connection:
+    with bridge(router.config) as agent, router.accept() as connection:
         agent.stdin.write(b"x")
         assert receive(connection, 1) == b"x"
         connection.sendall(b"y")
@@ -252,7 +252,7 @@ def test_the_first_request_is_answered_where_the_router_cannot_be_reached(router
         router.path.unlink()
     if how == "too long":
         router.config.write_text(json.dumps({"socket": "/tmp/" + "x" * 200}))
-    with pump(router.config) as agent:
+    with bridge(router.config) as agent:
         agent.stdin.write(json.dumps(REQUEST).encode() + b"\n")
         answer = json.loads(agent.stdout.readline())
         assert (answer["id"], answer["error"]["data"]["code"]) == ("first", "TL207")
@@ -264,7 +264,7 @@ def test_the_first_request_is_answered_where_the_router_cannot_be_reached(router
 @pytest.mark.parametrize("said", [b"", b"nonsense\n", b'{"jsonrpc":"2.0","method":"x"}\n', b"[]\n", b"[" * 100_000])
 def test_where_nothing_was_asked_nothing_is_answered(router: Router, said: bytes) -> None:
     router.close()
-    with pump(router.config) as agent:
+    with bridge(router.config) as agent:
         _write_all(agent.stdin.fileno(), said)
         agent.stdin.close()
         assert agent.stdout.read() == b""
@@ -295,13 +295,13 @@ def test_nothing_of_a_hostile_folder_or_environment_is_run(router: Router, tmp_p
         "PYTHONINSPECT": "1",
         "PATH": str(tmp_path),
     }
-    with pump(router.config, cwd=tmp_path, env=hostile) as agent, router.accept() as connection:
+    with bridge(router.config, cwd=tmp_path, env=hostile) as agent, router.accept() as connection:
         agent.stdin.write(b"x\n")
         assert receive(connection, 2) == b"x\n"
         connection.close()
         assert agent.wait(at_most(15)) == 0
     (tmp_path / "bad.json").write_text('{"nonsense": 1}')
-    with pump(tmp_path / "bad.json", cwd=tmp_path, env=hostile) as agent:  # the whole program, as far as it gets
+    with bridge(tmp_path / "bad.json", cwd=tmp_path, env=hostile) as agent:  # the whole program, as far as it gets
         assert agent.wait(at_most(60)) == 2, agent.stderr.read()
     assert not (tmp_path / "run").exists()
 

@@ -147,7 +147,7 @@ async def test_it_dials_again_with_the_same_credential_and_ends_what_ran(languag
         assert await again.data("Workshop:add", a=1) == 2
         await program.until_said("cancelled")
         await gateway.stop()
-        await until(lambda: "No gateway for apps at" in program.complaints, "it tries again")
+        await until(lambda: "No gateway for apps at" in program.stderr, "it tries again")
         await gateway.start()
         assert await (await gateway.dialled()).data("Workshop:add", a=1) == 2
 
@@ -166,7 +166,7 @@ async def test_a_refusal_after_a_broken_connection_is_not_repeated_at_once(langu
         await program.until_said("registered Workshop")
         gateway.greet = refuse
         line.hang_up()
-        await until(lambda: "trying again in" in program.complaints, "it says so")
+        await until(lambda: "trying again in" in program.stderr, "it says so")
         assert gateway.dial_count == 2
 
 
@@ -201,7 +201,7 @@ async def test_a_unix_socket_will_do_and_junk_costs_only_itself(language: str, t
         await until(lambda: 78 in answers(), "the call that came byte by byte, beside the other, is answered")
         assert answers()[77]["error"] == "The arguments must be an object"
         assert answers()[78]["data"] == 2
-        assert "not JSON" in program.complaints
+        assert "not JSON" in program.stderr
 
 
 @pytest.mark.slow
@@ -212,5 +212,5 @@ async def test_somebody_who_hangs_up_without_a_word_is_complained_about_once(lan
             await line.registered()
             line.finish()
         await (await gateway.dialled()).registered()
-        assert program.complaints.count("No gateway for apps at") == 1
-        assert "it closed the connection" in program.complaints
+        assert program.stderr.count("No gateway for apps at") == 1
+        assert "it closed the connection" in program.stderr

@@ -21,7 +21,7 @@ from trunkline.sdk.mcp_messages import (
 )
 
 
-class Gates:
+class WaitingServer:
     """A tool that waits until the test lets it go on."""
 
     def __init__(self) -> None:
@@ -53,25 +53,25 @@ def wait_for(name: str) -> dict:
 
 
 async def test_calls_run_side_by_side_and_are_answered_as_they_end() -> None:
-    gates = Gates()
-    async with talking_to(gates.server) as client:
+    waiting_server = WaitingServer()
+    async with talking_to(waiting_server.server) as client:
         first, second = (client.request("tools/call", wait_for(name)) for name in "ab")
-        await gates.waiting("b")
+        await waiting_server.waiting("b")
         assert (await client.ask("ping"))["result"] == {}
-        gates.open_["b"].set()
+        waiting_server.open_["b"].set()
         assert (await client.answer_to(second))["result"]["content"][0]["text"] == "b"
-        gates.open_["a"].set()
+        waiting_server.open_["a"].set()
         assert (await client.answer_to(first))["result"]["content"][0]["text"] == "a"
 
 
 async def test_a_call_that_is_taken_back_is_cancelled_and_not_answered() -> None:
-    gates = Gates()
-    async with talking_to(gates.server) as client:
+    waiting_server = WaitingServer()
+    async with talking_to(waiting_server.server) as client:
         number = client.request("tools/call", wait_for("a"), number=1)
-        await gates.waiting("a")
+        await waiting_server.waiting("a")
         client.notify("notifications/cancelled", {"requestId": "1"})  # another id: the type counts
         client.notify("notifications/cancelled", {"requestId": number})
-        await until(lambda: gates.cancelled, "it is cancelled")
+        await until(lambda: waiting_server.cancelled, "it is cancelled")
         await client.ask("ping")
         assert all(message.get("id") != number for message in client.writer.messages)
 
@@ -80,7 +80,7 @@ async def test_a_call_that_is_taken_back_is_cancelled_and_not_answered() -> None
     "params", [{}, {"requestId": 99}, {"requestId": None}, {"requestId": [1]}, {"requestId": True}]
 )
 async def test_taking_back_what_is_not_there_does_nothing(params) -> None:
-    async with talking_to(Gates().server) as client:
+    async with talking_to(WaitingServer().server) as client:
         client.notify("notifications/cancelled", params)
         assert (await client.ask("ping"))["result"] == {}
 
@@ -124,27 +124,27 @@ async def test_a_thread_can_tell_of_its_progress() -> None:
 
 
 async def test_two_requests_with_one_id_at_once_are_told_apart_by_refusing_the_second() -> None:
-    gates = Gates()
-    async with talking_to(gates.server) as client:
+    waiting_server = WaitingServer()
+    async with talking_to(waiting_server.server) as client:
         client.request("tools/call", wait_for("a"), number=5)
-        await gates.waiting("a")
+        await waiting_server.waiting("a")
         client.request("ping", number=5)
         assert (await client.answer_to(5))["error"]["code"] == INVALID_REQUEST
-        gates.open_["a"].set()
+        waiting_server.open_["a"].set()
         await until(
             lambda: any("result" in m and m["id"] == 5 for m in client.writer.messages), "the first is answered"
         )
 
 
 async def test_a_flood_of_calls_is_refused_at_some_point_and_the_server_goes_on() -> None:
-    gates = Gates()
-    async with talking_to(gates.server) as client:
+    waiting_server = WaitingServer()
+    async with talking_to(waiting_server.server) as client:
         for number in range(4097):
             client.request("tools/call", wait_for(str(number)), number=number)
         assert (await client.answer_to(4096))["error"]["code"] == INTERNAL_ERROR
         assert (await client.ask("ping"))["result"] == {}
-        await gates.waiting("4095")
-        for gate in gates.open_.values():
+        await waiting_server.waiting("4095")
+        for gate in waiting_server.open_.values():
             gate.set()
         assert "result" in await client.answer_to(4095)
         assert (await client.call("echo", {"a": 1}))["structuredContent"] == {"a": 1}
@@ -158,14 +158,14 @@ def ping(number) -> dict:
 
 
 async def test_a_batch_of_2025_03_26_is_answered_as_one() -> None:
-    gates = Gates()
-    async with talking_to(gates.server, greeted="2025-03-26") as client:
+    waiting_server = WaitingServer()
+    async with talking_to(waiting_server.server, greeted="2025-03-26") as client:
         call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": wait_for("a")}
         taken_back = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": wait_for("b")}
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}
         client.say([ping(1), call, taken_back, cancel, 7, {"jsonrpc": "2.0", "id": 4, "method": "initialize"}])
-        await gates.waiting("a")
-        gates.open_["a"].set()
+        await waiting_server.waiting("a")
+        waiting_server.open_["a"].set()
         batch = (await client.heard(2))[1]
     assert [(answer["id"], answer.get("error", {}).get("code")) for answer in batch] == [
         (1, None),
@@ -176,7 +176,7 @@ async def test_a_batch_of_2025_03_26_is_answered_as_one() -> None:
 
 
 async def test_a_batch_without_requests_is_not_answered_and_an_empty_one_is_refused() -> None:
-    async with talking_to(Gates().server, greeted="2025-03-26") as client:
+    async with talking_to(WaitingServer().server, greeted="2025-03-26") as client:
         client.say([{"jsonrpc": "2.0", "method": "notifications/x"}, {"jsonrpc": "2.0", "id": 1, "result": {}}])
         client.say([])
         client.request("ping", number="last")
@@ -189,7 +189,7 @@ async def test_a_batch_without_requests_is_not_answered_and_an_empty_one_is_refu
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", ""])
 async def test_other_versions_have_no_batches(version: str) -> None:
-    async with talking_to(Gates().server, greeted=version) as client:
+    async with talking_to(WaitingServer().server, greeted=version) as client:
         client.say([ping(1)])
         assert (await client.answer_to(None))["error"]["code"] == INVALID_REQUEST
 
@@ -268,7 +268,7 @@ async def test_a_line_over_the_limit_is_told_of_once_and_the_next_one_is_read(pi
 
 
 async def test_a_message_in_pieces_is_one_message() -> None:
-    async with talking_to(Gates().server) as client:
+    async with talking_to(WaitingServer().server) as client:
         for byte in b'{"jsonrpc":"2.0","id":"pieces","method":"ping"}\r\n':
             client.say_bytes(bytes([byte]))
             await asyncio.sleep(0)
@@ -293,13 +293,13 @@ async def test_a_message_in_pieces_is_one_message() -> None:
     ],
 )
 async def test_what_cannot_be_done_is_refused_with_its_code(method: str, params: dict, code: int) -> None:
-    async with talking_to(Gates().server) as client:
+    async with talking_to(WaitingServer().server) as client:
         assert (await client.ask(method, params))["error"]["code"] == code
         assert (await client.call("echo", {"a": "\ud800 ä"}))["structuredContent"] == {"a": "? ä"}
 
 
 async def test_answers_of_a_client_are_passed_over() -> None:
-    async with talking_to(Gates().server) as client:
+    async with talking_to(WaitingServer().server) as client:
         client.say({"jsonrpc": "2.0", "id": 1, "result": {}})
         client.say({"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": "m"}})
         await client.ask("ping")
@@ -313,29 +313,29 @@ async def test_at_the_end_of_the_input_what_is_nearly_ready_is_answered_and_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mcp_connection, "_LAST_ANSWERS_S", 0.2)
-    gates = Gates()
-    async with talking_to(gates.server) as client:
+    waiting_server = WaitingServer()
+    async with talking_to(waiting_server.server) as client:
         client.request("tools/call", wait_for("long"))
-        await gates.waiting("long")
+        await waiting_server.waiting("long")
         last = client.request("tools/call", {"name": "echo"})
-    assert gates.cancelled == ["long"]
+    assert waiting_server.cancelled == ["long"]
     assert last in [message.get("id") for message in client.writer.messages]
 
 
 async def test_the_last_line_needs_no_end() -> None:
-    async with talking_to(Gates().server) as client:
+    async with talking_to(WaitingServer().server) as client:
         client.say_bytes(b'{"jsonrpc":"2.0","id":"last","method":"ping"}')
     assert client.writer.messages[-1] == {"jsonrpc": "2.0", "id": "last", "result": {}}
 
 
 async def test_a_client_that_is_gone_ends_the_connection() -> None:
-    gates, client = Gates(), Dialogue()
+    waiting_server, client = WaitingServer(), Dialogue()
 
     async def broken() -> None:
         raise BrokenPipeError
 
     client.writer.drain = broken  # type: ignore[method-assign]
-    serving = asyncio.get_running_loop().create_task(gates.server.serve(client.reader, client.writer))
+    serving = asyncio.get_running_loop().create_task(waiting_server.server.serve(client.reader, client.writer))
     client.request("ping")
     await asyncio.wait_for(serving, at_most(10))
     assert client.writer.closed
@@ -349,21 +349,21 @@ async def test_a_reader_that_breaks_ends_the_connection() -> None:
 
 
 async def test_cancelling_the_server_cancels_its_calls() -> None:
-    gates, client = Gates(), Dialogue()
-    serving = asyncio.get_running_loop().create_task(gates.server.serve(client.reader, client.writer))
+    waiting_server, client = WaitingServer(), Dialogue()
+    serving = asyncio.get_running_loop().create_task(waiting_server.server.serve(client.reader, client.writer))
     await client.greet()
     client.request("tools/call", wait_for("a"))
-    await gates.waiting("a")
+    await waiting_server.waiting("a")
     serving.cancel()
     await asyncio.wait([serving])
-    assert gates.cancelled == ["a"]
+    assert waiting_server.cancelled == ["a"]
     assert client.writer.closed
 
 
 @pytest.mark.slow
 async def test_a_client_that_does_not_read_does_not_keep_the_server_at_its_end() -> None:
-    gates, client = Gates(), Dialogue()
-    serving = asyncio.get_running_loop().create_task(gates.server.serve(client.reader, client.writer))
+    waiting_server, client = WaitingServer(), Dialogue()
+    serving = asyncio.get_running_loop().create_task(waiting_server.server.serve(client.reader, client.writer))
     await client.greet()
     client.writer.open_.clear()
     client.say_bytes(json.dumps(ping(1)).encode() + b"\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bugs import broken, bugs_told
+from tests.support.bugs import broken, reported_bugs
 from tests.support.waiting import at_most, until
 from tests.unit.search.rig import Registry, tool
 
@@ -207,7 +207,7 @@ async def test_a_catalog_that_cannot_take_over_what_is_known_keeps_no_other_from
     found = [here.search("high water"), here.search("high water", "session")]
     await until(lambda: all(found), "both are indexed")
     bad, good = finder._kept.values()
-    told = bugs_told()
+    told = reported_bugs()
     refreshed: list[int] = []
     bad.collection.refresh = broken
     good.collection.refresh = lambda: refreshed.append(1)

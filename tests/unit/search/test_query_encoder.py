@@ -36,12 +36,12 @@ async def test_those_who_ask_the_same_meanwhile_share_the_answer():
 
 async def test_one_listener_that_fails_is_no_other_ones_fault():
     loop = asyncio.get_running_loop()
-    complaints = []
-    loop.set_exception_handler(lambda loop, context: complaints.append(context["exception"]))
+    reported = []
+    loop.set_exception_handler(lambda loop, context: reported.append(context["exception"]))
     async with query_thread() as thread:
         thread.ask("send a mail", loop, lambda vector: 1 / 0)
         assert await asked(thread, "send a mail") is not None
-    assert [type(complaint) for complaint in complaints] == [ZeroDivisionError]
+    assert [type(error) for error in reported] == [ZeroDivisionError]
 
 
 async def test_beyond_a_number_of_waiting_queries_there_is_no_answer():

@@ -104,7 +104,7 @@ async def test_arguments_are_checked_before_anybody_is_looked_up() -> None:
 
 
 @pytest.mark.law
-async def test_a_call_that_climbs_or_has_no_token_is_never_sent(service: ServiceProcess) -> None:
+async def test_a_call_with_a_path_traversal_or_without_a_token_is_never_sent(service: ServiceProcess) -> None:
     async with proxy_to(service) as proxy:
         with pytest.raises(PathTraversalError):
             await proxy.route(call(deep=[{"fine": ["x", {"%2e%2e/": 1}]}]))
@@ -269,7 +269,7 @@ def test_innocent_arguments_pass() -> None:
     sanitize_tool_args({"texts": ACCEPTED, "when": datetime.date(2026, 1, 1), "n": 1.5, "none": None, 3: "x"})
 
 
-def test_the_place_of_what_climbs_is_told() -> None:
+def test_the_place_of_a_path_traversal_is_reported() -> None:
     with pytest.raises(PathTraversalError) as caught:
         sanitize_tool_args({"files": [{"name": "a"}, {"name": "b/.."}]})
     assert caught.value.path == "args.files[1].name"

@@ -25,14 +25,14 @@ def ask(body, path="/v1/messages"):
         urllib.request.urlopen(urllib.request.Request(os.environ["MODEL"] + path, data))
     except urllib.error.HTTPError as error:
         return error.code
-def offer(*names):
+def tool_list(*names):
     return {"tools": [{"name": name} for name in names]}
 """
 HANG = "\ntime.sleep(1000)"
 
 
 class Agent(FakeAgent):
-    """Knows where the model of its trial is."""
+    """Knows where the model of its probe is."""
 
     def plan(self, asked: LaunchRequest, /) -> LaunchPlan:
         self._plan_keys["env"] = {"MODEL": asked.model_url, "NO_PROXY": "*"}
@@ -62,7 +62,7 @@ class Stage:
 
 
 async def tried(folder: Path, script: str) -> ProbeResult:
-    """What a trial of this script shows. Afterwards it is gone."""
+    """The result of a probe of this script. Afterwards it is gone."""
     stage, agent = Stage(folder), Agent(ASK + script)
     try:
         result = await stage.tried(agent)
@@ -79,10 +79,10 @@ async def tried(folder: Path, script: str) -> ProbeResult:
 @pytest.mark.parametrize(
     ("script", "own_tools"),
     [
-        ("ask(offer('ours_Read', 'ours_Bash'))" + HANG, ()),
-        ("ask(offer('ours_Read', 'shell'))" + HANG, ("shell",)),
-        ("assert ask(offer('ours_Read')) == 400", ()),
-        ("ask({'messages': []}); ask(offer()); ask(b'no JSON'); ask(offer('ours_Read', 'shell'))", ("shell",)),
+        ("ask(tool_list('ours_Read', 'ours_Bash'))" + HANG, ()),
+        ("ask(tool_list('ours_Read', 'shell'))" + HANG, ("shell",)),
+        ("assert ask(tool_list('ours_Read')) == 400", ()),
+        ("ask({'messages': []}); ask(tool_list()); ask(b'no JSON'); ask(tool_list('ours_Read', 'shell'))", ("shell",)),
     ],
     ids=["only ours", "its own too", "it ends by that", "what offers none does not count"],
 )
@@ -95,7 +95,7 @@ async def test_an_agent_is_judged_by_the_tools_that_it_offers_first(
 @pytest.mark.parametrize(
     "script",
     [
-        "ask(offer('shell'))",
+        "ask(tool_list('shell'))",
         "print(json.dumps({'answer': 'Done.'}))",
         "sys.exit(3)",
         "ask({'tools': [{'name': 'shell', 'description': 'x' * (17 << 20)}]})",
@@ -126,7 +126,7 @@ async def test_an_agent_that_hangs_is_ended_when_its_time_is_over(
 
 
 @pytest.mark.law
-async def test_whoever_cancels_a_trial_ends_the_agent(tmp_path: Path) -> None:
+async def test_cancelling_a_probe_ends_the_agent(tmp_path: Path) -> None:
     stage, agent = Stage(tmp_path), Agent(ASK + CONNECTS + HANG)
     running = asyncio.ensure_future(stage.tried(agent))
     try:

@@ -21,7 +21,7 @@ def provider(name: str) -> Provider:
     return cast(Provider, SimpleNamespace(name=name, verified=frozenset({"1.0.0"})))
 
 
-class Trial:
+class CountedProbe:
     def __init__(self, tried: ProbeResult) -> None:
         self.tried = tried
         self.times = 0
@@ -34,10 +34,10 @@ class Trial:
 async def judged(
     folder: Path, name: str, version: str, tried: ProbeResult | None = None, mode: Mode = "intercept", model: str = ""
 ) -> tuple[Isolation, int]:
-    trial = Trial(tried or ProbeResult(failure="not to be tried"))
+    probe = CountedProbe(tried or ProbeResult(failure="not to be tried"))
     installed = Installed(program="/x", version=version)
-    isolation = await check_isolation(provider(name), installed, mode, ProbeStore(folder), trial, model=model)
-    return isolation, trial.times
+    isolation = await check_isolation(provider(name), installed, mode, ProbeStore(folder), probe, model=model)
+    return isolation, probe.times
 
 
 def codes(isolation: Isolation) -> list[Code]:
@@ -58,8 +58,8 @@ async def test_another_version_is_tried_once_and_then_known(tmp_path: Path) -> N
 
 
 async def test_what_one_model_gets_says_nothing_of_another(tmp_path: Path) -> None:
-    for model, trials in (("", 1), ("gpt-5.5", 1), ("", 0), ("gpt-5.5", 0)):
-        assert (await judged(tmp_path, "codex", "2.0.0", ProbeResult(), model=model))[1] == trials
+    for model, probes in (("", 1), ("gpt-5.5", 1), ("", 0), ("gpt-5.5", 0)):
+        assert (await judged(tmp_path, "codex", "2.0.0", ProbeResult(), model=model))[1] == probes
     with pytest.raises(GatewayError):
         await judged(tmp_path, "codex", "2.0.0", ProbeResult(own_tools=("exec",)), model="gpt-7")
 
@@ -75,7 +75,7 @@ async def test_a_version_that_showed_tools_of_its_own_is_not_started(tmp_path: P
 async def test_where_trying_tells_nothing_the_agent_is_told_to_keep_to_our_tools(
     tmp_path: Path, name: str, code: Any
 ) -> None:
-    for _ in range(2):  # nothing is kept of such a trial
+    for _ in range(2):  # nothing is kept of such a probe
         isolation, times = await judged(tmp_path, name, "4.0.0", ProbeResult(failure="it hung"))
         assert (codes(isolation), times) == ([code], 1)
         assert isolation.mitigation

@@ -7,7 +7,7 @@ import pytest
 from trunkline.agents.probe.probe import ProbeResult, ProbeStore
 
 
-def test_what_a_trial_showed_is_known_for_that_version_only(tmp_path: Path) -> None:
+def test_the_result_of_a_probe_is_known_for_that_version_only(tmp_path: Path) -> None:
     store = ProbeStore(tmp_path / "state")
     store.put("codex", "1.0.0", ProbeResult())
     store.put("codex", "2.0.0", ProbeResult(own_tools=("exec",)))

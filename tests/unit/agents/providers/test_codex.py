@@ -91,9 +91,9 @@ def test_what_the_user_tells_every_agent_comes_before_what_the_project_says() ->
     assert "codex/AGENTS.md" not in CODEX.plan(launch_request(CODEX, "intercept", **(USER | {"texts": {}}))).files
 
 
-def test_the_plan_of_a_trial_of_another_version_is_as_written_down() -> None:
+def test_the_plan_of_a_probe_of_another_version_is_as_written_down() -> None:
     keys = {"version": "9.9.9", "model": "gpt-8", "mitigation": "Use only these.", "model_url": "http://127.0.0.1:9"}
-    assert_golden("codex-intercept-trial", CODEX.plan(launch_request(CODEX, "intercept", **(USER | keys))))
+    assert_golden("codex-intercept-probe", CODEX.plan(launch_request(CODEX, "intercept", **(USER | keys))))
 
 
 @pytest.mark.law

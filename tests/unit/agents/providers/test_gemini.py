@@ -84,7 +84,7 @@ def test_nothing_is_run_with_settings_that_cannot_be_read(mode: Any, user: dict[
     assert OWN / "settings.json" in GEMINI.home_query(HOME, {}).links
 
 
-def test_a_trial_knows_nothing_of_how_the_user_comes_to_a_model() -> None:
+def test_a_probe_knows_nothing_of_how_the_user_reaches_a_model() -> None:
     plan = GEMINI.plan(launch_request(GEMINI, "intercept", **USER, model_url="http://127.0.0.1:9"))
     assert json.loads(plan.files["home/.gemini/settings.json"])["security"]["auth"] == {
         "selectedType": "gemini-api-key"
@@ -181,7 +181,7 @@ def test_calls_of_our_tools_are_none_of_its_own() -> None:
     assert read(tool_use("mcp_trunkline-run_Bash"), tool_result("mcp_tool_error")) == []
 
 
-def test_its_complaints_are_heard() -> None:
+def test_its_error_messages_are_reported() -> None:
     failed = {"type": "result", "status": "error", "error": {"type": "Error", "message": "no key"}, "stats": {}}
     warning = {"type": "error", "severity": "warning", "message": "Loop detected"}
     error = {"type": "error", "severity": "error", "message": "Maximum session turns exceeded"}

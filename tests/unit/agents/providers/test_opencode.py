@@ -196,7 +196,7 @@ def test_calls_of_our_tools_are_none_of_its_own() -> None:
     assert read(used("trunkline-run_Bash", "error", "no such file")) == []
 
 
-def test_its_complaints_are_heard() -> None:
+def test_its_error_messages_are_reported() -> None:
     error = {"name": "UnknownError", "data": {"message": "Unexpected server error.", "ref": "err_db74d810"}}
     assert read({"type": "error", "sessionID": "ses_1", "error": error}) == [AgentError("Unexpected server error.")]
     assert read({"type": "error", "error": {"name": "UnknownError"}}) == [AgentError("UnknownError")]

@@ -79,14 +79,14 @@ def test_names_without_prefixes_tell_less(tmp_path: Path, tool: str, servers: li
 async def test_servers_and_tools_are_those_of_the_file_once_all_have_settled(tmp_path: Path) -> None:
     good = StdioFaults(tmp_path, "good", start_delay=0.3)
     bad = {"bad": entry(command="/nowhere/at/all")}
-    news: list[str] = []
-    async with local_client(settings_for(tmp_path, good.entry(), bad), news.append, "") as client:
+    progress: list[str] = []
+    async with local_client(settings_for(tmp_path, good.entry(), bad), progress.append, "") as client:
         states = {status["name"]: status["state"] for status in await client.servers()}
         assert states == {"good": "ready", "bad": "down"}
         names = [tool.name for tool in await client.tools()]
         assert "good_echo" in names
         assert "good_fancy" in names
-        assert re.fullmatch(r"starting 2 servers of \S+/trunkline.json for this command", news[0])
+        assert re.fullmatch(r"starting 2 servers of \S+/trunkline.json for this command", progress[0])
     assert good.pids() == []
 
 
@@ -143,18 +143,18 @@ async def test_outcomes_are_those_of_the_server_and_of_the_gateway(tmp_path: Pat
 
 
 async def test_progress_is_passed_on_in_words(tmp_path: Path) -> None:
-    server, news = StdioFaults(tmp_path, "s"), list[str]()
+    server, progress = StdioFaults(tmp_path, "s"), list[str]()
     async with local_client(settings_for(tmp_path, server.entry()), nothing, "") as client:
-        await client.call("s_progress", b'{"steps":2}', news.append)
-    assert news == ["1 of 10 step 1", "2 of 10 step 2"]
+        await client.call("s_progress", b'{"steps":2}', progress.append)
+    assert progress == ["1 of 10 step 1", "2 of 10 step 2"]
 
 
 @pytest.mark.slow
 async def test_a_slow_server_is_named_while_it_is_waited_for(tmp_path: Path) -> None:
-    server, news = StdioFaults(tmp_path, "slow", start_delay=1.6), list[str]()
-    async with local_client(settings_for(tmp_path, server.entry()), news.append, "") as client:
+    server, progress = StdioFaults(tmp_path, "slow", start_delay=1.6), list[str]()
+    async with local_client(settings_for(tmp_path, server.entry()), progress.append, "") as client:
         await client.tools()
-    assert "waiting for slow" in news
+    assert "waiting for slow" in progress
 
 
 async def test_a_call_that_is_taken_back_is_cancelled_at_its_server(tmp_path: Path) -> None:

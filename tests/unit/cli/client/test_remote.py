@@ -12,9 +12,9 @@ from tests.support.canned import Asked, canned
 from tests.support.ports import free_port
 from tests.support.servers import HttpFaults
 from tests.support.waiting import until
+from trunkline.cli.client.interface import Match
 
 from trunkline.cli.client import remote
-from trunkline.cli.client.interface import Match
 from trunkline.cli.client.remote import RemoteClient, remote_client
 from trunkline.cli.client.target import RemoteTarget
 from trunkline.core.call import Failure, Outcome, RemoteError, Result
@@ -66,11 +66,11 @@ async def test_a_schema_is_found_by_other_spellings_where_nobody_can_be_asked(tm
 
 
 async def test_progress_is_passed_on_in_words(tmp_path: Path) -> None:
-    news: list[str] = []
+    progress: list[str] = []
     with HttpFaults(tmp_path, era="modern", answers="sse") as server:
         async with remote_client(RemoteTarget(server.url)) as client:
-            await client.call("progress", b'{"steps":2}', news.append)
-    assert news == ["1 of 10 step 1", "2 of 10 step 2"]
+            await client.call("progress", b'{"steps":2}', progress.append)
+    assert progress == ["1 of 10 step 1", "2 of 10 step 2"]
 
 
 @pytest.mark.parametrize(("era", "event"), [("modern", "closed"), ("legacy", "cancelled")])

@@ -17,7 +17,7 @@ from trunkline.core.server_request import ServerRequest
 from trunkline.frontends.http.exchange import HttpExchange
 
 STREAM = {"Accept": "text/event-stream, application/json"}
-NEWS = b'{"jsonrpc":"2.0","method":"notifications/x"}'
+NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/x"}'
 QUESTION = b'{"jsonrpc":"2.0","id":"q1","method":"roots/list"}'
 
 
@@ -152,19 +152,19 @@ async def test_who_lists_json_first_gets_json_and_nothing_is_kept(tmp_path: Path
         assert here.sessions.replay_budget.size_bytes == 0
 
 
-async def test_news_that_a_broken_stream_lost_come_again(tmp_path: Path) -> None:
+async def test_notifications_that_a_broken_stream_lost_come_again(tmp_path: Path) -> None:
     async with house(tmp_path) as here, LatestClient(here.port) as client:
         wire, events = await resume(client)
         first = await events.next()
         session = here.session()
-        session.push(NEWS)
-        assert (await events.next())["data"] == NEWS.decode()
+        session.push(NOTIFICATION)
+        assert (await events.next())["data"] == NOTIFICATION.decode()
         await wire.abort()
         await until(lambda: session.stream is None, "the stream is gone")
         session.push(QUESTION)
         wire, events = await resume(client, first["id"])
         told = [(await events.next())["data"] for _ in range(3)]
-        assert told == ["", NEWS.decode(), QUESTION.decode()]
+        assert told == ["", NOTIFICATION.decode(), QUESTION.decode()]
         await wire.close()
 
 
@@ -176,8 +176,8 @@ async def test_a_stream_that_the_gateway_thinks_open_is_taken_over(tmp_path: Pat
         assert await old_events.rest() == []
         await new_events.next()
         session = here.session()
-        session.push(NEWS)
-        assert (await new_events.next())["data"] == NEWS.decode()
+        session.push(NOTIFICATION)
+        assert (await new_events.next())["data"] == NOTIFICATION.decode()
         await old.close()
         await new.close()
 
@@ -199,7 +199,7 @@ async def test_a_question_of_no_call_takes_the_stream_of_a_call_where_the_sessio
         session = here.session()
         session.push(QUESTION)
         assert (await events.next())["data"] == QUESTION.decode()
-        session.push(NEWS)
+        session.push(NOTIFICATION)
         (await held(here)).finish(OK)
         (answer,) = await events.rest()
         assert json.loads(answer["data"])["id"] == 7

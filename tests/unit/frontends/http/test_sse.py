@@ -85,7 +85,7 @@ async def test_the_stream_says_where_to_post_and_answers_come_on_it(tmp_path: Pa
         assert (await client.ask(3, "nonsense"))["error"]["code"] == -32601
 
 
-async def test_progress_and_news_come_on_the_stream(tmp_path: Path) -> None:
+async def test_progress_and_notifications_come_on_the_stream(tmp_path: Path) -> None:
     async with house(tmp_path) as here, SseClient(here.port) as client:
         params = {"name": "s_t", "_meta": {"progressToken": "p"}}
         await client.post({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})

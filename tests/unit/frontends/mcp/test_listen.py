@@ -56,13 +56,13 @@ async def test_updates_come_under_the_id_of_the_listen(tmp_path: Path, id_of_lis
             assert told == {"resourceSubscriptions": ["x:1", "x:2"]}
             assert watched(here) == ["x:1", "x:2"]
             update(here, "x:2", title="t")
-            news = await heard()
-            assert (news["method"], news["params"]["uri"], news["params"]["title"]) == (UPDATED, "x:2", "t")
-            assert (type(news["id_of_listen"]), news["id_of_listen"]) == (type(id_of_listen), id_of_listen)
+            update = await heard()
+            assert (update["method"], update["params"]["uri"], update["params"]["title"]) == (UPDATED, "x:2", "t")
+            assert (type(update["id_of_listen"]), update["id_of_listen"]) == (type(id_of_listen), id_of_listen)
             update(here, "x:1/part", _meta={f"{META}subscriptionId": 99, "own": 1})
-            news = await heard()
-            assert news["params"]["uri"] == "x:1/part"
-            assert news["params"]["_meta"] == {"own": 1, f"{META}subscriptionId": id_of_listen}
+            update = await heard()
+            assert update["params"]["uri"] == "x:1/part"
+            assert update["params"]["_meta"] == {"own": 1, f"{META}subscriptionId": id_of_listen}
         await until(lambda: not watched(here), "nothing is watched once the client is gone")
 
 
@@ -87,7 +87,7 @@ async def test_nothing_is_said_before_the_acknowledgement(tmp_path: Path) -> Non
             here.source.watches[0].settle(HOLDS)
             update(here, "x:1")
             here.rig.serve("s", tools=["new"], resources=["x:1", "x:2"])
-            await asyncio.sleep(0.2)  # news wait a moment for more
+            await asyncio.sleep(0.2)  # notifications wait a moment for more
             here.source.watches[1].settle(HOLDS)
             methods = [(await heard())["method"] for _ in range(3)]
             assert methods == [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.answers import Answer
-from tests.support.bugs import broken, bugs_told
+from tests.support.bugs import broken, reported_bugs
 from tests.support.client import Client
 from tests.support.waiting import until
 from tests.unit.frontends.rig import House, house
@@ -229,7 +229,7 @@ async def test_who_waited_for_servers_to_start_is_answered_although_a_bug_is_in_
     tmp_path: Path, method: str
 ) -> None:
     async with house(tmp_path) as here, here.modern() as client:
-        told = bugs_told()
+        told = reported_bugs()
         here.rig.add("late", state="starting")
         here.server._lists._respond = broken
         here.server._initializer._respond_discover = broken

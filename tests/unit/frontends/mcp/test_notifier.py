@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bugs import broken, bugs_told
+from tests.support.bugs import broken, reported_bugs
 from tests.support.client import CLIENT_INFO
 from tests.support.waiting import at_most, until
 from tests.unit.frontends.mcp.listening import listening
@@ -85,7 +85,7 @@ async def test_a_client_that_saw_the_new_list_already_is_not_told(tmp_path: Path
         assert await next_method(events) == TOOLS
 
 
-async def test_a_list_that_is_again_as_it_was_is_no_news(tmp_path: Path) -> None:
+async def test_a_list_that_is_again_as_it_was_causes_no_notification(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, client.listen() as events:
         change(here, tools=["other"])
         change(here)
@@ -94,7 +94,7 @@ async def test_a_list_that_is_again_as_it_was_is_no_news(tmp_path: Path) -> None
 
 
 @pytest.mark.law
-async def test_what_one_client_alone_is_offered_is_news_for_that_client_alone(tmp_path: Path) -> None:
+async def test_what_one_client_alone_is_offered_notifies_that_client_alone(tmp_path: Path) -> None:
     async with (
         house(tmp_path) as here,
         here.client() as client,
@@ -116,7 +116,7 @@ async def test_a_client_that_comes_late_is_not_told_of_the_past(tmp_path: Path) 
             assert await next_method(events) == PROMPTS
 
 
-async def test_a_client_that_listens_just_before_news_hears_of_the_list_that_changed_alone(tmp_path: Path) -> None:
+async def test_a_client_that_listens_just_before_a_change_hears_of_that_list_alone(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, client.listen() as events:
         change(here, prompts=["p"], resources=["r:1"])
         assert await next_method(events) == PROMPTS
@@ -162,7 +162,7 @@ async def test_a_client_is_told_nothing_before_it_is_greeted(tmp_path: Path, mon
         assert (await pipes.next())["method"].endswith("/list_changed")
 
 
-async def test_a_client_that_cannot_be_told_keeps_no_other_from_its_news(tmp_path: Path) -> None:
+async def test_a_client_that_cannot_be_told_keeps_no_other_from_its_notifications(tmp_path: Path) -> None:
     async with (
         house(tmp_path) as here,
         here.client() as client,
@@ -171,12 +171,12 @@ async def test_a_client_that_cannot_be_told_keeps_no_other_from_its_news(tmp_pat
         other.listen() as other_events,
         listening(here, {ASKED_BY[TOOLS]: True}) as (_, heard),
     ):
-        last_sent = bugs_told()
+        bugs = reported_bugs()
         here.session(client).push = broken
         change(here, tools=["new"])
         assert await next_method(other_events) == TOOLS
         assert (await heard())["method"] == TOOLS
-        assert len(last_sent) == 1
+        assert len(bugs) == 1
         del events
         change(here, tools=["newer"])
         assert await next_method(other_events) == TOOLS, "also the next time"

@@ -62,7 +62,7 @@ async def test_a_client_hears_of_what_it_subscribed_to_until_it_unsubscribes(tmp
         assert await updated(events) == {"uri": "x:2"}
 
 
-async def test_news_come_under_the_uri_that_the_client_used(tmp_path: Path) -> None:
+async def test_notifications_come_under_the_uri_that_the_client_used(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, client.listen() as events:
         resourceful(here, "x:1")
         resourceful(here, "x:1", source="b")

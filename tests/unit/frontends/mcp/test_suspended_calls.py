@@ -150,7 +150,7 @@ async def test_a_client_that_does_not_return_ends_the_call(tmp_path: Path) -> No
         assert (await talk.retry(result, {only_key(result): YES})).error["code"] == -32602
 
 
-async def test_shutting_down_ends_parked_calls(tmp_path: Path) -> None:
+async def test_shutting_down_ends_suspended_calls(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
         call, (asking,), _ = await talk.suspended()
     assert call.done
@@ -197,7 +197,7 @@ async def test_closing_a_connection_while_the_user_is_asked_cancels_nothing(tmp_
         assert (await retry).result["content"] == []
 
 
-async def test_parked_calls_count_as_in_flight_but_their_own_retry_always_gets_in(tmp_path: Path) -> None:
+async def test_suspended_calls_count_as_in_flight_but_their_own_retry_always_gets_in(tmp_path: Path) -> None:
     async with modern(tmp_path, max_calls=2) as talk:
         suspended = [await talk.suspended() for _ in range(2)]
         assert (await talk.call()).error["code"] == 429

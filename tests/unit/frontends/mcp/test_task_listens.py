@@ -46,7 +46,9 @@ async def acknowledged(heard: Heard) -> dict[str, Any]:
 
 
 @pytest.mark.law
-async def test_news_wait_for_the_acknowledgement_and_what_was_not_promised_is_never_told(tmp_path: Path) -> None:
+async def test_notifications_wait_for_the_acknowledgement_and_what_was_not_promised_is_never_told(
+    tmp_path: Path,
+) -> None:
     async with house(tmp_path) as here:
         one, two, strange = given(here, "1"), given(here, "2"), given(here, "1", principal="somebody else")
         async with listening(here, two, strange, one, toolsListChanged=True) as heard:
@@ -75,7 +77,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path, monk
         assert (await heard())["method"] == "notifications/tools/list_changed"
 
 
-async def test_questions_in_news_say_which_of_several_servers_asks(tmp_path: Path) -> None:
+async def test_questions_in_notifications_say_which_of_several_servers_asks(tmp_path: Path) -> None:
     server_request = {"method": "elicitation/create", "params": {"message": "Who?"}}
     async with house(tmp_path) as here:
         here.rig.add("other")

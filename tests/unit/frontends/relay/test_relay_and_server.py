@@ -106,7 +106,7 @@ async def test_batches_of_other_versions_are_refused(tmp_path: Path) -> None:
         assert (await on.pipes.next())["error"]["code"] == -32600
 
 
-async def test_news_that_a_broken_stream_lost_come_again(tmp_path: Path) -> None:
+async def test_notifications_that_a_broken_stream_lost_come_again(tmp_path: Path) -> None:
     async with house(tmp_path) as here, stage(url(here)) as on:
         await on.ask(hello("2025-11-25"))
         on.pipes.send({"method": "notifications/initialized"})

@@ -21,7 +21,7 @@ def test_an_update_keeps_what_the_server_said_but_for_its_own_hop() -> None:
     assert told["params"] == {"uri": "x:1", "title": "t", "_meta": {"own": 1, SUBSCRIPTION: "7"}}
 
 
-def test_news_of_a_task_are_the_whole_task() -> None:
+def test_a_task_notification_is_the_whole_task() -> None:
     params = json.dumps({"taskId": "t", "status": "working", "_meta": {SUBSCRIPTION: 9}}).encode()
     assert json.loads(modern_task(params, b"7")) == {
         "jsonrpc": "2.0",

@@ -22,12 +22,12 @@ class Ear:
 def test_everything_is_counted_and_a_flood_gives_one_line_now_and_then() -> None:
     ear = Ear()
     now = [0.0]
-    complaints = ThrottledLog(ear, lambda: now[0])
+    throttled_log = ThrottledLog(ear, lambda: now[0])
     for _ in range(1000):
-        complaints.add("noise_lines", "junk")
-    complaints.add("other", "something else")
+        throttled_log.add("noise_lines", "junk")
+    throttled_log.add("other", "something else")
     assert len(ear.counted) == 1001
     assert ear.notes == ["junk", "something else"]
     now[0] = 11.0
-    complaints.add("noise_lines", "junk again")
+    throttled_log.add("noise_lines", "junk again")
     assert ear.notes[2:] == ["junk again (999 more like this since the last such line)"]

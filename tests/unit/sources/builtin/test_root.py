@@ -57,7 +57,7 @@ def test_all_else_is_refused_with_the_root_in_the_answer(folder: Path, walk_only
 
 
 @BOTH_WAYS
-def test_a_path_that_climbs_out_is_called_path_traversal(folder: Path, walk_only: bool) -> None:
+def test_a_path_that_leaves_the_root_is_called_path_traversal(folder: Path, walk_only: bool) -> None:
     root = RootFolder(folder, walk_only=walk_only)
     for path in ("../secret", "src/../../secret", ".."):
         with case(path=path), pytest.raises(OutsideRoot, match=r"\APath traversal: "):

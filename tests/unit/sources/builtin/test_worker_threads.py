@@ -49,8 +49,8 @@ async def test_closing_waits_for_what_is_under_way_and_begins_nothing_new() -> N
 
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(threads.run(work)), loop.create_task(threads.run(done.append, "second"))]
-    complaints: list[object] = []
-    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    reported: list[object] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
     while not begun.is_set():
         await asyncio.sleep(0.001)
     for task in tasks:
@@ -60,4 +60,4 @@ async def test_closing_waits_for_what_is_under_way_and_begins_nothing_new() -> N
     await threads.close()
     assert done == ["first"]
     gc.collect()
-    assert complaints == []
+    assert reported == []

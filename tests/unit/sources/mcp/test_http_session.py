@@ -175,7 +175,7 @@ def test_numbers_of_any_size_reach_a_modern_server(loop_factory: Loop, arguments
 
 
 @both_loops
-def test_an_answer_may_come_as_a_stream_with_news_before_it(loop_factory: Loop) -> None:
+def test_an_answer_may_come_as_a_stream_with_notifications_before_it(loop_factory: Loop) -> None:
     async def main() -> None:
         def answer(message: Any) -> bytes:
             progress = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d}}'
@@ -502,7 +502,7 @@ def listening(*answers: bytes | None) -> Callable[[Peer], Any]:
 
 
 @both_loops
-def test_news_on_the_standalone_stream_is_heard_and_the_stream_kept_open(loop_factory: Loop) -> None:
+def test_notifications_on_the_standalone_stream_are_heard_and_the_stream_is_kept_open(loop_factory: Loop) -> None:
     async def main() -> None:
         first = stream(b"retry: 100\n\n", event(b'{"jsonrpc":"2.0","method":"first"}'))
         async with scripted(listening(first, first, None)) as server, session_to(server.url) as session:

@@ -20,54 +20,54 @@ def call_of(**caller: Any) -> Call:
     return call
 
 
-def stamped(stamps: RequestMeta, request: Request) -> dict[str, Any]:
-    return json.loads(b"{%b}" % stamps(request))
+def meta_of(request_meta: RequestMeta, request: Request) -> dict[str, Any]:
+    return json.loads(b"{%b}" % request_meta(request))
 
 
 # 2026-07-28 ----------------------------------------------------------------------------------------------------------
 
 
 def test_each_request_says_what_its_caller_can_be_asked_and_wants_to_hear() -> None:
-    stamps = RequestMeta(logs=True)
+    request_meta = RequestMeta(logs=True)
     for _ in range(2):
-        meta = stamped(stamps, call_of(capabilities=ROOTS, log_level="error", version="2026-07-28"))
+        meta = meta_of(request_meta, call_of(capabilities=ROOTS, log_level="error", version="2026-07-28"))
         assert (meta[PROTOCOL_VERSION], meta[CLIENT_CAPABILITIES], meta[LOG_LEVEL]) == (
             "2026-07-28",
             {"roots": {}},
             "error",
         )
-        quiet = stamped(stamps, call_of(version="2026-07-28"))
+        quiet = meta_of(request_meta, call_of(version="2026-07-28"))
         assert quiet[CLIENT_CAPABILITIES] == {}
         assert LOG_LEVEL not in quiet
-        own = stamped(stamps, Request("tools/list", b"{}", lambda _: None))
+        own = meta_of(request_meta, Request("tools/list", b"{}", lambda _: None))
         assert own == quiet
 
 
 @pytest.mark.parametrize("tasks", [True, False])
 def test_our_own_requests_about_tasks_say_that_we_know_them_where_the_server_does(tasks: bool) -> None:
-    stamps = RequestMeta(logs=False, tasks=tasks)
+    request_meta = RequestMeta(logs=False, tasks=tasks)
     known = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
     for method, declared in {"subscriptions/listen": known, "tasks/get": known, "tools/list": {}}.items():
-        own = stamped(stamps, Request(method, b"{}", lambda _: None))
+        own = meta_of(request_meta, Request(method, b"{}", lambda _: None))
         assert own[CLIENT_CAPABILITIES] == (declared if tasks else {})
-    assert stamped(stamps, call_of(version="2026-07-28"))[CLIENT_CAPABILITIES] == {}
+    assert meta_of(request_meta, call_of(version="2026-07-28"))[CLIENT_CAPABILITIES] == {}
 
 
 def test_a_legacy_client_that_named_no_level_hears_what_is_worth_knowing() -> None:
-    assert stamped(RequestMeta(logs=True), call_of(version="2025-06-18"))[LOG_LEVEL] == "info"
-    assert stamped(RequestMeta(logs=True), call_of(version="2025-06-18", log_level="debug"))[LOG_LEVEL] == "debug"
+    assert meta_of(RequestMeta(logs=True), call_of(version="2025-06-18"))[LOG_LEVEL] == "info"
+    assert meta_of(RequestMeta(logs=True), call_of(version="2025-06-18", log_level="debug"))[LOG_LEVEL] == "debug"
 
 
 @pytest.mark.parametrize(("logs", "level"), [(False, "debug"), (True, "loud"), (True, "")])
 def test_no_level_is_named_to_a_server_that_keeps_none_or_where_it_is_none(logs: bool, level: str) -> None:
-    assert LOG_LEVEL not in stamped(RequestMeta(logs=logs), call_of(log_level=level))
+    assert LOG_LEVEL not in meta_of(RequestMeta(logs=logs), call_of(log_level=level))
 
 
 def test_callers_without_end_do_not_fill_the_memory() -> None:
-    stamps = RequestMeta(logs=True)
+    request_meta = RequestMeta(logs=True)
     for number in range(10_000):
-        stamps(call_of(capabilities=b'{"experimental":{"n":%d}}' % number))
-    assert len(stamps._cache) <= 256
+        request_meta(call_of(capabilities=b'{"experimental":{"n":%d}}' % number))
+    assert len(request_meta._cache) <= 256
 
 
 # Before --------------------------------------------------------------------------------------------------------------

@@ -262,7 +262,7 @@ async def test_a_call_that_takes_no_notices_leaves_them_to_the_session() -> None
 @pytest.mark.parametrize(
     "method", ["tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated"]
 )
-async def test_news_of_lists_and_resources_is_never_taken_for_a_calls(method: str) -> None:
+async def test_notifications_about_lists_and_resources_are_never_taken_for_those_of_a_call(method: str) -> None:
     session, notices, heard = MemorySession(), [], []
     session.on_notification = lambda method, params: heard.append(method)
     call = calling(session, notices)

@@ -85,7 +85,7 @@ def answer(opener: Opener, call: Call) -> None:
     assert isinstance(call.outcome, Result)
 
 
-# Who needs a seat ----------------------------------------------------------------------------------------------------
+# Who needs a slot ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ class ProcessSession(MemorySession):
     is_process = True
 
 
-async def test_a_seat_whose_process_keeps_crashing_is_passed_by_while_there_are_others(
+async def test_a_slot_whose_process_keeps_crashing_is_passed_over_while_there_are_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(RetryBackoff, "next_delay_s", lambda self: 60.0)
@@ -153,7 +153,7 @@ async def test_a_seat_whose_process_keeps_crashing_is_passed_by_while_there_are_
         assert refused.outcome.problem.code == SOURCE_START_FAILED, "there is an end to trying"
 
 
-async def test_a_seat_that_nobody_uses_makes_room_at_once() -> None:
+async def test_a_slot_that_nobody_uses_makes_room_at_once() -> None:
     opener = Opener()
     async with pool_with(opener, max_sessions=2) as pool:
         first, second = submit(pool, "a"), submit(pool, "a")
@@ -171,14 +171,14 @@ async def test_a_seat_that_nobody_uses_makes_room_at_once() -> None:
 async def test_beyond_the_seats_calls_wait_in_order() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:
-        seated = [submit(pool) for _ in range(MAX_SLOTS)]
-        await sent(opener, *seated)
+        assigned = [submit(pool) for _ in range(MAX_SLOTS)]
+        await sent(opener, *assigned)
         waiting = [submit(pool) for _ in range(4)]
         assert [call.phase for call in waiting] == ["queued"] * 4
         waiting[1].cancel("changed its mind")
-        answer(opener, seated[5])
+        answer(opener, assigned[5])
         assert opener.session_with(waiting[0]) == 5
-        answer(opener, seated[2])
+        answer(opener, assigned[2])
         assert opener.session_with(waiting[2]) == 2
         late = Problem(code=DEADLINE, message="too late")
         assert waiting[3].give_up(Failure(late))
@@ -187,7 +187,7 @@ async def test_beyond_the_seats_calls_wait_in_order() -> None:
         assert len(opener.sessions) == MAX_SLOTS
 
 
-async def test_a_call_that_waits_for_its_client_keeps_nobody_from_a_seat() -> None:
+async def test_a_call_that_waits_for_its_client_keeps_nobody_from_a_slot() -> None:
     opener, asked = Opener(), []
     async with pool_with(opener) as pool:
         calls = [new_call(None, capabilities=FORMS) for _ in range(MAX_SLOTS + 2)]
@@ -295,7 +295,7 @@ async def test_a_server_that_may_still_work_for_a_call_given_up_is_not_given_to_
 # Failing -------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_cannot_be_opened_answers_those_that_wait_for_a_seat_too() -> None:
+async def test_a_server_that_cannot_be_opened_answers_those_that_wait_for_a_slot_too() -> None:
     opener = Opener()
     opener.gate.clear()
     opener.failure = Problem(code=SOURCE_START_FAILED, message="Server s: no such file")
@@ -319,7 +319,7 @@ async def test_a_session_that_is_lost_makes_room_for_the_next() -> None:
         assert opener.session_with(waiting) == MAX_SLOTS
 
 
-async def test_a_call_that_comes_again_takes_a_new_seat() -> None:
+async def test_a_call_that_comes_again_takes_a_new_slot() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:
         call = submit(pool)

@@ -341,7 +341,7 @@ FORMS = b'{"elicitation":{}}'
 QUESTION = {"id": 1, "method": "elicitation/create", "params": {"message": "m"}}
 
 
-class Asked(list[ServerRequest]):
+class ReceivedRequests(list[ServerRequest]):
     """What came to one client."""
 
     def call(self, session: str | None, capabilities: bytes = FORMS, **more: Any) -> Call:
@@ -356,7 +356,7 @@ async def test_a_question_reaches_the_client_whose_server_asks_and_no_other() ->
     server.silent.add("tools/call")
     async with living(server) as (source, book):
         await ready(book)
-        clients = {name: Asked() for name in ("one", "two")}
+        clients = {name: ReceivedRequests() for name in ("one", "two")}
         for name, asked in clients.items():
             submitted(source, asked.call(name))
         await until(lambda: len(server.sessions) == 3 and server.sessions[2].sent, "both have a server")
@@ -395,7 +395,7 @@ async def test_a_server_that_several_share_can_ask_nobody(session: str | None, s
     server.silent.add("tools/call")
     async with living(server, shared=shared) as (source, book):
         await ready(book)
-        asked = Asked()
+        asked = ReceivedRequests()
         submitted(source, asked.call(session, FORMS if shared else b"{}"))
         server.sessions[0].say(QUESTION)
         assert server.sessions[0].sent[-1]["error"]["code"] == -32601
@@ -407,7 +407,7 @@ async def test_callers_without_a_session_have_a_server_to_themselves_while_they_
     server.silent.add("tools/call")
     async with living(server) as (source, book):
         await ready(book)
-        clients = [Asked(), Asked()]
+        clients = [ReceivedRequests(), ReceivedRequests()]
         calls = [submitted(source, asked.call(None)) for asked in clients]
         await until(lambda: all(call.upstream_id for call in calls), "both are at work")
         assert server.declared == [b"{}", FORMS, FORMS]
@@ -426,7 +426,7 @@ async def test_a_server_lost_in_the_middle_of_a_question_withdraws_it_and_ends_t
     server.silent.add("tools/call")
     async with living(server) as (source, book):
         await ready(book)
-        asked = Asked()
+        asked = ReceivedRequests()
         call = submitted(source, asked.call("one"))
         await until(lambda: call.upstream_id, "it is at work")
         server.sessions[1].say(QUESTION)
@@ -438,25 +438,25 @@ async def test_a_server_lost_in_the_middle_of_a_question_withdraws_it_and_ends_t
 
 
 @pytest.mark.law
-async def test_news_of_a_client_goes_to_its_own_server_and_to_no_other() -> None:
+async def test_notifications_of_a_client_go_to_its_own_server_and_to_no_other() -> None:
     server = Server()
     async with living(server) as (source, book):
         await ready(book)
         calls = [submitted(source, new_call(name)) for name in ("one", "two")]
         await until(lambda: all(call.done for call in calls), "both have a server")
-        news = "notifications/roots/list_changed"
-        source.notify(calls[1].caller, news, b"{}")
-        source.notify(Caller("local", "nobody"), news, b"{}")
-        source.notify(Caller("local"), news, b"{}")
+        method = "notifications/roots/list_changed"
+        source.notify(calls[1].caller, method, b"{}")
+        source.notify(Caller("local", "nobody"), method, b"{}")
+        source.notify(Caller("local"), method, b"{}")
         source.notify(calls[1].caller, "logging/setLevel", b'{"level":"debug"}')
-        assert [news in session.methods() for session in server.sessions] == [False, False, True]
+        assert [method in session.methods() for session in server.sessions] == [False, False, True]
         assert not any("logging/setLevel" in session.methods() for session in server.sessions)
         server.sessions[2].meta_for = SessionLogLevel(server.sessions[2])
         source.notify(calls[1].caller, "logging/setLevel", b'{"level":"debug"}')
         assert server.sessions[2].sent[-1]["params"] == {"level": "debug"}
 
 
-async def test_a_modern_server_is_told_no_news_of_clients() -> None:
+async def test_a_modern_server_gets_no_notifications_of_clients() -> None:
     server = Server("modern")
     async with living(server) as (source, book):
         await ready(book)

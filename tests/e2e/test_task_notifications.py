@@ -1,4 +1,4 @@
-"""Clients that listen for their tasks: told of them alone, under their own ids, and again after a loss."""
+"""Clients that subscribe to their tasks: they hear of these alone, under their own ids, and again after a loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.waiting import START_WAIT_S, until
 
 TRANSPORTS = ["stdio", "http"]
 FRONTENDS = [*TRANSPORTS, "joined"]
-TOLD = "notifications/tasks"
+TASK_UPDATED = "notifications/tasks"
 
 
 @pytest.fixture(scope="module", params=TRANSPORTS)
@@ -25,24 +25,24 @@ def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.law
 @pytest.mark.parametrize("frontend", FRONTENDS)
-async def test_news_of_tasks_of_several_servers_come_under_the_ids_of_the_client(
+async def test_updates_of_tasks_of_several_servers_come_under_the_ids_of_the_client(
     house: TaskHouse, frontend: str, tmp_path: Path
 ) -> None:
     async with house.client(frontend, tmp_path) as client:
         a, b, other = [await make_task(client, tool) for tool in ("a_long", "b_ask", "a_long")]
-        async with listening(client, [b, "task-1", a, b]) as (told_of, heard):
-            assert told_of == [b, a]
-            news = await heard()
-            assert (news["method"], news["params"]["taskId"]) == (TOLD, b)
-            assert news["params"]["inputRequests"]["who"]["params"]["message"] == "[b] Who?"
+        async with listening(client, [b, "task-1", a, b]) as (acknowledged, heard):
+            assert acknowledged == [b, a]
+            update = await heard()
+            assert (update["method"], update["params"]["taskId"]) == (TASK_UPDATED, b)
+            assert update["params"]["inputRequests"]["who"]["params"]["message"] == "[b] Who?"
             await client.request("tasks/cancel", {"taskId": other, **DECLARED})
             await client.request("tasks/update", {"taskId": a, "inputResponses": {"k": {}}, **DECLARED})
-            news = (await heard())["params"]
-            assert (news["taskId"], news["status"], news["server"]) == (a, "completed", "a")
-            assert news["result"]["structuredContent"] == {"k": {}}
+            update = (await heard())["params"]
+            assert (update["taskId"], update["status"], update["server"]) == (a, "completed", "a")
+            assert update["result"]["structuredContent"] == {"k": {}}
             await client.request("tasks/cancel", {"taskId": b, **DECLARED})
-            news = (await heard())["params"]
-            assert (news["taskId"], news["status"], news["server"]) == (b, "cancelled", "b")
+            update = (await heard())["params"]
+            assert (update["taskId"], update["status"], update["server"]) == (b, "cancelled", "b")
 
 
 @pytest.mark.law
@@ -61,19 +61,19 @@ async def test_each_listen_hears_of_its_own_tasks(house: TaskHouse) -> None:
             assert {(await both())["params"]["taskId"] for _ in range(2)} == {one, two}
 
 
-async def test_what_happened_while_a_subscription_was_lost_is_told_afterwards(house: TaskHouse) -> None:
+async def test_what_happened_while_a_subscription_was_lost_is_reported_afterwards(house: TaskHouse) -> None:
     async with ModernClient(house.gateway.port) as client:
         a, b = [await make_task(client, f"{name}_long") for name in "ab"]
-        async with listening(client, [a, b]) as (told_of, heard):
-            assert told_of == [a, b]
+        async with listening(client, [a, b]) as (acknowledged, heard):
+            assert acknowledged == [a, b]
             closed = (await client.call("a_hang_up")).structured["closed"]
             assert closed >= 1
-            news = (await heard())["params"]
-            assert (news["taskId"], news["status"]) == (a, "completed")
-            assert "resultType" not in news
+            update = (await heard())["params"]
+            assert (update["taskId"], update["status"]) == (a, "completed")
+            assert "resultType" not in update
             await client.request("tasks/cancel", {"taskId": b, **DECLARED})
-            news = (await heard())["params"]
-            assert (news["taskId"], news["status"]) == (b, "cancelled")
+            update = (await heard())["params"]
+            assert (update["taskId"], update["status"]) == (b, "cancelled")
 
 
 async def test_a_server_that_is_down_is_not_promised(tmp_path: Path) -> None:
@@ -89,5 +89,5 @@ async def test_a_server_that_is_down_is_not_promised(tmp_path: Path) -> None:
                 return (await client.request("tasks/get", {"taskId": a, **DECLARED})).situation[:2] == (503, "TL201")
 
             await until(is_down, "the server is known to be down")
-            async with listening(client, [a, b]) as (told_of, _):
-                assert told_of == [b]
+            async with listening(client, [a, b]) as (acknowledged, _):
+                assert acknowledged == [b]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.support.client import HttpClient, encode
 from tests.support.gateway import Gateway, stdio_gateway
+from tests.support.message_stream import ELICITATION, FORMS, SuspendedCall, asking, own_stream, posting, reply
 from tests.support.servers import HttpFaults, StdioFaults, kill
-from tests.support.told import ELICITATION, FORMS, Parked, asking, own_stream, posting, reply
 from tests.support.waiting import START_WAIT_S, at_most, until
 
 Server = StdioFaults | HttpFaults
@@ -75,15 +75,15 @@ async def test_a_killed_server_takes_its_question_back_and_ends_its_call(tmp_pat
             await client.close()
 
 
-async def test_a_parked_call_whose_server_was_killed_ends_once(tmp_path: Path) -> None:
+async def test_a_suspended_call_whose_server_was_killed_ends_once(tmp_path: Path) -> None:
     with over_every_wire(tmp_path) as (gateway, servers):
         client = gateway.modern()
         for name, server in servers.items():
-            parked = await Parked(client, f"{name}_ask").park()
+            suspended = await SuspendedCall(client, f"{name}_ask").start()
             await kill_the_last(server)
             await settled(gateway)
-            assert (await parked.come_back())["error"]["data"]["executed"] == "unknown", name
-            assert "is over" in (await parked.come_back())["error"]["message"], name
+            assert (await suspended.retry())["error"]["data"]["executed"] == "unknown", name
+            assert "is over" in (await suspended.retry())["error"]["message"], name
         await client.close()
 
 
@@ -143,7 +143,7 @@ async def test_clients_that_are_never_heard_of_again_hold_nothing(tmp_path: Path
         clients: list[HttpClient] = []
         for name in servers:
             clients += [gateway.modern(), await gateway.client().open(FORMS)]
-            await Parked(clients[-2], f"{name}_ask").park()
+            await SuspendedCall(clients[-2], f"{name}_ask").start()
             async with asking(clients[-1], f"{name}_ask") as told:
                 await told.first(ELICITATION)
         await settled(gateway)
@@ -181,7 +181,7 @@ async def test_a_gateway_that_ends_waits_for_nobody_who_is_away_and_answers_who_
             await rounds.first(ELICITATION)
             async with posting(modern, "subscriptions/listen", wanted) as listening:
                 await listening.first("notifications/subscriptions/acknowledged")
-                await Parked(modern, "old_ask").park()
+                await SuspendedCall(modern, "old_ask").start()
                 gateway.process.send_signal(sent)
                 assert gateway.process.wait(at_most(20)) == status
                 assert "error" in await rounds.answer()
@@ -197,7 +197,7 @@ async def test_a_killed_gateway_leaves_no_server_that_waits_for_an_answer(tmp_pa
     server = StdioFaults(tmp_path, "s")
     with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:
         modern = gateway.modern()
-        await Parked(modern, "s_ask").park()
+        await SuspendedCall(modern, "s_ask").start()
         assert len(server.pids()) == 2
         gateway.kill()
         await until(lambda: not server.pids(), "no server is left")

@@ -8,7 +8,7 @@ from typing import Any
 
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
-from tests.support.interactions.asking import Asked, form
+from tests.support.interactions.asking import RequestContext, form
 
 NAME = os.environ.get("FEATURE_NAME", "feature")
 PAGE = int(os.environ.get("FEATURE_PAGE", "3"))
@@ -103,10 +103,10 @@ def renew(uri: str) -> None:
     _versions[uri] = version_of(uri) + 1
 
 
-async def read(asked: Asked) -> dict[str, Any]:
-    uri = asked.params.uri
+async def read(context: RequestContext) -> dict[str, Any]:
+    uri = context.params.uri
     if uri == ASKING:
-        answer = await asked.ask(reader=form("Who reads this?", reader={"type": "string"}))
+        answer = await context.ask(reader=form("Who reads this?", reader={"type": "string"}))
         return _text(uri, f"read by {answer['reader']['content']['reader']}")
     if uri == BLOB:
         return {"contents": [{"uri": uri, "mimeType": "image/png", "blob": PIXEL}]}
@@ -115,7 +115,7 @@ async def read(asked: Asked) -> dict[str, Any]:
     if uri.startswith(LINKED):
         return _text(uri, f"{NAME} linked {uri.removeprefix(LINKED)}")
     if not any(resource["uri"] == uri for resource in RESOURCES):
-        code = INVALID_PARAMS if asked.modern else RESOURCE_NOT_FOUND
+        code = INVALID_PARAMS if context.modern else RESOURCE_NOT_FOUND
         raise MCPError(code, "Resource not found", {"uri": uri})
     return _text(uri, f"{NAME}: {uri} version {version_of(uri)}")
 
@@ -128,8 +128,8 @@ def _text(uri: str, text: str) -> dict[str, Any]:
 # Prompts --------------------------------------------------------------------------------------------------------------
 
 
-async def get_prompt(asked: Asked) -> dict[str, Any]:
-    name, arguments = asked.params.name, asked.arguments
+async def get_prompt(context: RequestContext) -> dict[str, Any]:
+    name, arguments = context.params.name, context.arguments
     if name == "greet":
         return _said(f"{NAME}: greet {arguments['name']} in a {arguments.get('style', 'plain')} style")
     if name == "picture":
@@ -138,7 +138,7 @@ async def get_prompt(asked: Asked) -> dict[str, Any]:
             {"type": "resource", "resource": resource}, {"type": "image", "data": PIXEL, "mimeType": "image/png"}
         )
     if name == "asking":
-        answer = await asked.ask(topic=form("About what?", topic={"type": "string"}))
+        answer = await context.ask(topic=form("About what?", topic={"type": "string"}))
         return _said(f"talk about {answer['topic']['content']['topic']}")
     if not any(prompt["name"] == name for prompt in PROMPTS):
         raise MCPError(INVALID_PARAMS, f"Unknown prompt: {name}")

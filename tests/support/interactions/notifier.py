@@ -31,7 +31,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 _EVENTS = {"tools": ToolsListChanged, "prompts": PromptsListChanged, "resources": ResourcesListChanged}
 
 
-class News:
+class Notifier:
     """Who is connected, who watches what, and how they are told."""
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""A legacy server over stdio with lists that misbehave: `offering_server OPTIONS`, one JSON object.
+"""A legacy server over stdio with lists that misbehave: `list_server OPTIONS`, one JSON object.
 
 `resources` is how many it has, on pages of `page`; `list_s` is how long each page takes, and a file that exists under
-`gate` makes every list hang until it is gone. `news_per_s` announces changed lists for ever, `updates_per_s` every
-watched resource. `dies_of` is a method that ends the process, `hangs_at` one that is never answered. `journal` is a
+`gate` makes every list hang until it is gone. `list_changes_per_s` announces changed lists for ever, `updates_per_s`
+every watched resource. `dies_of` is a method that ends the process, `hangs_at` one that is never answered. `journal` is a
 file that gets a line for every start (with the process id), every method and every ten thousand updates.
 """
 
@@ -45,7 +45,7 @@ def journal(line: str) -> None:
 
 
 def resource(number: int) -> dict[str, Any]:
-    return {"uri": f"offer://{OPTIONS.get('name', 'o')}/{number}", "name": f"r{number}"}
+    return {"uri": f"list://{OPTIONS.get('name', 'o')}/{number}", "name": f"r{number}"}
 
 
 def page(params: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def page(params: dict[str, Any]) -> dict[str, Any]:
 
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize":
-        info = {"name": "offering", "version": "1"}
+        info = {"name": "lists", "version": "1"}
         return {"protocolVersion": VERSION, "capabilities": CAPABILITIES, "serverInfo": info}
     if method.endswith("/list"):
         return listed(method, params)
@@ -122,7 +122,7 @@ def update() -> None:
 
 def main() -> None:
     journal(f"start {os.getpid()}")
-    for often, say in (("news_per_s", announce), ("updates_per_s", update)):
+    for often, say in (("list_changes_per_s", announce), ("updates_per_s", update)):
         threading.Thread(target=repeat, args=(OPTIONS.get(often, 0), say), daemon=True).start()
     for line in sys.stdin.buffer:
         message = json.loads(line)

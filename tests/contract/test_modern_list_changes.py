@@ -1,4 +1,4 @@
-"""A modern HTTP server tells its news on a subscription; the fault server has none, so here is one that does."""
+"""A modern HTTP server reports list changes on a subscription; the fault server has none, so here is one that does."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def listed(gateway: GatewayRuntime) -> list[str]:
 
 
 @both_loops
-def test_news_on_a_subscription_is_followed(tmp_path: Path, loop: str) -> None:
+def test_list_changes_on_a_subscription_are_followed(tmp_path: Path, loop: str) -> None:
     async def scene() -> None:
         agent = Newsagent()
         async with gateway_before(agent, tmp_path) as gateway:

@@ -113,7 +113,7 @@ def two_servers(tmp_path: Path) -> Any:
         yield stack.enter_context(Gateway(tmp_path, sources, start_wait=START_WAIT_S, limits=LIMITS))
 
 
-class Crowd:
+class Clients:
     """All visitors, each in a task of its own: they come, wait for each other, visit, and stay until it is over."""
 
     def __init__(self, url: str, log: Path) -> None:
@@ -147,17 +147,17 @@ class Crowd:
 
 @pytest.mark.timeout(2 * PATIENCE_S)
 async def test_they_hear_nothing_that_is_not_theirs(two_servers: Gateway, tmp_path: Path) -> None:
-    crowd = Crowd(f"http://127.0.0.1:{two_servers.port}/mcp", tmp_path / "client.log")
+    clients = Clients(f"http://127.0.0.1:{two_servers.port}/mcp", tmp_path / "client.log")
     async with asyncio.TaskGroup() as tasks:
-        for visitor in crowd.visitors:
-            tasks.create_task(crowd.attend(visitor))
-        await crowd.have_visited()
+        for visitor in clients.visitors:
+            tasks.create_task(clients.attend(visitor))
+        await clients.have_visited()
         for room in NOISY_ROOMS:
             for server in SERVERS:
-                await crowd.visitors[0].call(server, "touch", uri=f"test://linked/room-{room}")
-        await until(lambda: all(visitor.was_told() for visitor in crowd.noisy), "all are told", PATIENCE_S)
-        crowd.over.set()
-    assert [crossing for visitor in crowd.visitors for crossing in visitor.crossings()] == []
-    assert [len(visitor.client.heard.logs) for visitor in crowd.visitors] == [8] * CLIENTS
-    assert [len(visitor.person.asked) for visitor in crowd.visitors] == [4] * CLIENTS
-    assert [visitor.client.heard.updated() for visitor in crowd.quiet] == [[]] * len(crowd.quiet)
+                await clients.visitors[0].call(server, "touch", uri=f"test://linked/room-{room}")
+        await until(lambda: all(visitor.was_told() for visitor in clients.noisy), "all are told", PATIENCE_S)
+        clients.over.set()
+    assert [crossing for visitor in clients.visitors for crossing in visitor.crossings()] == []
+    assert [len(visitor.client.heard.logs) for visitor in clients.visitors] == [8] * CLIENTS
+    assert [len(visitor.person.asked) for visitor in clients.visitors] == [4] * CLIENTS
+    assert [visitor.client.heard.updated() for visitor in clients.quiet] == [[]] * len(clients.quiet)

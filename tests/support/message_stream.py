@@ -1,4 +1,4 @@
-"""A stream that a test reads while it does other things: everything that was said on it so far."""
+"""A stream that a test reads in the background: every message that came on it so far."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ELICITATION = "elicitation/create"
 FORMS: dict[str, Any] = {"elicitation": {}}
 
 
-class Told:
+class MessageStream:
     """The messages of one response, in order, until it ends or is dropped."""
 
     def __init__(self, wire: Wire) -> None:
@@ -58,7 +58,9 @@ class Told:
 
 
 @contextlib.asynccontextmanager
-async def posting(client: HttpClient, method: str, params: dict[str, Any], request_id: int = 7) -> AsyncIterator[Told]:
+async def posting(
+    client: HttpClient, method: str, params: dict[str, Any], request_id: int = 7
+) -> AsyncIterator[MessageStream]:
     """A request whose stream is read from now on."""
     headers: dict[str, str] = {}
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
@@ -67,27 +69,27 @@ async def posting(client: HttpClient, method: str, params: dict[str, Any], reque
         headers = modern_headers(method, message["params"])
     wire = await Wire.connect(client.port)
     await wire.send(client.post_bytes(encode(message), headers))
-    told = Told(wire)
+    stream = MessageStream(wire)
     try:
-        yield told
+        yield stream
     finally:
-        await told.drop()
+        await stream.drop()
 
 
-def asking(client: HttpClient, tool: str, **arguments: Any) -> contextlib.AbstractAsyncContextManager[Told]:
+def asking(client: HttpClient, tool: str, **arguments: Any) -> contextlib.AbstractAsyncContextManager[MessageStream]:
     return posting(client, "tools/call", call_params(tool, arguments, None))
 
 
 @contextlib.asynccontextmanager
-async def own_stream(client: HttpClient) -> AsyncIterator[Told]:
+async def own_stream(client: HttpClient) -> AsyncIterator[MessageStream]:
     """The standalone stream of a session."""
     wire = await Wire.connect(client.port)
     await wire.send(request_bytes("GET", client.path, {**client.headers, "Accept": "text/event-stream"}))
-    told = Told(wire)
+    stream = MessageStream(wire)
     try:
-        yield told
+        yield stream
     finally:
-        await told.drop()
+        await stream.drop()
 
 
 async def reply(client: HttpClient, question: dict[str, Any], result: dict[str, Any]) -> None:
@@ -95,7 +97,7 @@ async def reply(client: HttpClient, question: dict[str, Any], result: dict[str, 
     assert (await client.post(encode(answer))).status == 202
 
 
-class Parked:
+class SuspendedCall:
     """A call of a client of 2026-07-28 that waits for an answer of its user."""
 
     def __init__(self, client: ModernClient, tool: str, **arguments: Any) -> None:
@@ -104,12 +106,12 @@ class Parked:
         self._params = {**call_params(tool, arguments, None), "_meta": meta}
         self._round: dict[str, Any] = {}
 
-    async def park(self) -> Parked:
+    async def start(self) -> SuspendedCall:
         result = (await self._client.request("tools/call", self._params)).result
         assert result["resultType"] == "input_required"
         answers = {key: {"action": "accept", "content": {}} for key in result["inputRequests"]}
         self._round = {"requestState": result["requestState"], "inputResponses": answers}
         return self
 
-    async def come_back(self) -> dict[str, Any]:
+    async def retry(self) -> dict[str, Any]:
         return (await self._client.request("tools/call", {**self._params, **self._round})).message

@@ -47,17 +47,17 @@ def snapshots(draw: st.DrawFn) -> dict[str, Snapshot]:
     }
 
 
-def catalog_of(offers: dict[str, Snapshot], naming: str) -> Catalog:
+def catalog_of(snapshots: dict[str, Snapshot], naming: str) -> Catalog:
     catalog = Catalog(naming, 24, lambda: None)
-    for source, offer in offers.items():
+    for source, snapshot in snapshots.items():
         catalog.add_source(source, NameRules(prefix=source))
-        catalog.replace(source, offer)
+        catalog.replace(source, snapshot)
     return catalog
 
 
 @given(snapshots(), st.sampled_from(["prefixed", "original"]))
-def test_what_is_listed_leads_back_to_whoever_offers_it(offers: dict[str, Snapshot], naming: str) -> None:
-    catalog = catalog_of(offers, naming)
+def test_what_is_listed_leads_back_to_the_server_that_offers_it(snapshots: dict[str, Snapshot], naming: str) -> None:
+    catalog = catalog_of(snapshots, naming)
     links = UriRewriter(CatalogViews(catalog))
     listed = json.loads(catalog.resources.listing)
     for resource in listed:
@@ -65,7 +65,7 @@ def test_what_is_listed_leads_back_to_whoever_offers_it(offers: dict[str, Snapsh
     assert (
         len({resource["uri"] for resource in listed})
         == len(listed)
-        == sum(len(offer.resources) for offer in offers.values())
+        == sum(len(snapshot.resources) for snapshot in snapshots.values())
     )
     for template in json.loads(catalog.resources.template_listing):
         assert links.resolve_template(Caller(), template["uriTemplate"]) == (template["from"], template["own"])
@@ -77,10 +77,10 @@ def test_what_is_listed_leads_back_to_whoever_offers_it(offers: dict[str, Snapsh
 
 @given(snapshots(), st.lists(st.tuples(st.sampled_from(SOURCES), uris), max_size=12))
 def test_what_a_result_shows_leads_back_to_whoever_gave_it(
-    offers: dict[str, Snapshot], given_uris: list[tuple[str, str]]
+    snapshots: dict[str, Snapshot], given_uris: list[tuple[str, str]]
 ) -> None:
-    links = UriRewriter(CatalogViews(catalog_of(offers, "prefixed")))
-    with_resources = [source for source, offer in offers.items() if offer.resources or offer.templates]
+    links = UriRewriter(CatalogViews(catalog_of(snapshots, "prefixed")))
+    with_resources = [source for source, snapshot in snapshots.items() if snapshot.resources or snapshot.templates]
     shown = [
         (source, uri, links.public_uri(Caller(), source, uri)) for source, uri in given_uris if source in with_resources
     ]

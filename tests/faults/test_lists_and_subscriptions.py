@@ -14,12 +14,12 @@ import pytest
 from tests.support.client import HttpClient, encode
 from tests.support.commands import trunkline
 from tests.support.gateway import Gateway, stdio_gateway
+from tests.support.message_stream import MessageStream, own_stream, posting
 from tests.support.processes import alive, peak_memory_mib
 from tests.support.servers import kill
-from tests.support.told import Told, own_stream, posting
 from tests.support.waiting import START_WAIT_S, until
 
-PROGRAM = str(Path(__file__).parents[1] / "support" / "offering_server.py")
+PROGRAM = str(Path(__file__).parents[1] / "support" / "list_server.py")
 LISTS = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -31,7 +31,7 @@ CHANGED = [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts",
 MANY = 20_000
 
 
-class Offering:
+class ListServer:
     """A server with lists, by what it is told to do."""
 
     def __init__(self, folder: Path, name: str, **options: Any) -> None:
@@ -77,14 +77,14 @@ async def missing(client: HttpClient) -> dict[str, bool]:
 async def test_servers_in_trouble_of_every_kind_leave_the_lists_of_the_others_alone(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
-    hanging = Offering(tmp_path, "hanging", gate=str(gate))
+    hanging = ListServer(tmp_path, "hanging", gate=str(gate))
     servers = [
-        Offering(tmp_path, "well"),
+        ListServer(tmp_path, "well"),
         hanging,
-        Offering(tmp_path, "slow", list_s=60),
-        Offering(tmp_path, "large", resources=MANY),
-        Offering(tmp_path, "loud", news_per_s=1000),
-        Offering(tmp_path, "mortal", dies_of="prompts/list"),
+        ListServer(tmp_path, "slow", list_s=60),
+        ListServer(tmp_path, "large", resources=MANY),
+        ListServer(tmp_path, "loud", list_changes_per_s=1000),
+        ListServer(tmp_path, "mortal", dies_of="prompts/list"),
     ]
     dead = {"dead": {"kind": "mcp_stdio", "command": "/bin/false", "args": []}}
     with Gateway(tmp_path, dead, *(server.entry() for server in servers), start_wait=1) as gateway:
@@ -111,10 +111,10 @@ async def shows_only(client: HttpClient, trouble: set[str]) -> bool:
 
 @pytest.mark.parametrize("method", ["completion/complete", "resources/read", "prompts/get"])
 async def test_a_server_that_dies_of_a_request_costs_that_request(tmp_path: Path, method: str) -> None:
-    server = Offering(tmp_path, "o", dies_of=method)
+    server = ListServer(tmp_path, "o", dies_of=method)
     params = {
         "completion/complete": {"ref": {"type": "ref/prompt", "name": "o_p"}, "argument": {"name": "a", "value": ""}},
-        "resources/read": {"uri": "offer://o/0"},
+        "resources/read": {"uri": "list://o/0"},
         "prompts/get": {"name": "o_p"},
     }
     with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:
@@ -126,7 +126,7 @@ async def test_a_server_that_dies_of_a_request_costs_that_request(tmp_path: Path
 
 async def test_a_list_that_hangs_when_it_is_asked_for_again_shows_what_it_showed(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    server = Offering(tmp_path, "o", gate=str(gate), news_per_s=1, resources=5)
+    server = ListServer(tmp_path, "o", gate=str(gate), list_changes_per_s=1, resources=5)
     with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:
         async with gateway.client() as client:
             assert len(await listed(client, "resources/list")) == 5
@@ -193,7 +193,7 @@ async def is_described(client: HttpClient, text: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def watching(gateway: Gateway, era: str, uri: str) -> AsyncIterator[Told]:
+async def watching(gateway: Gateway, era: str, uri: str) -> AsyncIterator[MessageStream]:
     if era == "legacy":
         async with gateway.client() as client, own_stream(client) as told:
             assert (await client.request("resources/subscribe", {"uri": uri})).result == {}
@@ -209,18 +209,18 @@ async def watching(gateway: Gateway, era: str, uri: str) -> AsyncIterator[Told]:
         await client.close()
 
 
-async def hears(told: Told) -> None:
+async def hears(told: MessageStream) -> None:
     told.messages.clear()
     await until(lambda: told.of(UPDATED), "an update is heard", 30)
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_resource_is_watched_again_whatever_becomes_of_its_server(tmp_path: Path, era: str) -> None:
-    server = Offering(tmp_path, "o", updates_per_s=50)
+    server = ListServer(tmp_path, "o", updates_per_s=50)
     with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:
         async with gateway.client() as client:
             await until(lambda: listed(client, "resources/list"), "it is listed")
-        async with watching(gateway, era, "offer://o/0") as told:
+        async with watching(gateway, era, "list://o/0") as told:
             await hears(told)
             for pid in server.pids:
                 kill(pid)
@@ -244,11 +244,11 @@ def rewrite(gateway: Gateway, *sources: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_every_list_of_a_server_that_is_removed_and_added_is_announced_once(tmp_path: Path, era: str) -> None:
-    gone, stays = Offering(tmp_path, "gone"), Offering(tmp_path, "stays", updates_per_s=50)
+    gone, stays = ListServer(tmp_path, "gone"), ListServer(tmp_path, "stays", updates_per_s=50)
     with Gateway(tmp_path, gone.entry(), stays.entry(), start_wait=START_WAIT_S) as gateway:
         async with gateway.client() as client:
             await until(lambda: shows_only(client, set()), "all is listed")
-        async with watching(gateway, era, "offer://stays/0") as told:
+        async with watching(gateway, era, "list://stays/0") as told:
             pids = set(stays.pids)
             for sources in ([stays.entry()], [stays.entry(), gone.entry()]):
                 told.messages.clear()
@@ -260,13 +260,13 @@ async def test_every_list_of_a_server_that_is_removed_and_added_is_announced_onc
 
 
 async def test_a_client_on_stdio_that_does_not_read_is_not_told_everything_later(tmp_path: Path) -> None:
-    server = Offering(tmp_path, "o", updates_per_s=10_000, resources=3)
+    server = ListServer(tmp_path, "o", updates_per_s=10_000, resources=3)
     async with stdio_gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as client:
         await client.open()
         await client.request("tools/list")
         client.stop_listening()
         for number in range(3):
-            request = {"id": f"s{number}", "method": "resources/subscribe", "params": {"uri": f"offer://o/{number}"}}
+            request = {"id": f"s{number}", "method": "resources/subscribe", "params": {"uri": f"list://o/{number}"}}
             client.send(encode({"jsonrpc": "2.0", **request}))
         await until(lambda: server.lines.count("10000 updates") >= 6, "the server has much to tell", 30)
         client.listen_again()

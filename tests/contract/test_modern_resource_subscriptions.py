@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.contract.stage import both_loops, play
-from tests.contract.test_modern_news import HEAD, SUBSCRIPTION_ID, Newsagent, chunk, gateway_before
+from tests.contract.test_modern_list_changes import HEAD, SUBSCRIPTION_ID, Newsagent, chunk, gateway_before
 from tests.support.waiting import until
 from tests.unit.runtime.scripted_server import Peer, http
 
