@@ -25,7 +25,18 @@ from tests.support.models.script import (
     use_id,
 )
 
-__all__ = ["Asked", "Script", "ScriptedModel", "ToolResult", "Turn", "Use", "calls", "in_order", "says", "use_id"]
+__all__ = [
+    "ModelRequest",
+    "Script",
+    "ScriptedModel",
+    "ToolResult",
+    "Turn",
+    "Use",
+    "calls",
+    "in_order",
+    "says",
+    "use_id",
+]
 
 _HEAD_BYTES = 64 * 1024
 _TITLE = "a title"
