@@ -22,7 +22,7 @@ from trunkline.core.events import Events
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.sources import KINDS, load_kind
 from trunkline.sources.mcp import http as http_kind
-from trunkline.sources.mcp.source import Tuning
+from trunkline.sources.mcp.source import McpSource
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
@@ -128,7 +128,7 @@ def test_list_changes_on_a_subscription_are_followed(tmp_path: Path, loop: str) 
 def test_a_subscription_that_ends_is_renewed_and_nothing_in_between_is_missed(
     tmp_path: Path, loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_kind, "Tuning", partial(Tuning, probe_every_s=0.1))
+    monkeypatch.setattr(http_kind, "McpSource", partial(McpSource, probe_every_s=0.1))
 
     async def scene() -> None:
         agent = Newsagent()

@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 LATE_S: Final = 0.1
 """A timer later than this is not just a little late: the event loop did not run."""
 READ_FIRST_S: Final = 1.0
 """How much longer a late deadline waits for what arrived in time to be read."""
+
+T = TypeVar("T")
 
 
 class Deadline:
@@ -82,6 +84,12 @@ async def wait_first(awaited: Iterable[asyncio.Future[Any]], seconds: float) -> 
     with suppress(TimeoutError):
         async with TimeLimit(seconds):
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+
+
+def settle(future: asyncio.Future[T], result: T) -> None:
+    """Set the result of a future unless it has one, or was cancelled."""
+    if not future.done():
+        future.set_result(result)
 
 
 def _do_nothing() -> None:

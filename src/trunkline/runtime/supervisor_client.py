@@ -10,14 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trunkline.runtime.control import Inbox, Outbox, close_all
+from trunkline.runtime.deadlines import settle
 from trunkline.runtime.own_process import restore_open_file_limit
 from trunkline.runtime.processes import TAG, kill_run, make_tag
-
-if TYPE_CHECKING:
-    from trunkline.runtime.launch import Launch
 
 if TYPE_CHECKING:
     from trunkline.runtime.control import Message
@@ -205,8 +203,8 @@ class SupervisorClient:
         self._inbox.close()
         self._socket.close()
         for child in self.children.values():
-            _settle(child.started, StartFailure("supervisor", 0))
-            _settle(child.exited, EXIT_CODE_WHEN_LOST)
+            settle(child.started, StartFailure("supervisor", 0))
+            settle(child.exited, EXIT_CODE_WHEN_LOST)
         self._cleanup = self._loop.create_task(self._clean_up())
 
     def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
@@ -242,21 +240,21 @@ class SupervisorClient:
     def _handle_event(self, verb: str, child: Child, value: Any) -> None:
         if verb == "started":
             child.pid = value
-            _settle(child.started, None)
+            settle(child.started, None)
         elif verb == "over":
             child.exceeded = Exceeded(*value)
         elif verb == "exited":
-            _settle(child.exited, value)
+            settle(child.exited, value)
         elif verb == "failed":
-            _settle(child.started, StartFailure(*value))
+            settle(child.started, StartFailure(*value))
             self._forget(child)
         elif verb == "gone":
             self._forget(child)
 
     def _forget(self, child: Child) -> None:
         self.children.pop(child.id, None)
-        _settle(child.exited, EXIT_CODE_WHEN_LOST)
-        _settle(child.gone, None)
+        settle(child.exited, EXIT_CODE_WHEN_LOST)
+        settle(child.gone, None)
 
     def _supervisor_died(self, how: str) -> None:
         self._on_fault(f"the supervisor of child processes died, and {len(self.children)} of them with it: {how}")
@@ -267,14 +265,6 @@ class SupervisorClient:
         await asyncio.to_thread(_clean_up, self._process, self.run, leaders, self._portable)
         for child in list(self.children.values()):
             self._forget(child)
-
-
-T = TypeVar("T")
-
-
-def _settle(future: asyncio.Future[T], value: T) -> None:
-    if not future.done():
-        future.set_result(value)
 
 
 def _start(run: str, *, portable: bool) -> tuple[socket.socket, subprocess.Popen[bytes]]:

@@ -21,7 +21,7 @@ from trunkline.router.registry import SourceSink
 from trunkline.router.rewriting import RELATED_TASK, TaskLocation
 from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.session import UpstreamSession
-from trunkline.sources.mcp.source import McpSource, Tuning
+from trunkline.sources.mcp.source import McpSource
 
 STRANGER = Caller("you", capabilities=MODERN.capabilities, version=MODERN.version)
 
@@ -236,7 +236,7 @@ async def test_a_source_that_takes_over_unreached_listens_once_it_is_up_and_keep
     rig, a, _ = rig_of_two(tmp_path)
     listener, _ = promised(rig, a)
     server = FailsFirst()
-    source = McpSource("a", server.open, Tuning(shared=False, max_sessions=4, session_idle_s=1000.0))
+    source = McpSource("a", server.open, shared=False, max_sessions=4, session_idle_s=1000.0)
     life = asyncio.get_running_loop().create_task(source.run(replaced(rig, source)))
     try:
         await until(lambda: rig.router.admissions["a"].health.state == "down", "it took over, and is down")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urljoin
 
@@ -18,34 +18,30 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.source import Source, SourceKind
-from trunkline.protocol.http1 import request_head
 from trunkline.protocol.mcp.versions import Era
-from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
-from trunkline.runtime.deadlines import TimeLimit
+from trunkline.protocol.sse import SseEvent
+from trunkline.runtime.deadlines import TimeLimit, settle
 from trunkline.runtime.http_client import Exchange, HttpPool, HttpTarget
 from trunkline.runtime.source_context import SourceContext
-from trunkline.sources.mcp.http_session import HttpUpstreamSession
+from trunkline.sources.mcp.http_exchanges import EventStream
+from trunkline.sources.mcp.http_session import BaseHttpSession, HttpUpstreamSession
 from trunkline.sources.mcp.initialize import initialize_session
 from trunkline.sources.mcp.session import Count, UpstreamSession
-from trunkline.sources.mcp.source import McpSource, Tuning
+from trunkline.sources.mcp.source import McpSource
 from trunkline.sources.sections import McpHttpSection
 
 _ACCEPT_S: Final = 10.0
 """How long a server may take to accept a message whose answer nobody waits for."""
 
 
-class SseUpstreamSession(UpstreamSession):
+class SseUpstreamSession(BaseHttpSession):
     """A session over HTTP+SSE: one long GET brings every message, and POSTs carry ours."""
 
-    def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str], limit_bytes: int) -> None:
-        super().__init__(source, count)
-        self.pool = pool
-        pool.served = lambda: self.served
-        self.limit_bytes = limit_bytes
-        self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+    def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str]) -> None:
+        super().__init__(source, count, pool, headers)
         self._post_head = b""
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._stream = _Stream(self, self._build_head(b"GET", pool.target.path, b"text/event-stream") + b"\r\n")
+        self._stream = EventStream(self, "", self._stream_ended)
 
     async def connect(self, timeout_s: float) -> None:
         """Open the stream and wait for the `endpoint` to post to."""
@@ -57,7 +53,7 @@ class SseUpstreamSession(UpstreamSession):
             raise GatewayError(self.problem(SOURCE_START_FAILED, "sent no `endpoint` event")) from None
         try:
             target = HttpTarget(urljoin(self.pool.target.url, endpoint))
-            self._post_head = self._build_head(b"POST", target.path, b"application/json, text/event-stream")
+            self._post_head = self._build_head(b"POST", target.path, [])
         except ValueError as error:
             raise GatewayError(
                 self.problem(SOURCE_PROTOCOL, f"its `endpoint` event is not a valid URL: {error}")
@@ -66,35 +62,22 @@ class SseUpstreamSession(UpstreamSession):
             # Our headers may hold a credential, which goes only to the configured origin.
             raise GatewayError(self.problem(SOURCE_PROTOCOL, "its `endpoint` event has another origin"))
 
-    def _build_head(self, verb: bytes, path: bytes, accept: bytes) -> bytes:
-        headers = [
-            (b"host", self.pool.target.authority),
-            (b"accept", accept),
-            (b"accept-encoding", b"identity"),
-            (b"content-type", b"application/json"),
-            (b"user-agent", b"trunkline"),
-        ]
-        return request_head(verb, path, headers + self._own_headers)[:-2]
-
     def _write(self, request: Request | None, message: bytes) -> None:
         out = b"%bcontent-length: %d\r\n\r\n%b" % (self._post_head, len(message), message)
         self.pool.send(_Post(self, request, out))
 
-    def _write_answer(self, message: bytes) -> None:
-        """Drop answers that a server requests without reading them, which would fill our memory."""
-        if self.pool.crowded:
-            self._count("unread_messages_dropped")
-        else:
-            super()._write_answer(message)
-
-    def event(self, event: SseEvent) -> None:
+    def event(self, event: SseEvent, request: Request | None) -> None:
         if event.event == "endpoint":
-            if not self._endpoint.done():
-                self._endpoint.set_result(event.data.decode(errors="replace"))
-        elif event.data:
-            self.received(event.data)
+            settle(self._endpoint, event.data.decode(errors="replace"))
+        else:
+            super().event(event, request)
 
-    def stream_ended(self, problem: Problem) -> None:
+    def _stream_ended(self, stream: EventStream) -> None:
+        if stream.status in (401, 403) and not stream.failure:
+            problem = self.login_problem(stream.status)
+        else:
+            ended = "the event stream ended" if stream.status == 200 else f"answered HTTP {stream.status}"
+            problem = self.problem(SOURCE_LOST, stream.failure or ended)
         if not self._endpoint.done():
             self._endpoint.set_exception(GatewayError(problem))
         self.lose(problem)
@@ -104,43 +87,6 @@ class SseUpstreamSession(UpstreamSession):
         self._endpoint.cancel()
         self.lose(self.problem(SOURCE_LOST, "was disconnected"))
         await self.pool.close()
-
-
-class _Stream(Exchange):
-    __slots__ = ("_session", "_sse", "_status")
-
-    def __init__(self, session: SseUpstreamSession, out: bytes) -> None:
-        super().__init__(out)
-        self._session = session
-        self._sse = SseParser(session.limit_bytes)
-        self._status = 0
-
-    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
-        self._status = status
-        if status == 200:
-            self.unlimited()
-
-    def on_body(self, data: bytes) -> None:
-        if self._status != 200:
-            return
-        try:
-            events = self._sse.feed(data)
-        except SseTooLarge:
-            self.abort()
-            self.on_fail("an event is too large")
-            return
-        for event in events:
-            self._session.event(event)
-
-    def on_end(self) -> None:
-        if self._status in (401, 403):
-            self._session.stream_ended(self._session.login_problem(self._status))
-            return
-        reason = "the event stream ended" if self._status == 200 else f"answered HTTP {self._status}"
-        self._session.stream_ended(self._session.problem(SOURCE_LOST, reason))
-
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
-        self._session.stream_ended(self._session.problem(SOURCE_LOST, reason))
 
 
 class _Post(Exchange):
@@ -189,15 +135,14 @@ class _Connector:
     def __init__(self, name: str, section: McpHttpSection, context: SourceContext) -> None:
         self._name = name
         self._section = section
-        self._limit_bytes = context.message_bytes
-        self._redact = context.redact
+        self._context = context
         self._transport = section.transport
 
-    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
+    async def open(self, era: Era | None, capabilities: bytes, count: Count) -> UpstreamSession:
         if self._transport == "sse":
-            return await self._open_sse(capabilities, count)
+            return await self._open(SseUpstreamSession, "legacy", capabilities, count)
         try:
-            session = await self._open_streamable(era, capabilities, count)
+            session = await self._open(HttpUpstreamSession, era, capabilities, count)
         except GatewayError as error:
             if self._transport != "auto" or error.problem.code is not SOURCE_PROTOCOL:
                 raise
@@ -207,51 +152,47 @@ class _Connector:
         self._transport = "streamable"
         return session
 
-    async def _try_sse(self, refusal: Problem, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
+    async def _try_sse(self, refusal: Problem, capabilities: bytes, count: Count) -> UpstreamSession:
         """Try HTTP+SSE after a refused POST. If it fails too, the first refusal tells more, unless the second one asks
         for a login."""
         try:
-            return await self._open_sse(capabilities, count)
+            return await self._open(SseUpstreamSession, "legacy", capabilities, count)
         except GatewayError as error:
             needs_login = error.problem.code is SOURCE_AUTH_REQUIRED
             raise GatewayError(error.problem if needs_login else refusal) from None
 
-    async def _open_streamable(
-        self, era: Era | None, capabilities: bytes, count: Callable[[str], None]
+    async def _open(
+        self,
+        transport: type[HttpUpstreamSession | SseUpstreamSession],
+        era: Era | None,
+        capabilities: bytes,
+        count: Count,
     ) -> UpstreamSession:
-        session = HttpUpstreamSession(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
-        session.redact = self._redact
-        try:
-            return await initialize_session(session, era, capabilities, self._section.start_timeout)
-        except BaseException:
-            await session.close()
-            raise
-
-    async def _open_sse(self, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
-        session = SseUpstreamSession(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
-        session.redact = self._redact
-        try:
-            await session.connect(self._section.start_timeout)
-            return await initialize_session(session, "legacy", capabilities, self._section.start_timeout)
-        except BaseException:
-            await session.close()
-            raise
-
-    def _pool(self) -> HttpPool:
-        return HttpPool(
-            HttpTarget(self._section.url),
-            connect_timeout_s=self._section.connect_timeout,
-            limit_bytes=self._limit_bytes,
+        section = self._section
+        pool = HttpPool(
+            HttpTarget(section.url),
+            connect_timeout_s=section.connect_timeout,
+            limit_bytes=self._context.message_bytes,
         )
+        session = transport(self._name, count, pool, section.headers)
+        session.redact = self._context.redact
+        try:
+            if isinstance(session, SseUpstreamSession):
+                await session.connect(section.start_timeout)
+            return await initialize_session(session, era, capabilities, section.start_timeout)
+        except BaseException:
+            await session.close()
+            raise
 
 
 def build(name: str, section: McpHttpSection, context: SourceContext) -> Source:
-    tuning = Tuning(
+    return McpSource(
+        name,
+        _Connector(name, section, context).open,
         shared=section.sessions == "shared",
         max_sessions=context.sessions_per_source,
         session_idle_s=context.session_idle_s,
     )
-    return McpSource(name, _Connector(name, section, context).open, tuning)
 
 
 KIND = SourceKind(section=McpHttpSection, build=build)

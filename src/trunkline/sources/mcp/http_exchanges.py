@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
 from trunkline.core.call import STREAM_CLOSED, Request
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED
 from trunkline.protocol.mcp.methods import INITIALIZE
-from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
+from trunkline.protocol.sse import SseParser, SseTooLarge
 from trunkline.runtime.child_io import head_text
 from trunkline.runtime.http_client import Exchange
 
 if TYPE_CHECKING:
-    from trunkline.sources.mcp.http_session import HttpUpstreamSession
+    from trunkline.sources.mcp.http_session import BaseHttpSession, HttpUpstreamSession
 
 EVENTS: Final = b"text/event-stream"
 SESSION_ID: Final = b"mcp-session-id"
@@ -41,12 +41,6 @@ _NO_SESSION: Final = re.compile(
 """What servers say of our session. A tool may speak of sessions too (a browser's, say), and it did run."""
 
 
-def settle(future: asyncio.Future[None]) -> None:
-    """Mark what is waited for as done, once."""
-    if not future.done():
-        future.set_result(None)
-
-
 def pause_s(parser: SseParser) -> float:
     """How long the server wants us to wait before we request its stream again."""
     if parser.retry_ms is None:
@@ -54,35 +48,79 @@ def pause_s(parser: SseParser) -> float:
     return min(max(parser.retry_ms / 1000, _AGAIN_AT_LEAST_S), _AGAIN_AT_MOST_S)
 
 
-def deliver(session: HttpUpstreamSession, events: list[SseEvent], request: Request | None) -> None:
-    for event in events:
-        if event.data:
-            session.received(event.data, request)
+S = TypeVar("S", bound="BaseHttpSession")
 
 
-class EventStream(Exchange):
-    """One GET of an event stream. `request` is the one whose answer it resumes; once that is there, it is cut."""
+class _MaybeStreamed(Exchange, Generic[S]):
+    """An exchange whose response may be a stream of events, which is cut a while after the answer it was for."""
 
-    __slots__ = ("_cut", "_on_ended", "_on_opened", "_request", "_session", "parser", "status", "too_large")
+    __slots__ = ("_cut_timer", "_parts", "_request", "_session", "_sse", "status")
+
+    def __init__(self, session: S, request: Request | None, message: bytes) -> None:
+        super().__init__(message)
+        self._session = session
+        self._request = request
+        self._parts: list[bytes] = []
+        self._sse: SseParser | None = None
+        """Set if the response is a stream."""
+        self._cut_timer: asyncio.TimerHandle | None = None
+        self.status = 0
+
+    def on_body(self, data: bytes) -> None:
+        if self._sse is None:
+            self._parts.append(data)
+            return
+        session, request = self._session, self._request
+        try:
+            events = self._sse.feed(data)
+        except SseTooLarge as error:
+            self.abort()
+            for event in error.events:
+                session.event(event, request)
+            self.on_fail("an event is too large", too_large=True)
+            return
+        for event in events:
+            session.event(event, request)
+        if request is not None and request.done and self._cut_timer is None and not self.over:
+            self.cut_after(REST_S)
+
+    def cut_after(self, seconds: float) -> None:
+        self._cut_timer = asyncio.get_running_loop().call_later(seconds, self._cut)
+
+    def _cut(self) -> None:
+        """End an exchange that goes on although nothing more is needed."""
+        self.abort()
+        self.on_end()
+
+    def _cancel_cut(self) -> None:
+        if self._cut_timer is not None:
+            self._cut_timer.cancel()
+
+    def abort(self) -> None:
+        self._cancel_cut()
+        super().abort()
+
+
+class EventStream(_MaybeStreamed["BaseHttpSession"]):
+    """One GET of an event stream. `request` is the one whose answer it resumes, if any."""
+
+    __slots__ = ("_on_ended", "_on_opened", "failure", "parser", "too_large")
 
     def __init__(
         self,
-        session: HttpUpstreamSession,
+        session: BaseHttpSession,
         last_event_id: str,
         on_ended: Callable[[EventStream], None],
         *,
         request: Request | None = None,
         on_opened: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(session.stream_head(last_event_id))
-        self._session = session
-        self._request = request
+        super().__init__(session, request, session.stream_request(last_event_id))
         self._on_opened = on_opened
         self._on_ended = on_ended
-        self._cut: asyncio.TimerHandle | None = None
-        self.parser = SseParser(session.limit_bytes)
+        self.parser = SseParser(session.pool.limit_bytes)
         self.parser.last_event_id = last_event_id or None
-        self.status = 0
+        self.failure = ""
         self.too_large = False
 
     @property
@@ -92,39 +130,17 @@ class EventStream(Exchange):
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         self.status = status
         if status == 200:
+            self._sse = self.parser
             self.unlimited()
         if self._on_opened is not None:
             self._on_opened()
 
-    def on_body(self, data: bytes) -> None:
-        if self.status == 200:
-            try:
-                events = self.parser.feed(data)
-            except SseTooLarge as error:
-                self.abort()
-                self.too_large = True
-                deliver(self._session, error.events, self._request)
-                self.on_end()
-                return
-            deliver(self._session, events, self._request)
-        if self._request is not None and self._request.done and self._cut is None and not self.over:
-            self._cut = asyncio.get_running_loop().call_later(REST_S, self._cut_off)
-
-    def _cut_off(self) -> None:
-        self.abort()
-        self.on_end()
-
-    def abort(self) -> None:
-        if self._cut is not None:
-            self._cut.cancel()
-        super().abort()
-
     def on_end(self) -> None:
-        if self._cut is not None:
-            self._cut.cancel()
+        self._cancel_cut()
         self._on_ended(self)
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+        self.failure = reason
         self.too_large = too_large
         self.on_end()
 
@@ -186,62 +202,23 @@ class Resumption:
         session.fail(request, problem)
 
 
-class MessagePost(Exchange):
+class MessagePost(_MaybeStreamed["HttpUpstreamSession"]):
     """The POST of one message, and the answer if it is a request."""
 
-    __slots__ = ("_parts", "_request", "_rest", "_session", "_sse", "_status")
-
-    def __init__(self, session: HttpUpstreamSession, request: Request | None, out: bytes) -> None:
-        super().__init__(out)
-        self._session = session
-        self._request = request
-        self._status = 0
-        self._parts: list[bytes] = []
-        self._sse: SseParser | None = None
-        self._rest: asyncio.TimerHandle | None = None
+    __slots__ = ()
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
-        self._status = status
+        self.status = status
         request = self._request
         if status == 200 and headers.get(b"content-type", b"").lower().startswith(EVENTS):
-            self._sse = SseParser(self._session.limit_bytes)
+            self._sse = SseParser(self._session.pool.limit_bytes)
             self.unlimited()
         if request is not None and request.method == INITIALIZE and status == 200:
             self._session.session_id = headers.get(SESSION_ID, b"")
 
-    def on_body(self, data: bytes) -> None:
-        if self._sse is None:
-            self._parts.append(data)
-            return
-        try:
-            events = self._sse.feed(data)
-        except SseTooLarge:
-            self.abort()
-            self.on_fail("an event is too large", too_large=True)
-            return
-        deliver(self._session, events, self._request)
-        if self._request is not None and self._request.done and self._rest is None:
-            self.cut_after(REST_S)
-
-    def cut_after(self, seconds: float) -> None:
-        self._rest = asyncio.get_running_loop().call_later(seconds, self._cut)
-
-    def _cut(self) -> None:
-        """Close a stream that stays open although no answer is needed any more."""
-        self.abort()
-        self._session.exchange_ended(self._request, ok=True)
-
-    def abort(self) -> None:
-        self._forget_rest()
-        super().abort()
-
-    def _forget_rest(self) -> None:
-        if self._rest is not None:
-            self._rest.cancel()
-
     def on_end(self) -> None:
         session, request = self._session, self._request
-        self._forget_rest()
+        self._cancel_cut()
         session.exchange_ended(request, ok=True)
         if request is None or request.done:
             return
@@ -249,8 +226,8 @@ class MessagePost(Exchange):
         if session.session_id and not session.modern and request.method != INITIALIZE and self._session_is_lost(body):
             session.session_lost(request)
             return
-        if self._status in (401, 403):
-            session.fail(request, session.login_problem(self._status))
+        if self.status in (401, 403):
+            session.fail(request, session.login_problem(self.status))
             return
         if self._sse is None:
             self._read_body(request, body)
@@ -267,8 +244,8 @@ class MessagePost(Exchange):
         The protocol asks for 404. Servers modelled on the reference example, and older SDKs, say so in the text of a
         400; there an error under the id of our request is about that request.
         """
-        if self._status != 400 or self._request is None:
-            return self._status == 404
+        if self.status != 400 or self._request is None:
+            return self.status == 404
         if _NO_SESSION.search(body[:_EXCERPT_BYTES]) is None:
             return False
         try:
@@ -277,7 +254,7 @@ class MessagePost(Exchange):
             return True
 
     def _read_body(self, request: Request, body: bytes) -> None:
-        if self._status == 200:
+        if self.status == 200:
             self._session.received(body, request)
             return
         # An error status with a JSON-RPC error inside: HTTP tells which request it is for, whatever id it carries.
@@ -298,17 +275,17 @@ class MessagePost(Exchange):
     def _unexpected_answer(self, body: bytes) -> str:
         if self._sse is not None:
             return "the event stream ended without an answer"
-        if 300 <= self._status < 400:
-            return f"answered HTTP {self._status}; redirects are not followed"
+        if 300 <= self.status < 400:
+            return f"answered HTTP {self.status}; redirects are not followed"
         # Some servers echo our credentials. Half of one would not be recognised, so the text is cut after redaction.
         excerpt = self._session.redact(head_text(body, _EXCERPT_BYTES))[:_SHOWN_CHARACTERS]
-        if self._status == 200:
+        if self.status == 200:
             return f"the answer is not the expected JSON-RPC response: {excerpt!r}"
-        return f"answered HTTP {self._status}: {excerpt!r}"
+        return f"answered HTTP {self.status}: {excerpt!r}"
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
         session, request = self._session, self._request
-        self._forget_rest()
+        self._cancel_cut()
         if request is not None and not request.done and not (too_large or malformed) and self._can_resume():
             session.exchange_ended(request, ok=True)
             self._resumed(request)
@@ -322,22 +299,6 @@ class MessagePost(Exchange):
         session.exchange_ended(request, ok=too_large)
         if not request.done:
             session.fail(request, problem)
-
-
-class SessionDelete(Exchange):
-    """A DELETE whose answer does not matter."""
-
-    __slots__ = ("closed",)
-
-    def __init__(self, out: bytes) -> None:
-        super().__init__(out)
-        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def on_end(self) -> None:
-        settle(self.closed)
-
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
-        self.on_end()
 
 
 class _ErrorBody(msgspec.Struct):

@@ -1,9 +1,13 @@
-"""A session over Streamable HTTP: every message is a POST of its own, answered by JSON or by a stream of events."""
+"""A session over Streamable HTTP: every message is a POST of its own, answered by JSON or by a stream of events.
+
+HTTP+SSE (`http.py`) has the same base: a pool of connections, and headers that each request carries.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -14,19 +18,10 @@ from trunkline.core.errors import SOURCE_LOST, Phase, Problem
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.mcp.modern import NAME_PARAMETERS, encode_header
 from trunkline.protocol.mcp.translation import error_code
-from trunkline.protocol.sse import SseParser
-from trunkline.runtime.deadlines import wait_first
-from trunkline.runtime.http_client import HttpPool
-from trunkline.sources.mcp.http_exchanges import (
-    EVENTS,
-    SESSION_ID,
-    EventStream,
-    MessagePost,
-    Resumption,
-    SessionDelete,
-    pause_s,
-    settle,
-)
+from trunkline.protocol.sse import SseEvent, SseParser
+from trunkline.runtime.deadlines import settle, wait_first
+from trunkline.runtime.http_client import HttpPool, RequestFailed, send_request
+from trunkline.sources.mcp.http_exchanges import EVENTS, SESSION_ID, EventStream, MessagePost, Resumption, pause_s
 from trunkline.sources.mcp.session import Count, UpstreamSession
 
 _JSON: Final = b"application/json"
@@ -44,19 +39,53 @@ _REMEMBERED_CHARACTERS: Final = 256
 RETIRED_AFTER_FAILURES: Final = 3
 
 
-class HttpUpstreamSession(UpstreamSession):
-    """A session that is `lost` takes no new calls; those in flight still get their own answers."""
+class BaseHttpSession(UpstreamSession):
+    """What both HTTP transports share."""
 
-    def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str], limit_bytes: int) -> None:
+    def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str]) -> None:
         super().__init__(source, count)
         self.pool = pool
         pool.served = lambda: self.served
-        self.limit_bytes = limit_bytes
+        self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+
+    def event(self, event: SseEvent, request: Request | None) -> None:
+        """Handle an event of a stream. `request` is the one that the stream answers, if any."""
+        if event.data:
+            self.received(event.data, request)
+
+    def stream_request(self, last_event_id: str) -> bytes:
+        """The GET of an event stream, from after this event if there is one."""
+        extra = [(b"last-event-id", last_event_id.encode())] if last_event_id else []
+        return self._build_head(b"GET", self.pool.target.path, extra) + b"\r\n"
+
+    def _build_head(self, verb: bytes, path: bytes, extra: list[tuple[bytes, bytes]]) -> bytes:
+        """A request's head, without its length and its end."""
+        headers = [
+            (b"host", self.pool.target.authority),
+            (b"content-type", _JSON),
+            (b"accept", EVENTS if verb == b"GET" else _JSON + b", " + EVENTS),
+            (b"accept-encoding", b"identity"),
+            (b"user-agent", b"trunkline"),
+        ]
+        return request_head(verb, path, headers + self._own_headers + extra)[:-2]
+
+    def _write_answer(self, message: bytes) -> None:
+        """Drop answers that a server requests without reading them, which would fill our memory."""
+        if self.pool.crowded:
+            self._count("unread_messages_dropped")
+        else:
+            super()._write_answer(message)
+
+
+class HttpUpstreamSession(BaseHttpSession):
+    """A session that is `lost` takes no new calls; those in flight still get their own answers."""
+
+    def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str]) -> None:
+        super().__init__(source, count, pool, headers)
         self.version = ""
         self.session_id = b""
         self.resubmit: Callable[[Request], bool] = _refuse
         self.resend_with_headers: Callable[[Call], bool] = _refuse
-        self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._heads: dict[str, bytes] = {}
         self._posts: dict[int, MessagePost | Resumption] = {}
         self._listener: asyncio.Task[None] | None = None
@@ -82,13 +111,6 @@ class HttpUpstreamSession(UpstreamSession):
             post.cut_after(_NOTIFICATION_S)
         self.pool.send(post)
 
-    def _write_answer(self, message: bytes) -> None:
-        """Drop answers that a server requests without reading them, which would fill our memory."""
-        if self.pool.crowded:
-            self._count("unread_messages_dropped")
-        else:
-            super()._write_answer(message)
-
     def _head(self, request: Request | None, message: bytes) -> bytes:
         """The request's head without its length, cached by method and name."""
         if not self.modern:
@@ -102,37 +124,30 @@ class HttpUpstreamSession(UpstreamSession):
 
     def _cached_head(self, method: str, name: str) -> bytes:
         if len(name) > _REMEMBERED_CHARACTERS:
-            return self._build_head(b"POST", self._mirror_headers(method, name))
+            return self._post_head(method, name)
         key = f"{method}\n{name}"
         head = self._heads.get(key)
         if head is None:
             if len(self._heads) > _REMEMBERED_HEADS:
                 self._heads.clear()
-            head = self._heads[key] = self._build_head(b"POST", self._mirror_headers(method, name))
+            head = self._heads[key] = self._post_head(method, name)
         return head
 
-    def _mirror_headers(self, method: str, name: str) -> list[tuple[bytes, bytes]]:
-        if not self.modern or not method:
-            return []
-        mirrors = [(b"mcp-method", method.encode())]
-        if name:
-            mirrors.append((b"mcp-name", encode_header(name)))
-        return mirrors
+    def _post_head(self, method: str, name: str) -> bytes:
+        mirrored: list[tuple[bytes, bytes]] = []
+        if self.modern and method:
+            mirrored.append((b"mcp-method", method.encode()))
+        if self.modern and name:
+            mirrored.append((b"mcp-name", encode_header(name)))
+        return self._build_head(b"POST", self.pool.target.path, mirrored)
 
-    def _build_head(self, verb: bytes, extra: list[tuple[bytes, bytes]]) -> bytes:
-        headers = [
-            (b"host", self.pool.target.authority),
-            (b"content-type", _JSON),
-            (b"accept", EVENTS if verb == b"GET" else _JSON + b", " + EVENTS),
-            (b"accept-encoding", b"identity"),
-            (b"user-agent", b"trunkline"),
-        ]
+    def _build_head(self, verb: bytes, path: bytes, extra: list[tuple[bytes, bytes]]) -> bytes:
+        headers: list[tuple[bytes, bytes]] = []
         if self.version:
             headers.append((b"mcp-protocol-version", self.version.encode()))
         if self.session_id and not self.modern:
             headers.append((SESSION_ID, self.session_id))
-        headers += self._own_headers + extra
-        return request_head(verb, self.pool.target.path, headers)[:-2]
+        return super()._build_head(verb, path, headers + extra)
 
     async def request(self, method: str, params: Json, timeout_s: float) -> Outcome:
         """Repeat our own requests once, which is safe: a server may close a kept connection just as one is sent."""
@@ -187,8 +202,7 @@ class HttpUpstreamSession(UpstreamSession):
 
     def retire(self, problem: Problem) -> None:
         """Send no more calls on this session. What is in flight still gets its own answer."""
-        if not self.lost.done():
-            self.lost.set_result(problem)
+        settle(self.lost, problem)
 
     def refused(self, request: Request, error: bytes) -> None:
         """Finish with the server's error. If it is about headers, its tools have changed and the call was not run."""
@@ -220,10 +234,6 @@ class HttpUpstreamSession(UpstreamSession):
         if self._listener is not None:
             await wait_first([self._listener, self._stream_answered], _STREAM_OPENS_S)
 
-    def stream_head(self, last_event_id: str) -> bytes:
-        extra = [(b"last-event-id", last_event_id.encode())] if last_event_id else []
-        return self._build_head(b"GET", extra) + b"\r\n"
-
     async def _keep_listening(self) -> None:
         """Reopen a stream that was served once, however long the server is away; if it then refuses, it has forgotten
         our session, or at least the last event."""
@@ -246,8 +256,8 @@ class HttpUpstreamSession(UpstreamSession):
 
     async def _listen_once(self, last_event_id: str) -> EventStream:
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        answered = partial(settle, self._stream_answered)
-        stream = EventStream(self, last_event_id, lambda _: settle(closed), on_opened=answered)
+        answered = partial(settle, self._stream_answered, None)
+        stream = EventStream(self, last_event_id, lambda _: settle(closed, None), on_opened=answered)
         self.pool.send(stream)
         try:
             await closed
@@ -274,15 +284,14 @@ class HttpUpstreamSession(UpstreamSession):
         while self._unacknowledged > 0 and asyncio.get_running_loop().time() < end:  # such as cancellations
             await asyncio.sleep(0.005)
         if self.session_id and not self.modern:
-            delete = SessionDelete(self._build_head(b"DELETE", []) + b"content-length: 0\r\n\r\n")
-            self.pool.send(delete)
-            await asyncio.wait([delete.closed], timeout=_DELETE_WAIT_S)
-            delete.abort()
+            delete = self._build_head(b"DELETE", self.pool.target.path, []) + b"content-length: 0\r\n\r\n"
+            with suppress(RequestFailed):
+                await send_request(self.pool, delete, _DELETE_WAIT_S)
         await self.pool.close()
 
 
-class _Mirrored(msgspec.Struct):
-    """The parameters that a header may mirror; the others are not looked into."""
+class _NamedParams(msgspec.Struct):
+    """The parameters that a header may mirror."""
 
     name: str = ""
     uri: str = ""
@@ -298,7 +307,7 @@ def _mirrored_name(request: Request) -> str:
     if parameter is None:
         return ""
     try:
-        mirrored = msgspec.json.decode(request.params, type=_Mirrored)
+        mirrored = msgspec.json.decode(request.params, type=_NamedParams)
     except (msgspec.MsgspecError, RecursionError):
         return ""
     return mirrored.name if parameter == "name" else mirrored.uri if parameter == "uri" else mirrored.taskId

@@ -48,7 +48,7 @@ from trunkline.protocol.mcp.methods import (
 )
 from trunkline.protocol.mcp.versions import InitializeResult
 from trunkline.runtime.child_io import head_text
-from trunkline.runtime.deadlines import TimeLimit
+from trunkline.runtime.deadlines import TimeLimit, settle
 from trunkline.runtime.safe_calls import call_safely
 from trunkline.sources.mcp.server_requests import (
     ESCAPED,
@@ -355,8 +355,7 @@ class UpstreamSession:
         The session counts as lost before any request ends: a call that follows one of them must not come here.
         """
         pending, self.pending = self.pending, {}
-        if not self.lost.done():
-            self.lost.set_result(problem)
+        settle(self.lost, problem)
         call_safely("requests of a lost server", self.server_requests.withdraw_all)
         for request in pending.values():
             call_safely("a request to a lost server", request.finish, Failure(_about(problem, request)))

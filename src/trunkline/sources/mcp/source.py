@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -26,7 +25,7 @@ from trunkline.sources.mcp.initialize import SessionLogLevel, level_in
 from trunkline.sources.mcp.resource_subscriptions import SessionName, UpstreamSubscriptions
 from trunkline.sources.mcp.server_listing import ClientListings, ServerListing, resend_with_headers
 from trunkline.sources.mcp.server_requests import refuse_without_client
-from trunkline.sources.mcp.session import LISTS_CHANGED, SESSION_NOTIFICATIONS, UpstreamSession, close_session
+from trunkline.sources.mcp.session import LISTS_CHANGED, SESSION_NOTIFICATIONS, Count, UpstreamSession, close_session
 from trunkline.sources.mcp.session_pool import SessionPool, needs_pool
 from trunkline.sources.mcp.task_subscriptions import UpstreamTaskSubscriptions
 
@@ -35,25 +34,27 @@ PROBE_TIMEOUT_S: Final = 10.0
 _FAILED_PROBES: Final = 3
 _STOP_WAIT_S: Final = 10.0
 
-Opener = Callable[[Era | None, bytes, Callable[[str], None]], Awaitable[UpstreamSession]]
+Opener = Callable[[Era | None, bytes, Count], Awaitable[UpstreamSession]]
 """Opens and initializes a session: (era if known, capabilities to declare, counter) → session."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
-    """How the sessions with one server are shared, limited and probed."""
-
-    shared: bool
-    max_sessions: int
-    session_idle_s: float
-    probe_every_s: float = PROBE_EVERY_S
-
-
 class McpSource:
-    def __init__(self, name: str, opener: Opener, tuning: Tuning) -> None:
+    def __init__(
+        self,
+        name: str,
+        opener: Opener,
+        *,
+        shared: bool,
+        max_sessions: int,
+        session_idle_s: float,
+        probe_every_s: float = PROBE_EVERY_S,
+    ) -> None:
         self.name = name
         self._opener = opener
-        self._tuning = tuning
+        self._shared = shared
+        self._max_sessions = max_sessions
+        self._session_idle_s = session_idle_s
+        self._probe_every_s = probe_every_s
         self._era: Era | None = None
         self._also_legacy: bool | None = None  # whether a modern server is also legacy, if known
         self._probe_may_hurt = False
@@ -97,8 +98,8 @@ class McpSource:
         Modern servers keep no state between calls. Most speak the older versions too, and many ask their clients things
         only there: so a client that can be asked gets a session of its own.
         """
-        if self._tuning.shared or self._era != "modern":
-            return self._tuning.shared
+        if self._shared or self._era != "modern":
+            return self._shared
         return caller.session is None or self._also_legacy is False or askable(caller.capabilities) == NO_CAPABILITIES
 
     def _submit_to_control(self, call: Call) -> None:
@@ -162,8 +163,8 @@ class McpSource:
         self._sessions = sessions = ClientSessions(
             self.name,
             self._open_for_client,
-            max_sessions=self._tuning.max_sessions,
-            idle_s=self._tuning.session_idle_s,
+            max_sessions=self._max_sessions,
+            idle_s=self._session_idle_s,
             on_opened=self._client_session_opened,
             on_closed=self._client_session_closed,
             on_change=self._health_tracker.refresh,
@@ -281,7 +282,7 @@ class McpSource:
         """Probe the server from time to time until it is lost; returns why."""
         failed_probes = 0
         while True:
-            await asyncio.wait([session.lost], timeout=self._tuning.probe_every_s)
+            await asyncio.wait([session.lost], timeout=self._probe_every_s)
             if session.lost.done():
                 return session.lost.result()
             failed_probes = 0 if await self._probe(session) else failed_probes + 1

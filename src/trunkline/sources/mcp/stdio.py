@@ -16,13 +16,13 @@ from trunkline.protocol.jsonrpc import readable_id
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.child_io import PipeProtocol, StderrTail, describe_exit, stderr_hint
 from trunkline.runtime.children import Children, child_environment
-from trunkline.runtime.deadlines import wait_first
+from trunkline.runtime.deadlines import settle, wait_first
 from trunkline.runtime.fair_reading import FairReader
 from trunkline.runtime.source_context import SourceContext
 from trunkline.runtime.supervisor_client import Child, Limits
 from trunkline.sources.mcp.initialize import initialize_session
 from trunkline.sources.mcp.session import Count, UpstreamSession
-from trunkline.sources.mcp.source import McpSource, Tuning
+from trunkline.sources.mcp.source import McpSource
 from trunkline.sources.sections import McpStdioSection, limits_of
 
 _EXIT_WAIT_S: Final = 0.1
@@ -65,7 +65,7 @@ class StdioUpstreamSession(UpstreamSession):
         reader = PipeProtocol(self._fair_reader.take, self._output_end)
         self._stdout, _ = await loop.connect_read_pipe(lambda: reader, os.fdopen(child.stdout, "rb", 0))
         self._outputs.append(self._stdout)
-        errors = PipeProtocol(self._stderr.add, _ignore_end)
+        errors = PipeProtocol(self._stderr.add, lambda: None)
         transport, _ = await loop.connect_read_pipe(lambda: errors, os.fdopen(child.stderr, "rb", 0))
         self._outputs.append(transport)
         writer = _PipeWriter(self)
@@ -149,8 +149,7 @@ class StdioUpstreamSession(UpstreamSession):
 
     def _output_end(self) -> None:
         self._fair_reader.finish()
-        if not self._output_ended.done():
-            self._output_ended.set_result(None)
+        settle(self._output_ended, None)
         self._end()
 
     def stdin_lost(self) -> None:
@@ -190,10 +189,6 @@ class StdioUpstreamSession(UpstreamSession):
             transport.close()
         if self._stdin is not None and not self._stdin_gone:
             self._stdin.abort()  # what it never read is dropped
-
-
-def _ignore_end() -> None:
-    pass
 
 
 class _PipeWriter(asyncio.BaseProtocol):
@@ -241,7 +236,7 @@ def build(name: str, section: McpStdioSection, context: SourceContext) -> Source
     inherit = cast(tuple[str, ...] | Literal["all"], section.inherit_env)
     environment = child_environment(context.environ, extra=section.env, inherit=inherit)
 
-    async def open_session(era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> UpstreamSession:
+    async def open_session(era: Era | None, capabilities: bytes, count: Count) -> UpstreamSession:
         async with context.start_slots.turn():
             session = await open_stdio_session(
                 name,
@@ -260,12 +255,13 @@ def build(name: str, section: McpStdioSection, context: SourceContext) -> Source
                 await session.close()
                 raise
 
-    tuning = Tuning(
+    return McpSource(
+        name,
+        open_session,
         shared=section.sessions == "shared",
         max_sessions=context.sessions_per_source,
         session_idle_s=context.session_idle_s,
     )
-    return McpSource(name, open_session, tuning)
 
 
 KIND = SourceKind(section=McpStdioSection, build=build)

@@ -17,7 +17,7 @@ from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.mcp.versions import Era
 from trunkline.sources.mcp.session import UpstreamSession
-from trunkline.sources.mcp.source import McpSource, Tuning
+from trunkline.sources.mcp.source import McpSource
 
 
 class Connects(Protocol):
@@ -112,10 +112,10 @@ class Book:
 
 
 @contextlib.asynccontextmanager
-async def living(server: Connects, **tuning: Any) -> AsyncIterator[tuple[McpSource, Book]]:
+async def living(server: Connects, **options: Any) -> AsyncIterator[tuple[McpSource, Book]]:
     """A source at work; afterwards nothing of it is left."""
     defaults: dict[str, Any] = {"shared": False, "max_sessions": 4, "session_idle_s": 1000.0}
-    source = McpSource("s", server.open, Tuning(**{**defaults, **tuning}))
+    source = McpSource("s", server.open, **{**defaults, **options})
     book = Book()
     before = asyncio.all_tasks()
     life = asyncio.get_running_loop().create_task(source.run(book))
@@ -144,7 +144,7 @@ def session_index(call: Call) -> int:
 
 
 @contextlib.asynccontextmanager
-async def ready_source(server: Connects, **tuning: Any) -> AsyncIterator[McpSource]:
-    async with living(server, **tuning) as (source, book):
+async def ready_source(server: Connects, **options: Any) -> AsyncIterator[McpSource]:
+    async with living(server, **options) as (source, book):
         await ready(book)
         yield source

@@ -24,7 +24,7 @@ from trunkline.runtime.http_client import HttpPool, HttpTarget
 from trunkline.sources.mcp.http_session import HttpUpstreamSession
 from trunkline.sources.mcp.initialize import initialize_session
 from trunkline.sources.mcp.session import UpstreamSession
-from trunkline.sources.mcp.source import McpSource, Tuning
+from trunkline.sources.mcp.source import McpSource
 from trunkline.sources.mcp.stdio import open_stdio_session
 
 LIMIT = 1_000_000
@@ -57,7 +57,7 @@ class Opener:
 
 @contextlib.asynccontextmanager
 async def at_work(opener: Opener) -> AsyncIterator[McpSource]:
-    source, book = McpSource("s", opener.open, Tuning(shared=False, max_sessions=4, session_idle_s=1000.0)), Book()
+    source, book = McpSource("s", opener.open, shared=False, max_sessions=4, session_idle_s=1000.0), Book()
     life = asyncio.get_running_loop().create_task(source.run(book))
     try:
         await ready(book)
@@ -97,6 +97,6 @@ async def test_a_session_over_http_that_was_for_a_client_that_left_is_freed(tmp_
 
         def open_session() -> object:
             pool = HttpPool(HttpTarget(server.url), connect_timeout_s=at_most(10), limit_bytes=LIMIT)
-            return HttpUpstreamSession("s", str, pool, {}, LIMIT)
+            return HttpUpstreamSession("s", str, pool, {})
 
         await is_freed_with_its_client(Opener(open_session))

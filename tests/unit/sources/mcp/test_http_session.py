@@ -34,7 +34,7 @@ LIMIT = 4096
 async def session_to(url: str, **headers: str) -> AsyncIterator[HttpUpstreamSession]:
     pool = HttpPool(HttpTarget(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT)
     counted: list[str] = []
-    session = HttpUpstreamSession("s", counted.append, pool, headers, LIMIT)
+    session = HttpUpstreamSession("s", counted.append, pool, headers)
     session.counted = counted  # type: ignore[attr-defined]
     try:
         yield session

@@ -17,7 +17,7 @@ from trunkline.core.errors import (
 )
 from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp import resource_subscriptions as watches_module
-from trunkline.sources.mcp.source import McpSource, Tuning
+from trunkline.sources.mcp.source import McpSource
 
 
 @pytest.fixture(autouse=True)
@@ -266,7 +266,7 @@ async def test_a_session_is_not_opened_again_for_a_client_that_has_gone() -> Non
 
 async def test_a_watch_before_the_server_is_up_waits_for_it() -> None:
     server = Library()
-    source = McpSource("s", server.open, Tuning(shared=False, max_sessions=4, session_idle_s=1000))
+    source = McpSource("s", server.open, shared=False, max_sessions=4, session_idle_s=1000)
     early, left = Watcher(source), Watcher(source)
     left.watch.close()
     life = asyncio.get_running_loop().create_task(source.run(Book()))
@@ -282,7 +282,7 @@ async def test_a_watch_before_the_server_is_up_waits_for_it() -> None:
 
 async def test_a_watch_of_a_server_that_never_comes_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches_module, "_SUBSCRIBE_S", 0.02)
-    source = McpSource("s", Library().open, Tuning(shared=False, max_sessions=4, session_idle_s=1000))
+    source = McpSource("s", Library().open, shared=False, max_sessions=4, session_idle_s=1000)
     outcome = await Watcher(source).outcome()
     assert isinstance(outcome, Failure)
     assert outcome.problem.code is SOURCE_DOWN

@@ -294,7 +294,7 @@ async def test_a_server_that_asks_without_taking_answers_does_not_fill_the_memor
 ) -> None:
     counted: list[str] = []
     pool = HttpPool(HttpTarget(f"http://127.0.0.1:{free_port()}/"), connect_timeout_s=at_most(10), limit_bytes=4096)
-    session = wire("s", counted.append, pool, {}, 4096)
+    session = wire("s", counted.append, pool, {})
     for number in range(MAX_WAITING + 500):
         session.received(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number)
     assert counted == ["unread_messages_dropped"] * 500

@@ -73,7 +73,7 @@ class OldServer(Scripted):
 @contextlib.asynccontextmanager
 async def session_to(url: str, **headers: str) -> AsyncIterator[SseUpstreamSession]:
     session = SseUpstreamSession(
-        "s", lambda _: None, HttpPool(HttpTarget(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT), headers, LIMIT
+        "s", lambda _: None, HttpPool(HttpTarget(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT), headers
     )
     try:
         yield session
