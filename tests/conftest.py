@@ -148,12 +148,12 @@ def drop_garbage_of_before() -> None:
 @contextmanager
 def unseen_errors() -> Iterator[list[str]]:
     """What callbacks raised, and tasks that nobody awaited: all that asyncio can do is log it."""
-    told: list[str] = []
+    reports: list[str] = []
     handler, logger = logging.Handler(logging.ERROR), logging.getLogger("asyncio")
-    handler.emit = lambda record: told.append(handler.format(record))
+    handler.emit = lambda record: reports.append(handler.format(record))
     logger.addHandler(handler)
     try:
-        yield told
+        yield reports
     finally:
         logger.removeHandler(handler)
 

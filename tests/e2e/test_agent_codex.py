@@ -140,7 +140,7 @@ class Stage(AgentStage):
         return sorted(mark.name for mark in self.marks.iterdir())
 
 
-def told(run: AgentRun) -> str:
+def instructions_of(run: AgentRun) -> str:
     """All that the model was told before it said anything."""
     return str(run.model.asked[0].body)
 
@@ -168,8 +168,8 @@ async def test_only_our_tools_are_left_and_nothing_of_a_hostile_repository_count
     assert "unsupported call" in run.model.result(2).text
     assert "unsupported call" in run.model.result(2, 1).text
     assert stage.marked() == []
-    assert "PLANTED" not in told(run)
-    assert "plover" in told(run)
+    assert "PLANTED" not in instructions_of(run)
+    assert "plover" in instructions_of(run)
     assert run.changed == {"project/made.txt": "new"}
     run.recorded(Read="Read", Bash="Bash")
     doubts = [] if PINNED else [PROXY_PROVIDER.id, ISOLATION_UNVERIFIED.id]
@@ -195,7 +195,7 @@ def test_an_unknown_version_is_tried_and_a_slow_server_waited_for(unknown_run: t
     assert run.offered == offers(*BUILTINS, "jobs_echo")
     assert ISOLATION_UNVERIFIED.id in [warned["code"] for warned in run.of("warned")]
     assert stage.marked() == []
-    assert "PLANTED" not in told(run)
+    assert "PLANTED" not in instructions_of(run)
     assert run.changed == {}
 
 
@@ -257,7 +257,7 @@ async def test_beside_its_own_tools_the_users_settings_stay_and_no_file_changes(
     assert run.model.result(0).text.endswith("hi")
     assert set(run.offered) == {*NATIVE, *OWN_TOOLS, "mcp__trunkline_run/jobs_echo"}
     assert stage.marked() == ["notify", "users-own"]
-    assert "PLANTED ORDER" not in told(run)
+    assert "PLANTED ORDER" not in instructions_of(run)
     run.kept_files()
     assert [path for path in run.changed if "sqlite" in path or "sessions" in path] == []
     assert run.calls() == ["echo"]

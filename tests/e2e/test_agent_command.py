@@ -188,9 +188,9 @@ def leave(terminal: Terminal) -> None:
         return bool(terminal.written) and terminal.process.poll() is not None
 
     for _ in range(10):
-        said = terminal.written.count("again")
+        count = terminal.written.count("again")
         terminal.press_ctrl_c()
-        wait_until(lambda said=said: left() or terminal.written.count("again") > said, "a reaction", 20)
+        wait_until(lambda count=count: left() or terminal.written.count("again") > count, "a reaction", 20)
         terminal.press_ctrl_c()
         with suppress(AssertionError):
             wait_until(left, "the end", 3)
@@ -221,7 +221,7 @@ async def test_a_person_has_the_commands_of_claude_and_none_that_the_repository_
     def play(terminal: Terminal) -> None:
         has_tools(stage, terminal)
         for command in ("/planted", "/planted-skill"):
-            enter(terminal, command, lambda said=f"Unknowncommand:{command}": said in squeezed(terminal))
+            enter(terminal, command, lambda count=f"Unknowncommand:{command}": count in squeezed(terminal))
         enter(terminal, "/model", lambda: "perMtok" in squeezed(terminal))
         press(terminal, "\x1b", lambda: "Keptmodel" in squeezed(terminal))
         enter(terminal, "/exit", lambda: terminal.process.poll() is not None)

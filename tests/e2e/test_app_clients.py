@@ -97,14 +97,14 @@ async def test_an_agent_uses_the_tools_of_a_running_program(language: str, era: 
 
 
 async def progress_reaches_the_agent(client: RealClient) -> None:
-    said: list[tuple[float, float | None, str | None]] = []
+    reported: list[tuple[float, float | None, str | None]] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        said.append((progress, total, message))
+        reported.append((progress, total, message))
 
     assert text(await client.call("Workshop_work", {"steps": 2}, on_progress)) == "2 steps"
-    await until(lambda: len(said) == 2, "both steps were told")
-    assert said == [(1, 2, "step 1"), (2, 2, "step 2")]
+    await until(lambda: len(reported) == 2, "both steps were told")
+    assert reported == [(1, 2, "step 1"), (2, 2, "step 2")]
 
 
 async def what_the_agent_cancels_ends_in_the_program(program: Program, client: RealClient) -> None:

@@ -185,8 +185,8 @@ async def test_a_gateway_may_stand_behind_a_gateway(tmp_path: Path) -> None:
         assert (await client.call("in.peer_echo", {"a": 1})).structured == {"a": 1}
         assert (await client.call("in_peer_refuse", {"reason": "r"})).error["code"] == -32050
         await client.call("in_peer_progress", {"steps": 2}, meta={"progressToken": "mine"})
-        told = [notice["params"]["progressToken"] for notice in client.notices if "progress" in notice["method"]]
-        assert told == ["mine", "mine"]
+        tokens = [notice["params"]["progressToken"] for notice in client.notices if "progress" in notice["method"]]
+        assert tokens == ["mine", "mine"]
         below = [process.pid for process in descendants(client.process.pid)]
         client.process.kill()
         await client.wait()

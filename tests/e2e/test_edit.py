@@ -55,8 +55,8 @@ def logged(process: subprocess.Popen[str], event: str, **members: str) -> dict[s
 
 def test_a_running_gateway_takes_up_what_is_added_and_removed(tmp_path: Path, gateway: subprocess.Popen[str]) -> None:
     url = logged(gateway, "started")["url"]
-    said = trunkline(tmp_path, "add", "notes", "--", sys.executable, "-m", "trunkline.demo", "notes")
-    assert f"The gateway at {url} picks up the change automatically" in said
+    added = trunkline(tmp_path, "add", "notes", "--", sys.executable, "-m", "trunkline.demo", "notes")
+    assert f"The gateway at {url} picks up the change automatically" in added
     logged(gateway, "health", source="notes", state="ready")
     trunkline(tmp_path, "remove", "notes")
     assert "notes" in logged(gateway, "reloaded")["message"]

@@ -92,16 +92,16 @@ async def test_what_goes_wrong_is_told_apart(tmp_path: Path, faults: StdioFaults
 async def test_progress_is_told_and_a_listener_that_fails_harms_nothing(
     tmp_path: Path, faults: StdioFaults, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[Progress] = []
+    reported: list[Progress] = []
 
     def broken(progress: Progress) -> None:
         raise ValueError("a bug of the program")
 
     async with Gateway(config(tmp_path, faults.entry())) as gateway:
-        assert (await gateway.call("s_progress", {"steps": 3}, on_progress=told.append)).text == "done"
+        assert (await gateway.call("s_progress", {"steps": 3}, on_progress=reported.append)).text == "done"
         assert (await gateway.call("s_progress", {"steps": 2}, on_progress=broken)).text == "done"
         assert (await gateway.call("s_progress", {"steps": 1})).text == "done"
-    assert told == [Progress(step, 10, f"step {step}") for step in (1, 2, 3)]
+    assert reported == [Progress(step, 10, f"step {step}") for step in (1, 2, 3)]
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
         "on_progress failed"
     ] * 2

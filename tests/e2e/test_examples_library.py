@@ -22,14 +22,14 @@ def test_every_example_is_tried_here() -> None:
 
 async def test_the_dice_can_be_rolled_and_the_timer_counts_down(tmp_path: Path) -> None:
     command = {"command": sys.executable, "args": [str(EXAMPLES / "mcp_server.py")]}
-    told: list[Progress] = []
+    progress: list[Progress] = []
     async with Gateway({"gateway": {"state_dir": tmp_path}, "mcpServers": {"dice": command}}) as gateway:
         rolled = await gateway.call("dice_roll", {"sides": 2, "times": 10})
         assert set(rolled.structured["rolled"]) <= {1, 2}
         assert rolled.structured["sum"] == sum(rolled.structured["rolled"])
         assert (await gateway.call("dice_roll", {"sides": 1})).text == "A dice has two sides at least"
-        assert (await gateway.call("dice_count_down", {"seconds": 1}, on_progress=told.append)).text == "Time is up"
-    assert told == [Progress(0, 1, "1 left")]
+        assert (await gateway.call("dice_count_down", {"seconds": 1}, on_progress=progress.append)).text == "Time is up"
+    assert progress == [Progress(0, 1, "1 left")]
 
 
 @pytest.mark.parametrize("with_file", [False, True])

@@ -114,7 +114,7 @@ async def test_nothing_planted_before_or_by_the_agent_is_started_outside_of_the_
     stage = Stage(tmp_path, case)
     before = stage.seen()
     plants = "; ".join(f"mkdir -p {Path(name).parent}; echo evil > {name}" for name in PLANTED)
-    told = await stage.works(
+    output = await stage.works(
         calls(stage.ours("Bash", command=f"{plants}; git config core.pager {mark(tmp_path, 'pager')!r}; echo made")),
         calls(stage.ours("Bash", command="ls -a; mv .git .git2; git init -q; git config core.fsmonitor evil")),
         calls(stage.ours("Write", path="sub/trunkline.yaml", content="evil")),
@@ -123,11 +123,11 @@ async def test_nothing_planted_before_or_by_the_agent_is_started_outside_of_the_
     assert marks(tmp_path) & ({"evil", "pager"} if case.mode == "additive" else marks(tmp_path)) == set()
     assert stage.seen() == before
     assert not (stage.project / "sub/trunkline.yaml").exists()
-    assert "made" in told[0]
-    assert "trunkline.json" in told[0]
-    assert "core.pager" in told[0]
-    assert "trunkline.json" not in told[1].partition(".git")[0]
-    assert "protected" in told[2]
+    assert "made" in output[0]
+    assert "trunkline.json" in output[0]
+    assert "core.pager" in output[0]
+    assert "trunkline.json" not in output[1].partition(".git")[0]
+    assert "protected" in output[2]
 
 
 @pytest.mark.parametrize("case", [case for case in EVERY_CASE if case.command == "agent"], ids=str)

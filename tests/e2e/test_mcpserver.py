@@ -63,18 +63,18 @@ def command(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize("era", [*ERAS, "auto"])
 @pytest.mark.parametrize("kind", ["sdk", "fastmcp"])
 async def test_the_clients_people_have_can_use_it(kind, era: str, command: list[str], tmp_path: Path) -> None:
-    told: list[tuple[float, float | None, str | None]] = []
+    reported: list[tuple[float, float | None, str | None]] = []
 
     async def progress(*news: Any) -> None:
-        told.append(news)
+        reported.append(news)
 
     async with connect(kind, era, command, tmp_path / "log") as client:
         assert await client.names() == {"steps", "wait", "fail", "grow", "picture"}
         result = await client.call("steps", {"steps": 3}, progress)
         assert result.structured_content is not None
         assert result.structured_content["steps"] == 3
-        await until(lambda: len(told) == 3, "all progress was told")
-        assert told[-1] == (3, 3, "step 3")
+        await until(lambda: len(reported) == 3, "all progress was told")
+        assert reported[-1] == (3, 3, "step 3")
         failed = await client.call("fail")
         assert failed.is_error
         assert failed.content[0].text == "not today"

@@ -47,7 +47,7 @@ class Api:
         return found
 
 
-def told(reply: Reply) -> tuple[int, str]:
+def problem_of(reply: Reply) -> tuple[int, str]:
     return reply.status, json.loads(reply.body)["code"]
 
 
@@ -73,7 +73,7 @@ async def test_a_server_is_added_used_reconnected_and_removed_while_a_client_sta
             assert (await api.ready("second"))["origin"] == "api"
             assert (await api.servers())["first"]["origin"] == "file"
             assert (await client.call("second_echo", {"text": "hi"})).text == '{"text": "hi"}'
-            assert told(await api.ask("POST", SERVERS, {"name": "second", "url": second.url})) == (409, "TL412")
+            assert problem_of(await api.ask("POST", SERVERS, {"name": "second", "url": second.url})) == (409, "TL412")
 
             begun = await api.ask("POST", f"{SERVERS}/second/reconnect")
             assert begun.status == 202, begun.body
@@ -87,8 +87,8 @@ async def test_a_server_is_added_used_reconnected_and_removed_while_a_client_sta
             described(document, "ServerNamed").validate(json.loads(removed.body))
             assert list(await api.servers()) == ["first"]
             assert not [name for name in await client.tool_names() if name.startswith("second_")]
-            assert told(await api.ask("DELETE", f"{SERVERS}/second")) == (404, "TL413")
-            assert told(await api.ask("POST", f"{SERVERS}/second/reconnect")) == (404, "TL413")
+            assert problem_of(await api.ask("DELETE", f"{SERVERS}/second")) == (404, "TL413")
+            assert problem_of(await api.ask("POST", f"{SERVERS}/second/reconnect")) == (404, "TL413")
     for change in ("second added", "second removed", "reconnected"):
         assert change in gateway.log
     assert OPERATOR not in gateway.log
@@ -115,7 +115,7 @@ async def test_what_is_no_server_or_would_run_something_is_refused(tmp_path: Pat
         api = Api(gateway)
         for body, expected in NO_SERVERS:
             reply = await api.ask("POST", SERVERS, body)
-            assert told(reply) == expected, body
+            assert problem_of(reply) == expected, body
             assert json.loads(reply.body)["detail"]
         assert await api.servers() == {}
 
@@ -145,7 +145,7 @@ async def test_the_file_is_read_again_as_a_whole_or_not_at_all(tmp_path: Path) -
 
         write_config(tmp_path, {"bad name": {"kind": "mcp_stdio"}, "x": {"kind": "nonsense"}}, **same)
         refused = await api.ask("POST", "/api/reload")
-        assert told(refused) == (422, "TL130")
+        assert problem_of(refused) == (422, "TL130")
         problems = json.loads(refused.body)["problems"]
         assert len(problems) >= 2
         assert all("trunkline.json:" in problem["where"] for problem in problems)
@@ -173,7 +173,7 @@ async def test_a_reload_changes_the_tokens(tmp_path: Path) -> None:
             return (await Api(gateway, "another-operators").ask("GET", SERVERS)).status == 200
 
         await until(taken_up, "the new operator's token is good")
-        assert told(await api.ask("GET", SERVERS)) == (401, "TL401")
+        assert problem_of(await api.ask("GET", SERVERS)) == (401, "TL401")
         assert (await fetch(gateway.port, "GET", "/metrics")).status == 401
         assert (await fetch(gateway.port, "GET", "/metrics", {"Authorization": "Bearer another-clients"})).status == 200
 
@@ -188,7 +188,7 @@ async def test_without_a_configured_token_one_is_made_that_only_the_owner_can_re
         assert token not in gateway.log
         assert await Api(gateway, token).servers() == {}
         for wrong in (CLIENT, "", "None", f"{token}x"):
-            assert told(await Api(gateway, wrong).ask("GET", SERVERS)) == (401, "TL401")
+            assert problem_of(await Api(gateway, wrong).ask("GET", SERVERS)) == (401, "TL401")
 
 
 async def test_an_app_is_listed_but_is_its_own_to_bring_and_to_take(tmp_path: Path) -> None:
@@ -202,5 +202,5 @@ async def test_an_app_is_listed_but_is_its_own_to_bring_and_to_take(tmp_path: Pa
             assert (await api.ready("Paint"))["origin"] == "app"
             for method, path in (("DELETE", f"{SERVERS}/Paint"), ("POST", f"{SERVERS}/Paint/reconnect")):
                 reply = await api.ask(method, path)
-                assert told(reply) == (404, "TL413")
+                assert problem_of(reply) == (404, "TL413")
                 assert json.loads(reply.body)["detail"] == "`Paint` is a connected app"

@@ -89,8 +89,8 @@ async def test_what_an_agent_plants_is_run_by_no_step_after_it_and_can_be_taken_
     assert "core.fsmonitor" in first
     assert "trunkline.yaml" in second
     assert "protected place" in model.result(2, 0).text
-    told = [event for event in events if event["event"] == "warned" and event["code"] == PLACE_UNDONE.id]
-    assert len(told) >= 2
+    warnings = [event for event in events if event["event"] == "warned" and event["code"] == PLACE_UNDONE.id]
+    assert len(warnings) >= 2
     logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [line["path"] for line in logged if line.get("code") == PLACE_UNDONE.id][:2] == [
         ".git/config",

@@ -59,7 +59,7 @@ class Stage(SessionStage):
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text("PLANTED above\n")
 
-    async def told(self, command: str, *, off: bool = False) -> Shown:
+    async def shown(self, command: str, *, off: bool = False) -> Shown:
         """One run, in which the agent does one thing that it can."""
         prefix = {"claude": "mcp__trunkline-run__", "codex": "mcp__trunkline_run/", "gemini": "mcp_trunkline-run_"}
         bash = Use(f"{prefix.get(self.kind.provider, 'trunkline-run_')}Bash", {"command": "echo there"})
@@ -123,13 +123,13 @@ async def test_an_isolated_agent_is_told_what_its_project_says_in_one_file_and_n
             (stage.project / own).symlink_to("../secret.txt")
         case _:
             (stage.project / own).symlink_to("/proc/self/environ")
-    told = await stage.told(case.command)
-    assert SECRET not in told.first
-    assert "PLANTED" not in told.first
-    assert (told.first.count("The word is plover."), "plover.<U+200B>" in told.first) == (
+    shown = await stage.told(case.command)
+    assert SECRET not in shown.first
+    assert "PLANTED" not in shown.first
+    assert (shown.first.count("The word is plover."), "plover.<U+200B>" in shown.first) == (
         (1, True) if case.planted == "file" else (0, False)
     )
-    assert (INSTRUCTIONS_LEFT_OUT.id in told.warned) == (case.planted != "file")
+    assert (INSTRUCTIONS_LEFT_OUT.id in shown.warned) == (case.planted != "file")
 
 
 @pytest.mark.parametrize(("kind", "command"), [(MODEL, "run"), (CODEX, "run"), (CLAUDE, "agent")])
@@ -137,5 +137,5 @@ async def test_instructions_can_be_turned_off(tmp_path: Path, kind: AgentKind, c
     stage = Stage(tmp_path, kind)
     for name in EVERY:
         stage.project_file(name, SAYS)
-    told = await stage.told(command, off=True)
-    assert ("plover" in told.first, "PLANTED" in told.first, INSTRUCTIONS_LEFT_OUT.id in told.warned) == (False,) * 3
+    shown = await stage.told(command, off=True)
+    assert ("plover" in shown.first, "PLANTED" in shown.first, INSTRUCTIONS_LEFT_OUT.id in shown.warned) == (False,) * 3

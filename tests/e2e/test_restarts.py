@@ -118,8 +118,8 @@ async def test_a_first_list_does_not_wait_for_a_slow_server_and_a_second_start_l
             waiting = asyncio.ensure_future(client.call("peer_add", SUM))
             let_in.touch()
             assert (await waiting).structured["total"] == 3
-            told = lambda: [notice["method"] for notice in client.notices]  # noqa: E731
-            await until(lambda: "notifications/tools/list_changed" in told(), "the change is announced")
+            notified = lambda: [notice["method"] for notice in client.notices]  # noqa: E731
+            await until(lambda: "notifications/tools/list_changed" in notified(), "the change is announced")
             complete = await client.tools()
             assert {"quick_echo", "peer_add"} <= {tool["name"] for tool in complete}
         let_in.unlink()

@@ -92,10 +92,10 @@ def test_the_budget_is_the_same_with_and_without_a_gateway(folder: Path, alone: 
     there, here = (trunkline("budget", "--json", cwd=where) for where in (folder, alone))
     assert there.returncode == here.returncode == 0
     assert json.loads(there.stdout) == json.loads(here.stdout)
-    told = json.loads(there.stdout)
-    assert (told["disclosure"], told["shown"]) == ("search", "search")
-    assert sum(tool["tokens"] for tool in told["tools"]) == told["modes"]["all"]["tokens"]
-    assert told["modes"]["search"]["tokens"] < told["modes"]["all"]["tokens"] / 10
+    budget = json.loads(there.stdout)
+    assert (budget["disclosure"], budget["shown"]) == ("search", "search")
+    assert sum(tool["tokens"] for tool in budget["tools"]) == budget["modes"]["all"]["tokens"]
+    assert budget["modes"]["search"]["tokens"] < budget["modes"]["all"]["tokens"] / 10
 
 
 def test_the_budget_is_shown_by_server_or_by_tool(folder: Path) -> None:

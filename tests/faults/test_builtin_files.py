@@ -72,14 +72,14 @@ class Battlefield:
 
     async def attempt(self, results: Counter[str], tool: Any, **arguments: Any) -> None:
         try:
-            said = await self.bench.text(tool, **arguments)
+            answer = await self.bench.text(tool, **arguments)
         except OutsideRoot:
             results["refused"] += 1
         except ToolFault as fault:
             assert SECRET not in str(fault)
             results["failed"] += 1
         else:
-            assert SECRET not in said
+            assert SECRET not in answer
             results["worked"] += 1
 
     def look_where_it_lies(self, path: str) -> None:

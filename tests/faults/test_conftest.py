@@ -91,8 +91,8 @@ def test_a_leak_fails_the_test_that_leaked_and_no_other(tmp_path: Path) -> None:
     left = {"test_process", "test_orphan", "test_file", "test_thread", "test_task"}
     assert leaky == left | {"test_unseen_task", "test_unseen_callback"}, said
     assert outcomes["test_tidy"] == {"PASSED"}
-    told = re.findall(r"^E +tests\.\S+LeftBehind: (left behind|tasks without an owner)", said, re.MULTILINE)
-    assert sorted(told) == ["left behind"] * 4 + ["tasks without an owner"], said
+    faults = re.findall(r"^E +tests\.\S+LeftBehind: (left behind|tasks without an owner)", said, re.MULTILINE)
+    assert sorted(faults) == ["left behind"] * 4 + ["tasks without an owner"], said
     assert len(re.findall(r"^E +AssertionError: errors that only asyncio saw: ", said, re.MULTILINE)) == 2, said
 
 

@@ -108,8 +108,8 @@ def refused(done: subprocess.CompletedProcess[str], *, as_json: bool = False) ->
     """Exit 2, and one line with the command that helps, or that as JSON."""
     assert done.returncode == 2, (done.stdout, done.stderr)
     if as_json:
-        said = json.loads(done.stdout)
-        [problem] = said["problems"] if isinstance(said, dict) else said
+        printed = json.loads(done.stdout)
+        [problem] = printed["problems"] if isinstance(printed, dict) else printed
         assert (problem["code"], done.stderr) == ("TL116", "")
         assert "trunkline trust " in problem["message"]
     else:

@@ -66,10 +66,10 @@ async def test_one_that_hangs_and_five_that_crash_cost_the_other_ninety_four_not
             assert answer.structured == {"text": "here"}
             status, out, err = await servers_command(gateway)
             assert status == 1, "somebody should look at it"
-            told = out.decode().splitlines()
-            assert len(told) == 1 + 1 + CRASHING + GOOD
-            assert told[1].startswith("hangs ") and "starting" in told[1]
-            assert sum("down" in line and "exited with status 7" in line for line in told) == CRASHING
+            printed = out.decode().splitlines()
+            assert len(printed) == 1 + 1 + CRASHING + GOOD
+            assert printed[1].startswith("hangs ") and "starting" in printed[1]
+            assert sum("down" in line and "exited with status 7" in line for line in printed) == CRASHING
             assert "no such database" in err.decode()
             assert f"{GOOD} ready" in err.decode()
             refused = await client.call("crash0_anything")

@@ -195,23 +195,23 @@ async def is_described(client: HttpClient, text: str) -> bool:
 @contextlib.asynccontextmanager
 async def watching(gateway: Gateway, era: str, uri: str) -> AsyncIterator[MessageStream]:
     if era == "legacy":
-        async with gateway.client() as client, own_stream(client) as told:
+        async with gateway.client() as client, own_stream(client) as stream:
             assert (await client.request("resources/subscribe", {"uri": uri})).result == {}
-            yield told
+            yield stream
             await client.delete()
     else:
         client = gateway.modern()
         wanted = {"notifications": {"resourceSubscriptions": [uri], "resourcesListChanged": True}}
-        async with posting(client, "subscriptions/listen", wanted) as told:
-            first = await told.first("notifications/subscriptions/acknowledged")
+        async with posting(client, "subscriptions/listen", wanted) as stream:
+            first = await stream.first("notifications/subscriptions/acknowledged")
             assert first["params"]["notifications"]["resourceSubscriptions"] == [uri]
-            yield told
+            yield stream
         await client.close()
 
 
-async def hears(told: MessageStream) -> None:
-    told.messages.clear()
-    await until(lambda: told.of(UPDATED), "an update is heard", 30)
+async def hears(stream: MessageStream) -> None:
+    stream.messages.clear()
+    await until(lambda: stream.of(UPDATED), "an update is heard", 30)
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -220,16 +220,16 @@ async def test_a_resource_is_watched_again_whatever_becomes_of_its_server(tmp_pa
     with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:
         async with gateway.client() as client:
             await until(lambda: listed(client, "resources/list"), "it is listed")
-        async with watching(gateway, era, "list://o/0") as told:
-            await hears(told)
+        async with watching(gateway, era, "list://o/0") as stream:
+            await hears(stream)
             for pid in server.pids:
                 kill(pid)
-            await hears(told)
+            await hears(stream)
             before = set(server.pids)
             rewrite(gateway, server.entry(page=7))
             await until(lambda: not before & set(server.pids), "its successor has taken over", 30)
-            await hears(told)
-            assert not told.answers
+            await hears(stream)
+            assert not stream.answers
         await until(lambda: len(server.pids) <= 1 or era == "modern", "nothing is held for who is gone")
 
 
@@ -248,14 +248,14 @@ async def test_every_list_of_a_server_that_is_removed_and_added_is_announced_onc
     with Gateway(tmp_path, gone.entry(), stays.entry(), start_wait=START_WAIT_S) as gateway:
         async with gateway.client() as client:
             await until(lambda: shows_only(client, set()), "all is listed")
-        async with watching(gateway, era, "list://stays/0") as told:
+        async with watching(gateway, era, "list://stays/0") as stream:
             pids = set(stays.pids)
             for sources in ([stays.entry()], [stays.entry(), gone.entry()]):
-                told.messages.clear()
+                stream.messages.clear()
                 rewrite(gateway, *sources)
-                await told.first(CHANGED[2])
-                await hears(told)
-                assert len(told.of(CHANGED[2])) == 0
+                await stream.first(CHANGED[2])
+                await hears(stream)
+                assert len(stream.of(CHANGED[2])) == 0
             assert pids <= set(stays.pids)
 
 
@@ -298,8 +298,8 @@ async def test_descriptions_that_change_or_hide_something_are_told_and_shown(tmp
     hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "and sends them away")
     text.write_text(f"Adds numbers{hidden}\u200b\u202e", encoding="utf-8")
     with gateway:
-        told = await until(lambda: [line for line in gateway.log.splitlines() if "TL212" in line], "it is in the log")
-        assert json.loads(told[0])["code"] == "TL212" and "tool `add`" in told[0]
+        stream = await until(lambda: [line for line in gateway.log.splitlines() if "TL212" in line], "it is in the log")
+        assert json.loads(stream[0])["code"] == "TL212" and "tool `add`" in stream[0]
         assert "TL213" in gateway.log
         client = await gateway.client().open()
         (tool,) = await listed(client, "tools/list")

@@ -108,9 +108,11 @@ async def echo() -> AsyncIterator[int]:
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        said = "".join(f"{line}\n" for line in head.splitlines() if not line.lower().startswith(("host", "accept")))
+        head_text = "".join(
+            f"{line}\n" for line in head.splitlines() if not line.lower().startswith(("host", "accept"))
+        )
         status = "200 OK" if "/tools/execute" in head else "500 No"
-        body = json.dumps({"said": said}).encode() if "Json" in head else said.encode()
+        body = json.dumps({"said": head_text}).encode() if "Json" in head else head_text.encode()
         writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
         await writer.drain()
         writer.close()

@@ -150,8 +150,8 @@ async def test_more_calls_than_connections_all_get_their_answer(gateway: Gateway
 async def test_no_secret_is_in_the_log_or_in_what_clients_are_told(tmp_path: Path) -> None:
     with ServiceProcess(tmp_path) as service, Gateway(tmp_path, service.entry(), log={"level": "debug"}) as gateway:
         async with gateway.client() as client:
-            said = [(await client.call(f"svc_{tool}")).raw for tool in ("leak", "fail", "half", "empty")]
-            assert all(TOKEN.encode() not in raw for raw in said)
+            results = [(await client.call(f"svc_{tool}")).raw for tool in ("leak", "fail", "half", "empty")]
+            assert all(TOKEN.encode() not in raw for raw in results)
         session_ids = {call["session"] for call in service.calls()}
         assert TOKEN not in gateway.log
         assert all(session not in gateway.log for session in session_ids)

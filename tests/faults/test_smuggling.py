@@ -343,6 +343,6 @@ async def test_the_name_of_a_notification_forges_no_answer(tmp_path: Path, metho
         await client.open()
         before = len(client.lines)
         assert (await client.call("s_say", {"method": method})).text == "said"
-        said = [json.loads(line) for line in client.lines[before:]]
-        assert {"jsonrpc": "2.0", "method": method, "params": {}} in said
-        assert sum("result" in message for message in said) == 1
+        messages = [json.loads(line) for line in client.lines[before:]]
+        assert {"jsonrpc": "2.0", "method": method, "params": {}} in messages
+        assert sum("result" in message for message in messages) == 1

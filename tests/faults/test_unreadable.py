@@ -55,9 +55,9 @@ async def test_a_server_cannot_look_into_the_gateway_or_its_supervisor(gateway: 
 async def test_a_command_cannot_look_into_the_gateway_or_its_supervisor(gateway: Gateway) -> None:
     async with visiting(gateway) as client:
         look = f"cat /proc/{gateway.process.pid}/environ /proc/$PPID/environ; ls /proc/{gateway.process.pid}/fd"
-        said = (await client.call("open_Bash", {"command": look})).text
-    assert said.count("Permission denied") == 3
-    assert CANARY not in said
+        output = (await client.call("open_Bash", {"command": look})).text
+    assert output.count("Permission denied") == 3
+    assert CANARY not in output
 
 
 async def test_every_source_works_in_a_gateway_that_nobody_may_look_into(gateway: Gateway) -> None:

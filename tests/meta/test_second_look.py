@@ -122,10 +122,10 @@ def test_what_passes_the_second_time_is_shaky_and_told_with_its_traceback_and_se
     ended = run_tests(tmp_path, SHAKY.format(1), seed="1234")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert times(tmp_path, "shaky1") == 2
-    told = ended.stdout.partition("== shaky")[2]
-    assert "test_sample.py::test_shaky1" in told
-    assert "the first 1 time" in told
-    assert "TEST_SEED=1234" in told
+    report = ended.stdout.partition("== shaky")[2]
+    assert "test_sample.py::test_shaky1" in report
+    assert "the first 1 time" in report
+    assert "TEST_SEED=1234" in report
     assert last_lines(ended)[0].startswith("shaky: 1, minutes: ")
     assert last_lines(ended)[1] == "1 passed, 0 failed, 0 skipped"
 

@@ -86,8 +86,8 @@ def test_a_shell_receives_exactly_the_value_and_runs_nothing_else(
     shell: str, tmp_path: Path, data: st.DataObject
 ) -> None:
     value = data.draw(VALUES)
-    said = run(shell, _BETWEEN.join(text for text, _ in PLACES), value, tmp_path)
-    for (text, expected), one in zip(PLACES, said.split("\0"), strict=True):
+    output = run(shell, _BETWEEN.join(text for text, _ in PLACES), value, tmp_path)
+    for (text, expected), one in zip(PLACES, output.split("\0"), strict=True):
         assert one == expected(value), text
 
 

@@ -100,8 +100,8 @@ def _answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == "tools/list":
         return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in _TOOLS]}
     if method == "tools/call":
-        said = _TOOLS[params["name"]](params.get("arguments") or {})
-        return {"content": [{"type": "text", "text": said if isinstance(said, str) else json.dumps(said)}]}
+        answer = _TOOLS[params["name"]](params.get("arguments") or {})
+        return {"content": [{"type": "text", "text": answer if isinstance(answer, str) else json.dumps(answer)}]}
     return {}
 
 

@@ -32,8 +32,8 @@ def serve() -> None:
         match asked["method"]:
             case "initialize":
                 info = {"name": GIVEN, "version": "1"}
-                said = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
-                answer(asked, result={**said, "instructions": GIVEN})
+                greeting = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+                answer(asked, result={**greeting, "instructions": GIVEN})
             case "tools/list":
                 answer(asked, result={"tools": [{"name": "crash", "inputSchema": {"type": "object"}}]})
             case "tools/call":

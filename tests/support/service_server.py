@@ -139,8 +139,8 @@ class Service:
         connection.respond(200, b"", JSON)
 
     def do_leak(self, connection: Connection, args: dict[str, Any]) -> None:
-        said = f"your token is {self.options['token']} " + "x" * 10_000
-        connection.respond(500, said.encode(), "text/plain")
+        leaked = f"your token is {self.options['token']} " + "x" * 10_000
+        connection.respond(500, leaked.encode(), "text/plain")
 
     def do_redirect(self, connection: Connection, args: dict[str, Any]) -> None:
         connection.respond(307, b"", JSON, {"Location": self.options["redirect_to"]})

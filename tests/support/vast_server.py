@@ -37,9 +37,9 @@ def nested(depth: int) -> str:
 
 def tool(number: int) -> str:
     verb, thing, place = VERBS[number % 10], THINGS[number // 10 % 10], PLACES[number // 100 % 10]
-    said = f"{verb.title()} the {thing} of a {place}, number {number}, version {_version}. "
+    sentence = f"{verb.title()} the {thing} of a {place}, number {number}, version {_version}. "
     wanted = OPTIONS.get("description_bytes", 0)
-    description = said if wanted <= len(said) else (said * (wanted // len(said) + 1))[:wanted]
+    description = sentence if wanted <= len(sentence) else (sentence * (wanted // len(sentence) + 1))[:wanted]
     reads = json.dumps(verb in ("list", "get", "search", "compare"))
     return (
         f'{{"name":"{verb}_{place}_{thing}_{number}","description":"{description}",'

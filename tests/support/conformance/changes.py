@@ -55,11 +55,11 @@ class Changes:
 
     async def _tell(self, send: Any) -> None:
         for key, session in list(self._sessions.items()):
-            told = False
+            notified = False
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
                 await send(session)
-                told = True
-            if not told:
+                notified = True
+            if not notified:
                 self._sessions.pop(key, None)
 
 

@@ -129,8 +129,8 @@ def judge_client(scenario: str, version: str, command: list[str], folder: Path) 
     status = run([*MODERN.command, "client", *asked, *patience], folder)
     report = read_report(folder)
     if status != 0 and not report.failed_scenarios:
-        said = next(folder.rglob("stderr.txt"), None)
-        last = said.read_text("utf-8", "replace")[-2000:] if said else ""
+        stderr_file = next(folder.rglob("stderr.txt"), None)
+        last = stderr_file.read_text("utf-8", "replace")[-2000:] if stderr_file else ""
         report.checks.append(Check(scenario, "client", "Client", "FAILURE", f"the client did not end well: {last}"))
     return report
 

@@ -153,9 +153,9 @@ async def logging_level(client: Client, _: Stage) -> None:
     await hear(client, "few", 2)
     await client.set_level("debug")
     await hear(client, "all", 6)
-    said = [(log["level"], log["data"], log["logger"]) for log in client.heard.logs]
+    logged = [(log["level"], log["data"], log["logger"]) for log in client.heard.logs]
     few = [(level, {"said": "few", "at": level}, "parrot") for level in ("warning", "error")]
-    assert said == few + [
+    assert logged == few + [
         (level, {"said": "all", "at": level}, "parrot") for level in ("debug", "info", "warning", "error")
     ]
 

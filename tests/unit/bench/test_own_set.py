@@ -57,8 +57,8 @@ def test_every_tool_has_the_fields_of_a_tool(tools):
 
 
 def test_a_server_describes_itself_in_one_way(tools):
-    said = {(tool["server"], tool["server_desc"]) for tool in tools}
-    assert doubles([server for server, _ in said]) == []
+    descriptions = {(tool["server"], tool["server_desc"]) for tool in tools}
+    assert doubles([server for server, _ in descriptions]) == []
 
 
 def test_every_tool_takes_what_a_valid_schema_describes(tools):

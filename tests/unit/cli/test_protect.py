@@ -46,9 +46,9 @@ def test_what_was_taken_while_no_state_could_be_kept_is_listed_and_taken_back(tm
     config = tmp_path / "gateway.json"
     config.write_text(json.dumps({"sources": {"files": tool}}))
     env = {"TMPDIR": str(temporary)}
-    told = trunkline("call", "Bash", "command=echo theirs > .envrc", "-c", str(config), cwd=tmp_path, env=env)
+    called = trunkline("call", "Bash", "command=echo theirs > .envrc", "-c", str(config), cwd=tmp_path, env=env)
     [taken] = json.loads(trunkline("protect", "--json", cwd=tmp_path, env=env).stdout)
-    assert f"trunkline protect accept {taken['id']}" in told.stdout
+    assert f"trunkline protect accept {taken['id']}" in called.stdout
     assert not (root / ".envrc").exists()
     assert trunkline("protect", "accept", taken["id"], cwd=tmp_path, env=env).returncode == 0
     assert (root / ".envrc").read_text() == "theirs\n"

@@ -35,9 +35,9 @@ def test_by_itself_there_is_no_way_to_this_machine_s_network() -> None:
 
 
 def test_a_section_says_everything(tmp_path: Path) -> None:
-    said = read("{mode: required, network: on, folders: {~/.cache: rw, data: ro, /srv: ro}, env: {CI: 1}}", tmp_path)
-    assert (said.mode, said.network, said.env) == ("required", "on", {"CI": "1"})
-    assert said.folders == {Path("/home/me/.cache"): "rw", tmp_path / "data": "ro", Path("/srv"): "ro"}
+    parsed = read("{mode: required, network: on, folders: {~/.cache: rw, data: ro, /srv: ro}, env: {CI: 1}}", tmp_path)
+    assert (parsed.mode, parsed.network, parsed.env) == ("required", "on", {"CI": "1"})
+    assert parsed.folders == {Path("/home/me/.cache"): "rw", tmp_path / "data": "ro", Path("/srv"): "ro"}
     assert read("{network: off}").network == "off"
 
 

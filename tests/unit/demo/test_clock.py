@@ -75,8 +75,11 @@ async def test_progress_goes_to_who_asked_for_it_and_logs_from_a_level_on(level:
         result = await client.call("count_down", {"seconds": 1.0}, _meta={"progressToken": 7})
     assert result["content"][0]["text"] == "1 seconds are over"
     assert len(client.notices("notifications/message")) == logged
-    told = client.notices("notifications/progress")
-    assert [(params["progressToken"], params["progress"], params["total"]) for params in told] == [(7, 0, 1), (7, 1, 1)]
+    progress = client.notices("notifications/progress")
+    assert [(params["progressToken"], params["progress"], params["total"]) for params in progress] == [
+        (7, 0, 1),
+        (7, 1, 1),
+    ]
 
 
 # Resources ------------------------------------------------------------------------------------------------------------

@@ -135,8 +135,8 @@ def test_only_its_owner_can_come_in_and_both_eras_are_served(loop_factory: Loop,
 @BOTH
 async def test_it_knows_when_tools_were_listed(tmp_path: Path, wrapped: Any) -> None:
     async with run(tmp_path) as here:
-        told: list[bool] = []
-        here.socket_server.on_listed = lambda: told.append(here.socket_server.listed)
+        listed: list[bool] = []
+        here.socket_server.on_listed = lambda: listed.append(here.socket_server.listed)
         agent = await here.agent()
         agent.send(INITIALIZE, wrapped({"id": 1, "method": "prompts/list"}))
         await agent.next()
@@ -145,7 +145,7 @@ async def test_it_knows_when_tools_were_listed(tmp_path: Path, wrapped: Any) -> 
         for number in (2, 3):
             agent.send(wrapped({"id": number, "method": "tools/list"}))
             assert [tool["name"] for tool in (await agent.next())["result"]["tools"]] == ["s_t", "s_u"]
-        assert told == [True]
+        assert listed == [True]
 
 
 async def test_a_list_without_tools_does_not_count(tmp_path: Path) -> None:

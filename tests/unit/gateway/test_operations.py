@@ -98,11 +98,11 @@ def refused(code: Code, error: pytest.ExceptionInfo[GatewayError]) -> bool:
 async def test_a_reload_says_what_became_of_each_server(house: House) -> None:
     async with house.open() as operations:
         house.write(far("three"), far("two", url="http://127.0.0.1:10/mcp"), far("one", timeout=5))
-        told = operations.reload()
-        assert told["added"] == ["three"]
-        assert told["replaced"] == ["two"]
-        assert told["adjusted"] == ["one"]
-        assert (told["removed"], told["unchanged"], told["needsRestart"]) == ([], 0, [])
+        outcome = operations.reload()
+        assert outcome["added"] == ["three"]
+        assert outcome["replaced"] == ["two"]
+        assert outcome["adjusted"] == ["one"]
+        assert (outcome["removed"], outcome["unchanged"], outcome["needsRestart"]) == ([], 0, [])
         assert list(house.servers()) == ["three", "two", "one"]
         assert operations.reload()["unchanged"] == 3
 
@@ -122,8 +122,8 @@ async def test_a_file_written_anew_with_the_same_content_changes_nothing(house: 
 async def test_keys_that_need_a_restart_are_named_and_the_others_apply(house: House) -> None:
     async with house.open() as operations:
         house.write(far("one"), listen="127.0.0.1:1", naming="original", token="t0ken", limits={"sessions": 3})
-        told = operations.reload()
-        assert told["needsRestart"] == ["listen", "limits"]
+        outcome = operations.reload()
+        assert outcome["needsRestart"] == ["listen", "limits"]
         assert house.seen[-1].gateway.token == "t0ken"
         assert "`listen`, `limits`" in house.logged("reloaded")[-1]
 
@@ -194,8 +194,8 @@ async def test_the_file_has_the_last_word_about_a_name(house: House) -> None:
 
 async def test_a_server_of_the_file_stays_away_until_somebody_asks_for_the_file(house: House) -> None:
     async with house.open() as operations:
-        told = operations.remove_server("two")
-        assert "brings it back" in str(told["hint"])
+        outcome = operations.remove_server("two")
+        assert "brings it back" in str(outcome["hint"])
         operations.try_reload("file")
         assert list(house.servers()) == ["one"]
         operations.reload()
@@ -403,8 +403,8 @@ def service(**keys: Any) -> bytes:
 
 async def test_a_service_is_a_server_as_long_as_its_lease_lasts(house: House) -> None:
     async with house.open() as operations:
-        told, is_new = operations.register_service("svc", service(lease=0.2, token="t0ken-of-all"))
-        assert (told, is_new) == ({"name": "svc", "lease": 0.2, "changed": True}, True)
+        outcome, is_new = operations.register_service("svc", service(lease=0.2, token="t0ken-of-all"))
+        assert (outcome, is_new) == ({"name": "svc", "lease": 0.2, "changed": True}, True)
         assert house.servers() == {"one": "file", "two": "file", "svc": "api"}
         assert "svc" not in house.seen[-1].sources, "its token is nothing to remember for good"
         await until(lambda: "svc" not in house.servers(), "its lease ended")
@@ -473,8 +473,8 @@ async def test_a_lease_that_ends_after_the_file_took_the_name_takes_nothing_out(
 @pytest.mark.law
 async def test_the_token_of_a_session_is_taken_and_never_given(house: House) -> None:
     async with house.open() as operations:
-        told = operations.put_session_token("s-1", b'{"token": "sess10n-token"}')
-        assert told == {"sessionId": house.gateway.session_tokens.alias("s-1")}
+        outcome = operations.put_session_token("s-1", b'{"token": "sess10n-token"}')
+        assert outcome == {"sessionId": house.gateway.session_tokens.alias("s-1")}
         assert house.gateway.session_tokens.get("s-1") == "sess10n-token"
         assert operations.drop_session_token("s-1") == {"removed": True}
         assert operations.drop_session_token("s-1") == {"removed": False}

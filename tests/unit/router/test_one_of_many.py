@@ -16,7 +16,7 @@ from trunkline.router.rewriting import TaskLocation
 
 
 async def test_a_waiter_for_lists_that_fails_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
-    told = reported_bugs()
+    bugs = reported_bugs()
     rig = RouterRig(tmp_path)
     rig.add("s", state="starting")
     listed: list[str] = []
@@ -29,11 +29,11 @@ async def test_a_waiter_for_lists_that_fails_does_not_keep_the_others_waiting(tm
     assert listed == ["second", "fourth"]
     assert rig.sources["s"].held == [call], "nor calls that wait"
     assert [watch.uri for watch in rig.sources["s"].watches] == ["x://1"], "nor what is watched"
-    assert len(told) == 2
+    assert len(bugs) == 2
 
 
 async def test_a_call_that_waits_and_fails_is_answered_and_the_others_are_routed(tmp_path: Path) -> None:
-    told = reported_bugs()
+    bugs = reported_bugs()
     rig = RouterRig(tmp_path)
     source = rig.add("s", state="starting")
     bad, good = rig.call("s_t"), rig.call("s_t")
@@ -44,13 +44,13 @@ async def test_a_call_that_waits_and_fails_is_answered_and_the_others_are_routed
     assert problem_of(bad).code is INTERNAL
     good.finish(OK)
     assert rig.ended == [bad, good]
-    assert len(told) == 1
+    assert len(bugs) == 1
 
 
 async def test_a_call_that_its_source_cannot_take_is_answered_and_those_behind_it_have_their_turn(
     tmp_path: Path,
 ) -> None:
-    told = reported_bugs()
+    bugs = reported_bugs()
     rig = RouterRig(tmp_path, in_flight_per_source=1, queue_per_source=3)
     source = rig.add("s", "t")
     first, bad, good, last = (rig.call("s_t") for _ in range(4))
@@ -64,20 +64,20 @@ async def test_a_call_that_its_source_cannot_take_is_answered_and_those_behind_i
     last.finish(OK)
     assert rig.ended == [bad, first, good, last]
     assert rig.router.in_flight == 0
-    assert len(told) == 1
+    assert len(bugs) == 1
 
 
 async def test_a_call_that_its_source_cannot_take_at_once_holds_no_place(tmp_path: Path) -> None:
-    told = reported_bugs()
+    bugs = reported_bugs()
     rig = RouterRig(tmp_path, in_flight_per_source=1)
     rig.add("s", "t").on_submit = broken
     assert [problem_of(rig.call("s_t")).code for _ in range(3)] == [INTERNAL] * 3
     assert rig.router.in_flight == 0
-    assert len(told) == 3
+    assert len(bugs) == 3
 
 
 async def test_a_watch_that_cannot_begin_is_answered_and_the_others_begin(tmp_path: Path) -> None:
-    told = reported_bugs()
+    bugs = reported_bugs()
     rig = RouterRig(tmp_path)
     source = rig.add("s", state="starting")
     settled: list[list[Outcome]] = [[], []]
@@ -88,12 +88,12 @@ async def test_a_watch_that_cannot_begin_is_answered_and_the_others_begin(tmp_pa
     [failure] = settled[0]
     assert isinstance(failure, Failure)
     assert failure.problem.code is INTERNAL
-    assert len(told) == 1
+    assert len(bugs) == 1
 
 
 @pytest.mark.parametrize("fails", ["its answer", "its news"])
 async def test_a_client_that_fails_costs_no_other_client_its_notifications(tmp_path: Path, fails: str) -> None:
-    told = reported_bugs()
+    bugs = reported_bugs()
     rig = RouterRig(tmp_path)
     source = rig.serve("s", resources=["x://1"])
     settled: list[Outcome] = []
@@ -105,11 +105,11 @@ async def test_a_client_that_fails_costs_no_other_client_its_notifications(tmp_p
         watch.settle(Result(b"{}"))
         watch.on_updated(b"{}")
     assert len(settled) + len(notifications) == 3
-    assert len(told) == 1
+    assert len(bugs) == 1
 
 
 async def test_a_watch_that_fails_to_move_leaves_none_behind(tmp_path: Path) -> None:
-    told = reported_bugs()
+    bugs = reported_bugs()
     rig = RouterRig(tmp_path)
     rig.serve("s", resources=["x://1"])
     bad, _ = (rig.router.subscribe(Caller(), "x://1", lambda params: None, lambda outcome: None) for _ in range(2))
@@ -117,11 +117,11 @@ async def test_a_watch_that_fails_to_move_leaves_none_behind(tmp_path: Path) -> 
     successor = FakeSource()
     rig.router.registry.replace("s", successor, rig.router.admissions["s"].options).health(Health(state="ready"))
     assert [watch.uri for watch in successor.watches] == ["x://1"]
-    assert len(told) == 1
+    assert len(bugs) == 1
 
 
 async def test_tasks_of_one_client_that_fail_cost_no_other_client_its_notifications(tmp_path: Path) -> None:
-    told = reported_bugs()
+    bugs = reported_bugs()
     rig = RouterRig(tmp_path)
     source = rig.add("s", "t")
     heard: list[object] = []
@@ -131,11 +131,11 @@ async def test_tasks_of_one_client_that_fail_cost_no_other_client_its_notificati
         rig.router.subscribe_tasks(caller, [shown], on_updated, lambda ids, honoured: None)
     for watch in source.task_watches:
         watch.on_updated("1", b'{"taskId":"1"}')
-    assert len(heard) == len(told) == 1
+    assert len(heard) == len(bugs) == 1
 
 
 async def test_a_listener_of_the_registry_that_fails_stops_no_other(tmp_path: Path) -> None:
-    told = reported_bugs()
+    bugs = reported_bugs()
     rig = RouterRig(tmp_path)
     registry = rig.router.registry
     heard: list[str] = []
@@ -155,7 +155,7 @@ async def test_a_listener_of_the_registry_that_fails_stops_no_other(tmp_path: Pa
     assert sources[1].forgotten == ["session"]
     registry.remove("a")
     assert set(heard) == {"source", "list", "left", "client"}
-    assert told
+    assert bugs
 
 
 async def test_whoever_listens_to_events_and_fails_steers_nothing(tmp_path: Path) -> None:

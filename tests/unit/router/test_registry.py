@@ -124,13 +124,13 @@ async def test_what_a_retired_source_still_says_changes_nothing(tmp_path: Path) 
 async def test_a_client_whose_own_tools_go_with_the_old_source_is_told(tmp_path: Path) -> None:
     rig, _ = await rig_with(tmp_path)
     rig.sinks["s"].publish_for("session", tools_snapshot("s", "a", "own"))
-    told: list[bool] = []
-    rig.router.registry.on_list_changed.append(lambda: told.append(True))
+    changes: list[bool] = []
+    rig.router.registry.on_list_changed.append(lambda: changes.append(True))
     _, sink = rig.replace("s")
     sink.publish(tools_snapshot("s", "a"))
-    assert not told
+    assert not changes
     sink.health(Health(state="ready"))
-    assert told, "for everybody else nothing changed"
+    assert changes, "for everybody else nothing changed"
     assert rig.router.views.of(Caller(session="session")).find("s_own") is None
 
 

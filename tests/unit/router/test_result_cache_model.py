@@ -64,13 +64,13 @@ class Play:
             self.hits += 1
             self.check_hit(json.loads(call.outcome.raw), caller, argument)
 
-    def check_hit(self, said: dict[str, Any], caller: Caller, argument: int) -> None:
-        assert said["n"] == argument
-        assert said["version"] == self.version, "a result that the server would not give any more"
-        assert said["at"] + TTL_S > self.loop.time()
+    def check_hit(self, answer: dict[str, Any], caller: Caller, argument: int) -> None:
+        assert answer["n"] == argument
+        assert answer["version"] == self.version, "a result that the server would not give any more"
+        assert answer["at"] + TTL_S > self.loop.time()
         assert not any(not call.done for call in self.writes), "given while something may be changing"
-        if said.get("cacheScope") != "public":
-            assert (said["principal"], said["session"]) == (caller.principal, caller.session)
+        if answer.get("cacheScope") != "public":
+            assert (answer["principal"], answer["session"]) == (caller.principal, caller.session)
 
     def write(self) -> None:
         self.writes.append(self.rig.call("s_write", caller=self.random.choice(CALLERS)))
@@ -87,38 +87,38 @@ class Play:
 
     def run_one(self) -> None:
         """A call takes effect, or sees what there is to see; its answer comes later."""
-        waiting = [call for call, said in self.running.items() if said is None]
+        waiting = [call for call, answer in self.running.items() if answer is None]
         if waiting:
             call = self.random.choice(waiting)
             self.version += call.tool == "write"
             self.running[call] = self.says(call)
 
     def says(self, call: Call) -> dict[str, Any]:
-        said = {"version": self.version, "n": json.loads(bytes(call.params)).get("arguments", {}).get("n")}
+        answer = {"version": self.version, "n": json.loads(bytes(call.params)).get("arguments", {}).get("n")}
         if self.random.random() < 0.3:
-            return {**said, "cacheScope": "public"}
-        return {**said, "principal": call.caller.principal, "session": call.caller.session}
+            return {**answer, "cacheScope": "public"}
+        return {**answer, "principal": call.caller.principal, "session": call.caller.session}
 
     def answer_one(self) -> None:
         if self.running:
             call = self.random.choice(list(self.running))
-            said = self.running.pop(call)
-            if said is None and self.random.random() < 0.9:
+            answer = self.running.pop(call)
+            if answer is None and self.random.random() < 0.9:
                 self.running[call] = None
-            elif said is None:
+            elif answer is None:
                 call.finish(NEVER_RAN)
             elif self.random.random() < 0.1:
                 call.finish(LOST)
             else:
-                call.finish(Result(json.dumps({**said, "at": self.loop.time()}).encode()))
+                call.finish(Result(json.dumps({**answer, "at": self.loop.time()}).encode()))
 
     def restart(self) -> None:
         """It goes down with everything in flight, and what it remembers is gone when it is back."""
         self.restarts += 1
         running, self.running = self.running, {}
         self.sink.health(Health(state="starting", restarts=self.restarts))
-        for call, said in running.items():
-            call.finish(NEVER_RAN if said is None else LOST)
+        for call, answer in running.items():
+            call.finish(NEVER_RAN if answer is None else LOST)
         for _ in range(3):
             self.read()
         self.version += 1

@@ -31,8 +31,8 @@ WIKI = full_snapshot("wiki", tools=["find"], prompts=["ask", "sum"], resources=[
 async def test_what_a_server_offers_is_counted(tmp_path: Path) -> None:
     status = only_status(rig_with(tmp_path, wiki=WIKI))
     assert status.offered == "1 tool, 2 prompts, 1 resource, 1 resource template"
-    told = status_json(status)
-    assert [told[key] for key in ("tools", "prompts", "resources", "resourceTemplates")] == [1, 2, 1, 1]
+    status_fields = status_json(status)
+    assert [status_fields[key] for key in ("tools", "prompts", "resources", "resourceTemplates")] == [1, 2, 1, 1]
 
 
 async def test_a_server_with_tools_alone_is_told_as_ever(tmp_path: Path) -> None:
@@ -55,14 +55,14 @@ async def test_a_server_that_is_away_offers_what_clients_still_see(
 async def test_a_resource_that_another_server_holds_says_where_it_is(tmp_path: Path) -> None:
     rig = rig_with(tmp_path, a=full_snapshot("a", resources=["x:1"]), b=full_snapshot("b", resources=["x:1"]))
     first, second = server_statuses(rig.router)
-    told = (
+    status_fields = (
         "`b` has resources whose URIs belong to another server, such as `x:1`: they are listed as `trunkline://b/URI`"
     )
-    assert (first.collisions, second.collisions) == ((), (told,))
+    assert (first.collisions, second.collisions) == ((), (status_fields,))
 
 
 async def test_hidden_characters_of_such_a_uri_are_shown_by_their_numbers(tmp_path: Path) -> None:
     uri = "file:///a\u200bb"
     rig = rig_with(tmp_path, a=full_snapshot("a", resources=[uri]), b=full_snapshot("b", resources=[uri]))
-    (told,) = server_statuses(rig.router)[1].collisions
-    assert "`file:///a<U+200B>b`" in told
+    (status_fields,) = server_statuses(rig.router)[1].collisions
+    assert "`file:///a<U+200B>b`" in status_fields

@@ -12,16 +12,16 @@ from trunkline.router.options import NameRules
 from trunkline.router.status import diagnose_tool
 
 
-def told(rig: RouterRig, name: str) -> dict[str, Any]:
+def diagnosis(rig: RouterRig, name: str) -> dict[str, Any]:
     return diagnose_tool(rig.router, name)
 
 
 def findings(rig: RouterRig, name: str) -> list[str]:
-    return [finding["what"] for finding in told(rig, name)["findings"]]
+    return [finding["what"] for finding in diagnosis(rig, name)["findings"]]
 
 
 def hints(rig: RouterRig, name: str) -> list[str]:
-    return [finding["hint"] for finding in told(rig, name)["findings"] if "hint" in finding]
+    return [finding["hint"] for finding in diagnosis(rig, name)["findings"] if "hint" in finding]
 
 
 # A tool that is there -------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def hints(rig: RouterRig, name: str) -> list[str]:
 async def test_a_tool_is_told_by_every_name_it_answers_to(tmp_path: Path, name: str) -> None:
     rig = RouterRig(tmp_path)
     rig.add("git", "log")
-    assert told(rig, name) == {
+    assert diagnosis(rig, name) == {
         "name": name,
         "found": True,
         "listed": True,
@@ -46,7 +46,7 @@ async def test_a_tool_that_lost_its_name_to_another_says_to_which(tmp_path: Path
     rig = RouterRig(tmp_path)
     rig.add("a", "x", rules=NameRules(prefix="same"))
     rig.add("b", "x", rules=NameRules(prefix="same"))
-    answer = told(rig, "b.x")
+    answer = diagnosis(rig, "b.x")
     assert (answer["found"], answer["listed"], answer["exposed"]) == (True, False, "")
     assert "the name belongs to `a.x`" in findings(rig, "b.x")[0]
     assert "prefix" in hints(rig, "b.x")[0]
@@ -59,7 +59,7 @@ async def test_a_tool_of_a_server_that_went_down_says_so_first(tmp_path: Path) -
     assert findings(rig, "git_log") == ["Server `git` is down: it ended with status 3", "Clients see it as `git_log`"]
     assert hints(rig, "git_log") == ["its last output on stderr: no licence"]
     rig.router.catalog.hide("git", True)
-    assert told(rig, "git_log")["listed"] is False
+    assert diagnosis(rig, "git_log")["listed"] is False
     assert "not listed while its server is down" in findings(rig, "git_log")[1]
     rig.router.registry.close()
 
@@ -73,7 +73,7 @@ async def test_a_slip_of_the_keyboard_is_told_with_what_was_meant(tmp_path: Path
     rig.add("git", "log", "status")
     assert findings(rig, name) == ["Server `git` is ready and offers 2 tools, none named `lgo`"]
     assert hints(rig, name) == ["did you mean `git.log`?"]
-    assert "git_log" in told(rig, name)["similar"]
+    assert "git_log" in diagnosis(rig, name)["similar"]
 
 
 @pytest.mark.parametrize("name", ["Bash", "files.Bash", "files_Bash"])
@@ -176,4 +176,4 @@ async def test_twenty_thousand_tools_and_a_very_long_name_are_no_long_work(tmp_p
     """Comparing all of them with all of it takes minutes."""
     rig = RouterRig(tmp_path)
     rig.add("many", *(f"do_something_{number:05}" for number in range(20_000)))
-    assert told(rig, "many.do_something_" + "9" * 10_000)["found"] is False
+    assert diagnosis(rig, "many.do_something_" + "9" * 10_000)["found"] is False

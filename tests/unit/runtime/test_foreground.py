@@ -89,8 +89,8 @@ def test_it_has_our_streams_our_group_and_its_code_is_ours() -> None:
     mark = new_mark()
     script = "read line; echo got $line; cut -d' ' -f5 /proc/$$/stat; exit 7"
     with host("sh", "-c", script, mark=mark) as process:
-        said, _ = process.communicate("hello\n", timeout=at_most(30))
-    assert said.split() == ["got", "hello", str(process.pid), "code", "7"]
+        output, _ = process.communicate("hello\n", timeout=at_most(30))
+    assert output.split() == ["got", "hello", str(process.pid), "code", "7"]
     gone(mark)
 
 
@@ -98,8 +98,8 @@ def test_it_has_our_streams_our_group_and_its_code_is_ours() -> None:
 def test_what_it_leaves_behind_is_killed_even_what_hid() -> None:
     mark = new_mark()
     with host("sh", "-c", ESCAPES.format(mark=mark), mark=mark) as process:
-        said, _ = process.communicate(timeout=at_most(30))
-    assert said.split() == ["ready", "code", "0"]
+        output, _ = process.communicate(timeout=at_most(30))
+    assert output.split() == ["ready", "code", "0"]
     assert survivors(mark) == []
 
 
@@ -159,8 +159,8 @@ def test_the_keyboards_signals_are_the_programs() -> None:
     with host("sh", "-c", script, mark=mark) as process:
         assert process.stdout.readline() == "ready\n"
         os.killpg(process.pid, signal.SIGINT)
-        said, _ = process.communicate(timeout=at_most(30))
-    assert said.split() == ["interrupted", "code", "3"]
+        output, _ = process.communicate(timeout=at_most(30))
+    assert output.split() == ["interrupted", "code", "3"]
     gone(mark)
 
 
@@ -178,8 +178,8 @@ def test_a_terminal_is_left_as_it_was() -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        said, _ = process.communicate(timeout=at_most(30))
-        assert said.split() == ["code", "-9"]
+        output, _ = process.communicate(timeout=at_most(30))
+        assert output.split() == ["code", "-9"]
         assert termios.tcgetattr(theirs) == before
     finally:
         os.close(ours)
@@ -214,6 +214,6 @@ def test_ctrl_z_stops_it_and_us_until_the_shell_continues_both(tmp_path: Path, s
 def test_a_program_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     mark = new_mark()
     with host(str(tmp_path / "missing"), mark=mark) as process:
-        said, _ = process.communicate(timeout=at_most(30))
-    assert said.split() == ["code", SOURCE_START_FAILED.id]
+        output, _ = process.communicate(timeout=at_most(30))
+    assert output.split() == ["code", SOURCE_START_FAILED.id]
     gone(mark)

@@ -71,26 +71,26 @@ async def test_a_daemon_that_hides_ends_with_its_own_tree_and_not_the_last(how: 
 
 
 async def test_one_whose_owner_nobody_can_tell_is_told_once_and_blamed_on_nobody() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     mark = new_mark()
-    children = Children(on_fault=told.append)
+    children = Children(on_fault=reported.append)
     try:
         neighbour = await neighbour_of(children, Limits(processes=1))
         child = await start(children, mark, "unmarked", FREE)
         assert await read_line(child.stdout) == b"ready\n"
-        await until(lambda: told, "it is told")
+        await until(lambda: reported, "it is told")
         await until(lambda: len(survivors(mark)) == 2, "both run")
         [daemon] = [pid for pid in survivors(mark) if pid != child.pid]
-        assert f"process {daemon} (python" in told[0]
+        assert f"process {daemon} (python" in reported[0]
         await start_and_end_another(children)
-        assert (len(told), neighbour.exceeded, child.exceeded) == (1, None, None)
+        assert (len(reported), neighbour.exceeded, child.exceeded) == (1, None, None)
         for one in (child, neighbour):
             close_pipes(one)
             await one.stop()
         assert not alive(daemon), "it ends with the last"
     finally:
         await children.close()
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 async def start_and_end_another(children: Children) -> None:

@@ -68,8 +68,8 @@ async def test_one_within_its_limits_is_left_alone_while_another_is_ended():
 
 
 async def test_where_nobody_tells_what_belongs_to_a_program_that_is_said_and_it_runs():
-    told: list[str] = []
-    children = Children(portable=True, on_fault=told.append)
+    reported: list[str] = []
+    children = Children(portable=True, on_fault=reported.append)
     try:
         child = await children.spawn(
             ["true"], env=marked(new_mark()), cwd=None, label="greedy", limits=Limits(processes=1)
@@ -78,8 +78,8 @@ async def test_where_nobody_tells_what_belongs_to_a_program_that_is_said_and_it_
         close_pipes(child)
     finally:
         await children.close()
-    assert len(told) == 1
-    assert "`limits` of greedy" in told[0]
+    assert len(reported) == 1
+    assert "`limits` of greedy" in reported[0]
 
 
 def test_figures_are_told_in_the_units_of_the_configuration():

@@ -94,10 +94,10 @@ async def test_arguments_that_do_not_fit_are_refused_in_the_same_words(language:
         line = await gateway.dialled()
         for arguments, problems in WRONG_ARGUMENTS:
             error = await line.error("Workshop:build", **arguments)
-            said = error.removeprefix("Wrong arguments for `build`: ").replace(
+            reported = error.removeprefix("Wrong arguments for `build`: ").replace(
                 ", or `owner` must be null, not a number", ""
             )
-            assert sorted(said.split("; ")) == sorted(problems.split("; "))
+            assert sorted(reported.split("; ")) == sorted(problems.split("; "))
 
 
 async def test_progress_is_told_and_a_cancelled_call_ends_without_an_answer(language: str) -> None:
@@ -105,9 +105,9 @@ async def test_progress_is_told_and_a_cancelled_call_ends_without_an_answer(lang
         line = await gateway.dialled()
         number, result = line.invoke("Workshop:work", {"steps": 3})
         assert (await result)["data"] == "3 steps"
-        said = [line.progress.get_nowait() for _ in range(3)]
+        reported = [line.progress.get_nowait() for _ in range(3)]
         base = {"type": "toolProgress", "correlationId": number, "total": 3}
-        assert said == [{**base, "progress": step, "message": f"step {step}"} for step in (1, 2, 3)]
+        assert reported == [{**base, "progress": step, "message": f"step {step}"} for step in (1, 2, 3)]
         assert line.received[-1]["type"] == "toolResponse"  # after all of them
         held = [line.invoke("Workshop:hold")[0] for _ in range(4)]  # as many as may run
         for _ in held:

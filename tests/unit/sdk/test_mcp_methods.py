@@ -136,8 +136,8 @@ async def test_a_modern_request_says_who_asks() -> None:
     server, seen = Server(), []
     server.register_tool("who", {}, lambda _, context: seen.append(context.client))
     async with talking_to(server, greeted="") as client:
-        said = {CLIENT_INFO: {"name": "c", "version": "1"}, CLIENT_CAPABILITIES: {"roots": {}}}
-        await client.ask_modern("tools/call", {"name": "who"}, **said)
+        described = {CLIENT_INFO: {"name": "c", "version": "1"}, CLIENT_CAPABILITIES: {"roots": {}}}
+        await client.ask_modern("tools/call", {"name": "who"}, **described)
     assert [(one.name, one.version, one.capabilities) for one in seen] == [("c", "1", {"roots": {}})]
 
 

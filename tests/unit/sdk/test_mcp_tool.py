@@ -35,8 +35,8 @@ def test_what_no_client_could_use_is_refused(arguments, words) -> None:
 async def test_the_list_has_all_that_was_said_and_nothing_empty() -> None:
     server = Server()
     schema = {"properties": {"a": {"type": "string"}}, "required": ["a"]}
-    told = {"title": "All", "annotations": {"readOnlyHint": True}, "output_schema": {"type": "object"}}
-    server.register_tool("full", schema, print, description="Everything", **told)
+    options = {"title": "All", "annotations": {"readOnlyHint": True}, "output_schema": {"type": "object"}}
+    server.register_tool("full", schema, print, description="Everything", **options)
     server.register_tool("bare", None, print)
     server.register_tool("undocumented", None, print, description=None, title=None)
     async with talking_to(server) as client:

@@ -22,8 +22,12 @@ class Host:
     """The plugin's process, and a connection to where it said that it listens."""
 
     def __init__(self, folder: Path) -> None:
-        told = {"AWF_PLUGIN": "awf-plugin-v1", "PLUGIN_PROTOCOL_VERSIONS": "1", "PLUGIN_UNIX_SOCKET_DIR": str(folder)}
-        environ = {"PATH": os.environ["PATH"], **told}
+        environment = {
+            "AWF_PLUGIN": "awf-plugin-v1",
+            "PLUGIN_PROTOCOL_VERSIONS": "1",
+            "PLUGIN_UNIX_SOCKET_DIR": str(folder),
+        }
+        environ = {"PATH": os.environ["PATH"], **environment}
         pipe = subprocess.PIPE
         self.process = subprocess.Popen([sys.executable, JOBS], env=environ, stdout=pipe, stderr=pipe, text=True)
         assert self.process.stdout is not None

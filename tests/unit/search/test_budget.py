@@ -14,7 +14,7 @@ from trunkline.search.token_costs import tokens_of
 LONG = "It tells a great deal about itself before it comes to the point. " * 20
 
 
-def told(registry: Registry) -> dict[str, Any]:
+def budget_of(registry: Registry) -> dict[str, Any]:
     return registry.discovery.listing.budget(registry.router.catalog)
 
 
@@ -27,7 +27,7 @@ async def test_servers_and_tools_stand_with_the_dearest_first(tmp_path: Path) ->
     registry = Registry(tmp_path)
     registry.serve("small", tool("small", "a", "Short."), tool("small", "b", "Short too."))
     registry.serve("big", tool("big", "c", LONG))
-    found = told(registry)
+    found = budget_of(registry)
     assert [server["name"] for server in found["servers"]] == ["big", "trunkline", "small"]
     assert [server["tools"] for server in found["servers"]] == [1, 5, 2]
     assert found["tools"][0]["tool_id"] == "big_c"
@@ -38,7 +38,7 @@ async def test_servers_and_tools_stand_with_the_dearest_first(tmp_path: Path) ->
 async def test_all_sums_agree_with_what_is_listed(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     serve_many(registry, 3)
-    found = told(registry)
+    found = budget_of(registry)
     whole = found["modes"]["all"]["tokens"]
     assert sum(each["tokens"] for each in found["tools"]) == whole
     assert sum(each["tokens"] for each in found["servers"]) == whole
@@ -51,16 +51,16 @@ async def test_all_sums_agree_with_what_is_listed(tmp_path: Path) -> None:
 async def test_a_server_that_is_down_counts_too(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     serve_many(registry, 3)
-    before = told(registry)
+    before = budget_of(registry)
     registry.router.catalog.hide("many", True)
     assert "many_tool_0" not in registry.listed()
-    assert told(registry) == before
+    assert budget_of(registry) == before
 
 
 async def test_a_short_list_is_shown_whole(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     registry.serve("s", tool("s", "a", "Short."))
-    found = told(registry)
+    found = budget_of(registry)
     assert (found["disclosure"], found["shown"], found["context_tokens"]) == ("auto", "all", 4000)
     assert found["modes"]["auto"] == {"chosen": "all", "why": "the whole list is within `context_tokens` (4,000)"}
 
@@ -68,7 +68,7 @@ async def test_a_short_list_is_shown_whole(tmp_path: Path) -> None:
 async def test_a_long_list_is_searched(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     serve_many(registry, 40)
-    found = told(registry)
+    found = budget_of(registry)
     search = found["modes"]["search"]
     assert search["tokens"] < search["dialogue"] < found["modes"]["all"]["tokens"]
     assert found["shown"] == found["modes"]["auto"]["chosen"] == "search"
@@ -78,7 +78,7 @@ async def test_a_long_list_is_searched(tmp_path: Path) -> None:
 async def test_a_list_that_a_search_would_not_undercut_is_shown_whole(tmp_path: Path) -> None:
     registry = Registry(tmp_path, gateway={"context_tokens": 1000})
     serve_many(registry, 5)
-    found = told(registry)
+    found = budget_of(registry)
     assert found["modes"]["auto"]["chosen"] == "all"
     assert "no less than the whole list" in found["modes"]["auto"]["why"]
 
@@ -86,7 +86,7 @@ async def test_a_list_that_a_search_would_not_undercut_is_shown_whole(tmp_path: 
 async def test_without_our_own_tools_there_is_nothing_to_search_with(tmp_path: Path) -> None:
     registry = Registry(tmp_path, shown=False)
     serve_many(registry, 40)
-    found = told(registry)
+    found = budget_of(registry)
     assert found["shown"] == "all"
     assert "nothing to search with" in found["modes"]["auto"]["why"]
 
@@ -95,6 +95,6 @@ async def test_without_our_own_tools_there_is_nothing_to_search_with(tmp_path: P
 async def test_a_mode_that_is_set_is_shown_whatever_auto_would_choose(tmp_path: Path, setting: str) -> None:
     registry = Registry(tmp_path, gateway={"disclosure": setting})
     serve_many(registry, 40 if setting == "all" else 1)
-    found = told(registry)
+    found = budget_of(registry)
     assert (found["disclosure"], found["shown"]) == (setting, setting)
     assert found["modes"]["auto"]["chosen"] != setting

@@ -94,14 +94,14 @@ async def test_each_session_has_its_own(tmp_path: Path) -> None:
 
 async def test_subscribers_are_told_only_of_changes(tmp_path: Path) -> None:
     here = stocked(tmp_path)
-    told: list[None] = []
-    here.discovery.provisioning.on_change.append(lambda: told.append(None))
+    changes: list[None] = []
+    here.discovery.provisioning.on_change.append(lambda: changes.append(None))
     await ask(here, "discover_tools", {"query": "letter"})
-    assert len(told) == 1
+    assert len(changes) == 1
     await ask(here, "discover_tools", {"query": "letter"})
-    assert len(told) == 1
+    assert len(changes) == 1
     await ask(here, "unprovision_tools", {"tool_ids": ["mail_send"]})
-    assert len(told) == 2
+    assert len(changes) == 2
 
 
 async def test_provisioning_says_what_fits_and_what_does_not(tmp_path: Path) -> None:

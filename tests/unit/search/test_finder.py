@@ -207,12 +207,12 @@ async def test_a_catalog_that_cannot_take_over_what_is_known_keeps_no_other_from
     found = [here.search("high water"), here.search("high water", "session")]
     await until(lambda: all(found), "both are indexed")
     bad, good = finder._kept.values()
-    told = reported_bugs()
+    bugs = reported_bugs()
     refreshed: list[int] = []
     bad.collection.refresh = broken
     good.collection.refresh = lambda: refreshed.append(1)
     finder._refresh()
     assert refreshed == [1]
-    assert len(told) == 1
+    assert len(bugs) == 1
     found = [here.search("high water"), here.search("high water", "session")]
     await until(lambda: all(found), "both can be searched")

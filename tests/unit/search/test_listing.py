@@ -156,11 +156,11 @@ async def test_a_server_that_goes_down_does_not_make_a_long_list_of_a_short_one(
 async def test_new_settings_change_what_is_shown(tmp_path: Path) -> None:
     here = registry(tmp_path, "search")
     here.serve("s", *many("s", 5))
-    told: list[None] = []
-    here.discovery.provisioning.on_change.append(lambda: told.append(None))
+    changes: list[None] = []
+    here.discovery.provisioning.on_change.append(lambda: changes.append(None))
     here.discovery.adopt(GatewaySettings(disclosure="all", state_dir=tmp_path))
     assert len(names(here)) == 5 + len(INFORMING)
-    assert told
+    assert changes
 
 
 async def test_a_renamed_tool_costs_and_shows_its_own_name(tmp_path: Path) -> None:

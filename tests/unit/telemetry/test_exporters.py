@@ -31,9 +31,9 @@ ENDPOINT, TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_END
     ],
 )
 def test_the_configuration_comes_before_the_environment(endpoint: str, environ: dict[str, str], url: str) -> None:
-    said: list[str] = []
-    assert collector_of(endpoint, environ, lambda level, text: said.append(level)).url == url
-    assert said == (["warning"] if environ and url.startswith("http://127") else [])
+    logged: list[str] = []
+    assert collector_of(endpoint, environ, lambda level, text: logged.append(level)).url == url
+    assert logged == (["warning"] if environ and url.startswith("http://127") else [])
 
 
 def test_headers_and_timeout_come_from_the_environment() -> None:

@@ -79,7 +79,7 @@ def test_the_plan_for_a_person_is_as_written_down(mode: Any) -> None:
 
 
 def test_what_the_user_tells_every_agent_comes_before_what_the_project_says() -> None:
-    told = {"instructions": "The word is plover."}
+    planned = {"instructions": "The word is plover."}
     for texts, text in (
         ({}, "The word is plover."),
         ({"AGENTS.md": "Be kind."}, "Be kind.\n\nThe word is plover."),
@@ -87,7 +87,7 @@ def test_what_the_user_tells_every_agent_comes_before_what_the_project_says() ->
         ({"AGENTS.md": "Be kind.", "AGENTS.override.md": " "}, "Be kind.\n\nThe word is plover."),
     ):
         user = {**USER, "texts": {"config": CONFIG, **texts}}
-        assert CODEX.plan(launch_request(CODEX, "intercept", **(user | told))).files["codex/AGENTS.md"] == text
+        assert CODEX.plan(launch_request(CODEX, "intercept", **(user | planned))).files["codex/AGENTS.md"] == text
     assert "codex/AGENTS.md" not in CODEX.plan(launch_request(CODEX, "intercept", **(USER | {"texts": {}}))).files
 
 
@@ -224,7 +224,7 @@ def item(event: str, **fields: Any) -> str:
 
 def read(*lines: str) -> list[AgentEvent]:
     parser = CODEX.parser()
-    return [said for line in lines for said in parser.line(line)]
+    return [agent_events for line in lines for agent_events in parser.line(line)]
 
 
 CALL = {"type": "mcp_tool_call", "server": "trunkline-run", "tool": "Read", "arguments": {"path": "a.txt"}}
@@ -233,7 +233,7 @@ USAGE = {"input_tokens": 20, "cached_input_tokens": 0, "output_tokens": 10, "rea
 
 
 def test_a_run_from_its_first_line_to_its_last() -> None:
-    said = read(
+    agent_events = read(
         '{"type":"thread.started","thread_id":"01a1e4ee-259d-7062-a481-68c6e2f48a67"}',
         item("completed", type="error", message="Model metadata for `x` not found. Defaulting to fallback metadata"),
         '{"type":"turn.started"}',
@@ -244,7 +244,7 @@ def test_a_run_from_its_first_line_to_its_last() -> None:
         item("completed", type="agent_message", text="It says hello."),
         json.dumps({"type": "turn.completed", "usage": USAGE}),
     )
-    assert said == [
+    assert agent_events == [
         AgentText("I shall read it."),
         AgentText("It says hello."),
         TokenUsage(20, 10),
@@ -294,4 +294,4 @@ def test_a_call_of_another_server_is_none_of_ours_and_asking_servers_for_resourc
     "line", ["", "plain words", "[]", '{"type":"item.completed"}', '{"type":"item.completed","item":5}', '{"type":7}']
 )
 def test_lines_that_mean_nothing_mean_no_answer(line: str) -> None:
-    assert [said for said in read(line) if not isinstance(said, NativeToolUsed)] == []
+    assert [agent_events for agent_events in read(line) if not isinstance(agent_events, NativeToolUsed)] == []

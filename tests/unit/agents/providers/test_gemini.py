@@ -127,7 +127,7 @@ def test_our_tools_are_told_from_others_by_name() -> None:
 
 def read(*events: object) -> list[AgentEvent]:
     parser = GEMINI.parser()
-    return [said for event in events for said in parser.line(json.dumps(event))]
+    return [agent_events for event in events for agent_events in parser.line(json.dumps(event))]
 
 
 def tool_use(name: str) -> dict[str, Any]:
@@ -155,10 +155,10 @@ RESULT = {"type": "result", "status": "success", "stats": {"total_tokens": 45, "
 def test_its_answer_is_what_it_said_after_its_last_call() -> None:
     init = {"type": "init", "session_id": "e2652eb6", "model": "gemini-2.5-pro"}
     call = tool_use("mcp_trunkline-run_Read")
-    said = read(
+    agent_events = read(
         init, words("Do it", "user"), words("Let me see"), call, tool_result(), words("All "), words("done"), RESULT
     )
-    assert said == [
+    assert agent_events == [
         AgentText("Let me see"),
         AgentText("All "),
         AgentText("done"),

@@ -131,7 +131,7 @@ def test_our_tools_are_told_from_others_by_name() -> None:
 
 def read(*events: object) -> list[AgentEvent]:
     parser = OPENCODE.parser()
-    return [said for event in events for said in parser.line(json.dumps(event))]
+    return [agent_events for event in events for agent_events in parser.line(json.dumps(event))]
 
 
 def event(kind: str, **part: Any) -> dict[str, Any]:
@@ -150,11 +150,11 @@ def finished(reason: str) -> dict[str, Any]:
 
 def test_its_answer_is_what_it_said_in_its_last_step() -> None:
     start = event("step_start", type="step-start")
-    said = read(
+    agent_events = read(
         *(start, event("text", type="text", text="Let me see"), used("trunkline-run_Read", "completed")),
         *(finished("tool-calls"), start, event("text", type="text", text="All done"), finished("stop")),
     )
-    assert said == [
+    assert agent_events == [
         AgentText("Let me see"),
         TokenUsage(15, 5),
         AgentText("All done"),

@@ -174,8 +174,8 @@ async def test_the_log_has_the_names_and_sources_of_a_steps_tools_as_their_spans
     records = [json.loads(line) for line in log.read_text().splitlines()]
     logged = {tuple(record.get(name) for name in names) for record in records if record["event"] == "call"}
     of_calls = [span for span in spans_of(spans) if span["name"].startswith("tool.call.")]
-    said = [{one["key"]: one["value"].get("stringValue") for one in span["attributes"]} for span in of_calls]
-    assert logged == {tuple(attributes.get(name) for name in names) for attributes in said}
+    in_spans = [{one["key"]: one["value"].get("stringValue") for one in span["attributes"]} for span in of_calls]
+    assert logged == {tuple(attributes.get(name) for name in names) for attributes in in_spans}
     assert logged == {("jobs_echo", "plugin:jobs", None), ("Read", "builtin", "tool_error")}
 
 
@@ -191,8 +191,8 @@ async def test_what_bash_is_told_to_run_is_shown_only_where_that_was_asked_for(t
         ran = await run(tmp_path, model, "{enable: true}", settings=settings, log_file=log)
     shown = "echo \x1b[31mred; echo *** \n: second line"
     redact = Redactor([KEY])
-    told = [as_json(event, redact) for event in ran.of(ToolCallStarted)]
-    assert {event["tool"]: event.get("command") for event in told} == {"Bash": shown if on else None, "Glob": None}
+    in_events = [as_json(event, redact) for event in ran.of(ToolCallStarted)]
+    assert {event["tool"]: event.get("command") for event in in_events} == {"Bash": shown if on else None, "Glob": None}
     progress = [line.strip() for event in ran.events for line in RunProgress(redact).lines(event)]
     assert (r"Bash: echo \x1b[31mred; echo *** \n: second line" in progress) is on
     assert any(line.startswith("Bash ok in") for line in progress)
@@ -200,7 +200,7 @@ async def test_what_bash_is_told_to_run_is_shown_only_where_that_was_asked_for(t
     assert [record.get("command") for record in records if record.get("tool") == "Bash"] == [shown if on else None]
     assert ("second line" in log.read_text()) is on
     assert "\x1b" not in log.read_text()
-    assert KEY not in log.read_text() + json.dumps(told)
+    assert KEY not in log.read_text() + json.dumps(in_events)
 
 
 @pytest.mark.law

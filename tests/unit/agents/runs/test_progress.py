@@ -107,9 +107,9 @@ def test_the_summary_has_a_line_for_each_step_and_one_for_all_and_shows_the_last
 
 
 def test_programs_get_every_field_and_data_as_it_is() -> None:
-    told = as_json(STEP, REDACT)
-    assert event_name(STEP) == told["event"] == "step_ended"
-    assert told["output"] == SECRET
-    assert told["seconds"] == 1.26
-    assert told["problem"]["code"] == STEP_TIMEOUT.id
-    assert SECRET not in json.dumps(told["problem"])
+    encoded = as_json(STEP, REDACT)
+    assert event_name(STEP) == encoded["event"] == "step_ended"
+    assert encoded["output"] == SECRET
+    assert encoded["seconds"] == 1.26
+    assert encoded["problem"]["code"] == STEP_TIMEOUT.id
+    assert SECRET not in json.dumps(encoded["problem"])

@@ -57,8 +57,8 @@ async def test_a_call_that_nobody_waits_for_is_taken_back_at_once(tmp_path: Path
 
 async def test_a_result_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
     async with started(tmp_path) as gateway:
-        whole = await toolbox(gateway).call("jobs_echo", said("x" * LONGEST))
-        cut = await toolbox(gateway).call("jobs_echo", said("begin" + "x" * LONGEST + "end"))
+        whole = await toolbox(gateway).call("jobs_echo", text_result("x" * LONGEST))
+        cut = await toolbox(gateway).call("jobs_echo", text_result("begin" + "x" * LONGEST + "end"))
     assert whole.text == "x" * LONGEST
     assert len(cut.text) <= LONGEST
     assert cut.text.startswith("begin")
@@ -66,5 +66,5 @@ async def test_a_result_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> N
     assert not cut.is_error
 
 
-def said(text: str) -> bytes:
+def text_result(text: str) -> bytes:
     return json.dumps({"text": text}).encode()

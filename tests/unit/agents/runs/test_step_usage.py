@@ -126,8 +126,8 @@ async def test_one_step_does_not_count_for_the_next(tmp_path: Path) -> None:
 
 def program(folder: Path, then: str) -> None:
     """A Claude Code that says one thing, for 7 and 3 tokens, and goes on as told."""
-    said = {"type": "text", "text": "I look"}
-    message = {"id": "m", "content": [said], "usage": {"input_tokens": 7, "output_tokens": 3}}
+    block = {"type": "text", "text": "I look"}
+    message = {"id": "m", "content": [block], "usage": {"input_tokens": 7, "output_tokens": 3}}
     line = json.dumps({"type": "assistant", "message": message})
     (folder / "claude").write_text(
         f"#!/bin/sh\n[ \"$1\" = --version ] && echo 1.2.3 && exit\ncat <<'END'\n{line}\nEND\n{then}\n"

@@ -27,7 +27,7 @@ async def test_an_interrupted_step_that_does_not_end_is_not_waited_for_longer_th
 ) -> None:
     monkeypatch.setattr("trunkline.agents.runs.signals.ORDERLY_S", 0.05)
     interrupt, released = Interrupt(), asyncio.Event()
-    told: list[RunEvent] = []
+    events: list[RunEvent] = []
 
     async def deaf(step: Step, values: TemplateValues) -> StepResult:
         interrupt.on_signal(signal.SIGINT)
@@ -38,11 +38,11 @@ async def test_an_interrupted_step_that_does_not_end_is_not_waited_for_longer_th
                 continue
         return StepResult()
 
-    executor = WorkflowExecutor(one_step(), deaf, told.append, StepUsage(), interrupt)
+    executor = WorkflowExecutor(one_step(), deaf, events.append, StepUsage(), interrupt)
     ended = await executor.run({})
     assert executor.stuck
     assert (ended.status, ended.problem and ended.problem.code) == ("interrupted", STEP_INTERRUPTED)
-    assert isinstance(told[-1], RunEnded)
+    assert isinstance(events[-1], RunEnded)
     released.set()
 
 

@@ -141,8 +141,8 @@ def test_a_place_is_told_with_what_to_do() -> None:
 
 
 def test_the_place_that_is_told_is_the_one_that_is_not_safe() -> None:
-    told = found(command(f"echo {X}\necho $(({X} + 1)) $(({X}))\necho `{X}`"))
-    assert told == [("TL607", 9, 15), ("TL607", 10, 13)]
+    values = found(command(f"echo {X}\necho $(({X} + 1)) $(({X}))\necho `{X}`"))
+    assert values == [("TL607", 9, 15), ("TL607", 10, 13)]
 
 
 def test_no_variable_is_advised_where_bash_would_run_what_is_in_it() -> None:

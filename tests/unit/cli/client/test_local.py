@@ -173,9 +173,9 @@ async def test_what_servers_say_of_themselves_keeps_no_secret_of_the_file(tmp_pa
     script = "import os, sys; print('bad key', os.environ['KEY'], file=sys.stderr); sys.exit(3)"
     leaking = {"s": entry(command=sys.executable, args=["-c", script], env={"KEY": "hunter2-hunter2"})}
     async with local_client(settings_for(tmp_path, leaking), nothing, "") as client:
-        told = json.dumps(await client.servers())
-    assert "bad key" in told
-    assert "hunter2" not in told
+        listed = json.dumps(await client.servers())
+    assert "bad key" in listed
+    assert "hunter2" not in listed
 
 
 # Finding, and what it costs -------------------------------------------------------------------------------------------

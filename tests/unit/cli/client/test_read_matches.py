@@ -4,8 +4,8 @@ import json
 
 import msgspec
 import pytest
-
 from trunkline.cli.client.interface import MatchedWord, MatchReasons
+
 from trunkline.cli.client.remote import read_matches
 from trunkline.core.tool import ToolDefinition
 
@@ -13,14 +13,14 @@ LISTED = ToolDefinition("", "s_add", b'{"name":"s_add","n":1.10}')
 
 
 def test_tools_of_the_list_keep_their_definitions_and_the_order_is_that_of_the_answer() -> None:
-    told = {
+    answer = {
         "tools": [
             {"tool_id": "s.twin", "description": "Another", "inputSchema": {"type": "object"}, "server": "s"},
             {"tool_id": "s_add", "why": {"words": [{"word": "add", "field": "name", "share": 1}], "cosine": 0.4}},
         ],
         "budget": 4000,
     }
-    twin, add = read_matches(json.dumps(told).encode(), {"s_add": LISTED})
+    twin, add = read_matches(json.dumps(answer).encode(), {"s_add": LISTED})
     assert add.tool is LISTED
     assert add.why == MatchReasons([MatchedWord("add", "name", 1.0)], 0.4)
     assert json.loads(twin.tool.definition) == {

@@ -32,7 +32,7 @@ async def asked(
     return await fetch(here.port, method, path, JSON if headers is None else headers, body)
 
 
-def told(reply: Reply) -> tuple[int, str]:
+def problem_of(reply: Reply) -> tuple[int, str]:
     """The status, and the code of the problem."""
     return reply.status, json.loads(reply.body)["code"]
 
@@ -86,9 +86,12 @@ async def test_each_route_has_one_thing_done(tmp_path: Path) -> None:
 async def test_a_server_is_only_taken_as_json(tmp_path: Path, content_type: str) -> None:
     async with house(tmp_path, operator_token=TOKEN) as here:
         headers = {**BEARER, **({"Content-Type": content_type} if content_type else {})}
-        assert told(await asked(here, "POST", SERVERS, BODY, headers)) == (415, "TL410")
-        assert told(await asked(here, "POST", "/api/services/svc", SERVICE, headers)) == (415, "TL410")
-        assert told(await asked(here, "PUT", "/api/sessions/s/token", b'{"token":"t"}', headers)) == (415, "TL410")
+        assert problem_of(await asked(here, "POST", SERVERS, BODY, headers)) == (415, "TL410")
+        assert problem_of(await asked(here, "POST", "/api/services/svc", SERVICE, headers)) == (415, "TL410")
+        assert problem_of(await asked(here, "PUT", "/api/sessions/s/token", b'{"token":"t"}', headers)) == (
+            415,
+            "TL410",
+        )
         assert here.operator.asked == []
 
 
@@ -116,7 +119,7 @@ async def test_json_may_come_with_a_charset(tmp_path: Path) -> None:
 )
 async def test_a_query_that_is_not_understood_is_refused(tmp_path: Path, query: str) -> None:
     async with house(tmp_path, operator_token=TOKEN) as here:
-        assert told(await asked(here, "POST", f"{SERVERS}?{query}", BODY)) == (400, "TL323")
+        assert problem_of(await asked(here, "POST", f"{SERVERS}?{query}", BODY)) == (400, "TL323")
         assert here.operator.asked == []
 
 
@@ -126,7 +129,7 @@ async def test_a_query_that_is_not_understood_is_refused(tmp_path: Path, query: 
 )
 async def test_where_no_query_is_known_none_is_taken(tmp_path: Path, method: str, path: str) -> None:
     async with house(tmp_path, operator_token=TOKEN) as here:
-        assert told(await asked(here, method, f"{path}?persist=1", b"")) == (400, "TL323")
+        assert problem_of(await asked(here, method, f"{path}?persist=1", b"")) == (400, "TL323")
         assert here.operator.asked == []
 
 
@@ -135,8 +138,8 @@ async def test_where_no_query_is_known_none_is_taken(tmp_path: Path, method: str
 )
 async def test_a_path_that_names_no_possible_server_never_gets_further(tmp_path: Path, name: str) -> None:
     async with house(tmp_path, operator_token=TOKEN) as here:
-        assert told(await asked(here, "DELETE", f"{SERVERS}/{name}")) == (404, "TL413")
-        assert told(await asked(here, "POST", f"{SERVERS}/{name}/reconnect", b"")) == (404, "TL413")
+        assert problem_of(await asked(here, "DELETE", f"{SERVERS}/{name}")) == (404, "TL413")
+        assert problem_of(await asked(here, "POST", f"{SERVERS}/{name}/reconnect", b"")) == (404, "TL413")
         assert here.operator.asked == []
 
 
@@ -185,7 +188,7 @@ async def test_without_the_operators_token_nothing_is_done_and_the_body_is_not_l
         for path in (f"{SERVERS}?x=y", f"{SERVERS}/.../reconnect", "/api/reload"):
             reply = await wire.ask(request_bytes("POST", path, {}, b"not json"))
             assert (reply.status, reply.headers["www-authenticate"]) == (401, 'Bearer realm="trunkline"')
-            assert told(reply) == (401, "TL401")
+            assert problem_of(reply) == (401, "TL401")
         assert here.operator.asked == []
 
 

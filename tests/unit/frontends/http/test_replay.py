@@ -20,7 +20,7 @@ class Connection:
         self.ended = True
 
 
-def said(stream: ReplayStream) -> list[bytes]:
+def events_of(stream: ReplayStream) -> list[bytes]:
     """What is still kept of a stream."""
     return [data for _, data in stream.events]
 
@@ -95,7 +95,7 @@ def test_what_goes_when_the_room_is_full_is_the_oldest_of_all_sessions(monkeypat
     left = []
     for stream, data in ((one, b"a"), (two, b"b"), (one, b"c"), (two, b"d"), (two, b"e"), (one, b"f")):
         stream.send(data)
-        left.append(said(one) + said(two))
+        left.append(events_of(one) + events_of(two))
     assert left == [
         [b"a"],
         [b"a", b"b"],
@@ -128,7 +128,7 @@ def test_an_event_too_large_for_its_own_session_costs_no_other_session_anything(
     other = EventReplay(replay_budget, primes=True).open()
     other.send(b"a")
     EventReplay(replay_budget, primes=True).open().send(b"x" * 200)
-    assert said(other) == [b"a"]
+    assert events_of(other) == [b"a"]
     assert replay_budget.size_bytes == 1
 
 
@@ -146,7 +146,7 @@ def test_a_session_that_ends_leaves_nothing_behind_and_the_others_keep_their_ord
         assert len(replay_budget) == 1
     stays.send(b"b")
     stays.send(b"c")
-    assert said(stays) == [b"b", b"c"]
+    assert events_of(stays) == [b"b", b"c"]
     assert len(replay_budget) == 2
 
 

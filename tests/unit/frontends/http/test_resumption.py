@@ -163,8 +163,8 @@ async def test_notifications_that_a_broken_stream_lost_come_again(tmp_path: Path
         await until(lambda: session.stream is None, "the stream is gone")
         session.push(QUESTION)
         wire, events = await resume(client, first["id"])
-        told = [(await events.next())["data"] for _ in range(3)]
-        assert told == ["", NOTIFICATION.decode(), QUESTION.decode()]
+        received = [(await events.next())["data"] for _ in range(3)]
+        assert received == ["", NOTIFICATION.decode(), QUESTION.decode()]
         await wire.close()
 
 

@@ -69,7 +69,7 @@ async def post(here: House, path: str, body: Any, headers: dict[str, str] | None
     return await fetch(here.port, "POST", path, JSON if headers is None else headers, data)
 
 
-def told(reply: Reply, status: int, schema: str = "") -> dict[str, Any]:
+def body_of(reply: Reply, status: int, schema: str = "") -> dict[str, Any]:
     """What it says; an answer of this status, in the shape that the document promises."""
     assert reply.status == status, (reply.status, reply.body)
     assert reply.headers["content-type"] == "application/json"
@@ -81,12 +81,12 @@ def told(reply: Reply, status: int, schema: str = "") -> dict[str, Any]:
 
 
 def refused(reply: Reply, status: int) -> tuple[str, str]:
-    problem = told(reply, status, "CallProblem")
+    problem = body_of(reply, status, "CallProblem")
     return problem["code"], problem["detail"]
 
 
 async def provisioned(here: House, *ids: str, **more: Any) -> None:
-    answer = told(await post(here, PROVISION, {"tool_ids": ids or ["web_screenshot"], **more}), 200, "Provisioned")
+    answer = body_of(await post(here, PROVISION, {"tool_ids": ids or ["web_screenshot"], **more}), 200, "Provisioned")
     assert "refused" not in answer
 
 
@@ -99,7 +99,7 @@ def ids(answer: dict[str, Any]) -> list[str]:
 
 async def test_what_is_discovered_can_be_executed_and_the_result_is_the_servers_to_the_byte(tmp_path: Path) -> None:
     async with shop(tmp_path) as here:
-        found = told(await get(here, f"{DISCOVER}?query=screenshot"), 200, "Discovered")
+        found = body_of(await get(here, f"{DISCOVER}?query=screenshot"), 200, "Discovered")
         assert ids(found) == ["web_screenshot"]
         assert found["tools"][0]["inputSchema"] == parameters("url")
         assert found["provisioned"] is True
@@ -107,7 +107,7 @@ async def test_what_is_discovered_can_be_executed_and_the_result_is_the_servers_
         reply = await post(here, EXECUTE, SCREENSHOT)
         assert (reply.status, reply.body) == (200, b'{"result":' + RESULT + b"}")
         assert reply.headers["cache-control"] == "no-store"
-        told(reply, 200, "Executed")
+        body_of(reply, 200, "Executed")
         (call,) = here.rig.ended
         assert (call.source, call.tool) == ("web", "screenshot")
         assert json.loads(bytes(call.params)) == {"name": "screenshot", "arguments": {"url": "x"}}
@@ -117,9 +117,9 @@ async def test_what_is_discovered_can_be_executed_and_the_result_is_the_servers_
 async def test_both_ways_to_discover_are_alike(tmp_path: Path) -> None:
     async with shop(tmp_path) as here:
         query = f"query={quote('a button of the page')}&limit=1&provision=0&session=mine&explain=1"
-        by_query = told(await get(here, f"{DISCOVER}?{query}"), 200, "Discovered")
+        by_query = body_of(await get(here, f"{DISCOVER}?{query}"), 200, "Discovered")
         asked = {"query": "a button of the page", "limit": 1, "provision": False, "session": "mine", "explain": True}
-        by_body = told(await post(here, DISCOVER, asked), 200, "Discovered")
+        by_body = body_of(await post(here, DISCOVER, asked), 200, "Discovered")
         assert by_query == by_body
         assert ids(by_query) == ["web_click_it"]
         assert by_query["more"] == ["web_screenshot"]
@@ -129,15 +129,15 @@ async def test_both_ways_to_discover_are_alike(tmp_path: Path) -> None:
 
 async def test_tools_are_told_why_they_were_found(tmp_path: Path) -> None:
     async with shop(tmp_path) as here:
-        found = told(await get(here, f"{DISCOVER}?query=screenshot+page&explain=true"), 200, "Discovered")
+        found = body_of(await get(here, f"{DISCOVER}?query=screenshot+page&explain=true"), 200, "Discovered")
         first, second = found["tools"]
         assert {word["word"] for word in first["why"]["words"]} >= {"screenshot", "page"}
         assert sum(word["share"] for word in first["why"]["words"]) == pytest.approx(1)
         assert first["why"]["score"] > second["why"]["score"]
         assert first["why"]["cosine"] is None
-        named = told(await post(here, DISCOVER, {"query": "web_click_it", "explain": True}), 200, "Discovered")
+        named = body_of(await post(here, DISCOVER, {"query": "web_click_it", "explain": True}), 200, "Discovered")
         assert named["tools"][0]["why"]["named"] is True
-        assert "why" not in told(await get(here, f"{DISCOVER}?query=screenshot"), 200)["tools"][0]
+        assert "why" not in body_of(await get(here, f"{DISCOVER}?query=screenshot"), 200)["tools"][0]
 
 
 @pytest.mark.parametrize("query", ["tags=a&tags=b", "tags=a,b", "tags=a%2C%20b", "tags=,a,&tags=b"])
@@ -191,7 +191,7 @@ async def test_right_after_a_start_tools_are_waited_for(tmp_path: Path) -> None:
             await until(lambda: here.rig.router._list_waiters, "the request waits")
             here.rig.publish("slow", "tool")
             here.rig.health("slow", "ready")
-            answer = told(await wire.read(), 200, "Provisioned")
+            answer = body_of(await wire.read(), 200, "Provisioned")
             assert [given["tool_id"] for given in answer["provisioned"]] == ["slow_tool"]
 
 
@@ -294,12 +294,14 @@ async def test_what_belongs_into_the_body_is_not_taken_from_the_query(tmp_path: 
 async def test_tools_are_given_within_a_budget_and_taken_back(tmp_path: Path) -> None:
     async with shop(tmp_path) as here:
         asked = {"tool_ids": ["web_screenshot", "web_click_it", "no_such"], "context_tokens": 50}
-        answer = told(await post(here, PROVISION, asked), 200, "Provisioned")
+        answer = body_of(await post(here, PROVISION, asked), 200, "Provisioned")
         assert answer["budget"] == 50
         assert [given["tool_id"] for given in answer["provisioned"]] == ["web_screenshot"]
         assert [tool["tool_id"] for tool in answer["refused"]] == ["web_click_it", "no_such"]
         assert "tokens" in answer["refused"][0]["why"]
-        back = told(await post(here, UNPROVISION, {"tool_ids": ["web_screenshot", "web_a_b_c"]}), 200, "Unprovisioned")
+        back = body_of(
+            await post(here, UNPROVISION, {"tool_ids": ["web_screenshot", "web_a_b_c"]}), 200, "Unprovisioned"
+        )
         assert (back["removed"], back["unknown"], back["tokens"]) == (["web_screenshot"], ["web_a_b_c"], 0)
         assert refused(await post(here, EXECUTE, SCREENSHOT), 400)[0] == "TL318"
 
@@ -331,7 +333,7 @@ async def test_a_tool_that_was_not_given_is_not_run(
     tmp_path: Path, tool_id: str, status: int, code: str, detail: str
 ) -> None:
     async with shop(tmp_path) as here:
-        problem = told(await post(here, EXECUTE, {"tool_id": tool_id}), status, "CallProblem")
+        problem = body_of(await post(here, EXECUTE, {"tool_id": tool_id}), status, "CallProblem")
         assert (problem["code"], problem["detail"], problem["executed"]) == (code, detail, "no")
         assert not web(here).held
 
@@ -375,7 +377,7 @@ async def test_a_call_without_a_result_says_why_and_whether_the_tool_ran(
         await provisioned(here)
         web(here).on_submit = lambda call: call.finish(outcome) and None
         reply = await post(here, EXECUTE, SCREENSHOT)
-        problem = told(reply, status, "CallProblem")
+        problem = body_of(reply, status, "CallProblem")
         assert problem.items() >= expected.items()
         assert (problem["source"], problem["tool"]) == ("web", "screenshot")
         assert reply.headers.get("retry-after") == ("2" if "retryAfterMs" in expected else None)
@@ -389,7 +391,7 @@ async def test_a_servers_own_error_is_passed_on_beside_what_it_says(tmp_path: Pa
         error = b'{"code":-32099,"message":"no such page","data":{"n":12345678901234567890123}}'
         web(here).on_submit = lambda call: call.finish(RemoteError(error)) and None
         reply = await post(here, EXECUTE, SCREENSHOT)
-        problem = told(reply, 502, "CallProblem")
+        problem = body_of(reply, 502, "CallProblem")
         assert problem["detail"] == "no such page"
         assert b'"error":' + error in reply.body
         assert "code" not in problem
@@ -471,11 +473,11 @@ async def test_trace_headers_go_on_with_the_call(tmp_path: Path) -> None:
 
 async def test_the_budget_tells_what_servers_tools_and_modes_cost(tmp_path: Path) -> None:
     async with shop(tmp_path) as here:
-        answer = told(await get(here, BUDGET), 200, "TokenBudget")
+        answer = body_of(await get(here, BUDGET), 200, "TokenBudget")
         assert {server["name"]: server["tools"] for server in answer["servers"]} == {"web": 3, "s": 2}
         assert len(answer["tools"]) == 5
         assert answer["modes"]["all"]["tokens"] == sum(tool["tokens"] for tool in answer["tools"])
-        brief = told(await get(here, f"{BUDGET}?tools=0"), 200, "TokenBudget")
+        brief = body_of(await get(here, f"{BUDGET}?tools=0"), 200, "TokenBudget")
         assert brief == {name: value for name, value in answer.items() if name != "tools"}
         assert refused(await get(here, f"{BUDGET}?tool=1"), 400)[0] == "TL323"
 
@@ -489,7 +491,7 @@ async def test_counting_many_tools_leaves_time_for_others(tmp_path: Path) -> Non
             reading = asyncio.ensure_future(slow.read())
             assert (await quick.ask(request_bytes("GET", "/healthz"))).status == 200
             assert not reading.done()
-            assert len(told(await reading, 200)["tools"]) == 3002
+            assert len(body_of(await reading, 200)["tools"]) == 3002
 
 
 # -- pages of others ---------------------------------------------------------------------------------------------------

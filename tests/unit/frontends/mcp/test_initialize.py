@@ -48,16 +48,16 @@ async def test_both_greetings_say_what_we_can_do_and_what_servers_say_of_themsel
     async with house(tmp_path) as here, here.modern() as modern:
         here.rig.sinks["s"].publish(Snapshot(instructions="Use it well."))
         for version in LEGACY:
-            said = (await initialized(here, opening(version))).result
-            assert said["protocolVersion"] == version
-            assert said["capabilities"] == ALWAYS
-            assert said["serverInfo"]["name"] == "trunkline"
-            assert said["instructions"] == "Use it well."
-        said = (await modern.request("server/discover")).result
-        assert said["capabilities"] == ALWAYS
-        assert said["instructions"] == "Use it well."
-        assert said["supportedVersions"] == [*LEGACY, MODERN]
-        assert (said["resultType"], said["ttlMs"], said["cacheScope"]) == ("complete", 0, "private")
+            result = (await initialized(here, opening(version))).result
+            assert result["protocolVersion"] == version
+            assert result["capabilities"] == ALWAYS
+            assert result["serverInfo"]["name"] == "trunkline"
+            assert result["instructions"] == "Use it well."
+        result = (await modern.request("server/discover")).result
+        assert result["capabilities"] == ALWAYS
+        assert result["instructions"] == "Use it well."
+        assert result["supportedVersions"] == [*LEGACY, MODERN]
+        assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 0, "private")
 
 
 async def test_several_servers_are_told_apart_and_silent_ones_left_out(tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ async def test_several_servers_are_told_apart_and_silent_ones_left_out(tmp_path:
             here.rig.add(name, state=None)
             here.rig.sinks[name].publish(Snapshot(instructions=f"I am {name}."))
             here.rig.health(name, "ready")
-        said = (await initialized(here, opening())).result["instructions"]
-        assert said == "## a\n\nI am a.\n\n## b\n\nI am b."
+        result = (await initialized(here, opening())).result["instructions"]
+        assert result == "## a\n\nI am a.\n\n## b\n\nI am b."
 
 
 async def test_extensions_of_servers_are_told_to_modern_clients_alone(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ async def test_extensions_of_servers_are_told_to_modern_clients_alone(tmp_path: 
         snapshot = Snapshot(capabilities=json.dumps(capabilities).encode(), protocol_version=MODERN)
         here.rig.sinks["a"].publish(snapshot)
         here.rig.health("a", "ready")
-        said = (await modern.request("server/discover")).result
-        assert said["capabilities"] == ALWAYS | capabilities
+        result = (await modern.request("server/discover")).result
+        assert result["capabilities"] == ALWAYS | capabilities
         assert (await initialized(here, opening())).result["capabilities"] == ALWAYS
 
 

@@ -229,13 +229,13 @@ async def test_who_waited_for_servers_to_start_is_answered_although_a_bug_is_in_
     tmp_path: Path, method: str
 ) -> None:
     async with house(tmp_path) as here, here.modern() as client:
-        told = reported_bugs()
+        bugs = reported_bugs()
         here.rig.add("late", state="starting")
         here.server._lists._respond = broken
         here.server._initializer._respond_discover = broken
         asking = asyncio.ensure_future(client.request(method))
-        await until(lambda: here.rig.router._list_waiters or told, "it waits")
+        await until(lambda: here.rig.router._list_waiters or bugs, "it waits")
         here.rig.publish("late", "t")
         here.rig.health("late", "ready")
         assert number_of(await asking) == -32603
-        assert len(told) == 1
+        assert len(bugs) == 1

@@ -57,8 +57,12 @@ async def test_notifications_wait_for_the_acknowledgement_and_what_was_not_promi
             says(watch, "1", status="working", x=1.5)
             watch.settle(frozenset({"1"}))
             assert await acknowledged(heard) == {"toolsListChanged": True, "taskIds": [one]}
-            told = await heard()
-            assert (told["method"], told["params"]["taskId"], told["params"]["x"]) == ("notifications/tasks", one, 1.5)
+            update = await heard()
+            assert (update["method"], update["params"]["taskId"], update["params"]["x"]) == (
+                "notifications/tasks",
+                one,
+                1.5,
+            )
             says(watch, "2", status="working")
             says(watch, "1", status="completed")
             assert (await heard())["params"]["status"] == "completed"

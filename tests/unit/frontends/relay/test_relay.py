@@ -498,8 +498,8 @@ async def test_what_waits_for_its_session_at_the_end_is_answered_and_never_leave
         await until(lambda: script.methods() == ["initialize"], "it is asked for")
         here.pipes.end_input()
         await asyncio.wait_for(here.serving, at_most(15))
-        told = {answer["id"]: answer["error"]["data"] for answer in await here.pipes.rest()}
-        assert {number: (data["code"], data["executed"]) for number, data in told.items()} == {
+        error_data = {answer["id"]: answer["error"]["data"] for answer in await here.pipes.rest()}
+        assert {number: (data["code"], data["executed"]) for number, data in error_data.items()} == {
             0: ("TL310", "unknown"),
             1: ("TL310", "no"),
         }

@@ -22,8 +22,8 @@ def test_levels_are_those_of_logging_and_secrets_stay_out(caplog: pytest.LogCapt
     events.health_changed("a", Health(state="down", reason="said hunter2222"))
     events.note("error", "internal", "broken")
     log.warn([Problem(code=LITERAL_SECRET, message="written out")])
-    said = [(record.name, record.levelname, record.getMessage()) for record in caplog.records]
-    assert said == [
+    logged = [(record.name, record.levelname, record.getMessage()) for record in caplog.records]
+    assert logged == [
         ("trunkline", "INFO", "a is ready"),
         ("trunkline", "WARNING", "a is down: said ***"),
         ("trunkline", "ERROR", "broken"),

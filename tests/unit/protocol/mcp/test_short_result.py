@@ -17,7 +17,7 @@ def raw(**members: Any) -> bytes:
 
 
 def text(*texts: str) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": said} for said in texts]
+    return [{"type": "text", "text": short_texts} for short_texts in texts]
 
 
 def cut(limit: int = LIMIT, **members: Any) -> dict[str, Any]:
@@ -82,8 +82,8 @@ def test_of_many_texts_the_last_go_and_one_word_says_so() -> None:
 )
 def test_whatever_comes_out_is_within_the_limit(texts: list[str], characters: int) -> None:
     result = shortened(raw(content=text(*texts)), characters)
-    said = texts if result is None else [block["text"] for block in json.loads(result)["content"]]
-    assert sum(map(len, said)) <= characters
+    short_texts = texts if result is None else [block["text"] for block in json.loads(result)["content"]]
+    assert sum(map(len, short_texts)) <= characters
     assert (result is None) == (sum(map(len, texts)) <= characters)
 
 

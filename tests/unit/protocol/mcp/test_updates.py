@@ -17,8 +17,8 @@ def test_an_update_keeps_what_the_server_said_but_for_its_own_hop() -> None:
         "method": "notifications/resources/updated",
         "params": {"uri": "x:1", "title": "t", "_meta": {"own": 1}},
     }
-    told = json.loads(modern_update(params, b'"7"'))
-    assert told["params"] == {"uri": "x:1", "title": "t", "_meta": {"own": 1, SUBSCRIPTION: "7"}}
+    update = json.loads(modern_update(params, b'"7"'))
+    assert update["params"] == {"uri": "x:1", "title": "t", "_meta": {"own": 1, SUBSCRIPTION: "7"}}
 
 
 def test_a_task_notification_is_the_whole_task() -> None:
@@ -38,6 +38,6 @@ def test_an_update_is_one_line() -> None:
 
 @pytest.mark.parametrize("params", [b"[]", b"null", b'{"uri":"x:1","uri":"x:2"}', b'{"_meta":[]}'])
 def test_what_is_no_object_is_refused(params: bytes) -> None:
-    for told in (legacy_update, lambda params: modern_update(params, b"1")):
+    for update in (legacy_update, lambda params: modern_update(params, b"1")):
         with pytest.raises(BadMessage):
-            told(params)
+            update(params)

@@ -137,11 +137,11 @@ async def test_a_cancelled_call_is_told_to_the_app(tmp_path: Path) -> None:
 
 
 async def test_progress_reaches_whoever_asked_for_it(tmp_path: Path) -> None:
-    told: list[dict[str, Any]] = []
+    replies: list[dict[str, Any]] = []
 
     def on_notification(method: str, params: Json) -> None:
         assert method == "notifications/progress"
-        told.append(json.loads(bytes(params)))
+        replies.append(json.loads(bytes(params)))
 
     async with app_stage(tmp_path) as stage, stage.app("A", echo=False) as app:
         call = stage.begin(TOOL, on_notification=on_notification)
@@ -151,7 +151,7 @@ async def test_progress_reaches_whoever_asked_for_it(tmp_path: Path) -> None:
         app.send({"type": "ToolProgress", "CorrelationId": number, "Message": "three"})
         app.answer(number, "done")
         assert text(await ended(call)) == "done"
-        assert told == [
+        assert replies == [
             {"progress": 1, "total": 3, "message": "one"},
             {"progress": 1, "message": '{"rows": 2}'},
             {"progress": 2, "message": "three"},

@@ -72,11 +72,11 @@ async def test_correlation_ids_never_come_again(tmp_path: Path) -> None:
 
 async def test_registering_again_replaces_the_tools(tmp_path: Path) -> None:
     async with app_stage(tmp_path) as stage, stage.app(APP, "one", "two", echo=False) as app:
-        told = []
-        stage.router.registry.on_list_changed.append(lambda: told.append(1))
+        reply = []
+        stage.router.registry.on_list_changed.append(lambda: reply.append(1))
         assert (await app.register(APP, ["two", "three"]))["tools"] == 2
         assert stage.names == ["WatchTower_two", "WatchTower_three"]
-        assert told
+        assert reply
         assert problem(await stage.call("WatchTower.one")).code is UNKNOWN_TOOL
 
 
@@ -163,8 +163,8 @@ async def test_the_same_app_takes_over_and_the_calls_of_its_old_connection_fail(
         async with stage.app(APP, CLICK, **shown):
             lost = problem(await ended(pending))
             assert (lost.code, lost.executed) == (SOURCE_LOST, "unknown")
-            told = await old.hear()
-            assert (told["type"], told["message"]) == ("refused", "another connection of the same app took its place")
+            reply = await old.hear()
+            assert (reply["type"], reply["message"]) == ("refused", "another connection of the same app took its place")
             await old.ended()
             assert stage.health(APP).state == "ready"
             assert value(await stage.call(CLICK, {"a": 1}))["structuredContent"] == {"a": 1}

@@ -315,8 +315,8 @@ async def test_at_its_timeout_a_command_ends_and_what_it_wrote_is_there(tmp_path
 async def test_a_timeout_never_goes_beyond_the_deadline_of_the_call(tmp_path: Path) -> None:
     async with shell_in(tmp_path) as shell:
         words = await shell.fault("echo so far; sleep 1000", timeout=600_000, deadline_s=at_most(3))
-    said = re.match(r"Command timed out after ([\d.]+) s", words)
-    assert said is not None and float(said[1]) <= at_most(3) - 1
+    message = re.match(r"Command timed out after ([\d.]+) s", words)
+    assert message is not None and float(message[1]) <= at_most(3) - 1
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,10 @@ async def fault(bench: Workbench, **arguments: object) -> str:
 
 
 async def test_the_one_place_is_changed_and_shown(bench: Workbench) -> None:
-    said = await bench.text(
+    text = await bench.text(
         EditTool, path="script.py", old_string="    return 2\n", new_string="    two = 2\n    return two\n"
     )
-    assert said == (
+    assert text == (
         "Edited `script.py` (line 6):\n"
         "     2\t    return 1\n     3\t\n     4\t\n     5\tdef second():\n"
         "     6\t    two = 2\n     7\t    return two\n"
@@ -70,13 +70,13 @@ async def test_a_text_can_be_taken_out(bench: Workbench) -> None:
 
 
 async def test_what_occurs_often_is_not_changed_unless_all_of_it_is_meant(bench: Workbench) -> None:
-    said = await fault(bench, path="script.py", old_string="return 1", new_string="return 3")
-    assert said == (
+    text = await fault(bench, path="script.py", old_string="return 1", new_string="return 3")
+    assert text == (
         "`old_string` occurs 2 times in `script.py` (lines 2, 10); nothing was changed. "
         "Add lines around it so that it is unique, or set `replace_all`"
     )
-    said = await bench.text(EditTool, path="script.py", old_string="return 1", new_string="return 3", replace_all=True)
-    assert said.startswith(
+    text = await bench.text(EditTool, path="script.py", old_string="return 1", new_string="return 3", replace_all=True)
+    assert text.startswith(
         "Edited `script.py` in 2 places (lines 2, 10):\n     1\tdef first():\n     2\t    return 3\n"
     )
     assert (bench.folder / "script.py").read_text() == SCRIPT.replace("return 1", "return 3")
@@ -84,8 +84,8 @@ async def test_what_occurs_often_is_not_changed_unless_all_of_it_is_meant(bench:
 
 async def test_only_some_of_many_lines_are_named(bench: Workbench) -> None:
     bench.write("many", "x\n" * 1000)
-    said = await fault(bench, path="many", old_string="x", new_string="y")
-    assert "occurs 1,000 times" in said and "19, 20, …)" in said
+    text = await fault(bench, path="many", old_string="x", new_string="y")
+    assert "occurs 1,000 times" in text and "19, 20, …)" in text
 
 
 @pytest.mark.parametrize(
@@ -102,23 +102,23 @@ async def test_only_some_of_many_lines_are_named(bench: Workbench) -> None:
         ("\n\n\n\n\n", "Read the file to see it as it is"),
     ],
 )
-async def test_what_does_not_occur_is_helped(bench: Workbench, old: str, said: str) -> None:
+async def test_what_does_not_occur_is_helped(bench: Workbench, old: str, text: str) -> None:
     answer = await fault(bench, path="script.py", old_string=old, new_string="# new")
     assert answer.startswith("`old_string` does not occur in `script.py`; nothing was changed. ")
-    assert said in answer
+    assert text in answer
 
 
 async def test_curly_quotes_and_a_change_already_made_are_recognised(bench: Workbench) -> None:
     bench.write("say.py", 'print("hello")\n')
-    said = await fault(bench, path="say.py", old_string="print(\u201chello\u201d)", new_string="x")
-    assert "quotation marks from line 1" in said
-    said = await fault(bench, path="say.py", old_string="print(nothing_yet_today)", new_string='print("hello")')
-    assert "The new text is there already" in said
+    text = await fault(bench, path="say.py", old_string="print(\u201chello\u201d)", new_string="x")
+    assert "quotation marks from line 1" in text
+    text = await fault(bench, path="say.py", old_string="print(nothing_yet_today)", new_string='print("hello")')
+    assert "The new text is there already" in text
 
 
 async def test_nothing_to_change_is_refused(bench: Workbench) -> None:
-    said = await fault(bench, path="script.py", old_string="first", new_string="first")
-    assert said == "`old_string` and `new_string` are the same: there is nothing to change"
+    text = await fault(bench, path="script.py", old_string="first", new_string="first")
+    assert text == "`old_string` and `new_string` are the same: there is nothing to change"
 
 
 async def test_an_empty_old_text_makes_a_file_only_where_there_is_none(bench: Workbench) -> None:
@@ -189,18 +189,18 @@ async def test_nothing_outside_is_changed(bench: Workbench) -> None:
         (b"\xff\xfea\x00b", "is not valid UTF-16-LE"),
     ],
 )
-async def test_what_is_no_text_is_left_alone(bench: Workbench, data: bytes, said: str) -> None:
+async def test_what_is_no_text_is_left_alone(bench: Workbench, data: bytes, text: str) -> None:
     bench.write("thing", data)
-    assert said in await fault(bench, path="thing", old_string="a", new_string="b")
+    assert text in await fault(bench, path="thing", old_string="a", new_string="b")
 
 
 async def test_a_large_change_is_shown_in_part(bench: Workbench) -> None:
-    said = await bench.text(
+    text = await bench.text(
         EditTool, path="script.py", old_string="second", new_string="z" * 5000 + "\n" + "line\n" * 500
     )
-    assert len(said) < 12_000
-    assert "… [3,004 more characters]" in said
-    assert said.endswith(" more lines of the change]")
+    assert len(text) < 12_000
+    assert "… [3,004 more characters]" in text
+    assert text.endswith(" more lines of the change]")
 
 
 async def test_edits_at_the_same_time_are_all_there_in_the_end(bench: Workbench) -> None:
@@ -223,8 +223,8 @@ def test_the_definition_says_that_it_destroys() -> None:
 
 async def test_a_text_that_overlaps_itself_is_not_unique(bench: Workbench) -> None:
     bench.write("ends", "}\n}\n}\n")
-    said = await fault(bench, path="ends", old_string="}\n}\n", new_string="x\n")
-    assert "occurs more than once, one overlapping the other, in `ends` (line 1)" in said
+    text = await fault(bench, path="ends", old_string="}\n}\n", new_string="x\n")
+    assert "occurs more than once, one overlapping the other, in `ends` (line 1)" in text
 
 
 async def test_a_line_number_alone_is_not_the_text(bench: Workbench) -> None:
@@ -233,16 +233,16 @@ async def test_a_line_number_alone_is_not_the_text(bench: Workbench) -> None:
 
 async def test_a_text_that_occurs_millions_of_times_is_no_burden(bench: Workbench) -> None:
     bench.write("many", "a\n" + "ab" * 2_000_000)
-    said = await fault(bench, path="many", old_string="a", new_string="b")
-    assert "occurs 2,000,001 times in `many` (lines 1, 2)" in said
-    said = await fault(bench, path="many", old_string="a", new_string="b" * 1_000_000, replace_all=True)
-    assert said == "`many` would become larger than 20 MB; nothing was changed"
+    text = await fault(bench, path="many", old_string="a", new_string="b")
+    assert "occurs 2,000,001 times in `many` (lines 1, 2)" in text
+    text = await fault(bench, path="many", old_string="a", new_string="b" * 1_000_000, replace_all=True)
+    assert text == "`many` would become larger than 20 MB; nothing was changed"
 
 
 async def test_names_are_shown_in_one_line_and_without_codes_for_terminals(bench: Workbench) -> None:
     bench.write("a\nb\x1b[31m", "x")
-    said = await fault(bench, path="a\nb\x1b[32m", old_string="x", new_string="y")
-    assert said == r"`a\nb\x1b[32m` does not exist: did you mean `a\nb\x1b[31m`?"
+    text = await fault(bench, path="a\nb\x1b[32m", old_string="x", new_string="y")
+    assert text == r"`a\nb\x1b[32m` does not exist: did you mean `a\nb\x1b[31m`?"
 
 
 async def test_bytes_that_are_no_text_stay_and_are_shown_as_read_shows_them(bench: Workbench) -> None:

@@ -89,8 +89,8 @@ def test_devices_are_refused_even_where_the_root_holds_them(path: str, walk_only
     "path", ["/proc/self/environ", "proc/1/maps", "/proc/self/root/etc/passwd", "/proc/self/fd/0", "/sys/kernel/notes"]
 )
 def test_the_kernels_own_files_are_refused_even_where_the_root_holds_them(path: str, walk_only: bool) -> None:
-    said = fault(RootFolder("/", walk_only=walk_only), path)
-    assert any(words in said for words in ("the kernel's own files", "links that cannot be followed"))
+    message = fault(RootFolder("/", walk_only=walk_only), path)
+    assert any(words in message for words in ("the kernel's own files", "links that cannot be followed"))
 
 
 def test_the_kernels_own_folders_are_refused_too() -> None:
@@ -115,8 +115,8 @@ def test_the_kernels_own_folders_are_refused_too() -> None:
         ("qwertz", "`qwertz` does not exist (the root is"),
     ],
 )
-def test_paths_that_lead_nowhere_say_what_is_wrong_with_them(folder: Path, path: str, said: str) -> None:
-    assert said in fault(RootFolder(folder), path)
+def test_paths_that_lead_nowhere_say_what_is_wrong_with_them(folder: Path, path: str, message: str) -> None:
+    assert message in fault(RootFolder(folder), path)
 
 
 def test_a_long_path_is_not_repeated_in_full(folder: Path) -> None:

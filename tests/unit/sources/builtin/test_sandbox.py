@@ -236,15 +236,15 @@ def test_a_folder_that_nobody_may_move_undoes_nothing_that_is_read_only_in_it(tm
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     sandbox = Sandbox(BWRAP, str(root), env, fixed=[str(fixed)], settings=settings)
     try:
-        said = run_in(
+        output = run_in(
             sandbox,
             "echo theirs > deep/er/trunkline.yaml; echo theirs > deep/kept/file; mv deep/er x; mv deep x",
             pinned=[str(root / "deep")],
         )
     finally:
         sandbox.close()
-    assert said.count("Read-only") == 2
-    assert said.count("busy") == 2
+    assert output.count("Read-only") == 2
+    assert output.count("busy") == 2
     assert fixed.read_text() == (kept / "file").read_text() == "mine"
 
 
@@ -259,11 +259,11 @@ def test_what_the_gateway_starts_stays_as_it_is_while_a_command_runs(tmp_path: P
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     sandbox = Sandbox(BWRAP, str(root), env, started=[str(script), str(package), str(later), "/etc/hostname"])
     try:
-        said = run_in(
+        output = run_in(
             sandbox, "cd tools/x; echo theirs > server.py; rm server.py; mv ../../tools ../../z; echo > other"
         )
-        assert said.count("Read-only") == 1
-        assert said.count("busy") == 2
+        assert output.count("Read-only") == 1
+        assert output.count("busy") == 2
         script_of_theirs = "mkdir later; echo theirs > later/server.py; cat later/*"
         assert run_in(sandbox, f"rm -r node_modules/y; {script_of_theirs}") == "theirs\n"
         script.unlink()  # as its user does it
@@ -276,8 +276,8 @@ def test_what_the_gateway_starts_stays_as_it_is_while_a_command_runs(tmp_path: P
 def test_nothing_started_inside_survives(place: Place) -> None:
     mark = new_mark()
     long = f"setsid env -i MARK={mark} sh -c 'touch begun; sleep 1000; true'"
-    said = place.run(f"({long} &); until [ -e begun ]; do sleep 0.01; done; echo done")
-    assert said == "done\n"
+    output = place.run(f"({long} &); until [ -e begun ]; do sleep 0.01; done; echo done")
+    assert output == "done\n"
     assert survivors(mark) == []
 
 

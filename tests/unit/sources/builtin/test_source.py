@@ -88,7 +88,7 @@ async def stage_at(
         await asyncio.wait([life], timeout=at_most(20))
 
 
-def said(outcome: Outcome) -> dict[str, Any]:
+def content_of(outcome: Outcome) -> dict[str, Any]:
     assert isinstance(outcome, Result), outcome
     return json.loads(bytes(outcome.raw))
 
@@ -104,13 +104,15 @@ async def test_it_is_ready_at_once_and_offers_its_tools(tmp_path: Path) -> None:
 async def test_a_call_is_answered_with_what_the_tool_says(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("hello\n")
     async with stage_at(tmp_path) as stage:
-        assert said(await stage.use("Read", path="file")) == {"content": [{"type": "text", "text": "     1\thello"}]}
+        assert content_of(await stage.use("Read", path="file")) == {
+            "content": [{"type": "text", "text": "     1\thello"}]
+        }
 
 
 async def test_a_fault_of_the_tool_or_of_the_arguments_is_an_error_for_the_agent(tmp_path: Path) -> None:
     async with stage_at(tmp_path) as stage:
         for arguments, words in (({"path": "none"}, "does not exist"), ({"pat": 1}, "did you mean `path`?")):
-            result = said(await stage.use("Read", **arguments))
+            result = content_of(await stage.use("Read", **arguments))
             assert result["isError"] is True
             assert words in result["content"][0]["text"]
 
@@ -146,7 +148,7 @@ async def test_a_tool_may_tell_how_far_it_is(tmp_path: Path) -> None:
     notices: list[Any] = []
     async with stage_at(tmp_path, act) as stage:
         call = stage.begin("Script", lambda method, params: notices.append((method, json.loads(bytes(params)))))
-        assert said(await ended(call))["content"][0]["text"] == "done"
+        assert content_of(await ended(call))["content"][0]["text"] == "done"
         assert notices == [
             ("notifications/progress", {"progress": 1, "message": "half"}),
             ("notifications/progress", {"progress": 2, "message": "nearly"}),
@@ -183,7 +185,7 @@ async def test_a_call_given_up_before_its_first_step_leaves_nothing(tmp_path: Pa
         call = stage.begin("Read", path="x")
         call.cancel("at once")
         await asyncio.sleep(0)
-        assert said(await stage.use("Read", path="x"))["isError"] is True, "the next one is answered"
+        assert content_of(await stage.use("Read", path="x"))["isError"] is True, "the next one is answered"
 
 
 async def test_calls_in_flight_are_answered_when_it_ends(tmp_path: Path) -> None:
@@ -232,7 +234,7 @@ async def test_a_call_that_finds_no_root_is_the_first_to_tell(tmp_path: Path) ->
     folder.mkdir()
     async with stage_at(folder) as stage:
         folder.rmdir()
-        assert "does not exist" in said(await stage.use("Read", path="x"))["content"][0]["text"]
+        assert "does not exist" in content_of(await stage.use("Read", path="x"))["content"][0]["text"]
         await until(lambda: stage.ledger.healths[-1].state == "down", "everybody knows")
 
 
@@ -250,7 +252,7 @@ async def test_the_loop_goes_on_while_files_are_slow(tmp_path: Path) -> None:
         assert not any(call.done for call in slow)
         release.set()
         for call in slow:
-            assert said(await ended(call))["content"][0]["text"] == "done"
+            assert content_of(await ended(call))["content"][0]["text"] == "done"
 
 
 async def test_a_fault_in_odd_words_can_be_sent(tmp_path: Path) -> None:
@@ -258,4 +260,4 @@ async def test_a_fault_in_odd_words_can_be_sent(tmp_path: Path) -> None:
         raise ToolFault("caf\udce9")
 
     async with stage_at(tmp_path, act) as stage:
-        assert said(await stage.use("Script"))["content"][0]["text"] == "caf\ufffd"
+        assert content_of(await stage.use("Script"))["content"][0]["text"] == "caf\ufffd"

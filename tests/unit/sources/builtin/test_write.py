@@ -25,8 +25,8 @@ def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Workbench:
 
 
 async def test_a_new_file_is_made_with_the_folders_it_needs(bench: Workbench) -> None:
-    said = await bench.text(WriteTool, path="a/b/notes.txt", content="one\ntwo\n")
-    assert said == "Created `a/b/notes.txt`: 2 lines, 8 bytes"
+    text = await bench.text(WriteTool, path="a/b/notes.txt", content="one\ntwo\n")
+    assert text == "Created `a/b/notes.txt`: 2 lines, 8 bytes"
     assert (bench.folder / "a/b/notes.txt").read_text() == "one\ntwo\n"
     assert os.listdir(bench.folder / "a/b") == ["notes.txt"], "nothing else is left there"
 
@@ -42,8 +42,8 @@ async def test_a_file_is_replaced_and_keeps_its_permissions(bench: Workbench) ->
     path = bench.write("run.sh", "old content\n")
     path.chmod(0o751)
     before = path.stat()
-    said = await bench.text(WriteTool, path="run.sh", content="new\n")
-    assert said == "Replaced `run.sh`: 1 line, 4 bytes (it had 12 bytes)"
+    text = await bench.text(WriteTool, path="run.sh", content="new\n")
+    assert text == "Replaced `run.sh`: 1 line, 4 bytes (it had 12 bytes)"
     assert path.read_text() == "new\n"
     after = path.stat()
     assert stat.S_IMODE(after.st_mode) == 0o751
@@ -108,13 +108,13 @@ async def test_another_name_of_the_same_file_keeps_its_content(bench: Workbench)
 async def test_what_is_no_regular_file_is_left_alone(bench: Workbench) -> None:
     (bench.folder / "folder").mkdir()
     os.mkfifo(bench.folder / "pipe")
-    for path, said in (
+    for path, text in (
         ("folder", "is a folder"),
         ("pipe", "is a pipe"),
         (".", "is a folder"),
         ("folder/", "names a folder"),
     ):
-        with pytest.raises(ToolFault, match=said):
+        with pytest.raises(ToolFault, match=text):
             await bench.use(WriteTool, path=path, content="x")
     assert sorted(os.listdir(bench.folder)) == ["folder", "pipe"]
     with pytest.raises(ToolFault, match="not a folder"):
@@ -167,9 +167,9 @@ async def test_a_file_keeps_its_line_ends_and_its_encoding(
     bench: Workbench, before: bytes, content: str, after: bytes
 ) -> None:
     path = bench.write("file", before)
-    said = await bench.text(WriteTool, path="file", content=content)
+    text = await bench.text(WriteTool, path="file", content=content)
     assert path.read_bytes() == after
-    assert ("CRLF line endings" in said) == (before.startswith((b"a\r", b"\xff")))
+    assert ("CRLF line endings" in text) == (before.startswith((b"a\r", b"\xff")))
 
 
 async def test_arguments_go_by_the_names_that_agents_know(bench: Workbench) -> None:

@@ -41,11 +41,11 @@ async def living(plugin: FaultyPlugin, probe_every_s: float) -> AsyncIterator[Le
         config={},
         timeout_s=at_most(20),
     )
-    told = Ledger()
+    ledger = Ledger()
     source: Any = PluginSource("p", launch, context, probe_every_s=probe_every_s)
-    life = asyncio.get_running_loop().create_task(source.run(told))
+    life = asyncio.get_running_loop().create_task(source.run(ledger))
     try:
-        yield told
+        yield ledger
     finally:
         life.cancel()
         await asyncio.wait([life])
@@ -54,25 +54,25 @@ async def living(plugin: FaultyPlugin, probe_every_s: float) -> AsyncIterator[Le
 
 async def test_it_is_asked_for_signs_of_life_by_the_name_plugin(tmp_path: Path) -> None:
     plugin = FaultyPlugin(tmp_path)
-    async with living(plugin, 0.05) as told:
+    async with living(plugin, 0.05) as ledger:
         await plugin.wait_for("health", 3, service="plugin")
-        assert told.states == ["ready"]
+        assert ledger.states == ["ready"]
 
 
 async def test_without_a_health_service_any_answer_is_a_sign_of_life(tmp_path: Path) -> None:
     plugin = FaultyPlugin(tmp_path, missing=["grpc.health.v1.Health"])
-    async with living(plugin, 0.05) as told:
+    async with living(plugin, 0.05) as ledger:
         await plugin.wait_for("info", 4)
-        assert told.states == ["ready"]
+        assert ledger.states == ["ready"]
 
 
 async def test_one_that_says_it_does_not_serve_is_started_again(tmp_path: Path) -> None:
     plugin = FaultyPlugin(tmp_path, health=2)
-    async with living(plugin, 0.05) as told:
+    async with living(plugin, 0.05) as ledger:
         await plugin.wait_for("start", 2)
-        assert told.states[:3] == ["ready", "degraded", "starting"]
-        assert "not serving" in told.healths[1].reason
-        assert "3 probes in a row failed" in told.healths[2].reason
+        assert ledger.states[:3] == ["ready", "degraded", "starting"]
+        assert "not serving" in ledger.healths[1].reason
+        assert "3 probes in a row failed" in ledger.healths[2].reason
 
 
 async def test_without_grpcio_it_is_down_and_says_what_to_install(
