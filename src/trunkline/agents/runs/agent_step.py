@@ -90,10 +90,9 @@ class AgentStepRunner:
         if task.state.proxy is None:
             return None
         wanted = settings_of_step(self._settings, task.state.proxy, self._plugins, task.folder)
-        events = self._telemetry.events_of(task.name)
         gateway = StepGateway(
             wanted,
-            events,
+            self._telemetry.events_of(task.name),
             caller=task.caller,
             environ=self._environ,
             redact=self._telemetry.redact,
@@ -107,7 +106,7 @@ class AgentStepRunner:
             tracer.set_call_parent(task.caller.principal, task.span)
             stack.callback(tracer.set_call_parent, task.caller.principal, None)
         self._telemetry.follow(task.name, gateway.router, gateway.command_of)
-        watch.attach(events, gateway.router, gateway.command_of)
+        watch.attach(gateway.router, gateway.command_of)
         try:
             async with task.in_time():
                 await gateway.start()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from trunkline.agents.installed import VersionCache, find_installed
 from trunkline.agents.providers import DOUBTED, provider_of
-from trunkline.agents.runs.plugins import PLUGIN, PluginProbe, Plugins, plugin_sections, probe_plugins
+from trunkline.agents.runs.plugins import PLUGIN, PluginProbe, Plugins, plugin_sections, probe_plugins, source_kind
 from trunkline.agents.runs.step_settings import (
     WITHOUT_SOURCE,
     enforce_default_protection,
@@ -141,70 +141,39 @@ async def check_started(
 ) -> CheckedWorkflow:
     """Check a workflow that was read against installed agents and started plugins. `start` says which plugins the
     workflow exposes may be started; none are where anything is wrong already. Nothing of them is left on return."""
-    settings, plugins = read.settings, read.plugins
-    # if a file cannot be used, the set of plugins is unknown
-    known = plugins if not plugins.failed and (read.configured is None or settings is not None) else None
-    known_settings = settings or Settings(Path(), GatewaySettings(), {})
-    all_settings = plugins.added_to(known_settings)
-    redact = Redactor(all_settings.secrets(environ), all_settings.names())
-    policy = PluginStartPolicy(
-        start_none=start == "none", untrusted={} if start == "all" else read.untrusted_plugins(), failed=read.failed
-    )
-    unchecked = await check_environment(read.loaded, known, environ=environ, redact=redact, policy=policy)
-    return replace(read, unchecked=unchecked)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginStartPolicy:
-    """Which plugins must not be started: all, those of untrusted files, or, where other files than the workflow have
-    errors (`failed`), all as well."""
-
-    start_none: bool = False
-    untrusted: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    failed: bool = False
-
-
-async def check_environment(
-    loaded: LoadedWorkflow,
-    plugins: Plugins | None,
-    *,
-    environ: Mapping[str, str],
-    redact: Callable[[str], str] = str,
-    policy: PluginStartPolicy,
-) -> tuple[str, ...]:
-    """Add to the workflow's report what its file alone does not show; returns the plugins that were not started.
-    Everything that is started for that has ended on return. `plugins` is None where it is unknown which there are."""
+    loaded, plugins = read.loaded, read.plugins
     async with asyncio.TaskGroup() as group:
         group.create_task(_check_providers(loaded, environ))
-        if plugins is None:
-            return ()
+        if plugins.failed or (read.configured is not None and read.settings is None):
+            return read  # a file cannot be used, so it is not known which plugins there are
         _check_named(loaded, plugins)
         named = {plugin.text: plugins.find(plugin.text) for use in loaded.uses for plugin in use.plugins}
         wanted = {source_name(name): found for name, found in named.items() if found and not obstacle_of(found)}
-        left = _not_started_plugins(loaded, plugins, wanted, policy)
+        left = _not_started_plugins(read, wanted, start)
         to_start = {name: section for name, section in wanted.items() if name not in left}
         if to_start:
-            group.create_task(_check_operations(loaded, plugins, to_start, environ, redact))
-    return left
+            group.create_task(_check_operations(read, to_start, environ))
+    return replace(read, unchecked=left)
 
 
 # -- plugins ----------------------------------------------------------------------------------------------------------
 
 
 def _not_started_plugins(
-    loaded: LoadedWorkflow, plugins: Plugins, wanted: Mapping[str, SourceSection], policy: PluginStartPolicy
+    read: CheckedWorkflow, wanted: Mapping[str, SourceSection], start: PluginStart
 ) -> tuple[str, ...]:
     """The plugins that are not started, each with a warning where the workflow names it."""
-    if policy.start_none:
+    if start == "none":
         return tuple(wanted)
-    failed = policy.failed or loaded.report.failed
-    left = tuple(name for name in wanted if failed or name in policy.untrusted)
-    for use in loaded.uses:
-        with loaded.report.of_step(use.step):
+    untrusted = {} if start == "all" else read.untrusted_plugins()
+    failed = read.failed
+    left = tuple(name for name in wanted if failed or name in untrusted)
+    for use in read.loaded.uses:
+        with read.loaded.report.of_step(use.step):
             for plugin in _each_once(use):
                 name = source_name(plugin.text)
-                if name in left and plugins.find(plugin.text) is not None:
-                    _not_started(loaded, plugin, None if failed else policy.untrusted[name])
+                if name in left and read.plugins.find(plugin.text) is not None:
+                    _not_started(read.loaded, plugin, None if failed else untrusted[name])
     return left
 
 
@@ -254,10 +223,11 @@ def _unknown_plugin(loaded: LoadedWorkflow, plugin: Scalar, plugins: Plugins) ->
         message = f"`{plugin.text}` is `{renamed}` here: its own name cannot be that of a source"
         loaded.report.error(PROXY_UNKNOWN_PLUGIN, plugin.span, message, f"write `{renamed}`, or rename the plugin")
         return
-    kind = plugins.other_kinds.get(plugin.text)
-    message = f"`{plugin.text}` is a source of the kind `{kind}`, not a {PLUGIN}" if kind else ""
+    message = f"There is no plugin `{plugin.text}`"
+    if (other := plugins.sources.get(plugin.text)) is not None:
+        message = f"`{plugin.text}` is a source of the kind `{source_kind(other)}`, not a {PLUGIN}"
     hint = hint_for(plugin.text, plugins.sections, "plugins") or "declare it in `.awf/plugins.yaml` or under `sources`"
-    loaded.report.error(PROXY_UNKNOWN_PLUGIN, plugin.span, message or f"There is no plugin `{plugin.text}`", hint)
+    loaded.report.error(PROXY_UNKNOWN_PLUGIN, plugin.span, message, hint)
 
 
 def _not_checked(loaded: LoadedWorkflow, plugin: Scalar, why: str, hint: str = "") -> None:
@@ -266,12 +236,11 @@ def _not_checked(loaded: LoadedWorkflow, plugin: Scalar, why: str, hint: str = "
 
 
 async def _check_operations(
-    loaded: LoadedWorkflow,
-    plugins: Plugins,
-    wanted: Mapping[str, SourceSection],
-    environ: Mapping[str, str],
-    redact: Callable[[str], str],
+    read: CheckedWorkflow, wanted: Mapping[str, SourceSection], environ: Mapping[str, str]
 ) -> None:
+    loaded, plugins = read.loaded, read.plugins
+    settings = plugins.added_to(read.settings or Settings(Path(), GatewaySettings(), {}))
+    redact = Redactor(settings.secrets(environ), settings.names())
     probed = await probe_plugins(wanted, loaded.path, environ=environ, redact=redact)
     for use in loaded.uses:
         with loaded.report.of_step(use.step):

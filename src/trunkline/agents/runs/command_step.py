@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -87,15 +86,10 @@ class CommandStepRunner:
             return StepResult(problem=_failed(state, f"There is no `{state.shell}` in PATH", "install it, or use `sh`"))
         argv = [shell, "-c", state.command.render(values.inputs, values.outputs)]
 
-        def finished(command: CommandSpec) -> CommandSpec:
-            """The variables that keep git from the repository's programs win over the step's own."""
-            own = {name: values.of(value) for name, value in state.env.items()}
-            kept = {name: value for name, value in command.env.items() if name.startswith(_GIT)}
-            stdin = values.of(state.stdin).encode("utf-8", "surrogateescape")
-            return replace(command, env={**command.env, **own, **kept}, stdin=stdin)
-
+        env = {name: values.of(value) for name, value in state.env.items()}
+        stdin = values.of(state.stdin).encode("utf-8", "surrogateescape")
         try:
-            ended = await self._run_command(state, argv, folder, finished)
+            ended = await self._run_command(state, argv, folder, env, stdin)
         except GatewayError as error:
             return StepResult(problem=_failed(state, error.problem.message, error.problem.hint))
         output = output_text(ended.output)
@@ -111,25 +105,30 @@ class CommandStepRunner:
             await choice.close()
 
     async def _run_command(
-        self, state: CommandState, argv: Sequence[str], folder: Path, finished: Callable[[CommandSpec], CommandSpec]
+        self, state: CommandState, argv: Sequence[str], folder: Path, env: Mapping[str, str], stdin: bytes
     ) -> CommandResult:
-        """Run a step's command, to which `finished` adds the step's own settings. Raises GatewayError where it needs a
-        sandbox and there is none, or cannot be started."""
-        git = await self._git_variables(folder)
-        sandbox = await self._sandbox_of(state, str(folder))
-        command = CommandSpec(
-            argv=argv, env={**self._environ, **git}, folder=str(folder), timeout_s=state.timeout_s, label=state.name
-        )
+        """Run a step's command with its own variables, `env`. Raises GatewayError where it needs a sandbox and there is
+        none, or cannot be started."""
+        where, git = str(folder), await self._git_variables(folder)
+        sandbox = await self._sandbox_of(state, where)
+
+        def command(argv: Sequence[str], inherited: Mapping[str, str]) -> CommandSpec:
+            """The variables that keep git from the repository's programs win over the step's own."""
+            base = {**inherited, **git}
+            kept = {name: value for name, value in base.items() if name.startswith(_GIT)}
+            everything = {**base, **env, **kept}
+            return CommandSpec(
+                argv=argv, env=everything, folder=where, timeout_s=state.timeout_s, label=state.name, stdin=stdin
+            )
+
         if sandbox is None:
-            return await self._commands.run(finished(command))
-        guarded = await _or_failure(self._guard(state, str(folder)).begin())
+            return await self._commands.run(command(argv, self._environ))
+        guarded = await _or_failure(self._guard(state, where).begin())
         try:
             mounts = guarded.mounts
-            argv = await asyncio.to_thread(
-                partial(sandbox.wrap, argv, str(folder), read_only=mounts.read_only, pinned=mounts.pinned)
-            )
-            command = replace(command, argv=argv, env={**sandbox.environment(), **git})
-            return await self._commands.run(finished(command), on_launch=guarded.launched)
+            wrapped = partial(sandbox.wrap, argv, where, read_only=mounts.read_only, pinned=mounts.pinned)
+            argv = await asyncio.to_thread(wrapped)
+            return await self._commands.run(command(argv, sandbox.environment()), on_launch=guarded.launched)
         finally:
             await guarded.end()
 

@@ -10,7 +10,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -36,10 +35,10 @@ def project_instructions(
         files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
         redact=redact,
     )
-    found = read_instructions(folder, names, hidden=own.hidden())
-    if found.problem is not None:
-        warn(found.problem)
-    return found.text
+    text, problem = read_instructions(folder, names, hidden=own.hidden())
+    if problem is not None:
+        warn(problem)
+    return text
 
 
 LARGEST_BYTES: Final = 64 << 10
@@ -48,27 +47,19 @@ _CLOSING: Final = re.compile(r"<(?=\s*/\s*instructions\b)", re.IGNORECASE)
 """A closing tag, which would make what follows look as if it came from us. Codex uses the same tag in capitals."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instructions:
-    """`text` is ready for the agent; empty where there is none. `problem` is a warning about what was left out."""
-
-    file: str = ""
-    text: str = ""
-    problem: Problem | None = None
-
-
 class _Refused(Exception):
     """The reason why a file is not used."""
 
 
-def read_instructions(project: Path, names: Sequence[str], *, hidden: Iterable[str] = ()) -> Instructions:
-    """The text of the first of these files that exists. Never raises: agents work without instructions too."""
+def read_instructions(project: Path, names: Sequence[str], *, hidden: Iterable[str] = ()) -> tuple[str, Problem | None]:
+    """The text of the first of these files that exists, ready for the agent, and a warning about what was left out.
+    Never raises: agents work without instructions too."""
     try:
         with RootHandle(str(project), hidden=hidden) as folder:
             name = next((name for name in names if _exists(folder, name)), "")
-            return _read(folder, name) if name else Instructions()
+            return _read(folder, name) if name else ("", None)
     except OSError:
-        return Instructions()  # the folder cannot be opened; the agent's tools will say so
+        return "", None  # the folder cannot be opened; the agent's tools will say so
 
 
 def _exists(folder: RootHandle, name: str) -> bool:
@@ -82,7 +73,7 @@ def _exists(folder: RootHandle, name: str) -> bool:
     return True
 
 
-def _read(folder: RootHandle, name: str) -> Instructions:
+def _read(folder: RootHandle, name: str) -> tuple[str, Problem | None]:
     try:
         text, cut = _text(folder, name)
     except PathEscapesRoot:
@@ -93,15 +84,15 @@ def _read(folder: RootHandle, name: str) -> Instructions:
         why = error.strerror or str(error)
     else:
         if not text.strip():
-            return Instructions()
+            return "", None
         notice = (
             f"The project's own instructions, from its file `{name}`, are below. A file that they refer to, also as "
             "`@file`, is not included: read it with your tools."
         )
         text = f"{notice}\n\n<instructions>\n{_CLOSING.sub('&lt;', text.strip())}\n</instructions>\n"
         most = f"Only the first {LARGEST_BYTES >> 10} KiB of the project's `{name}` are given to the agent"
-        return Instructions(file=name, text=text, problem=_problem(most) if cut else None)
-    return Instructions(problem=_problem(f"The project's `{name}` is not given to the agent: {why}"))
+        return text, _problem(most) if cut else None
+    return "", _problem(f"The project's `{name}` is not given to the agent: {why}")
 
 
 def _text(folder: RootHandle, name: str) -> tuple[str, bool]:

@@ -34,14 +34,13 @@ _EXPOSED: Final = (PLUGIN, "mcp_stdio", "mcp_http")
 class Plugins:
     """What a workflow may get tools of.
 
-    `sections` are the plugins and MCP servers by name, also those that are disabled or incomplete; `other_kinds` the
-    kinds of all other sources, and `sources` all together. `renamed` maps names in AWF's file that cannot be names of
+    `sections` are the plugins and MCP servers by name, also those that are disabled or incomplete, and `sources` these
+    and all others. `renamed` maps names in AWF's file that cannot be names of
     sources to those that replace them. `texts` are the files that `problems` are about; `referenced_variables` the
     variables that AWF's file refers to, with their values. `verdict` is on AWF's file, whose sources are `of_file`.
     """
 
     sections: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
-    other_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     sources: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     problems: tuple[FileProblem, ...] = ()
@@ -101,14 +100,13 @@ def _joined(
     sources: Mapping[str, SourceSection], of_file: Mapping[str, SourceSection], installed: Mapping[str, SourceSection]
 ) -> Plugins:
     """The first to use a name has it."""
-    kinds = {
-        name: (section.of_kind if isinstance(section, UnreadySource) else section.kind)
-        for name, section in sources.items()
-    }
-    others = {name: kind for name, kind in kinds.items() if kind not in _EXPOSED}
-    exposed = {name: section for name, section in sources.items() if name not in others}
-    sections = {name: section for name, section in {**installed, **of_file, **exposed}.items() if name not in others}
-    return Plugins(sections=sections, other_kinds=others, sources={**sources, **sections})
+    others = {name for name, section in sources.items() if source_kind(section) not in _EXPOSED}
+    sections = {name: section for name, section in {**installed, **of_file, **sources}.items() if name not in others}
+    return Plugins(sections=sections, sources={**sources, **sections})
+
+
+def source_kind(section: SourceSection) -> str:
+    return section.of_kind if isinstance(section, UnreadySource) else section.kind
 
 
 START_S: Final = 20.0

@@ -141,20 +141,6 @@ class RunTelemetry:
 _INTERRUPTED = "interrupted"
 
 
-class StepSpan:
-    """The span of a running step; None without a tracer."""
-
-    def __init__(self, span: Span | None) -> None:
-        self.span = span
-
-    def ended(self, result: StepResult) -> None:
-        if self.span is None:
-            return
-        self.span.set("step.status", "success" if result.problem is None else "failure")
-        if result.problem is not None:
-            self.span.fail(result.problem.code.id, result.problem.message)
-
-
 class RunSpans:
     """The spans of a run: one for the workflow and one for each step, with its tool calls below."""
 
@@ -167,14 +153,14 @@ class RunSpans:
         self._run = None if tracer is None else tracer.begin(f"workflow.{workflow.name}", attributes=named)
 
     @contextmanager
-    def step(self, state: AgentState | CommandState, model: str) -> Generator[StepSpan, None, None]:
-        """A step that ends without a result was interrupted."""
+    def step(self, state: AgentState | CommandState, model: str) -> Generator[Span | None, None, None]:
+        """The span of a step; None without a tracer. A step that ends without a result was interrupted."""
         if self._tracer is None:
-            yield StepSpan(None)
+            yield None
             return
         span = self._tracer.begin(f"step.{state.name}", parent=self._run, attributes=_attributes(state, model))
         try:
-            yield StepSpan(span)
+            yield span
         except BaseException:
             span.set("step.status", _INTERRUPTED)
             span.fail(_INTERRUPTED)
@@ -196,6 +182,12 @@ class RunSpans:
         elif ended.status != "success":
             self._run.fail(ended.status, ended.message)
         self._run.end()
+
+
+def record_step_result(span: Span, result: StepResult) -> None:
+    span.set("step.status", "success" if result.problem is None else "failure")
+    if result.problem is not None:
+        span.fail(result.problem.code.id, result.problem.message)
 
 
 def _attributes(state: AgentState | CommandState, model: str) -> dict[str, Value]:
@@ -226,10 +218,10 @@ class ToolCallEvents:
         self._begun: set[Call] = set()
         self._loop = asyncio.get_running_loop()
 
-    def attach(self, events: Events, router: Router, command_of: Callable[[Call], str] | None = None) -> None:
+    def attach(self, router: Router, command_of: Callable[[Call], str] | None = None) -> None:
         """`command_of` gives the command that a call runs, as it may be shown."""
         self._command_of = command_of
-        events.call_done.append(self._ended)
+        router.events.call_done.append(self._ended)
         others = router.on_call
 
         def began(call: Call) -> None:

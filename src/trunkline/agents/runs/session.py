@@ -63,10 +63,13 @@ class SessionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSession:
-    """The program that is about to be started, and the tools that it gets from us."""
+    """An agent that is about to be started in `cwd`, and the tools that it gets through `socket`."""
 
     installed: Installed
     tools: tuple[str, ...]
+    plan: LaunchPlan
+    cwd: Path
+    socket: AgentSocket
 
 
 class AgentSession:
@@ -80,49 +83,36 @@ class AgentSession:
         self._runner = AgentRunner(children, home=request.home, environ=request.environ)
         self._caller = Caller(principal=f"agent:{request.provider}")
         self._stack = AsyncExitStack()
-        self._socket: AgentSocket | None = None
-        self._start: tuple[LaunchPlan, Path] | None = None
         self._span: Span | None = None
-
-    @property
-    def listed(self) -> bool:
-        """Whether the agent has asked for its tools."""
-        return self._socket is not None and self._socket.listed
-
-    @property
-    def interrupted_calls(self) -> InterruptedCalls:
-        """The calls that were in progress when its tool server was lost."""
-        return InterruptedCalls() if self._socket is None else self._socket.interrupted_calls
 
     async def prepare(self) -> PreparedSession:
         """Make everything ready but the agent itself. Raises GatewayError where it may not or cannot be started."""
-        known = VersionCache(self._request.settings.gateway.state_dir)
-        installed = await find_installed(self._provider, self._children, self._request.environ, known)
-        folder = RunFolder(self._children, self._request.provider)
+        request = self._request
+        known = VersionCache(request.settings.gateway.state_dir)
+        installed = await find_installed(self._provider, self._children, request.environ, known)
+        folder = RunFolder(self._children, request.provider)
         self._stack.callback(folder.remove)
         gateway = await self._gateway(folder.path)
         isolation = await self._isolation(installed, gateway, folder.path / "t")
         for warning in isolation.warnings:
-            self._telemetry.warn(self._request.provider, warning)
-        spec = await self._run_spec(gateway, folder.path / "a", self._stack, self._request.args)
-        request, instructions = self._request, ""
+            self._telemetry.warn(request.provider, warning)
+        spec, socket = await self._run_spec(gateway, folder.path / "a", self._stack)
+        instructions = ""
         if request.mode == "intercept" and request.instructions:
             redact, warn = self._telemetry.redact, partial(self._telemetry.warn, request.provider)
             names = self._provider.instructions
             instructions = project_instructions(request.folder, names, request.settings, redact, warn)
-        spec = replace(spec, mitigation=isolation.mitigation, instructions=instructions)
-        assert self._socket is not None
-        self._socket.on_listed = lambda: self._telemetry.events.note("info", "tools_listed", self._request.provider)
+        spec = replace(spec, args=request.args, mitigation=isolation.mitigation, instructions=instructions)
+        socket.on_listed = lambda: self._telemetry.events.note("info", "tools_listed", request.provider)
         plan = await self._runner.prepare(self._provider, installed, spec)
-        self._start = (plan, working_folder(plan, spec))
-        return PreparedSession(installed=installed, tools=gateway.tools())
+        cwd = working_folder(plan, spec)
+        return PreparedSession(installed=installed, tools=gateway.tools(), plan=plan, cwd=cwd, socket=socket)
 
-    async def run(self) -> int:
+    async def run(self, prepared: PreparedSession) -> int:
         """Give the agent the terminal; its return code once it has ended. Cancelling this ends it."""
-        assert self._start is not None
-        plan, cwd = self._start
-        env = self._runner.environment(plan, cwd)
-        return await run_in_foreground(self._children, plan.argv, env=env, cwd=str(cwd), label=self._provider.name)
+        argv, cwd = prepared.plan.argv, prepared.cwd
+        env = self._runner.environment(prepared.plan, cwd)
+        return await run_in_foreground(self._children, argv, env=env, cwd=str(cwd), label=self._provider.name)
 
     def record_end(self, status: int, problem: Problem | None) -> None:
         """Record the end in the session's span."""
@@ -169,26 +159,18 @@ class AgentSession:
         tracer.set_call_parent(self._caller.principal, span)
         self._stack.callback(tracer.set_call_parent, self._caller.principal, None)
 
-    async def _run_spec(
-        self, gateway: StepGateway, part: Path, stack: AsyncExitStack, args: tuple[str, ...] = ()
-    ) -> RunSpec:
+    async def _run_spec(self, gateway: StepGateway, part: Path, stack: AsyncExitStack) -> tuple[RunSpec, AgentSocket]:
         """What the agent is started with, and the socket to its tools, which is open as long as `stack`."""
-        run = part / "run"
-        make_private_folder(run)
-        self._socket = AgentSocket(gateway, part, result_chars=self._provider.result_chars)
-        stack.push_async_callback(self._socket.close)
-        return RunSpec(
-            mode=self._request.mode,
-            project=self._request.folder,
-            run=run,
-            server=await self._socket.open(),
-            args=args,
-        )
+        make_private_folder(part / "run")
+        socket = AgentSocket(gateway, part, result_chars=self._provider.result_chars)
+        stack.push_async_callback(socket.close)
+        request, server = self._request, await socket.open()
+        return RunSpec(mode=request.mode, project=request.folder, run=part / "run", server=server), socket
 
     async def _isolation(self, installed: Installed, gateway: StepGateway, part: Path) -> Isolation:
         async def probe() -> ProbeResult:
             async with AsyncExitStack() as stack:
-                spec = await self._run_spec(gateway, part, stack)
+                spec, _ = await self._run_spec(gateway, part, stack)
                 return await probe_agent(self._runner, self._provider, installed, spec)
 
         store = ProbeStore(self._request.settings.gateway.state_dir)
@@ -264,8 +246,8 @@ async def _run(
     began_at = monotonic()
     try:
         with signals.agent_has_terminal(headless=request.headless):
-            code = await signals.unless_interrupted(session.run(), name)
-        end = _result_of(request, code, session, signals)
+            code = await signals.unless_interrupted(session.run(prepared), name)
+        end = _result_of(request, code, prepared.socket, signals)
     except GatewayError as error:
         end = SessionResult(status=error.problem.code.exit or 1, problem=error.problem)
     signals.agent_ended(end.status)
@@ -275,13 +257,13 @@ async def _run(
     return end
 
 
-def _result_of(request: SessionRequest, code: int, session: AgentSession, signals: SessionSignals) -> SessionResult:
+def _result_of(request: SessionRequest, code: int, socket: AgentSocket, signals: SessionSignals) -> SessionResult:
     """The exit status to return: a headless agent may exit with 0 when interrupted, or without our tools."""
     status = code if code >= 0 else 128 - code
     if request.headless and signals.pressed:
         return SessionResult(status=INTERRUPTED, problem=interrupted_problem(request.provider, "SIGINT"))
-    if session.listed:
-        return _after_loss(request, status, session.interrupted_calls)
+    if socket.listed:
+        return _after_loss(request, status, socket.interrupted_calls)
     if request.headless and status == 0:
         problem = not_listed_problem(request.provider, "ended without having asked for its tools")
         return SessionResult(status=1, problem=problem)

@@ -15,7 +15,7 @@ from trunkline.agents.events import TokenUsage
 from trunkline.agents.runs import run_events
 from trunkline.agents.runs.agent_step import AgentStepRunner
 from trunkline.agents.runs.command_step import CommandStepRunner
-from trunkline.agents.runs.run_telemetry import RunSpans, RunTelemetry
+from trunkline.agents.runs.run_telemetry import RunSpans, RunTelemetry, record_step_result
 from trunkline.agents.runs.signals import Interrupt, interrupt_on_signals
 from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage, TemplateValues
 from trunkline.agents.workflow.condition import ConditionContext
@@ -145,11 +145,12 @@ class _Steps:
                 result = await self._commands.run(step, values, folder)
             else:
                 prompt = values.of(step.prompt)
-                task = AgentTask(state=step, prompt=prompt, model=model, folder=folder, span=span.span)
+                task = AgentTask(state=step, prompt=prompt, model=model, folder=folder, span=span)
                 result = await self._agents.run(task)
             if result.problem is not None and not result.problem.where:
                 result = replace(result, problem=replace(result.problem, where=step.name))
-            span.ended(result)
+            if span is not None:
+                record_step_result(span, result)
             return result
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.trust import trust
 
-from trunkline.agents.runs.plugins import Plugins, plugin_sections
+from trunkline.agents.runs.plugins import Plugins, plugin_sections, source_kind
 from trunkline.config.config_file import ConfigFile, find_plugins
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings
@@ -92,7 +92,9 @@ def test_plugins_of_both_files_are_there_and_ours_win(tmp_path: Path) -> None:
     found = look(settings, tmp_path / "x" / "w.yaml", tmp_path)
     assert sorted(found.sections) == ["git", "lacks", "other"]
     assert found.sections["git"].command == "ours"  # type: ignore[attr-defined]
-    assert found.other_kinds == {"files": "builtin"}
+    assert {name: source_kind(found.sources[name]) for name in found.sources.keys() - found.sections} == {
+        "files": "builtin"
+    }
     assert [problem.code.id for problem in found.problems] == ["TL106"]  # both have `git`
     assert (list(found.texts), found.failed) == ([str(file)], False)
 
@@ -106,8 +108,8 @@ def test_a_file_that_the_configuration_was_read_with_is_not_read_against_itself(
 
 def test_without_a_configuration_awf_alone_counts(tmp_path: Path) -> None:
     awf(tmp_path)
-    assert list(look(None, tmp_path / "w.yaml", tmp_path).sections) == ["git"]
-    assert look(None, tmp_path / "w.yaml", tmp_path).other_kinds == {}
+    found = look(None, tmp_path / "w.yaml", tmp_path)
+    assert list(found.sections) == list(found.sources) == ["git"]
 
 
 def test_mistakes_in_awfs_file_are_told(tmp_path: Path) -> None:
