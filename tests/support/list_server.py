@@ -2,8 +2,8 @@
 
 `resources` is how many it has, on pages of `page`; `list_s` is how long each page takes, and a file that exists under
 `gate` makes every list hang until it is gone. `list_changes_per_s` announces changed lists for ever, `updates_per_s`
-every watched resource. `dies_of` is a method that ends the process, `hangs_at` one that is never answered. `journal` is a
-file that gets a line for every start (with the process id), every method and every ten thousand updates.
+every watched resource. `dies_of` is a method that ends the process, `hangs_at` one that is never answered. `journal` is
+a file that gets a line for every start (with the process id), every method and every ten thousand updates.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.canned import Asked, canned
+from tests.support.canned import CannedRequest, canned
 from tests.support.ports import free_port
 from tests.support.servers import HttpFaults
 from tests.support.waiting import until
@@ -338,7 +338,7 @@ BUDGET = {
 }
 
 
-async def found_at(page: tuple[int, bytes], **keys: str) -> tuple[list[Match], Asked]:
+async def found_at(page: tuple[int, bytes], **keys: str) -> tuple[list[Match], CannedRequest]:
     """What a gateway finds that greets, lists its tools and answers a search with this page."""
     pages = {"/mcp": greeting(), "/api/tools/discover?query=a+%26+b&limit=3&provision=0&explain=1": page}
     async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp", **keys)) as client:

@@ -56,13 +56,20 @@ async def test_updates_come_under_the_id_of_the_listen(tmp_path: Path, id_of_lis
             assert told == {"resourceSubscriptions": ["x:1", "x:2"]}
             assert watched(here) == ["x:1", "x:2"]
             update(here, "x:2", title="t")
-            update = await heard()
-            assert (update["method"], update["params"]["uri"], update["params"]["title"]) == (UPDATED, "x:2", "t")
-            assert (type(update["id_of_listen"]), update["id_of_listen"]) == (type(id_of_listen), id_of_listen)
+            notification = await heard()
+            assert (notification["method"], notification["params"]["uri"], notification["params"]["title"]) == (
+                UPDATED,
+                "x:2",
+                "t",
+            )
+            assert (type(notification["id_of_listen"]), notification["id_of_listen"]) == (
+                type(id_of_listen),
+                id_of_listen,
+            )
             update(here, "x:1/part", _meta={f"{META}subscriptionId": 99, "own": 1})
-            update = await heard()
-            assert update["params"]["uri"] == "x:1/part"
-            assert update["params"]["_meta"] == {"own": 1, f"{META}subscriptionId": id_of_listen}
+            notification = await heard()
+            assert notification["params"]["uri"] == "x:1/part"
+            assert notification["params"]["_meta"] == {"own": 1, f"{META}subscriptionId": id_of_listen}
         await until(lambda: not watched(here), "nothing is watched once the client is gone")
 
 

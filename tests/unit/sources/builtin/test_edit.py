@@ -89,7 +89,7 @@ async def test_only_some_of_many_lines_are_named(bench: Workbench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "said"),
+    ("old", "text"),
     [
         ("return  2", "differs only in white space or quotation marks from line 6"),
         ("\treturn 2\n", "differs only in white space or quotation marks from line 6"),
@@ -181,7 +181,7 @@ async def test_nothing_outside_is_changed(bench: Workbench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "text"),
     [
         (b"a\x00b", "is binary data, which Edit cannot change"),
         (b"%PDF-1.7 a", "is a PDF document, which Edit cannot change"),

@@ -102,7 +102,7 @@ def test_the_kernels_own_folders_are_refused_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("", "The path is empty"),
         ("a\0b", "The path holds a NUL character"),
