@@ -86,29 +86,20 @@ class Claude(Provider):
         if ours := _our_prompt(request):  # after the user's; in a file, as an argument may not be long
             _, theirs = _without_addition(request.split_args()[0])
             files[_PROMPT_FILE] = "\n\n".join(filter(None, [theirs, ours]))
-        links: dict[str, Path] = {}
         if request.mode == "intercept":
-            # a probe needs no login, and the user's `env` would win over what we set
-            written = "" if request.model_url else request.home.texts.get("settings", "")
-            settings = _only(_LOGIN_SETTINGS, object_of(written))
-            if "env" in settings:
-                settings["env"] = _without(tuple(env), mapping(settings["env"]))
-            settings |= {"disableAllHooks": True, "disableDeepLinkRegistration": "disable"}
-            files[_SETTINGS_FILE] = json_text(settings)
+            files[_SETTINGS_FILE] = _isolated_settings(request, env)
         else:
             files |= _own_settings(request, env)
-            links |= {
-                f"{_CONFIG}/{name}": config / name for name in _USER_CONFIG if config / name in request.home.present
-            }
-        if request.prompt is None and config / _SESSIONS in request.home.present:
-            links[f"{_CONFIG}/{_SESSIONS}"] = config / _SESSIONS
+        linked = () if request.mode == "intercept" else _USER_CONFIG
+        if request.prompt is None:
+            linked = (*linked, _SESSIONS)
         return LaunchPlan(
             argv=_argv(request, _options(request)),
             env=env,
             unset=(*_OUTER_SESSION, *_REAL_MODEL) if request.model_url else _OUTER_SESSION,
             files=files,
             folders=(_TEMPORARY,),
-            links=links,
+            links={f"{_CONFIG}/{name}": config / name for name in linked if config / name in request.home.present},
             # an isolated Claude Code has no commands: it would say so without asking its model, and report success
             stdin=request.prompt_text() if request.mode == "intercept" else request.prompt or "",
         )
@@ -146,9 +137,8 @@ def _options(request: LaunchRequest) -> tuple[str, ...]:
     if request.mode == "additive":
         return (*ours, *kept)
     isolated = ("--strict-mcp-config", "--tools", "", "--setting-sources", "", "--no-chrome")
-    commands = (
-        ("--disable-slash-commands",) if (request.prompt is not None or is_headless("claude", request.args)) else ()
-    )
+    headless = request.prompt is not None or is_headless("claude", request.args)
+    commands = ("--disable-slash-commands",) if headless else ()
     return (*ours, *isolated, *commands, "--settings", str(request.run / _SETTINGS_FILE), *kept)
 
 
@@ -217,12 +207,8 @@ def _environment(request: LaunchRequest) -> dict[str, str]:
     else:
         env |= {"CLAUDE_CODE_PLUGIN_CACHE_DIR": environ.get("CLAUDE_CODE_PLUGIN_CACHE_DIR", str(config / "plugins"))}
     if request.model_url:
-        own = str(request.run / _CONFIG)
-        env |= {
-            "ANTHROPIC_BASE_URL": request.model_url,
-            "ANTHROPIC_API_KEY": "trial",
-            "CLAUDE_SECURESTORAGE_CONFIG_DIR": own,
-        }
+        env |= {"ANTHROPIC_BASE_URL": request.model_url, "ANTHROPIC_API_KEY": "trial"}
+        env["CLAUDE_SECURESTORAGE_CONFIG_DIR"] = env["CLAUDE_CONFIG_DIR"]
     return env
 
 
@@ -232,17 +218,25 @@ def _environment(request: LaunchRequest) -> dict[str, str]:
 def _state(request: LaunchRequest) -> str:
     """A copy of the user's state, as Claude Code writes it at every start. Isolated, it has no servers."""
     state = dict(_user_state(request.home))
+    keep, names = (_only, _TRUST) if request.mode == "intercept" else (_without, _APPROVALS)
     projects = mapping(state.get("projects")).items()
+    state["projects"] = {path: keep(names, mapping(project)) for path, project in projects}
     if request.mode == "intercept":
         state.pop("mcpServers", None)
-        state["projects"] = {path: _only(_TRUST, mapping(project)) for path, project in projects}
-    else:
-        state["projects"] = {path: _without(_APPROVALS, mapping(project)) for path, project in projects}
     return json_text(state)
 
 
 def _user_state(home: HomeSnapshot) -> Mapping[str, Any]:
     return object_of(home.texts.get("old_state") or home.texts.get("state", ""))
+
+
+def _isolated_settings(request: LaunchRequest, env: Mapping[str, str]) -> str:
+    # a probe needs no login, and the user's `env` would win over what we set
+    written = "" if request.model_url else request.home.texts.get("settings", "")
+    settings = _only(_LOGIN_SETTINGS, object_of(written))
+    if "env" in settings:
+        settings["env"] = _without(tuple(env), mapping(settings["env"]))
+    return json_text(settings | {"disableAllHooks": True, "disableDeepLinkRegistration": "disable"})
 
 
 def _own_settings(request: LaunchRequest, env: Mapping[str, str]) -> dict[str, str]:
@@ -321,9 +315,8 @@ def _result(event: Mapping[str, Any]) -> Iterator[events.AgentEvent]:
         yield _tokens(event)
     if event.get("is_error") is True or event.get("subtype") != "success":
         reasons = [text(reason) for reason in listed(event.get("errors"))]
-        yield events.AgentError(
-            "; ".join(filter(None, [text(event.get("result")), *reasons])) or text(event.get("subtype"))
-        )
+        reason = "; ".join(filter(None, [text(event.get("result")), *reasons]))
+        yield events.AgentError(reason or text(event.get("subtype")))
     else:
         yield events.FinalAnswer(text(event.get("result")))
 

@@ -93,9 +93,8 @@ class Codex(Provider):
 
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:
         if request.mode == "native":
-            return LaunchPlan(
-                argv=_argv(request, ("--skip-git-repo-check",), _user_options(request, "")), stdin=request.prompt or ""
-            )
+            argv = _argv(request, ("--skip-git-repo-check",), _user_options(request, ""))
+            return LaunchPlan(argv=argv, stdin=request.prompt or "")
         settings = CodexConfig(request.home.texts.get("config", ""))
         return _isolated(request, settings) if request.mode == "intercept" else _additive(request, settings)
 

@@ -75,18 +75,11 @@ class Gemini(Provider):
         )
 
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:
-        match request.mode:
-            case "intercept":
-                return _isolated(request)
-            case "additive":
-                return _additive(request)
-            case "native":
-                return LaunchPlan(
-                    argv=_argv(request, ()),
-                    env=_environment(request),
-                    folders=(_TMP,),
-                    stdin=isolation.prompt_with_mitigation(request),
-                )
+        if request.mode == "native":
+            return LaunchPlan(
+                argv=_argv(request, ()), env=_environment(request), folders=(_TMP,), stdin=request.prompt or ""
+            )
+        return _isolated(request) if request.mode == "intercept" else _additive(request)
 
     def parser(self) -> GeminiOutputParser:
         return GeminiOutputParser(self.is_ours)
@@ -103,6 +96,7 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
     policy = str(request.run / _POLICY)
     options = ("--allowed-mcp-server-names", SERVER, "-e", "none", "--admin-policy", policy, "--policy", policy)
     variables = home.texts.get("variables", home.texts.get("home_variables", ""))
+    login = [name for name in _LOGIN if own / name in home.present]
     return LaunchPlan(
         argv=_argv(request, options),
         env=_environment(request) | {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_SANDBOX": "false"},
@@ -116,11 +110,7 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
             f"{_HOME}/{_OWN}/{_SETTINGS}": isolated_settings(request, own / _SETTINGS),
         },
         folders=(isolation.WORK_FOLDER, *isolation.WORK_SUBFOLDERS, _TMP),
-        links={
-            f"{_HOME}/{_OWN}/{name}": own / name
-            for name in _LOGIN
-            if own / name in home.present and not request.model_url
-        },
+        links={} if request.model_url else {f"{_HOME}/{_OWN}/{name}": own / name for name in login},
         cwd=isolation.WORK_FOLDER,
         stdin=request.prompt_text(),
     )
@@ -139,7 +129,7 @@ def _additive(request: LaunchRequest) -> LaunchPlan:
         files={f"{_HOME}/{_OWN}/{_SETTINGS}": additive_settings(request, own / _SETTINGS)},
         folders=(_TMP,),
         links=links,
-        stdin=isolation.prompt_with_mitigation(request),
+        stdin=request.prompt or "",
     )
 
 
@@ -194,21 +184,16 @@ _PROBE: Final = {
 
 def isolated_settings(request: LaunchRequest, place: Path) -> str:
     """The settings for our tools alone. `place` is the user's file, which a probe does not use."""
-    known = (
-        _PROBE
-        if request.model_url
-        else isolation.merged(_login(request), isolation.picked(_own(request, place), _KEPT))
-    )
-    settings = isolation.merged(known, isolation.merged(_QUIET, _ISOLATED))
-    return isolation.json_text(settings | {"mcpServers": {SERVER: _server(request)}})
+    if request.model_url:
+        known = _PROBE
+    else:
+        known = isolation.merged(_login(request), isolation.picked(_own(request, place), _KEPT))
+    return isolation.json_text(isolation.merged(known, _QUIET, _ISOLATED, _mcp_servers(request)))
 
 
 def additive_settings(request: LaunchRequest, place: Path) -> str:
     """The user's settings at `place` with our server, which none of their lists may leave out."""
-    own = _own(request, place)
-    settings = isolation.merged(
-        isolation.merged(_login(request), own), isolation.merged(_QUIET, {"mcpServers": {SERVER: _server(request)}})
-    )
+    settings = isolation.merged(_login(request), _own(request, place), _QUIET, _mcp_servers(request))
     _with_ours(settings, "mcp", "allowed", SERVER)
     _with_ours(settings, "tools", "core", f"mcp_{SERVER}_*")
     threshold = mapping(settings.get("tools")).get("truncateToolOutputThreshold")
@@ -237,9 +222,10 @@ def _with_ours(settings: dict[str, Any], section: str, key: str, name: str) -> N
         settings[section] = {**settings[section], key: [*names, name]}
 
 
-def _server(request: LaunchRequest) -> dict[str, Any]:
+def _mcp_servers(request: LaunchRequest) -> dict[str, Any]:
     server = request.tool_server
-    return {"command": server.command, "args": list(server.args), "timeout": server.call_ms, "trust": True}
+    entry = {"command": server.command, "args": list(server.args), "timeout": server.call_ms, "trust": True}
+    return {"mcpServers": {SERVER: entry}}
 
 
 _REFUSALS: Final = ("tool_not_registered", "policy_violation", "invalid_tool_params")
@@ -265,12 +251,8 @@ class GeminiOutputParser:
                 if not self._is_ours(name := text(event.get("tool_name"))):
                     self._own_calls[text(event.get("tool_id"))] = name
             case "tool_result" if (own := self._own_calls.pop(text(event.get("tool_id")), None)) is not None:
-                yield NativeToolUsed(
-                    own,
-                    ran=not (
-                        event.get("status") == "error" and text(mapping(event.get("error")).get("type")) in _REFUSALS
-                    ),
-                )
+                error = mapping(event.get("error")) if event.get("status") == "error" else {}
+                yield NativeToolUsed(own, ran=error.get("type") not in _REFUSALS)
             case "error" if event.get("severity") == "error":
                 yield AgentError(text(event.get("message")))
             case "result":

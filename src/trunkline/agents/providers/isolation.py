@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 
 from trunkline.agents.providers.provider import HomeSnapshot, LaunchRequest
 from trunkline.config.json_parser import parse_json
-from trunkline.config.problems import Invalid, Report
-from trunkline.config.tree import Items, Node, Scalar, SkippedValue, Table
+from trunkline.config.problems import InvalidValue, Report
+from trunkline.config.tree import ListNode, Node, Scalar, SkippedValue, Table
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
 WORK_FOLDER: Final = "work"
@@ -33,11 +33,11 @@ PROXY_VARIABLES: Final = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy",
 
 def project_notice(request: LaunchRequest) -> str:
     """Tells the agent about the project, as it is started in another folder than its tools work in."""
-    place = (
+    notice = (
         f"The project you work on is the folder {request.project}. Your tools work there: relative paths are relative"
         " to it, and absolute paths have to lie in it. The folder that you were started in is empty and of no use.\n"
     )
-    return "\n\n".join(filter(None, [request.mitigation, place, request.instructions]))
+    return "\n\n".join(filter(None, [request.mitigation, notice, request.instructions]))
 
 
 _NO_REPOSITORY: Final = "/dev/null"
@@ -78,7 +78,7 @@ def read_config(text: str, where: str) -> dict[str, Any]:
     report = Report(where)
     try:
         value = _plain(parse_json(text, report, relaxed=True))
-    except Invalid:
+    except InvalidValue:
         value = None
     except RecursionError:
         raise _unusable(where, "it is nested too deeply") from None
@@ -98,7 +98,7 @@ def _plain(node: Node) -> object:
     match node:
         case Table():
             return {entry.key.text: _plain(entry.value) for entry in node.entries}
-        case Items():
+        case ListNode():
             return [_plain(item) for item in node.items]
         case SkippedValue():
             return node.value
@@ -114,10 +114,10 @@ def _plain(node: Node) -> object:
             return node.text
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge objects, recursively; `over` wins."""
-    result = dict(base)
-    for key, value in over.items():
+def merged(*values: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge objects, recursively; later ones win."""
+    result: dict[str, Any] = {}
+    for key, value in (member for each in values for member in each.items()):
         mine = result.get(key)
         both = isinstance(mine, dict) and isinstance(value, dict)
         result[key] = merged(cast("dict[str, Any]", mine), cast("dict[str, Any]", value)) if both else value
@@ -140,8 +140,3 @@ def picked(values: Mapping[str, Any], paths: tuple[tuple[str, ...], ...]) -> dic
 def json_text(value: object) -> str:
     """JSON in ASCII only: a text may contain lone surrogates, which cannot be written otherwise."""
     return json.dumps(value, separators=(",", ":"))
-
-
-def prompt_with_mitigation(request: LaunchRequest) -> str:
-    prompt = request.prompt or ""
-    return f"{request.mitigation}\n\n{prompt}" if request.mitigation and prompt else prompt

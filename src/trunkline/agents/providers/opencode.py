@@ -48,18 +48,9 @@ class OpenCode(Provider):
         return HomeQuery(texts=copied | places, links=tuple(places.values()), folders=(config, config / "opencode"))
 
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:
-        match request.mode:
-            case "intercept":
-                return _isolated(request)
-            case "additive":
-                return _additive(request)
-            case "native":
-                return LaunchPlan(
-                    argv=_argv(request),
-                    env=_quiet(request),
-                    folders=(_TMP,),
-                    stdin=isolation.prompt_with_mitigation(request),
-                )
+        if request.mode == "native":
+            return LaunchPlan(argv=_argv(request), env=_quiet(request), folders=(_TMP,), stdin=request.prompt or "")
+        return _isolated(request) if request.mode == "intercept" else _additive(request)
 
     def parser(self) -> OpenCodeOutputParser:
         return OpenCodeOutputParser(self.is_ours)
@@ -112,19 +103,15 @@ def _additive(request: LaunchRequest) -> LaunchPlan:
     beside = [name for name in request.home.entries.get(config, ()) if name != "opencode"]
     mine = [name for name in request.home.entries.get(own, ()) if name not in _COPIED]
     texts = {name: text for name in _COPIED if (text := isolation.user_text(request.home, name, own / name))}
+    inline = isolation.merged(_SCHEMA | _inline(request), _QUIET | _ours(request))
+    env = {_INLINE: isolation.json_text(inline), "XDG_CONFIG_HOME": str(request.run / _CONFIG)}
     return LaunchPlan(
         argv=_argv(request),
-        env=_quiet(request)
-        | {
-            "OPENCODE_CONFIG_CONTENT": isolation.json_text(
-                isolation.merged(_SCHEMA | _inline(request), _QUIET | _ours(request))
-            ),
-            "XDG_CONFIG_HOME": str(request.run / _CONFIG),
-        },
+        env=_quiet(request) | env,
         files={f"{_OWN}/{name}": _with_absolute_references(text, own) for name, text in texts.items()},
         folders=(_OWN, _TMP),
         links={f"{_CONFIG}/{name}": config / name for name in beside} | {f"{_OWN}/{name}": own / name for name in mine},
-        stdin=isolation.prompt_with_mitigation(request),
+        stdin=request.prompt or "",
     )
 
 
@@ -159,6 +146,13 @@ _SCHEMA: Final = {"$schema": "https://opencode.ai/config.json"}
 _QUIET: Final = {"autoupdate": False, "share": "disabled"}
 _OURS_ONLY: Final = {"*": "deny", f"{SERVER}_*": "allow"}
 """The later rule wins."""
+_ISOLATED: Final = {
+    "tools": {"*": False, f"{SERVER}_*": True},
+    "permission": _OURS_ONLY,
+    "snapshot": False,
+    "formatter": False,
+    "lsp": False,
+}
 _PROBE: Final = "trial"
 _PROBE_MODEL: Final = f"{_PROBE}/{_PROBE}"
 _REFERENCE: Final = re.compile(r"\{file:(?![~/])([^}]+)\}")
@@ -179,14 +173,7 @@ def _isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
             written = _with_absolute_references(isolation.user_text(request.home, name, place), place.parent)
             config = isolation.merged(config, isolation.picked(isolation.read_config(written, str(place)), _KEPT))
         config = isolation.merged(config, isolation.picked(_inline(request), _KEPT))
-    isolated = {
-        "tools": {"*": False, f"{SERVER}_*": True},
-        "permission": _OURS_ONLY,
-        "snapshot": False,
-        "formatter": False,
-        "lsp": False,
-    }
-    return isolation.json_text(_SCHEMA | config | _QUIET | isolated | _ours(request))
+    return isolation.json_text(_SCHEMA | config | _QUIET | _ISOLATED | _ours(request))
 
 
 def _with_absolute_references(text: str, folder: Path) -> str:
@@ -241,22 +228,15 @@ class OpenCodeOutputParser:
             case "tool_use":
                 self._called = True
                 if not self._is_ours(name := text(part.get("tool"))):
-                    yield events.NativeToolUsed(
-                        name,
-                        ran=name != _NO_TOOL
-                        and not (
-                            mapping(part.get("state")).get("status") == "error"
-                            and text(mapping(part.get("state")).get("error")).startswith(_REFUSALS)
-                        ),
-                    )
+                    state = mapping(part.get("state"))
+                    refused = state.get("status") == "error" and text(state.get("error")).startswith(_REFUSALS)
+                    yield events.NativeToolUsed(name, ran=name != _NO_TOOL and not refused)
             case "step_finish":
                 yield from self._finished(part)
             case "error":
                 error = mapping(event.get("error"))
                 reasons = (mapping(error.get("data")).get("message"), error.get("message"), error.get("name"))
-                yield events.AgentError(
-                    next((text(reason) for reason in reasons if text(reason)), "it reported an error")
-                )
+                yield events.AgentError(next(filter(None, map(text, reasons)), "it reported an error"))
             case _:
                 return
 

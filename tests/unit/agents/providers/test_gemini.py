@@ -62,11 +62,6 @@ def test_a_prompt_that_begins_with_a_slash_is_no_command_where_there_are_none() 
     assert GEMINI.plan(launch_request(GEMINI, "additive", prompt="/review")).stdin == "/review"
 
 
-def test_a_mitigation_comes_before_the_prompt_where_there_is_no_other_place() -> None:
-    plan = GEMINI.plan(launch_request(GEMINI, "additive", mitigation="Use only these tools."))
-    assert plan.stdin == "Use only these tools.\n\nDo as planned"
-
-
 @pytest.mark.law
 @pytest.mark.parametrize("settings", ["", '{"tools": 5, "mcp": [], "security": null}'])
 def test_broken_settings_do_no_harm_to_the_isolation(settings: str) -> None:

@@ -89,11 +89,6 @@ def test_what_the_user_puts_on_top_stays_under_what_we_put_on_top() -> None:
     assert list(json.loads(content)["mcp"]) == ["own", "trunkline-run"]
 
 
-def test_a_mitigation_comes_before_the_prompt_where_there_is_no_other_place() -> None:
-    plan = OPENCODE.plan(launch_request(OPENCODE, "additive", mitigation="Use only these tools."))
-    assert plan.stdin == "Use only these tools.\n\nDo as planned"
-
-
 @pytest.mark.law
 @pytest.mark.parametrize("config", ["", '{"provider": 5, "permission": "allow", "tools": []}'])
 def test_a_broken_configuration_does_no_harm_to_the_isolation(config: str) -> None:
