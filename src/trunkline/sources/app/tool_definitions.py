@@ -89,7 +89,7 @@ class _Annotations(msgspec.Struct, rename="camel"):
     open_world_hint: bool = False
 
 
-class _Unusable(Exception):
+class _InvalidTool(Exception):
     """A tool cannot be offered; says why."""
 
 
@@ -102,9 +102,9 @@ def read_tools(server: str, app_name: str, definitions: Sequence[Raw]) -> AppToo
         try:
             tool, registered = _read_tool(server, app_name, raw, number)
             if tool.name in wire_names:
-                raise _Unusable(f"`{tool.name}` is registered twice")
-        except _Unusable as unusable:
-            warnings.append(f"{TOOL_NOT_USABLE}: a tool is left out: {unusable}")
+                raise _InvalidTool(f"`{tool.name}` is registered twice")
+        except _InvalidTool as error:
+            warnings.append(f"{TOOL_NOT_USABLE}: a tool is left out: {error}")
             continue
         wire_names[tool.name] = encode(registered)
         tools.append(tool)
@@ -119,15 +119,15 @@ def _read_tool(server: str, app_name: str, raw: Raw, number: int) -> tuple[ToolD
     try:
         members = folded_members(raw, f"tool {number}")
     except BadMessage as error:
-        raise _Unusable(str(error)) from None
+        raise _InvalidTool(str(error)) from None
     registered = _text(members, "name", f"tool {number}")
     if not 0 < len(registered) <= _LONGEST_NAME or not registered.isprintable():
-        raise _Unusable(f"the name of tool {number} is not 1 to {_LONGEST_NAME} printable characters")
+        raise _InvalidTool(f"the name of tool {number} is not 1 to {_LONGEST_NAME} printable characters")
     prefix = f"{app_name}:"
     has_prefix = registered[: len(prefix)].casefold() == prefix.casefold()
     name = registered[len(prefix) :].strip() if has_prefix else registered
     if not name:
-        raise _Unusable(f"`{registered}` has no name besides the app's")
+        raise _InvalidTool(f"`{registered}` has no name besides the app's")
     aliases = () if name == registered else (registered,)
     return ToolDefinition(server, name, _definition(name, members), aliases), registered
 
@@ -157,12 +157,12 @@ def _schema(members: Members, member: str, name: str) -> bytes | None:
         try:
             schema = encode(with_small_keywords(msgspec.json.decode(schema)))
         except RecursionError:
-            raise _Unusable(f"{what} is nested too deeply") from None
+            raise _InvalidTool(f"{what} is nested too deeply") from None
         inner = members_of(schema, what)
     if "type" not in inner:
         schema = encode_members({"type": _OBJECT_TYPE, **inner})
     elif bytes(inner["type"]) != _OBJECT_TYPE:
-        raise _Unusable(f"{what} is not of type `object`")
+        raise _InvalidTool(f"{what} is not of type `object`")
     _check(schema, _Schema, what)
     return schema
 
@@ -171,7 +171,7 @@ def _check(value: bytes, shape: type[msgspec.Struct], what: str) -> None:
     try:
         msgspec.json.decode(value, type=shape)
     except msgspec.MsgspecError as error:
-        raise _Unusable(f"{what} cannot be used: {error}") from None
+        raise _InvalidTool(f"{what} cannot be used: {error}") from None
 
 
 def _object(members: Members, member: str, name: str) -> bytes | None:
@@ -182,7 +182,7 @@ def _object(members: Members, member: str, name: str) -> bytes | None:
     try:
         inner = members_of(raw, f"the `{member}` of `{name}`")
     except BadMessage as error:
-        raise _Unusable(str(error)) from None
+        raise _InvalidTool(str(error)) from None
     given = {key: value for key, value in inner.items() if bytes(value) != _NULL}
     return single_line(raw) if len(given) == len(inner) else single_line(encode_members(given))
 
@@ -194,4 +194,4 @@ def _text(members: Members, member: str, what: str) -> str:
     try:
         return msgspec.json.decode(raw, type=str)
     except msgspec.MsgspecError:
-        raise _Unusable(f"the `{member}` of {what} is not text") from None
+        raise _InvalidTool(f"the `{member}` of {what} is not text") from None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trunkline.config.section import key
-from trunkline.config.shapes import JsonValue, MapOf
 from trunkline.config.sources import NOTHING
+from trunkline.config.value_types import JsonValue, MapOf
 from trunkline.core.source import Source, SourceKind
 from trunkline.sources.sections import ProgramSection
 
@@ -27,21 +27,9 @@ class PluginSection(ProgramSection):
 
 def build(name: str, section: PluginSection, context: SourceContext) -> Source:
     # imported here, so that checking a configuration loads no networking
-    from trunkline.protocol.jsonrpc import encode
-    from trunkline.runtime.children import child_environment
-    from trunkline.sources.plugin.source import Launch, PluginSource
-    from trunkline.sources.sections import limits_of
+    from trunkline.sources.plugin.source import PluginSource
 
-    inherit = cast(tuple[str, ...] | Literal["all"], section.inherit_env)
-    launch = Launch(
-        argv=[section.command, *section.args],
-        env=child_environment(context.environ, extra=section.env, inherit=inherit),
-        cwd=None if section.cwd is None else str(section.cwd),
-        limits=limits_of(section.limits),
-        config={key: encode(value) for key, value in section.config.items()},
-        timeout_s=section.start_timeout,
-    )
-    return PluginSource(name, launch, context)
+    return PluginSource(name, section, context)
 
 
 KIND = SourceKind(section=PluginSection, build=build)

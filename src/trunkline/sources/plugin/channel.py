@@ -119,9 +119,9 @@ class PluginChannel:
         self._listening: asyncio.Task[None] | None = None
         self._in_doubt = False
 
-    async def request(self, method: str, message: bytes, timeout_s: float, *, dial: bool = True) -> bytes:
-        """Send one request of our own, connecting first if `dial`. Raises RpcFailed, also on timeout."""
-        call = self._channel.unary_unary(method)(message, timeout=timeout_s, wait_for_ready=dial)
+    async def request(self, method: str, message: bytes, timeout_s: float, *, wait_for_ready: bool = True) -> bytes:
+        """Send one request of our own, connecting first if `wait_for_ready`. Raises RpcFailed, also on timeout."""
+        call = self._channel.unary_unary(method)(message, timeout=timeout_s, wait_for_ready=wait_for_ready)
         try:
             # the library's own deadline does not hold while the other end reads nothing
             async with TimeLimit(timeout_s):

@@ -27,11 +27,11 @@ _MAX_DEFINITION_BYTES: Final = 64 * 1024
 """More than any model could use of one tool."""
 
 
-class NotUsable(Exception):
+class UnusableOperation(Exception):
     """An operation cannot be offered as a tool; says why."""
 
 
-class BadData(Exception):
+class MalformedResult(Exception):
     """A value in the plugin's answer is not valid JSON."""
 
 
@@ -47,12 +47,12 @@ def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[ToolDe
         name = operation.name
         try:
             if not name:
-                raise NotUsable("it has no name")
+                raise UnusableOperation("it has no name")
             if name in tools:
-                raise NotUsable("another operation before it has this name")
+                raise UnusableOperation("another operation before it has this name")
             tool = tools[name] = ToolDefinition(source, name, definition_of(operation))
             size_bytes += len(tool.definition)
-        except NotUsable as error:
+        except UnusableOperation as error:
             faults.append(safe_text(f"{TOOL_NOT_USABLE}: the operation `{name[:100]}` is not offered: {error}", str))
     more = len(faults) - _MOST_FAULTS
     if more > 0:
@@ -75,9 +75,9 @@ def definition_of(operation: Operation) -> bytes:
     properties: dict[str, bytes] = {}
     for item in operation.inputs:
         if not item.name:
-            raise NotUsable("one of its inputs has no name")
+            raise UnusableOperation("one of its inputs has no name")
         if item.name in properties:
-            raise NotUsable(f"two of its inputs have the name `{item.name[:100]}`")
+            raise UnusableOperation(f"two of its inputs have the name `{item.name[:100]}`")
         properties[item.name] = _schema_of(item)
     schema = {"type": b'"object"', "properties": encode_members(properties)}
     required = [item.name for item in operation.inputs if item.required]
@@ -90,7 +90,7 @@ def definition_of(operation: Operation) -> bytes:
     definition = encode_members(members | {"inputSchema": encode_members(schema)})
     if len(definition) > _MAX_DEFINITION_BYTES:
         size = f"its definition is {len(definition):,} bytes long"
-        raise NotUsable(f"{size}, and at most {_MAX_DEFINITION_BYTES:,} are offered: shorten its descriptions")
+        raise UnusableOperation(f"{size}, and at most {_MAX_DEFINITION_BYTES:,} are offered: shorten its descriptions")
     return definition
 
 
@@ -110,7 +110,9 @@ def _schema_of(item: OperationInput) -> bytes:
     read_default = _DEFAULTS.get(item.type)
     if read_default is None:
         known = ", ".join(_DEFAULTS)
-        raise NotUsable(f"its input `{item.name[:100]}` has the unknown type `{item.type[:100]}` (known: {known})")
+        raise UnusableOperation(
+            f"its input `{item.name[:100]}` has the unknown type `{item.type[:100]}` (known: {known})"
+        )
     members = {"type": encode(item.type)}
     if item.description:
         members["description"] = encode(item.description)
@@ -119,7 +121,7 @@ def _schema_of(item: OperationInput) -> bytes:
     if item.default:
         default = read_default(item.default)
         if default is None:
-            raise NotUsable(
+            raise UnusableOperation(
                 f"the default of its input `{item.name[:100]}` is not a valid {item.type}: `{item.default[:100]}`"
             )
         members["default"] = default
@@ -129,9 +131,11 @@ def _schema_of(item: OperationInput) -> bytes:
 def _format_of(item: OperationInput) -> str:
     known = _FORMATS.get(item.validation)
     if known is None:
-        raise NotUsable(f"its input `{item.name[:100]}` has the unknown validation `{item.validation[:100]}`")
+        raise UnusableOperation(f"its input `{item.name[:100]}` has the unknown validation `{item.validation[:100]}`")
     if item.type != "string":
-        raise NotUsable(f"its input `{item.name[:100]}` is of type {item.type}, which no `{item.validation}` can be")
+        raise UnusableOperation(
+            f"its input `{item.name[:100]}` is of type {item.type}, which no `{item.validation}` can be"
+        )
     return known
 
 
@@ -198,6 +202,6 @@ def _value(name: str, raw: bytes) -> bytes:
         with REDUCED_STACK:
             return single_line(_decode_raw(raw))
     except (BadMessage, msgspec.MsgspecError) as error:
-        raise BadData(f"the value `{name[:100]}` of its answer is not valid JSON: {error}") from None
+        raise MalformedResult(f"the value `{name[:100]}` of its answer is not valid JSON: {error}") from None
     except RecursionError:
-        raise BadData(f"the value `{name[:100]}` of its answer is nested too deeply") from None
+        raise MalformedResult(f"the value `{name[:100]}` of its answer is nested too deeply") from None

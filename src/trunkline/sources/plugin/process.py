@@ -14,28 +14,21 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, cast
 from urllib.parse import quote
 
 from trunkline.core.errors import SOURCE_OVER_LIMITS, GatewayError
 from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.runtime.child_io import PipeProtocol, StderrTail, describe_exit, head_text, safe_text, stderr_hint
-from trunkline.runtime.children import Children, start_failed
-from trunkline.runtime.supervisor_client import Child, Limits
+from trunkline.runtime.children import child_environment, start_failed
+from trunkline.runtime.source_context import SourceContext
+from trunkline.runtime.supervisor_client import Child
 from trunkline.runtime.temporary_folders import TemporaryFolder
 from trunkline.sdk.plugin_v1 import COOKIE, COOKIE_NAME, CORE_VERSION, PROTOCOL_VERSION
+from trunkline.sources.plugin import PluginSection
+from trunkline.sources.sections import limits_of
 
 PREFIX: Final = "trunkline-p-"
-
-
-class SocketFolder(TemporaryFolder):
-    """The private folder for a plugin's socket. Raises GatewayError where none can be made."""
-
-    def __init__(self, name: str) -> None:
-        try:
-            super().__init__(PREFIX)
-        except OSError as error:
-            raise start_failed(name, f"no folder can be made for its socket: {error}", retryable=True) from None
 
 
 _HANDSHAKE: Final = re.compile(rb"\s*\d+\|[^|]*\|[^|]*\|.*")
@@ -138,8 +131,8 @@ def _shown(text: str) -> str:
 
 _LONGEST_LINE_BYTES: Final = 64 * 1024
 _LAST_OUTPUT_S: Final = 0.1
-_ENDING_S: Final = 2.0
-_UNASKED_S: Final = 0.5
+_GRACEFUL_STOP_S: Final = 2.0
+_STOP_S: Final = 0.5
 _NOT_FOR_PLUGINS: Final = frozenset({"PLUGIN_CLIENT_CERT", "PLUGIN_MULTIPLEX_GRPC", "PLUGIN_UNIX_SOCKET_GROUP"})
 """Variables by which hosts request what we do not support: certificates, multiplexing, sockets of a group."""
 
@@ -151,7 +144,7 @@ class PluginProcess:
         self,
         name: str,
         child: Child,
-        folder: SocketFolder,
+        folder: TemporaryFolder,
         count: Callable[[str, int], None],
         redact: Callable[[str], str],
     ) -> None:
@@ -225,12 +218,12 @@ class PluginProcess:
         if lines:
             self._count("noise_lines", lines)
 
-    async def close(self, *, asked: bool = False) -> None:
-        """End it and everything it started, and remove its folder. One that was `asked` to end gets more time."""
+    async def close(self, *, graceful: bool = False) -> None:
+        """End it and everything it started, and remove its folder. After a `graceful` shutdown it gets more time."""
         self._line.cancel()
         os.close(self.child.stdin)
         try:
-            await self.child.stop(grace_s=_ENDING_S if asked else _UNASKED_S)
+            await self.child.stop(grace_s=_GRACEFUL_STOP_S if graceful else _STOP_S)
         finally:
             for transport in self._outputs:
                 transport.close()
@@ -238,23 +231,25 @@ class PluginProcess:
 
 
 async def start_process(
-    name: str,
-    children: Children,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    cwd: str | None,
-    limits: Limits | None,
-    count: Callable[[str, int], None],
-    redact: Callable[[str], str],
+    name: str, section: PluginSection, context: SourceContext, count: Callable[[str, int], None]
 ) -> PluginProcess:
-    folder = SocketFolder(name)
+    """Start the plugin with a private folder for its socket. Raises GatewayError."""
     try:
-        child = await children.spawn(argv, env=_environment(env, folder.path), cwd=cwd, label=name, limits=limits)
+        folder = TemporaryFolder(PREFIX)
+    except OSError as error:
+        raise start_failed(name, f"no folder can be made for its socket: {error}", retryable=True) from None
+    try:
+        child = await context.children.spawn(
+            [section.command, *section.args],
+            env=_environment(section, context.environ, folder.path),
+            cwd=None if section.cwd is None else str(section.cwd),
+            label=name,
+            limits=limits_of(section.limits),
+        )
     except BaseException:
         folder.remove()
         raise
-    process = PluginProcess(name, child, folder, count, redact)
+    process = PluginProcess(name, child, folder, count, context.redact)
     # Not to be cancelled in the middle, which would leave pipes that nobody owns.
     connecting = asyncio.ensure_future(process.connect())
     try:
@@ -266,9 +261,10 @@ async def start_process(
     return process
 
 
-def _environment(env: Mapping[str, str], folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in env.items() if name not in _NOT_FOR_PLUGINS}
-    return kept | {
+def _environment(section: PluginSection, environ: Mapping[str, str], folder: Path) -> dict[str, str]:
+    inherit = cast(tuple[str, ...] | Literal["all"], section.inherit_env)
+    env = child_environment(environ, extra=section.env, inherit=inherit)
+    return {name: value for name, value in env.items() if name not in _NOT_FOR_PLUGINS} | {
         COOKIE_NAME: COOKIE,
         "PLUGIN_PROTOCOL_VERSIONS": str(PROTOCOL_VERSION),
         "PLUGIN_UNIX_SOCKET_DIR": str(folder),

@@ -22,6 +22,7 @@ from trunkline.core.errors import (
 )
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.runtime.child_io import describe_exit, safe_text, stderr_hint
+from trunkline.runtime.source_context import SourceContext
 from trunkline.sdk.plugin_v1 import (
     CONTROLLER_SHUTDOWN,
     EMPTY,
@@ -44,7 +45,7 @@ from trunkline.sdk.plugin_v1 import (
 )
 from trunkline.sdk.protobuf import MalformedProtobuf
 from trunkline.sources.plugin.channel import PluginChannel, RpcFailed
-from trunkline.sources.plugin.operations import BadData, result_from
+from trunkline.sources.plugin.operations import MalformedResult, result_from
 from trunkline.sources.plugin.process import PluginProcess
 
 _HEALTH_CHECK_S: Final = 10.0
@@ -57,13 +58,11 @@ T = TypeVar("T")
 
 
 class QueuedCalls:
-    """The carrier of calls that were not sent yet; abandoned ones are dropped at once, with their arguments."""
+    """Calls that were not sent yet, until there is a plugin to send them to. Abandoned ones are dropped at once, with
+    their arguments."""
 
     def __init__(self) -> None:
         self._calls: dict[Request, Call] = {}
-
-    def __len__(self) -> int:
-        return len(self._calls)
 
     def add(self, call: Call) -> None:
         call.upstream = self
@@ -84,29 +83,23 @@ class QueuedCalls:
 
 
 class RunningPlugin:
-    """One process with its channel. `lost` is done, with the reason, once it cannot be used any more."""
+    """One process with its channel. `lost` is done, with the reason, once it cannot be used any more; calls that are
+    `queued` by then wait for the next process."""
 
     def __init__(
-        self,
-        name: str,
-        process: PluginProcess,
-        channel: PluginChannel,
-        *,
-        limit_bytes: int,
-        redact: Callable[[str], str],
+        self, name: str, process: PluginProcess, channel: PluginChannel, queued: QueuedCalls, context: SourceContext
     ) -> None:
-        self.resubmit: Callable[[Call], None] = _drop  # for calls that were never sent
         self.info = PluginInfo()
         self.operations: list[Operation] = []
         self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
         self._name = name
         self._process = process
         self._channel = channel
-        self._limit_bytes = limit_bytes
-        self._redact = redact
-        self._introduced = False
+        self._queued = queued
+        self._limit_bytes = context.message_bytes
+        self._redact = context.redact
+        self._initialized = False
         self._calls: dict[Request, asyncio.Task[None]] = {}
-        self._held = QueuedCalls()
         self._connecting: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         process.child.exited.add_done_callback(lambda _: self._exited())
@@ -122,7 +115,7 @@ class RunningPlugin:
         await self._request("Init", INIT, encode_init(config), bytes)
         step("`ListOperations`")
         self.operations = await self._request("ListOperations", LIST_OPERATIONS, EMPTY, decode_operations)
-        self._introduced = True
+        self._initialized = True
 
     async def _request(self, name: str, method: str, request: bytes, decode: Callable[[bytes], T]) -> T:
         asking = asyncio.ensure_future(self._channel.request(method, request, _FOREVER_S))
@@ -143,7 +136,7 @@ class RunningPlugin:
 
     def submit(self, call: Call) -> None:
         if self._connecting is not None or not self._channel.connected:
-            self._hold(call)
+            self._queue(call)
             return
         try:
             request = _encode(call)
@@ -157,9 +150,9 @@ class RunningPlugin:
         call.upstream = self
         self._calls[call] = asyncio.get_running_loop().create_task(self._execute(call, request))
 
-    def _hold(self, call: Call) -> None:
-        """Hold a call until the connection is back: the plugin closed it, or is just ending."""
-        self._held.add(call)
+    def _queue(self, call: Call) -> None:
+        """Queue a call until the connection is back: the plugin closed it, or is just ending."""
+        self._queued.add(call)
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
@@ -168,18 +161,18 @@ class RunningPlugin:
             await self._channel.connect()
         finally:
             self._connecting = None
-        self._held.release(self.submit)
+        self._queued.release(self.submit)
 
     async def _execute(self, call: Call, request: bytes) -> None:
         if not self._channel.connected:  # the connection was lost meanwhile
             del self._calls[call]
-            self._hold(call)
+            self._queue(call)
             return
         try:
             result = result_from(decode_executed(await self._channel.execute(request)))
         except RpcFailed as error:
             self._over(call, error.problem(self._name, call.tool, self._redact))
-        except (MalformedProtobuf, BadData) as error:
+        except (MalformedProtobuf, MalformedResult) as error:
             self._over(call, self._problem(SOURCE_PROTOCOL, f"the answer cannot be used: {error}"))
         else:
             del self._calls[call]
@@ -236,16 +229,15 @@ class RunningPlugin:
         await asyncio.sleep(_LAST_OUTPUT_S)
         tail = str(self._process.tail)
         problem = self._problem(*describe_exit(self._process.child))
-        self.lose(replace(problem, hint=stderr_hint(tail), stderr_tail=tail))
+        self.mark_lost(replace(problem, hint=stderr_hint(tail), stderr_tail=tail))
 
-    def lose(self, problem: Problem) -> None:
+    def mark_lost(self, problem: Problem) -> None:
         """Fail all calls. It counts as lost before that: a call that follows one of them must not come here."""
         calls, self._calls = self._calls, {}
         if not self.lost.done():
             self.lost.set_result(problem)
         if self._connecting is not None:
             self._connecting.cancel()
-        self._held.release(self.resubmit)
         for request, task in calls.items():
             task.cancel()
             if isinstance(request, Call):
@@ -253,19 +245,19 @@ class RunningPlugin:
 
     async def close(self) -> None:
         """Request its shutdown, then end it."""
-        asked = self._introduced and not self.lost.done()
+        graceful = self._initialized and not self.lost.done()
         tasks = [task for task in (*self._calls.values(), self._connecting) if task is not None]
-        self.lose(self._problem(SOURCE_LOST, "was stopped"))
+        self.mark_lost(self._problem(SOURCE_LOST, "was stopped"))
         try:
             if tasks:
                 await asyncio.wait(tasks)
-            if asked:
+            if graceful:
                 await self._shut_down()
         finally:
             try:
                 await self._channel.close()
             finally:
-                await self._process.close(asked=asked)
+                await self._process.close(graceful=graceful)
             if self._ending is not None:
                 await asyncio.wait([self._ending])
 
@@ -273,7 +265,7 @@ class RunningPlugin:
         """Shut down first the plugin, then go-plugin's server around it, if any."""
         for method in (SHUTDOWN, CONTROLLER_SHUTDOWN):
             try:
-                await self._channel.request(method, EMPTY, _SHUTDOWN_S, dial=False)
+                await self._channel.request(method, EMPTY, _SHUTDOWN_S, wait_for_ready=False)
             except RpcFailed as error:
                 if error.code is DEADLINE:
                     return  # it does not respond any more
@@ -286,10 +278,6 @@ class RunningPlugin:
 
     def _shown(self, text: str) -> str:
         return safe_text(text, self._redact)[:_SHOWN_CHARACTERS]
-
-
-def _drop(call: Call) -> None:
-    """Replaced by the source before it sends calls."""
 
 
 def _encode(call: Call) -> bytes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -18,7 +18,7 @@ from trunkline.runtime.children import start_failed
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff, warn_if_over_limits
 from trunkline.runtime.source_context import SourceContext
-from trunkline.runtime.supervisor_client import Limits
+from trunkline.sources.plugin import PluginSection
 from trunkline.sources.plugin.channel import PluginChannel, load_grpc
 from trunkline.sources.plugin.operations import tools_of
 from trunkline.sources.plugin.process import PluginProcess, start_process
@@ -29,67 +29,55 @@ _FAILED_PROBES: Final = 3
 _LONGEST_NAME: Final = 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """How to start the plugin, and its settings. Each value of `config` is one JSON value."""
-
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    cwd: str | None
-    limits: Limits | None = None
-    config: Mapping[str, bytes]
-    timeout_s: float
-
-
 class PluginStart:
     """One attempt to start the plugin, within one deadline. Raises GatewayError and leaves nothing running."""
 
-    def __init__(self, name: str, launch: Launch, context: SourceContext, count: Callable[[str, int], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        section: PluginSection,
+        context: SourceContext,
+        queued: QueuedCalls,
+        count: Callable[[str, int], None],
+    ) -> None:
         self._name = name
-        self._launch = launch
+        self._section = section
         self._context = context
+        self._queued = queued
         self._count = count
         self._awaited = "its process"
         self._process: PluginProcess | None = None
 
     async def run(self) -> RunningPlugin:
         grpc = load_grpc(self._name)
+        timeout_s = self._section.start_timeout
+        config = {key: encode(value) for key, value in self._section.config.items()}
         try:
-            async with TimeLimit(self._launch.timeout_s), self._context.start_slots.turn():
+            async with TimeLimit(timeout_s), self._context.start_slots.turn():
                 plugin = await self._connect(grpc)
                 try:
-                    await plugin.initialize(self._launch.config, self._awaits)
+                    await plugin.initialize(config, self._awaits)
                 except BaseException:
                     await plugin.close()
                     raise
                 return plugin
         except TimeoutError:
             tail = "" if self._process is None else str(self._process.tail)
-            message = f"it was not ready after {self._launch.timeout_s:g} s: waited for {self._awaited}"
+            message = f"it was not ready after {timeout_s:g} s: waited for {self._awaited}"
             hint = stderr_hint(tail) or "is it a plugin? `start_timeout` gives a slow one more time"
             problem = start_failed(self._name, message, hint, retryable=True).problem
             raise GatewayError(replace(problem, stderr_tail=tail)) from None
 
     async def _connect(self, grpc: object) -> RunningPlugin:
-        launch, context = self._launch, self._context
-        self._process = process = await start_process(
-            self._name,
-            context.children,
-            launch.argv,
-            env=launch.env,
-            cwd=launch.cwd,
-            limits=launch.limits,
-            count=self._count,
-            redact=context.redact,
-        )
+        self._process = process = await start_process(self._name, self._section, self._context, self._count)
         try:
             self._awaits("the line on stdout that says where it listens")
             target = await process.handshake()
-            channel = PluginChannel(grpc, target, context.message_bytes)
+            channel = PluginChannel(grpc, target, self._context.message_bytes)
         except BaseException:
             await process.close()
             raise
-        return RunningPlugin(self._name, process, channel, limit_bytes=context.message_bytes, redact=context.redact)
+        return RunningPlugin(self._name, process, channel, self._queued, self._context)
 
     def _awaits(self, what: str) -> None:
         self._awaited = what
@@ -97,15 +85,15 @@ class PluginStart:
 
 class PluginSource(ToolsOnlySource):
     def __init__(
-        self, name: str, launch: Launch, context: SourceContext, *, probe_every_s: float = PROBE_EVERY_S
+        self, name: str, section: PluginSection, context: SourceContext, *, probe_every_s: float = PROBE_EVERY_S
     ) -> None:
         self.name = name
-        self._launch = launch
+        self._section = section
         self._context = context
         self._probe_every_s = probe_every_s
         self._plugin: RunningPlugin | None = None
         self._sink: Sink | None = None
-        self._parked = QueuedCalls()
+        self._queued = QueuedCalls()
         self._stopped = False
         self._not_offered = ""
         self._backoff = RetryBackoff()
@@ -120,10 +108,7 @@ class PluginSource(ToolsOnlySource):
         elif self._plugin is not None and not self._plugin.lost.done():
             self._plugin.submit(call)
         else:
-            self._parked.add(call)
-
-    def _release_parked(self, *, up: bool) -> None:
-        self._parked.release(self.submit if up else self._refuse)
+            self._queued.add(call)
 
     def _refuse(self, call: Call) -> None:
         call.finish(Failure(self._health_tracker.refusal(call.tool)))
@@ -138,13 +123,13 @@ class PluginSource(ToolsOnlySource):
                 await self._wait_before_retry()
         finally:
             self._stopped = True
-            self._release_parked(up=False)
+            self._queued.release(self._refuse)
 
     async def _run_once(self, sink: Sink) -> None:
         """Start once and serve until the end. Whatever goes wrong ends as a health state with a reason."""
         plugin: RunningPlugin | None = None
         try:
-            plugin = await PluginStart(self.name, self._launch, self._context, self._count).run()
+            plugin = await PluginStart(self.name, self._section, self._context, self._queued, self._count).run()
             self._publish(plugin, sink)
             self._on_up(plugin)
             self._health_tracker.lost(await self._watch(plugin))
@@ -165,11 +150,10 @@ class PluginSource(ToolsOnlySource):
 
     def _on_up(self, plugin: RunningPlugin) -> None:
         self._plugin = plugin
-        plugin.resubmit = self.submit
         plugin.lost.add_done_callback(partial(warn_if_over_limits, self._sink))
         self._backoff.up()
         self._set_healthy()
-        self._release_parked(up=True)
+        self._queued.release(self.submit)
 
     def _set_healthy(self) -> None:
         if self._not_offered:
@@ -198,7 +182,7 @@ class PluginSource(ToolsOnlySource):
     async def _wait_before_retry(self) -> None:
         delay_s = self._backoff.next_delay_s()
         if not self._health_tracker.may_wait(delay_s):
-            self._release_parked(up=False)
+            self._queued.release(self._refuse)
         await asyncio.sleep(delay_s)
 
     # -- reporting ----------------------------------------------------------------------------------------------------

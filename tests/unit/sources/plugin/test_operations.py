@@ -9,7 +9,7 @@ import pytest
 
 from trunkline.sdk.plugin_v1 import Operation, OperationInput, OperationOutput
 from trunkline.sources.plugin import operations
-from trunkline.sources.plugin.operations import NotUsable, definition_of, tools_of
+from trunkline.sources.plugin.operations import UnusableOperation, definition_of, tools_of
 
 
 def schema_of(*inputs: OperationInput) -> dict[str, Any]:
@@ -98,12 +98,12 @@ def test_a_default_keeps_its_digits() -> None:
     ],
 )
 def test_what_cannot_be_mapped_is_an_error(item: OperationInput, words: str) -> None:
-    with pytest.raises(NotUsable, match=words):
+    with pytest.raises(UnusableOperation, match=words):
         schema_of(item)
 
 
 def test_two_inputs_of_one_name_are_an_error() -> None:
-    with pytest.raises(NotUsable, match="two of its inputs have the name `x`"):
+    with pytest.raises(UnusableOperation, match="two of its inputs have the name `x`"):
         schema_of(OperationInput("x", "string"), OperationInput("x", "integer"))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trunkline.sdk.plugin_v1 import OperationResult
-from trunkline.sources.plugin.operations import BadData, result_from
+from trunkline.sources.plugin.operations import MalformedResult, result_from
 
 
 def made(done: OperationResult) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def test_a_result_is_one_line() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"1 2", b'1,"x":2', b"NaN", b'"\xff"', b"[" * 200_000 + b"]" * 200_000])
 def test_what_is_no_json_is_refused(raw: bytes) -> None:
-    with pytest.raises(BadData, match="`key`"):
+    with pytest.raises(MalformedResult, match="`key`"):
         result_from(OperationResult(True, "", {"key": raw}))
 
 

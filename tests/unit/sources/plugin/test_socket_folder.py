@@ -1,26 +1,59 @@
-"""The folder of a plugin's socket. What it has in common with others is tested with `private_folder`."""
+"""The folder of a plugin's socket. What it has in common with others is tested with `temporary_folders`."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from trunkline.core.errors import SOURCE_START_FAILED, GatewayError
-from trunkline.sources.plugin.process import PREFIX, SocketFolder
+from trunkline.runtime.children import Children
+from trunkline.runtime.source_context import SourceContext, StartSlots
+from trunkline.sources.plugin import PluginSection
+from trunkline.sources.plugin.process import PREFIX, PluginProcess, start_process
+
+pytestmark = pytest.mark.usefixtures("in_any_folder")
 
 
-def test_it_is_made_and_goes() -> None:
-    folder = SocketFolder("p")
-    assert folder.path.name.startswith(PREFIX)
-    folder.remove()
-    assert not folder.path.exists()
-
-
-def test_where_there_can_be_none_the_plugin_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no"))
+@pytest.fixture
+def in_any_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trunkline.runtime.temporary_folders._LONGEST_PARENT", 1000)
+
+
+@contextlib.asynccontextmanager
+async def started() -> AsyncIterator[PluginProcess]:
+    children = Children()
+    context = SourceContext(
+        children=children,
+        environ=os.environ,
+        message_bytes=1 << 20,
+        sessions_per_source=1,
+        session_idle_s=1,
+        start_slots=StartSlots(),
+        redact=str,
+    )
+    section = PluginSection(command="/bin/sleep", args=("60",))
+    try:
+        yield await start_process("p", section, context, lambda _, __: None)
+    finally:
+        await children.close()
+
+
+async def test_it_is_made_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    async with started() as process:
+        assert len(list(tmp_path.glob(f"{PREFIX}*"))) == 1
+        await process.close()
+    assert not list(tmp_path.glob(f"{PREFIX}*"))
+
+
+async def test_where_there_can_be_none_the_plugin_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no"))
     with pytest.raises(GatewayError) as caught:
-        SocketFolder("p")
+        async with started():
+            pass
     assert (caught.value.problem.code, caught.value.problem.source) == (SOURCE_START_FAILED, "p")

@@ -19,7 +19,8 @@ from tests.support.waiting import at_most, until
 from trunkline.core.errors import SOURCE_DOWN
 from trunkline.runtime.children import Children
 from trunkline.runtime.source_context import SourceContext, StartSlots
-from trunkline.sources.plugin.source import Launch, PluginSource
+from trunkline.sources.plugin import PluginSection
+from trunkline.sources.plugin.source import PluginSource
 
 
 @contextlib.asynccontextmanager
@@ -34,15 +35,10 @@ async def living(plugin: FaultyPlugin, probe_every_s: float) -> AsyncIterator[Le
         start_slots=StartSlots(),
         redact=str,
     )
-    launch = Launch(
-        argv=[sys.executable, FAULTS, json.dumps(plugin.options)],
-        env=os.environ,
-        cwd=None,
-        config={},
-        timeout_s=at_most(20),
-    )
+    args = (FAULTS, json.dumps(plugin.options))
+    section = PluginSection(command=sys.executable, args=args, start_timeout=at_most(20))
     ledger = Ledger()
-    source: Any = PluginSource("p", launch, context, probe_every_s=probe_every_s)
+    source: Any = PluginSource("p", section, context, probe_every_s=probe_every_s)
     life = asyncio.get_running_loop().create_task(source.run(ledger))
     try:
         yield ledger
