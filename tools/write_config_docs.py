@@ -97,7 +97,7 @@ def default_of(item: Key) -> str:
         return "required"
     if item.default is None:
         return ""
-    example = item.shape.example(item.default)
+    example = item.value_type.example(item.default)
     return f"`{json.dumps(example, ensure_ascii=False)}`" if example not in ("", [], {}) else ""
 
 
@@ -108,12 +108,12 @@ def rows(kind: type[Section], outer: str = "") -> Iterator[tuple[str, Key, Schem
     """Every key of a section, those of sections inside it by their whole path."""
     schemas = section_schema(kind)["properties"]
     for name, item in kind.declared.items():
-        inner = getattr(item.shape, "_kind", None)
+        inner = getattr(item.value_type, "_kind", None)
         if inner is not None and issubclass(inner, Section):
             yield from rows(inner, f"{outer}{name}.")
         else:
             yield f"{outer}{name}", item, schemas[name]
-            if isinstance(item.shape, SandboxKey):
+            if isinstance(item.value_type, SandboxKey):
                 yield from rows(SandboxSettings, f"{outer}{name}.")
 
 

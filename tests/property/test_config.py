@@ -16,10 +16,10 @@ from tests.support.config_files import KINDS, load_text
 
 from trunkline.config.json_parser import parse_json
 from trunkline.config.load import LoadedConfig
-from trunkline.config.problems import LINE_BREAK, Invalid, Report, render, render_json
+from trunkline.config.problems import LINE_BREAK, InvalidValue, Report, render, render_json
 from trunkline.config.schema import config_schema
 from trunkline.config.toml_parser import parse_toml
-from trunkline.config.tree import Items, Node, Table
+from trunkline.config.tree import ListNode, Node, Table
 
 SCHEMA = jsonschema.Draft202012Validator(config_schema(KINDS))
 ENVIRON = {"HOME": "/h", "NAME": "value"}
@@ -176,7 +176,7 @@ def test_what_loads_is_right_by_the_schema(value: Any) -> None:
 def plain(node: Node) -> Any:
     if isinstance(node, Table):
         return {key.text: plain(value) for key, value in node.entries}
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return [plain(item) for item in node.items]
     return node.text if node.kind == "text" else json.loads(node.text)
 
@@ -207,7 +207,7 @@ def test_json_the_standard_library_refuses_is_refused(text: str) -> None:
     report = Report("f")
     try:
         parse_json(text, report)
-    except Invalid:
+    except InvalidValue:
         assert not valid
     else:
         assert valid
@@ -307,7 +307,7 @@ def places_of(node: Node) -> list[tuple[int, int, str]]:
     if isinstance(node, Table):
         inner = [place for _, value in node.entries for place in places_of(value)]
         return [(key.span.line, key.span.column, written_json(key.text)) for key, _ in node.entries] + inner
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return [place for item in node.items for place in places_of(item)]
     written = written_json(node.text) if node.kind == "text" else node.text
     return [(node.span.line, node.span.column, written)]

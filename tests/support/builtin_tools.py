@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trunkline.config.call_arguments import BadArgument, read_arguments
+from trunkline.config.call_arguments import InvalidArguments, read_arguments
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
@@ -46,7 +46,7 @@ class Workbench:
         params = json.dumps({"name": "x", "arguments": arguments}).encode()
         try:
             read = read_arguments(params, tool.arguments)
-        except BadArgument as error:
+        except InvalidArguments as error:
             raise ToolFault(str(error)) from None
         return json.loads(await tool.run(read, self.job()))
 

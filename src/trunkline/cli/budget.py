@@ -11,7 +11,7 @@ from trunkline.cli.options import CONFIG, JSON, URL
 from trunkline.cli.terminal import advise, complain, echo_json, plain, table
 
 if TYPE_CHECKING:
-    from trunkline.cli.client.interface import Budget
+    from trunkline.cli.client.gateway_client import Budget
 
 _SERVER_HEADS: Final = ("SERVER", "TOOLS", "TOKENS", "SHARE")
 _TOOL_HEADS: Final = ("TOOL", "SERVER", "TOKENS", "SHARE")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from trunkline.cli.call_arguments import BadArguments, check_name, is_whole, read_pairs, read_whole, split_pair
 from trunkline.cli.options import CONFIG, JSON, URL
+from trunkline.cli.tool_arguments import check_name, is_whole, read_pairs, read_whole, split_pair
 
 if TYPE_CHECKING:
-    from trunkline.cli.client.interface import GatewayClient
+    from trunkline.cli.client.gateway_client import GatewayClient
     from trunkline.cli.spinner import Spinner
     from trunkline.core.call import Outcome
 
@@ -46,21 +46,15 @@ def call(
     Ctrl+C cancels the call. The exit status is 0 if the tool succeeded, 1 if it failed, 2 if the arguments are
     invalid, and 130 after Ctrl+C.
     """
-    try:
-        check_name(name)
-        whole = _typed_whole(arguments)
-    except BadArguments as error:
-        raise click.UsageError(str(error)) from None
+    check_name(name)
+    whole = _typed_whole(arguments)
     from trunkline.cli.call_result import show_outcome
     from trunkline.cli.client.run import run_with_client, show_delays
 
     async def request(client: GatewayClient, spinner: Spinner) -> Outcome:
-        try:
-            needs_schema = whole is None and any(not split_pair(pair)[2] for pair in arguments)
-            schema: Mapping[str, Any] = await client.schema(name) if needs_schema else {}
-            text = read_pairs(arguments, schema) if whole is None else whole
-        except BadArguments as error:
-            raise click.UsageError(str(error)) from None
+        needs_schema = whole is None and any(not split_pair(pair)[2] for pair in arguments)
+        schema: Mapping[str, Any] = await client.schema(name) if needs_schema else {}
+        text = read_pairs(arguments, schema) if whole is None else whole
         spinner.say(f"calling {name}")
         call = client.call(name, text, lambda progress: spinner.say(f"{name}: {progress}" if progress else ""))
         return await show_delays(call, client, name, spinner)
@@ -88,13 +82,13 @@ def _typed_whole(arguments: tuple[str, ...]) -> bytes | None:
 
 def _standard_input() -> str:
     if sys.stdin is None:  # it was closed before we started
-        raise BadArguments("there is no standard input to read")
+        raise click.UsageError("there is no standard input to read")
     if sys.stdin.isatty():
         click.echo("type the arguments as a JSON object, then press Ctrl+D", err=True)
     try:
         return _read_interruptibly(sys.stdin.fileno()).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadArguments("standard input is not valid UTF-8") from None
+        raise click.UsageError("standard input is not valid UTF-8") from None
 
 
 def _read_interruptibly(fd: int) -> bytes:

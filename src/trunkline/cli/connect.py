@@ -7,7 +7,6 @@ looks it up when it connects.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 from trunkline.cli.options import CONFIG, TOKEN_VARIABLE, mcp_url
+from trunkline.cli.terminal import terminal_width
 
 if TYPE_CHECKING:
     from trunkline.core.bind_address import BindAddress
@@ -43,7 +43,6 @@ class Endpoint:
 class ClientSetup:
     """What to do for one client: `run` a command, or put `paste` into `file`."""
 
-    client: str
     title: str
     run: str = ""
     file: str = ""
@@ -57,7 +56,7 @@ class ClientSetup:
 
     def as_json(self) -> dict[str, Any]:
         action = {"run": self.run} if self.run else {"file": self.file, "paste": self.paste}
-        return {"client": self.client, "title": self.title, **action} | ({"note": self.note} if self.note else {})
+        return {"title": self.title, **action} | ({"note": self.note} if self.note else {})
 
 
 def program_path(argv: str = sys.argv[0]) -> str:
@@ -75,24 +74,24 @@ def program_name() -> str:
     return NAME if shutil.which(NAME) == path else shlex.quote(path)
 
 
-def _command(client: str, title: str, add: str, *token_options: str) -> Callable[[Endpoint], ClientSetup]:
+def _command(title: str, add: str, token_option: str) -> Callable[[Endpoint], ClientSetup]:
     """For a client with a command that adds a server: `{}` in it stands for the gateway's URL."""
 
     def setup(endpoint: Endpoint) -> ClientSetup:
-        line = [endpoint.url if word == "{}" else word for word in add.split()]
-        return ClientSetup(client, title, run=shlex.join([*line, *(token_options if endpoint.needs_token else ())]))
+        words = shlex.split(f"{add} {token_option}" if endpoint.needs_token else add)
+        return ClientSetup(title, run=shlex.join(endpoint.url if word == "{}" else word for word in words))
 
     return setup
 
 
 def _vscode(endpoint: Endpoint) -> ClientSetup:
     server = {"name": NAME, "type": "http", "url": endpoint.url} | _headers(endpoint)
-    return ClientSetup("vscode", "VS Code", run=shlex.join(["code", "--add-mcp", _compact(server)]))
+    return ClientSetup("VS Code", run=shlex.join(["code", "--add-mcp", _compact(server)]))
 
 
 def _cursor(endpoint: Endpoint) -> ClientSetup:
     server = {"url": endpoint.url} | _headers(endpoint)
-    return ClientSetup("cursor", "Cursor", file="~/.cursor/mcp.json", paste={"mcpServers": {NAME: server}})
+    return ClientSetup("Cursor", file="~/.cursor/mcp.json", paste={"mcpServers": {NAME: server}})
 
 
 def _claude_desktop(endpoint: Endpoint) -> ClientSetup:
@@ -105,7 +104,7 @@ def _claude_desktop(endpoint: Endpoint) -> ClientSetup:
     paste = {"mcpServers": {NAME: server}}
     folder = "~/Library/Application Support/Claude" if sys.platform == "darwin" else "~/.config/Claude"
     file = f"{folder}/claude_desktop_config.json"
-    return ClientSetup("claude-desktop", "Claude Desktop", file=file, paste=paste, note=note)
+    return ClientSetup("Claude Desktop", file=file, paste=paste, note=note)
 
 
 def _headers(endpoint: Endpoint) -> dict[str, Any]:
@@ -119,37 +118,19 @@ def _compact(value: Any) -> str:
 
 CLIENTS: Final[Mapping[str, Callable[[Endpoint], ClientSetup]]] = {
     "claude-code": _command(
-        "claude-code",
-        "Claude Code",
-        "claude mcp add -s user -t http trunkline {}",
-        "-H",
-        "Authorization: Bearer ${TRUNKLINE_TOKEN}",
+        "Claude Code", "claude mcp add -s user -t http trunkline {}", "-H 'Authorization: Bearer ${TRUNKLINE_TOKEN}'"
     ),
-    "codex": _command(
-        "codex", "Codex", "codex mcp add trunkline --url {}", "--bearer-token-env-var", "TRUNKLINE_TOKEN"
-    ),
+    "codex": _command("Codex", "codex mcp add trunkline --url {}", "--bearer-token-env-var TRUNKLINE_TOKEN"),
     "gemini": _command(
-        "gemini",
-        "Gemini CLI",
-        "gemini mcp add -s user -t http trunkline {}",
-        "-H",
-        "Authorization: Bearer $TRUNKLINE_TOKEN",
+        "Gemini CLI", "gemini mcp add -s user -t http trunkline {}", "-H 'Authorization: Bearer $TRUNKLINE_TOKEN'"
     ),
     "opencode": _command(
-        "opencode",
-        "OpenCode",
-        "opencode mcp add trunkline --url {}",
-        "--header",
-        "Authorization=Bearer {env:TRUNKLINE_TOKEN}",
+        "OpenCode", "opencode mcp add trunkline --url {}", "--header 'Authorization=Bearer {env:TRUNKLINE_TOKEN}'"
     ),
     "vscode": _vscode,
     "cursor": _cursor,
     "claude-desktop": _claude_desktop,
 }
-
-
-def client_setups(endpoint: Endpoint) -> list[ClientSetup]:
-    return [setup(endpoint) for setup in CLIENTS.values()]
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
@@ -173,22 +154,28 @@ def connect(client: str | None, config: Path | None, url: str | None, as_json: b
         _note(f"nothing is listening at {address} yet; start the gateway with `trunkline up`")
         needs_token = configured_token
     endpoint = Endpoint(address, needs_token, program_path())
-    chosen = client_setups(endpoint) if client is None else [CLIENTS[client](endpoint)]
     if as_json:
-        clients = [setup.as_json() for setup in chosen]
+        shown = CLIENTS if client is None else [client]
+        clients = [{"client": name, **CLIENTS[name](endpoint).as_json()} for name in shown]
         click.echo(json.dumps({"url": address, "token": endpoint.needs_token, "clients": clients}, indent=2))
     elif client is None:
-        echo_coloured("\n".join(screen_lines(endpoint, screen_width(sys.stdout))))
-    elif chosen[0].run:
-        click.echo(chosen[0].run)
-    else:  # exactly what to paste on stdout, and where it goes on stderr
-        _note(f"this goes into {chosen[0].file}" + (f"; {chosen[0].note}" if chosen[0].note else ""))
-        click.echo(json.dumps(chosen[0].paste, indent=2, ensure_ascii=False))
+        click.echo("\n".join(screen_lines(endpoint, screen_width(sys.stdout))))
+    else:
+        _show(CLIENTS[client](endpoint))
+
+
+def _show(setup: ClientSetup) -> None:
+    """Print just what to run or paste on stdout, and where to paste it on stderr."""
+    if setup.run:
+        click.echo(setup.run)
+    else:
+        _note(f"this goes into {setup.file}" + (f"; {setup.note}" if setup.note else ""))
+        click.echo(json.dumps(setup.paste, indent=2, ensure_ascii=False))
 
 
 def screen_lines(endpoint: Endpoint, columns: int | None = None) -> list[str]:
     """Every client with what to do for it, next to its title if the screen is wide enough for that, else below it."""
-    setups = client_setups(endpoint)
+    setups = [setup(endpoint) for setup in CLIENTS.values()]
     width = max(len(setup.title) for setup in setups) + 4
     beside = columns is None or all(width + len(setup.run) < columns for setup in setups)
     lines: list[str] = []
@@ -210,15 +197,7 @@ def screen_lines(endpoint: Endpoint, columns: int | None = None) -> list[str]:
 
 def screen_width(stream: TextIO) -> int | None:
     """The columns of the terminal behind a stream; None where there is none."""
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or None
-    except (OSError, ValueError):
-        return None
-
-
-def echo_coloured(text: str, *, err: bool = False) -> None:
-    """Print text, without its colours if NO_COLOR is set."""
-    click.echo(text, err=err, color=False if os.environ.get("NO_COLOR") else None)
+    return terminal_width(stream) if stream.isatty() else None
 
 
 def _note(text: str) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from trunkline.cli.call_arguments import BadArguments, check_name
 from trunkline.cli.completion import complete_codes
 from trunkline.cli.options import CONFIG, JSON, URL
 from trunkline.cli.terminal import echo_json, plain
+from trunkline.cli.tool_arguments import check_name
 
 if TYPE_CHECKING:
     from trunkline.core.errors import Code
@@ -110,10 +110,7 @@ def explain_tool(name: str, config: Path | None, url: str | None, *, as_json: bo
     """Print what a gateway knows about a tool, and exit with 0 if a call by this name would reach it."""
     from trunkline.cli.client.run import run_with_client
 
-    try:
-        check_name(name)
-    except BadArguments as error:
-        raise click.UsageError(str(error)) from None
+    check_name(name)
 
     def show(answer: Mapping[str, Any]) -> int:
         echo_json(answer) if as_json else show_why(name, answer)

@@ -14,7 +14,7 @@ from trunkline.cli.options import CONFIG, JSON, URL
 from trunkline.cli.terminal import advise, echo_json, plain, table
 
 if TYPE_CHECKING:
-    from trunkline.cli.client.interface import Status
+    from trunkline.cli.client.gateway_client import Status
 
 _HEADS: Final = ("SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "SPEAKS", "WHY")
 _BESIDE_TOOLS: Final = {"PROMPTS": ("prompts",), "RESOURCES": ("resources", "resourceTemplates")}

@@ -12,7 +12,7 @@ from trunkline.cli.options import CONFIG, JSON, URL
 from trunkline.cli.terminal import echo_data, json_text, plain, table
 
 if TYPE_CHECKING:
-    from trunkline.cli.client.interface import GatewayClient, Match, MatchReasons
+    from trunkline.cli.client.gateway_client import GatewayClient, Match, MatchReasons
     from trunkline.cli.spinner import Spinner
     from trunkline.core.tool import ToolDefinition
 

@@ -172,14 +172,14 @@ def _verdict(file: ConfigFile, text: str) -> Verdict | None:
     """None for a file that never needs to be trusted, or cannot be parsed."""
     from trunkline.config.config_file import is_discoverable
     from trunkline.config.files import parse_text
-    from trunkline.config.problems import Invalid, Report
+    from trunkline.config.problems import InvalidValue, Report
     from trunkline.config.trust.verdict import verdict_on
 
     if file.origin == "own" or not is_discoverable(file.path):
         return None
     try:
         return verdict_on(file.path, parse_text(text, file.path, Report(str(file.path))), os.environ)
-    except Invalid:
+    except InvalidValue:
         return None
 
 

@@ -120,7 +120,7 @@ def _findable(state: Path) -> Generator[None, None, None]:
 
 def _announce_demo(url: str) -> None:
     """Print where the demo is and how to use it, even if stderr is not a terminal."""
-    from trunkline.cli.connect import Endpoint, echo_coloured, program_name, program_path, screen_lines, screen_width
+    from trunkline.cli.connect import Endpoint, program_name, program_path, screen_lines, screen_width
     from trunkline.version import __version__
 
     endpoint = Endpoint(url, needs_token=False, program=program_path())
@@ -143,4 +143,4 @@ def _announce_demo(url: str) -> None:
         "Ctrl+C stops it. Its log follows:",
         "",
     ]
-    echo_coloured("\n".join(lines), err=True)
+    click.echo("\n".join(lines), err=True)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from trunkline.config.clients import entry_as, source_name_for
 from trunkline.config.config_file import ConfigFile
 from trunkline.config.files import parse_text, read_text
-from trunkline.config.problems import FileProblem, Invalid, Report, nearest
+from trunkline.config.problems import FileProblem, InvalidValue, Report, nearest
 from trunkline.config.reader import ConfigReader, ReferencedVariable, escape_references
 from trunkline.config.secrets import hide_secrets
-from trunkline.config.shapes import FilePath, Text
 from trunkline.config.sources import SourceKinds, SourceList, SourceSection, UnreadySource
-from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
+from trunkline.config.tree import ListNode, Node, Scalar, Table, TableEntry
 from trunkline.config.trust import trust_verdict
+from trunkline.config.value_types import FilePath, Text
 from trunkline.core.errors import BAD_VALUE, CLIENT_ONLY_KEY, CONFLICTING_KEYS, DUPLICATE_KEY, MISSING_KEY, UNKNOWN_KEY
 from trunkline.core.names import is_source_name, slug
 
@@ -85,7 +85,7 @@ def read_awf_plugins(
         refused = verdict is not None and not verdict.is_trusted
         if not refused or inspect_only:
             renamed = _read_root(root, sources, taken)
-    except Invalid:
+    except InvalidValue:
         pass  # reported already
     problems = report.in_file_order()
     if verdict is not None and refused:
@@ -129,7 +129,7 @@ def _entries(plugins: Node, reader: ConfigReader) -> list[TableEntry]:
         return []
     if isinstance(plugins, Table):
         return plugins.entries
-    if not isinstance(plugins, Items):
+    if not isinstance(plugins, ListNode):
         raise reader.wrong_type(plugins, "a group of keys, or a list")
     named: list[TableEntry] = []
     for item in plugins.items:
@@ -179,7 +179,7 @@ def _kind_of(entry: TableEntry, plugin: Table, reader: ConfigReader) -> str:
 
 
 def _one_of(entry: TableEntry, plugin: Table, one: str, other: str, reader: ConfigReader) -> str:
-    """Which of two keys it has. Raises Invalid where it has none or both."""
+    """Which of two keys it has. Raises InvalidValue where it has none or both."""
     second = plugin.get(other)
     if plugin.get(one) is None and second is None:
         raise reader.error(MISSING_KEY, entry.key, f"Missing key `{one}` or `{other}`")
@@ -297,7 +297,7 @@ def _name_of(folder: Path) -> tuple[str, str]:
     report = Report(str(file))
     try:
         root = parse_text(read_text(file, report), file, report)
-    except Invalid:
+    except InvalidValue:
         return folder.name, "; ".join(problem.message for problem in report.in_file_order())
     name = root.get("name") if isinstance(root, Table) else None
     if isinstance(name, Scalar) and name.kind == "text" and name.text:

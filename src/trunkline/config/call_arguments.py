@@ -42,7 +42,7 @@ _decode_members: Final = cast(
 S = TypeVar("S", bound=Struct)
 
 
-class BadArgument(Exception):
+class InvalidArguments(Exception):
     """The arguments of a call are not valid; the hint says what is expected."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -50,7 +50,7 @@ class BadArgument(Exception):
         self.problem = Problem(code=INVALID_PARAMS, message=message, hint=hint)
 
 
-class Arguments(Struct, forbid_unknown_fields=True):
+class StrictArguments(Struct, forbid_unknown_fields=True):
     """Base class of arguments that rejects unknown ones."""
 
 
@@ -58,13 +58,13 @@ class _Params(Struct):
     arguments: Raw = Raw(b"{}")
 
 
-def about(description: str, *also: str, **rules: Any) -> Meta:
+def argument(description: str, *also: str, **rules: Any) -> Meta:
     """The description of an argument, other names that callers may use for it, and its limits."""
     return Meta(description=description, extra={_ALSO: also}, **rules)
 
 
 @cache
-def spellings(shape: type[Struct]) -> Mapping[str, str]:
+def accepted_names(shape: type[Struct]) -> Mapping[str, str]:
     """The accepted names of arguments, each with the argument's own name."""
     hints = get_type_hints(shape, include_extras=True)
     return {spelling: name for name, hint in hints.items() for spelling in (name, *_also(hint))}
@@ -80,16 +80,16 @@ def _also(hint: Any) -> Iterator[str]:
 
 
 def read_arguments(params: Json, shape: type[S]) -> S:
-    """The arguments in the parameters of a call; raises BadArgument."""
+    """The arguments in the parameters of a call; raises InvalidArguments."""
     try:
         arguments = msgspec.json.decode(params, type=_Params).arguments
     except (msgspec.MsgspecError, RecursionError) as error:
         raise _unreadable(error) from None
-    return read(arguments, shape)
+    return decode_arguments(arguments, shape)
 
 
-def read(arguments: Json | Raw, shape: type[S]) -> S:
-    """One object of arguments; raises BadArgument."""
+def decode_arguments(arguments: Json | Raw, shape: type[S]) -> S:
+    """One object of arguments; raises InvalidArguments."""
     try:
         return msgspec.json.decode(arguments, type=shape)
     except (msgspec.MsgspecError, RecursionError):
@@ -100,14 +100,14 @@ def _leniently(arguments: Json | Raw, shape: type[Struct]) -> dict[str, Any]:
     try:
         given = _decode_members(arguments) or {}
     except msgspec.ValidationError:
-        raise BadArgument("The arguments must be one JSON object") from None
+        raise InvalidArguments("The arguments must be one JSON object") from None
     except (msgspec.MsgspecError, RecursionError) as error:
         raise _unreadable(error) from None
     fields = {field.name: field for field in msgspec.structs.fields(shape)}
     values: dict[str, Any] = {}
     spelled: dict[str, str] = {}
     for spelling, raw in given.items():
-        name = spellings(shape).get(spelling)
+        name = accepted_names(shape).get(spelling)
         if name is None and shape.__struct_config__.forbid_unknown_fields:
             raise _unknown(spelling, shape)
         if name is None or bytes(memoryview(raw)[:4]) == b"null":
@@ -115,11 +115,11 @@ def _leniently(arguments: Json | Raw, shape: type[Struct]) -> dict[str, Any]:
         value = _value(fields[name], spelling, raw)
         if name in values and values[name] != value:
             message = f"`{spelled[name]}` and `{spelling}` are the same argument and differ"
-            raise BadArgument(message, "give one of them")
+            raise InvalidArguments(message, "give one of them")
         values[name], spelled[name] = value, spelling
     missing = [field.name for field in fields.values() if field.required and field.name not in values]
     if missing:
-        raise BadArgument(f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing", _taken(shape))
+        raise InvalidArguments(f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing", _taken(shape))
     return values
 
 
@@ -130,7 +130,7 @@ def _value(field: FieldInfo, spelling: str, raw: Raw) -> Any:
         word = _BOOLEANS.get(bytes(raw).lower())
         if word is not None and bool in get_args(field.type):
             return word
-        raise BadArgument(_wrong_value(error, field, spelling, raw)) from None
+        raise InvalidArguments(_wrong_value(error, field, spelling, raw)) from None
     except (msgspec.MsgspecError, RecursionError) as error:
         raise _unreadable(error) from None
 
@@ -138,15 +138,17 @@ def _value(field: FieldInfo, spelling: str, raw: Raw) -> Any:
 # -- what is wrong with them ------------------------------------------------------------------------------------------
 
 
-def _unreadable(error: Exception) -> BadArgument:
+def _unreadable(error: Exception) -> InvalidArguments:
     if isinstance(error, RecursionError):
-        return BadArgument("The arguments are nested too deeply")
-    return BadArgument(f"The arguments cannot be read: {error}"[:_LONGEST])
+        return InvalidArguments("The arguments are nested too deeply")
+    return InvalidArguments(f"The arguments cannot be read: {error}"[:_LONGEST])
 
 
-def _unknown(name: str, shape: type[Struct]) -> BadArgument:
+def _unknown(name: str, shape: type[Struct]) -> InvalidArguments:
     guess = nearest(name, shape.__struct_fields__)
-    return BadArgument(f"Unknown argument `{name[:_SHOWN]}`", f"did you mean `{guess}`?" if guess else _taken(shape))
+    return InvalidArguments(
+        f"Unknown argument `{name[:_SHOWN]}`", f"did you mean `{guess}`?" if guess else _taken(shape)
+    )
 
 
 def _wrong_value(error: msgspec.ValidationError, field: FieldInfo, spelling: str, raw: Raw) -> str:

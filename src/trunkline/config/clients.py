@@ -11,12 +11,12 @@ from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
-from trunkline.config.problems import Invalid, nearest
+from trunkline.config.problems import InvalidValue, nearest
 from trunkline.config.reader import ConfigReader, escape_references
 from trunkline.config.section import Section, key, section_schema
-from trunkline.config.shapes import Boolean, Choice, FilePath, JsonSchema, ListOf, MapOf, Seconds, Text, Unit
 from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceList, SourceSection, read_entries
-from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
+from trunkline.config.tree import ListNode, Node, Scalar, Table, TableEntry
+from trunkline.config.value_types import Boolean, Choice, FilePath, JsonSchema, ListOf, MapOf, Seconds, Text, TimeUnit
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (
     BAD_VALUE,
@@ -49,12 +49,16 @@ class ClientEntry(Section):
     """The keys of a server under `mcpServers`, as most clients name them."""
 
     command: str | None = key(Text(may_be_empty=False), default=None, doc="The program to start")
-    args: tuple[str, ...] = key(ListOf(Text(written=True)), default=(), doc="The program's arguments")
-    env: Mapping[str, str] = key(MapOf(Text(written=True)), default=NOTHING, doc="Environment variables of the program")
+    args: tuple[str, ...] = key(ListOf(Text(any_scalar=True)), default=(), doc="The program's arguments")
+    env: Mapping[str, str] = key(
+        MapOf(Text(any_scalar=True)), default=NOTHING, doc="Environment variables of the program"
+    )
     envFile: Path | None = key(FilePath(), default=None, doc="A file with more environment variables of the program")
     cwd: Path | None = key(FilePath(), default=None, doc="The folder the program starts in")
     url: str | None = key(Text(may_be_empty=False), default=None, doc="The server's URL")
-    headers: Mapping[str, str] = key(MapOf(Text(written=True)), default=NOTHING, doc="Headers sent with every request")
+    headers: Mapping[str, str] = key(
+        MapOf(Text(any_scalar=True)), default=NOTHING, doc="Headers sent with every request"
+    )
     type: str | None = key(Choice(*TRANSPORT_OF), default=None, doc="Transport")
     disabled: bool = key(Boolean(), default=False, doc="`true` leaves the server out")
     enabled: bool = key(Boolean(), default=True, doc="`false` leaves the server out")
@@ -109,7 +113,7 @@ def canonical_keys(table: Table, client_format: ClientFormat, reader: ConfigRead
     given: ServerKeys = {}
     for entry in table.entries:
         name = client_format.names.get(entry.key.text)
-        if entry.key.text == "tools" and isinstance(entry.value, Items):
+        if entry.key.text == "tools" and isinstance(entry.value, ListNode):
             name = "includeTools"
         if entry.key.text in client_format.notes:
             continue
@@ -123,7 +127,7 @@ def canonical_keys(table: Table, client_format: ClientFormat, reader: ConfigRead
     return given
 
 
-def entry_as(name: str, origin: TableEntry, value: Scalar | Items | Table) -> TableEntry:
+def entry_as(name: str, origin: TableEntry, value: Scalar | ListNode | Table) -> TableEntry:
     """The value under another key, at the position of the original one."""
     return TableEntry(Scalar(origin.key.span, "text", name), value)
 
@@ -219,7 +223,7 @@ def _translate(given: ServerKeys, kind: str, reader: ConfigReader) -> list[Table
                 selection.append(entry_as("allow" if name == "includeTools" else "deny", entry, entry.value))
             else:
                 translated += _translate_key(name, entry, kind, reader)
-        except Invalid:
+        except InvalidValue:
             continue
     if selection:
         translated.append(entry_as("tools", selection[0], Table(selection[0].key.span, selection)))
@@ -235,7 +239,7 @@ def _with_variables_of_file(given: ServerKeys, reader: ConfigReader) -> ServerKe
     env_file = given.pop("envFile")
     try:
         env = with_env_file(given.get("env"), env_file, reader)
-    except Invalid:
+    except InvalidValue:
         return given
     return given if env is None else given | {"env": env}
 
@@ -257,7 +261,7 @@ def _translate_key(name: str, entry: TableEntry, kind: str, reader: ConfigReader
     return [entry_as(name, entry, entry.value)]
 
 
-_TIMES: Final[Mapping[str, tuple[str, Unit, float]]] = {
+_TIMES: Final[Mapping[str, tuple[str, TimeUnit, float]]] = {
     "timeout": ("timeout", "milliseconds", ONE_DAY_S),
     "timeout_s": ("timeout", "seconds", ONE_DAY_S),
     "start_timeout_ms": ("start_timeout", "milliseconds", 3600.0),
@@ -300,8 +304,8 @@ _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
 def is_own_entry(table: Table, reader: ConfigReader, listen: BindAddress) -> bool:
     """Whether a server is Trunkline, by its command or the address it listens on: it would call itself without end."""
     command, args = table.get("command"), table.get("args")
-    nodes = command.items if isinstance(command, Items) else [command]  # some write both in one list
-    if isinstance(args, Items) and not isinstance(command, Items):
+    nodes = command.items if isinstance(command, ListNode) else [command]  # some write both in one list
+    if isinstance(args, ListNode) and not isinstance(command, ListNode):
         nodes = [*nodes, *args.items]
     words = [reader.peek(node) for node in nodes] or [""]
     urls = [reader.peek(table.get(key)) for key in ("url", "httpUrl", "serverUrl")]

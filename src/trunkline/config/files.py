@@ -148,7 +148,7 @@ _MAX_BYTES_WITH_STATE: Final = 64 * MAX_BYTES
 
 
 def read_text(path: Path, report: Report, *, beyond: Path | None = None) -> str:
-    """The text of a file. Raises Invalid, with the reason reported.
+    """The text of a file. Raises InvalidValue, with the reason reported.
 
     Warns where others can write the file or a folder above it, except folders above `beyond`.
     """
@@ -171,7 +171,7 @@ def read_text(path: Path, report: Report, *, beyond: Path | None = None) -> str:
 
 
 def parse_text(text: str, path: Path, report: Report) -> Node:
-    """The tree of a file's text, parsed by what the file's name says. Raises Invalid, with the reason reported."""
+    """The tree of a file's text, parsed by what the file's name says. Raises InvalidValue, with the reason reported."""
     suffix = path.suffix.lower()
     if suffix in (".json", ".jsonc"):
         from trunkline.config.json_parser import parse_json

@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Collection
 from typing import Final, Literal
 
-from trunkline.config.problems import LINE_BREAK, Invalid, Report, TextSpan
-from trunkline.config.tree import Items, Node, Scalar, ScalarKind, SkippedValue, Table, TreeBuilder
+from trunkline.config.problems import LINE_BREAK, InvalidValue, Report, TextSpan
+from trunkline.config.tree import ListNode, Node, Scalar, ScalarKind, SkippedValue, Table, TreeBuilder
 from trunkline.core.errors import CONFIG_SYNTAX
 
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
@@ -27,7 +27,7 @@ _Expected = Literal["value", "first", "next", "comma", "end"]
 
 
 def parse_json(text: str, report: Report, *, relaxed: bool = False, only: Collection[str] | None = None) -> Node:
-    """The tree of the JSON value in `text`. Raises Invalid, with the reason reported, where there is none.
+    """The tree of the JSON value in `text`. Raises InvalidValue, with the reason reported, where there is none.
 
     `relaxed` allows comments and trailing commas. With `only`, the values of all other keys at the top level become
     SkippedValue nodes, however large they are.
@@ -94,7 +94,7 @@ class _JsonParser:
 
     def _value(self, here: str) -> None:
         if here in ("{", "["):
-            self._builder.start(Table(self._take(1)) if here == "{" else Items(self._take(1)))
+            self._builder.start(Table(self._take(1)) if here == "{" else ListNode(self._take(1)))
             self._closing.append("}" if here == "{" else "]")
             self._expected = "first"
             return
@@ -172,7 +172,7 @@ class _JsonParser:
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
-    def _error(self, message: str, hint: str = "") -> Invalid:
+    def _error(self, message: str, hint: str = "") -> InvalidValue:
         place = self._span(self._at, self._at + 1)
         if self._at >= len(self._text):
             message = f"it ends too early: {message}"

@@ -16,7 +16,7 @@ from trunkline.config.clients import read_mcp_servers
 from trunkline.config.config_file import PLUGINS, ConfigFile, home_folder
 from trunkline.config.dialects import dialect_of
 from trunkline.config.files import parse_text, read_text, writable_by_others
-from trunkline.config.problems import FileProblem, Invalid, Report, hint_for
+from trunkline.config.problems import FileProblem, InvalidValue, Report, hint_for
 from trunkline.config.reader import ConfigReader
 from trunkline.config.secrets import hide_secrets, warn_if_secret
 from trunkline.config.section import read_section
@@ -80,7 +80,7 @@ def _load(file: ConfigFile, environ: Mapping[str, str], kinds: SourceKinds, *, i
     report = Report(str(path))
     try:
         text = read_text(path, report)
-    except Invalid:
+    except InvalidValue:
         return LoadedConfig(None, report.in_file_order(), "")
     loaded = _load_text(text, file, environ, kinds, inspect_only=inspect_only)
     if loaded.settings is not None:
@@ -140,7 +140,7 @@ def _load_text(
         ours = not isinstance(root, Table) or dialect_of(path, root) is None
         if verdict is None or verdict.is_trusted or inspect_only:
             settings = _read_settings(root, file, ConfigReader(report, environ, path.absolute().parent), kinds)
-    except Invalid:
+    except InvalidValue:
         pass
     problems = report.in_file_order()
     verdicts = () if verdict is None else (verdict,)
@@ -189,6 +189,6 @@ def _read_gateway(node: Node | None, reader: ConfigReader) -> GatewaySettings:
             warn_if_secret(key, value, reader)
     try:
         return read_section(GatewaySettings, node, reader, presets={"state_dir": state_dir})
-    except Invalid:
+    except InvalidValue:
         # the sources are read all the same, to report their problems too
         return GatewaySettings(state_dir=state_dir)

@@ -23,7 +23,7 @@ class TextSpan(NamedTuple):
     end_column: int
 
 
-class Invalid(Exception):
+class InvalidValue(Exception):
     """This value cannot be used; the reason has been reported already."""
 
 
@@ -53,9 +53,9 @@ class Report:
         finally:
             self._step = ""
 
-    def error(self, code: Code, span: TextSpan | None, message: str, hint: str = "") -> Invalid:
+    def error(self, code: Code, span: TextSpan | None, message: str, hint: str = "") -> InvalidValue:
         self._record(code, span, message, hint, "error")
-        return Invalid(message)
+        return InvalidValue(message)
 
     def warn(self, code: Code, span: TextSpan | None, message: str, hint: str = "") -> None:
         self._record(code, span, message, hint, "warning")

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, cast
 
-from trunkline.config.problems import Invalid, Report, TextSpan
+from trunkline.config.problems import InvalidValue, Report, TextSpan
 from trunkline.config.tree import UNUSABLE, Node, Scalar, ambiguity, describe
 from trunkline.core.errors import AMBIGUOUS_SCALAR, BAD_VALUE, ENV_NOT_SET, WRONG_TYPE, Code
 
 _OPEN: Final = "${"
 _BODY: Final = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?\Z", re.DOTALL)
 
-Fault = Literal["unset", "malformed"]
+ReferenceFault = Literal["unset", "malformed"]
 
 
 def has_reference(text: str) -> bool:
@@ -34,7 +34,7 @@ def escape_references(text: str) -> str:
 def expand(
     text: str,
     environ: Mapping[str, str],
-    on_fault: Callable[[Fault, str], object] = lambda _fault, _what: None,
+    on_fault: Callable[[ReferenceFault, str], object] = lambda _fault, _what: None,
     on_value: Callable[[str, str], object] = lambda _name, _value: None,
 ) -> str:
     """Replace every reference. `on_fault` gets the unset names and malformed references, which are replaced by nothing;
@@ -114,25 +114,25 @@ class ConfigReader:
         self.obstacles = None if self._strict else []
         try:
             yield
-        except Invalid:
+        except InvalidValue:
             pass  # reported already; the next source is read all the same
         finally:
             self.obstacles = None
 
-    def error(self, code: Code, node: Node | TextSpan, message: str, hint: str = "") -> Invalid:
+    def error(self, code: Code, node: Node | TextSpan, message: str, hint: str = "") -> InvalidValue:
         return self.report.error(code, node if isinstance(node, TextSpan) else node.span, message, hint)
 
     def warn(self, code: Code, node: Node | TextSpan, message: str, hint: str = "") -> None:
         self.report.warn(code, node if isinstance(node, TextSpan) else node.span, message, hint)
 
-    def wrong_type(self, node: Node, wanted: str, hint: str = "") -> Invalid:
+    def wrong_type(self, node: Node, wanted: str, hint: str = "") -> InvalidValue:
         if isinstance(node, Scalar) and node.kind in ("refused", "switch"):
             return self._ambiguous(node)
         return self.error(WRONG_TYPE, node, f"Expected {wanted}, not {describe(node)}", hint)
 
-    def _ambiguous(self, node: Scalar) -> Invalid:
+    def _ambiguous(self, node: Scalar) -> InvalidValue:
         if node.kind == "refused":
-            return Invalid()
+            return InvalidValue()
         return self.error(AMBIGUOUS_SCALAR, node, *ambiguity(node.text))
 
     def is_reference(self, node: Node) -> bool:
@@ -142,7 +142,7 @@ class ConfigReader:
         """The node's text with its references replaced."""
         if node.kind in ("refused", "switch"):
             raise self._ambiguous(node)
-        faults: list[tuple[Fault, str]] = []
+        faults: list[tuple[ReferenceFault, str]] = []
 
         def remember(variable: str, value: str) -> None:
             if variable not in self._own:
@@ -154,7 +154,7 @@ class ConfigReader:
         for fault, what in faults:
             self._report_fault(node, fault, what)
         if faults:
-            raise Invalid
+            raise InvalidValue
         return text
 
     def peek(self, node: Node | None) -> str:
@@ -210,7 +210,7 @@ class ConfigReader:
         except RuntimeError:  # a user without a home folder, as in some containers
             return self.folder
 
-    def _report_fault(self, node: Scalar, fault: Fault, what: str) -> None:
+    def _report_fault(self, node: Scalar, fault: ReferenceFault, what: str) -> None:
         if fault == "malformed":
             other = _EDITOR_REFERENCE.match(what)
             hint = f"did you mean `${{{other[1]}}}`?" if other else "write `$${` for a plain `${`"

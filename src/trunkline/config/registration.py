@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple, cast
 
 from trunkline.config.clients import entry_as, read_mcp_servers
 from trunkline.config.json_parser import parse_json
-from trunkline.config.problems import Invalid, Report
+from trunkline.config.problems import InvalidValue, Report
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import read_section
-from trunkline.config.shapes import Seconds, Text
 from trunkline.config.sources import ONE_DAY_S, SourceKinds, SourceList, SourceSection
-from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
+from trunkline.config.tree import ListNode, Node, Scalar, Table, TableEntry
+from trunkline.config.value_types import Seconds, Text
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (
     BAD_VALUE,
@@ -54,7 +54,7 @@ def read_added_server(body: bytes, kinds: SourceKinds, listen: BindAddress) -> A
         table = _request_table(body, report, _EXAMPLE)
         name = _name(table)
         return AddedServer(name, _section(name, table, reader, kinds, listen), body)
-    except Invalid:
+    except InvalidValue:
         raise _refusal(report, "server") from None
 
 
@@ -95,7 +95,7 @@ def _section(name: str, table: Table, reader: ConfigReader, kinds: SourceKinds, 
     sources = SourceList(reader, kinds)
     read_mcp_servers(only, sources, listen)
     if reader.report.failed or any(problem.code is CLIENT_ONLY_KEY for problem in reader.report.in_file_order()):
-        raise Invalid  # an ignored key would be a setting that is believed in and has no effect
+        raise InvalidValue  # an ignored key would be a setting that is believed in and has no effect
     section = sources.found.get(name)
     if section is None:
         raise GatewayError(Problem(code=SERVER_NOT_VALID, message="This is the gateway itself", source=name))
@@ -173,7 +173,7 @@ def read_leased_service(name: str, body: bytes, load_section: Callable[[], type[
     report = Report(_BODY)
     try:
         return _read_service(name, _request_table(body, report, _SERVICE_EXAMPLE), _reader(report), load_section())
-    except Invalid:
+    except InvalidValue:
         raise _refusal(report, "service") from None
 
 
@@ -182,7 +182,9 @@ def _read_service(name: str, table: Table, reader: ConfigReader, kind: type[Sour
     lease_s = LEASE_S if lease is None else Seconds(maximum=ONE_DAY_S).read(lease, reader)
     entries: list[TableEntry] = []
     for entry in table.entries:
-        if entry.key.text == "tools" and isinstance(entry.value, Items):  # definitions; in a file `tools` selects some
+        if entry.key.text == "tools" and isinstance(
+            entry.value, ListNode
+        ):  # definitions; in a file `tools` selects some
             entries.append(entry_as("declare", entry, entry.value))
         elif entry.key.text == "token":
             if table.get("tokens") is not None:
@@ -196,5 +198,5 @@ def _read_service(name: str, table: Table, reader: ConfigReader, kind: type[Sour
     presets = {"prefix": kind.default_prefix(name)}
     section = read_section(kind, Table(table.span, entries), reader, presets=presets)
     if reader.report.failed:
-        raise Invalid
+        raise InvalidValue
     return LeasedService(section, lease_s)

@@ -9,9 +9,18 @@ from typing import Any, Final
 
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import Section, key, read_section, section_schema
-from trunkline.config.shapes import Choice, JsonSchema, ListOf, MapOf, Shape, Text, Variables, or_reference
 from trunkline.config.sources import NOTHING
 from trunkline.config.tree import Node, Scalar, Table
+from trunkline.config.value_types import (
+    Choice,
+    EnvironmentVariables,
+    JsonSchema,
+    ListOf,
+    MapOf,
+    Text,
+    ValueType,
+    or_reference,
+)
 from trunkline.core.errors import BAD_VALUE
 
 MODES: Final = ("off", "auto", "required")
@@ -24,7 +33,7 @@ KERNEL_FOLDERS: Final = ("/proc", "/dev", "/sys")
 """Folders that a sandbox has of its own."""
 
 
-class FolderAccess(Shape[Mapping[Path, str]]):
+class FolderAccess(ValueType[Mapping[Path, str]]):
     """Folders, each with `ro` or `rw`; relative paths start at the file's folder."""
 
     _access: Final = Choice("ro", "rw")
@@ -67,14 +76,14 @@ class SandboxSettings(Section):
         doc="Additional folders that are visible, each read-only (`ro`) or writable (`rw`)",
     )
     env: Mapping[str, str] = key(
-        Variables(),
+        EnvironmentVariables(),
         default=NOTHING,
         doc="Environment variables of the commands, with or without a sandbox",
         secret=True,
     )
 
 
-class SandboxKey(Shape[SandboxSettings]):
+class SandboxKey(ValueType[SandboxSettings]):
     """The mode as one word, or the whole section."""
 
     _mode: Final = Choice("auto", "required", "off")
@@ -128,7 +137,7 @@ def _check_pattern(pattern: str) -> str | None:
     return None
 
 
-class ProtectKey(Shape[ProtectSettings]):
+class ProtectKey(ValueType[ProtectSettings]):
     """A list of paths that are protected as well, or the word `off`."""
 
     _patterns: Final = ListOf(Text(may_be_empty=False, check=_check_pattern))

@@ -13,8 +13,8 @@ from trunkline.config.clients import mcp_servers_schema
 from trunkline.config.load import CLIENTS, GATEWAY, SCHEMA, SOURCES
 from trunkline.config.section import section_schema
 from trunkline.config.settings import GatewaySettings
-from trunkline.config.shapes import REFERENCE_PATTERN, JsonSchema
 from trunkline.config.sources import SourceKinds
+from trunkline.config.value_types import REFERENCE_PATTERN, JsonSchema
 
 
 def config_schema(kinds: SourceKinds) -> JsonSchema:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.config.files import parse_text
-from trunkline.config.problems import LINE_BREAK, Invalid, Report
+from trunkline.config.problems import LINE_BREAK, InvalidValue, Report
 from trunkline.config.reader import ConfigReader, has_reference
 from trunkline.config.secret_names import NAME_WORDS, is_secret_name
 from trunkline.config.secret_values import CREDENTIAL, is_named_secret, is_path_for_certain, secrets_in
-from trunkline.config.tree import Items, Node, Scalar, SkippedValue, Table
+from trunkline.config.tree import ListNode, Node, Scalar, SkippedValue, Table
 from trunkline.core.errors import LITERAL_SECRET
 
 _TOKEN: Final = "token"
@@ -49,7 +49,7 @@ def warn_about_secrets(table: Table, reader: ConfigReader) -> None:
         if is_literal_secret(_TOKEN, value):
             _warn(key, _TOKEN, reader)
     args = table.get("args")
-    for arg, option in _secret_args(args.items if isinstance(args, Items) else []):
+    for arg, option in _secret_args(args.items if isinstance(args, ListNode) else []):
         _warn(arg, option, reader)
 
 
@@ -82,7 +82,7 @@ def has_literal_secret(text: str, path: Path) -> bool:
     """Whether a secret is written anywhere in the text of the file at `path`. A secret's name is enough here."""
     try:
         root = parse_text(text, path, Report(str(path)))
-    except Invalid:
+    except InvalidValue:
         text = _PLAIN_REFERENCE.sub(",", text)
         return hide_secrets(text, None) != text
     return next(_secret_scalars(root), None) is not None
@@ -145,7 +145,7 @@ def _secret_scalars(root: Node) -> Iterator[Scalar]:
         name, node = todo.pop()
         if isinstance(node, Table):
             todo.extend((name if is_secret_name(name) else key.text, value) for key, value in node.entries)
-        elif isinstance(node, Items):
+        elif isinstance(node, ListNode):
             todo.extend((name, item) for item in node.items)
             yield from (arg for arg, _ in _secret_args(node.items))
         elif (

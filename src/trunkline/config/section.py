@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar, dataclass_transform
 
-from trunkline.config.problems import Invalid, hint_for
+from trunkline.config.problems import InvalidValue, hint_for
 from trunkline.config.reader import ConfigReader
-from trunkline.config.shapes import JsonSchema, Shape
 from trunkline.config.tree import Node, Scalar, Table, TableEntry
+from trunkline.config.value_types import JsonSchema, ValueType
 from trunkline.core.errors import MISSING_KEY, NO_EFFECT_YET, UNKNOWN_KEY
 
 S = TypeVar("S", bound="Section")
@@ -25,7 +25,7 @@ _KEY: Final = "key"
 class Key(NamedTuple):
     """The declaration of one key."""
 
-    shape: Shape[Any]
+    value_type: ValueType[Any]
     default: Any
     doc: str
     secret: bool
@@ -38,7 +38,7 @@ class Key(NamedTuple):
 
 
 def key(
-    shape: Shape[Any],
+    value_type: ValueType[Any],
     *,
     default: Any = _REQUIRED,
     doc: str,
@@ -51,7 +51,7 @@ def key(
     `later` is for a key whose feature is still to come: using it is a warning. `formerly` is the key's old name, which
     is an error that names the new one.
     """
-    declaration = {_KEY: Key(shape, default, doc, secret, later, formerly)}
+    declaration = {_KEY: Key(value_type, default, doc, secret, later, formerly)}
     if default is _REQUIRED:
         return field(metadata=declaration)
     # a factory, because `dataclass` takes unhashable defaults for mutable ones
@@ -103,7 +103,7 @@ class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
         return False
 
     @classmethod
-    def unknown_key_error(cls, unknown: Scalar, reader: ConfigReader, known: Sequence[str]) -> Invalid:
+    def unknown_key_error(cls, unknown: Scalar, reader: ConfigReader, known: Sequence[str]) -> InvalidValue:
         """Report an unknown key."""
         for name, declared in cls.declared.items():
             if declared.formerly == unknown.text:
@@ -139,7 +139,7 @@ def read_section(
     also_known: tuple[str, ...] = (),
     presets: Mapping[str, object] | None = None,
 ) -> S:
-    """Read a section, reporting everything that is wrong with it before raising Invalid.
+    """Read a section, reporting everything that is wrong with it before raising InvalidValue.
 
     Missing keys are reported at `at`, the section's own key. `also_known` are keys that are read elsewhere; `presets`
     are values for keys that are not given.
@@ -160,11 +160,11 @@ def read_section(
         values.pop(name, None)
         try:
             values[name] = _read_entry(kind, entry, reader, also_known)
-        except Invalid:
+        except InvalidValue:
             valid = False
     kind.check(values, SectionNodes(node, reader))
     if not valid:
-        raise Invalid
+        raise InvalidValue
     return kind(**values)
 
 
@@ -177,10 +177,10 @@ def _read_entry(kind: type[Section], entry: TableEntry, reader: ConfigReader, al
         reader.warn(NO_EFFECT_YET, entry.key, f"`{name}` has no effect in this version")
     if isinstance(entry.value, Scalar) and entry.value.kind == "null" and declared.default is None:
         return None
-    return declared.shape.read(entry.value, reader)
+    return declared.value_type.read(entry.value, reader)
 
 
-class Nested(Shape[S]):
+class NestedSection(ValueType[S]):
     """A section within a section."""
 
     def __init__(self, kind: type[S]) -> None:
@@ -205,10 +205,10 @@ def section_schema(kind: type[Section]) -> JsonSchema:
 
 
 def _key_schema(declared: Key) -> JsonSchema:
-    schema: JsonSchema = {"description": declared.doc, **declared.shape.schema()}
+    schema: JsonSchema = {"description": declared.doc, **declared.value_type.schema()}
     if declared.required:
         return schema
     if declared.default is None:
-        return {"description": declared.doc, "anyOf": [declared.shape.schema(), {"type": "null"}]}
-    example = declared.shape.example(declared.default)
+        return {"description": declared.doc, "anyOf": [declared.value_type.schema(), {"type": "null"}]}
+    example = declared.value_type.example(declared.default)
     return schema if example is None else schema | {"default": example}

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from trunkline.config.config_file import ConfigFile, Origin
 from trunkline.config.reader import ReferencedVariable
 from trunkline.config.secret_values import secrets_in, secrets_in_environment
-from trunkline.config.section import Nested, Section, SectionNodes, key
-from trunkline.config.shapes import (
+from trunkline.config.section import NestedSection, Section, SectionNodes, key
+from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceSection
+from trunkline.config.value_types import (
     TEXTS,
     Boolean,
     Choice,
@@ -25,7 +26,6 @@ from trunkline.config.shapes import (
     Seconds,
     Text,
 )
-from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceSection
 from trunkline.core.bind_address import MAX_PORT, BindAddress
 from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, MISSING_KEY, TOKEN_REQUIRED, GatewayError, Problem
 from trunkline.core.unfinished_bytes import DEFAULT_BYTES
@@ -201,7 +201,7 @@ class GatewaySettings(Section):
         default=4000,
         doc="Tokens of tool definitions that a session may hold unless it requests more",
     )
-    search: SearchSettings = key(Nested(SearchSettings), default=SearchSettings(), doc="How tools are found")
+    search: SearchSettings = key(NestedSection(SearchSettings), default=SearchSettings(), doc="How tools are found")
     naming: str = key(
         Choice("prefixed", "original"),
         default="prefixed",
@@ -210,15 +210,17 @@ class GatewaySettings(Section):
     max_name: int = key(Integer(minimum=16, maximum=128), default=48, doc="Longest name of a tool")
     meta_tools: bool = key(Boolean(), default=True, doc="Whether clients see the gateway's own tools")
     start_wait: float = key(
-        Seconds(maximum=60.0, zero=True),
+        Seconds(maximum=60.0, allow_zero=True),
         default=1.5,
         doc="Seconds a first list of tools waits for servers not seen before",
     )
     state_dir: Path = key(FilePath(), default=Path(STATE_DIR), doc="The folder for persistent state")
-    log: LogSettings = key(Nested(LogSettings), default=LogSettings(), doc="What is logged, and how")
-    telemetry: TelemetrySettings = key(Nested(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go")
+    log: LogSettings = key(NestedSection(LogSettings), default=LogSettings(), doc="What is logged, and how")
+    telemetry: TelemetrySettings = key(
+        NestedSection(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go"
+    )
     socket: Path | None = key(FilePath(), default=None, doc="A Unix socket to listen on besides the port")
-    limits: LimitSettings = key(Nested(LimitSettings), default=LimitSettings(), doc="Limits")
+    limits: LimitSettings = key(NestedSection(LimitSettings), default=LimitSettings(), doc="Limits")
 
     @classmethod
     def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:

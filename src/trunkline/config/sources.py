@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from trunkline.config.problems import Invalid, hint_for, listed
+from trunkline.config.problems import InvalidValue, hint_for, listed
 from trunkline.config.reader import ConfigReader
 from trunkline.config.secrets import warn_about_secrets
-from trunkline.config.section import Nested, Section, SectionNodes, key, read_section
-from trunkline.config.shapes import TEXTS, Boolean, Choice, ListOf, MapOf, Seconds, Text
+from trunkline.config.section import NestedSection, Section, SectionNodes, key, read_section
 from trunkline.config.tree import Node, Scalar, Table, TableEntry
+from trunkline.config.value_types import TEXTS, Boolean, Choice, ListOf, MapOf, Seconds, Text
 from trunkline.core.errors import BAD_NAME, BAD_VALUE, DUPLICATE_KEY, MISSING_KEY, Problem
 from trunkline.core.names import RESERVED_SOURCE, SOURCE_NAME, is_source_name
 
@@ -107,17 +107,23 @@ class SourceSection(Section):
         Seconds(maximum=3600.0), default=60.0, doc="Seconds from starting the server to the end of its handshake"
     )
     grace: float = key(
-        Seconds(maximum=ONE_DAY_S, zero=True), default=60.0, doc="Seconds its tools stay listed after it went down"
+        Seconds(maximum=ONE_DAY_S, allow_zero=True),
+        default=60.0,
+        doc="Seconds its tools stay listed after it went down",
     )
-    tools: ToolSelection = key(Nested(ToolSelection), default=ToolSelection(), doc="Which tools are shown, and how")
+    tools: ToolSelection = key(
+        NestedSection(ToolSelection), default=ToolSelection(), doc="Which tools are shown, and how"
+    )
     sessions: str = key(
         Choice("per_client", "shared"),
         default="per_client",
         doc="One server for each client, or one for all; `shared` suits servers that keep no state",
     )
-    guard: GuardSettings = key(Nested(GuardSettings), default=GuardSettings(), doc="Checks on the arguments of calls")
+    guard: GuardSettings = key(
+        NestedSection(GuardSettings), default=GuardSettings(), doc="Checks on the arguments of calls"
+    )
     cache: CacheSettings = key(
-        Nested(CacheSettings),
+        NestedSection(CacheSettings),
         default=CacheSettings(),
         doc="Which results the same caller may be given again, also while the server is down, until they are too old "
         "or a call of a tool that does not only read has been made",
@@ -189,14 +195,14 @@ class SourceList:
             del self._owners[node.text]
 
     def claim(self, name: str, node: Scalar) -> None:
-        """Take a name for an entry. Raises Invalid where another entry has it."""
+        """Take a name for an entry. Raises InvalidValue where another entry has it."""
         owner = self._owners.setdefault(name, node)
         if owner is not node:
             message = f"The source `{name}` is given twice; the first is on line {owner.span.line}"
             raise self.reader.error(DUPLICATE_KEY, node, message, "rename one of them")
 
     def add(self, name: str, kind: str, at: Scalar, table: Table) -> None:
-        """Read a source's section and add it. Raises Invalid where it cannot be used.
+        """Read a source's section and add it. Raises InvalidValue where it cannot be used.
 
         A source that only lacks something (a variable, a file) is added as an UnreadySource.
         """
@@ -208,7 +214,7 @@ class SourceList:
             declared = self.kinds[kind]()
             presets = {"prefix": declared.default_prefix(name)}
             section = read_section(declared, table, reader, at=at, also_known=(_KIND,), presets=presets)
-        except Invalid:
+        except InvalidValue:
             if not reader.obstacles or reader.report.errors > errors_before:
                 raise
         if section is None or reader.obstacles:

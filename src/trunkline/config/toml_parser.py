@@ -11,8 +11,8 @@ import tomllib
 from bisect import bisect_right
 from typing import Final, NamedTuple, cast
 
-from trunkline.config.problems import LINE_BREAK, Invalid, Report, TextSpan
-from trunkline.config.tree import MAX_DEPTH, Items, Node, Scalar, Table, TreeBuilder, span_at
+from trunkline.config.problems import LINE_BREAK, InvalidValue, Report, TextSpan
+from trunkline.config.tree import MAX_DEPTH, ListNode, Node, Scalar, Table, TreeBuilder, span_at
 from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_DEEP
 
 PathPart = str | int
@@ -197,7 +197,7 @@ _LONG_KEY: Final = re.compile(r"""(?:\.[ \t]*+(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[
 
 
 def parse_toml(text: str, report: Report) -> Node:
-    """The tree of the TOML document in `text`. Raises Invalid, with the reason reported, where there is none."""
+    """The tree of the TOML document in `text`. Raises InvalidValue, with the reason reported, where there is none."""
     long_key = _LONG_KEY.search(text)
     if long_key is not None:
         span = span_at(text, long_key.start())
@@ -222,7 +222,7 @@ def parse_toml(text: str, report: Report) -> Node:
                 add(inner, (*path, key), found.value)
             builder.end()
         elif isinstance(value, list):
-            builder.start(Items(nearest))
+            builder.start(ListNode(nearest))
             for index, inner in enumerate(cast(list[object], value)):
                 add(inner, (*path, index), spans.get((*path, index), EntrySpans(nearest, nearest)).value)
             builder.end()
@@ -243,7 +243,7 @@ def _scalar(value: object, span: TextSpan) -> Scalar:
     return Scalar(span, "number" if is_number else "text", text)
 
 
-def _syntax_error(error: tomllib.TOMLDecodeError, text: str, report: Report) -> Invalid:
+def _syntax_error(error: tomllib.TOMLDecodeError, text: str, report: Report) -> InvalidValue:
     what = str(error)
     at = _AT.search(what)
     what = what[:1].lower() + what[1 : None if at is None else at.start()]

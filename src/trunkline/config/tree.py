@@ -44,7 +44,7 @@ class SkippedValue(Scalar):
         self.value = value
 
 
-class Items:
+class ListNode:
     """A list."""
 
     __slots__ = ("items", "span")
@@ -67,7 +67,7 @@ class Table:
         return next((entry.value for entry in self.entries if entry.key.text == key), None)
 
 
-Node = Scalar | Items | Table
+Node = Scalar | ListNode | Table
 
 
 class TableEntry(NamedTuple):
@@ -79,7 +79,7 @@ def describe(node: Node) -> str:
     """What a node is, as messages call it."""
     if isinstance(node, Scalar):
         return _WORDS[node.kind]
-    return "a list" if isinstance(node, Items) else "a group of keys"
+    return "a list" if isinstance(node, ListNode) else "a group of keys"
 
 
 _WORDS: Final[dict[ScalarKind, str]] = {
@@ -105,7 +105,7 @@ class _Open:
 
     __slots__ = ("characters", "height", "key", "node", "nodes", "seen")
 
-    def __init__(self, node: Items | Table) -> None:
+    def __init__(self, node: ListNode | Table) -> None:
         self.node = node
         self.seen: dict[str, Scalar] = {}
         self.key: Node | None = None
@@ -124,7 +124,7 @@ class Built(NamedTuple):
 
 
 class TreeBuilder:
-    """Builds the tree from a parser's nodes. Raises Invalid beyond a limit; other problems are only reported."""
+    """Builds the tree from a parser's nodes. Raises InvalidValue beyond a limit; other problems are only reported."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -133,7 +133,7 @@ class TreeBuilder:
         self._characters = 0
         self.root: Node | None = None
 
-    def start(self, node: Items | Table) -> None:
+    def start(self, node: ListNode | Table) -> None:
         if len(self._open) >= MAX_DEPTH:
             raise self._too_deep(node.span)
         self._open.append(_Open(node))
@@ -169,7 +169,7 @@ class TreeBuilder:
         parent.height = max(parent.height, built.height + 1)
         if len(self._open) + built.height > MAX_DEPTH:
             raise self._too_deep(span)
-        if isinstance(parent.node, Items):
+        if isinstance(parent.node, ListNode):
             parent.node.items.append(built.node)
         elif parent.key is None:
             parent.key = built.node

@@ -11,8 +11,18 @@ from typing import Any, Final
 
 import yaml
 
-from trunkline.config.problems import Invalid, Report, TextSpan
-from trunkline.config.tree import Built, Items, Node, Scalar, Table, TreeBuilder, ambiguity, plain_scalar_kind, span_at
+from trunkline.config.problems import InvalidValue, Report, TextSpan
+from trunkline.config.tree import (
+    Built,
+    ListNode,
+    Node,
+    Scalar,
+    Table,
+    TreeBuilder,
+    ambiguity,
+    plain_scalar_kind,
+    span_at,
+)
 from trunkline.core.errors import AMBIGUOUS_SCALAR, CONFIG_SYNTAX, CONFIG_TOO_LARGE
 
 _UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|(?!^)\ufeff")
@@ -27,7 +37,7 @@ _HINTS: Final = (
 
 
 def parse_yaml(text: str, report: Report) -> Node:
-    """The tree of the one document in `text`. Raises Invalid, with the reason reported, where there is none."""
+    """The tree of the one document in `text`. Raises InvalidValue, with the reason reported, where there is none."""
     wrong = _UNPRINTABLE.search(text)
     if wrong is not None:
         message = f"Character U+{ord(wrong.group()):04X} is not allowed in YAML"
@@ -61,7 +71,7 @@ class _Composer:
         elif isinstance(event, yaml.MappingStartEvent):
             self._start(event, Table(_span(event)))
         elif isinstance(event, yaml.SequenceStartEvent):
-            self._start(event, Items(_span(event)))
+            self._start(event, ListNode(_span(event)))
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             self._anchor(self._open_anchors.pop(), self._builder.end())
         elif isinstance(event, yaml.AliasEvent):
@@ -74,7 +84,7 @@ class _Composer:
     def root(self) -> Node:
         return self._builder.root or Scalar(TextSpan(1, 1, 1, 1), "null", "")
 
-    def _start(self, event: Any, node: Items | Table) -> None:
+    def _start(self, event: Any, node: ListNode | Table) -> None:
         self._refuse_tag(event)
         self._builder.start(node)
         self._open_anchors.append(event.anchor)
@@ -118,7 +128,7 @@ def _span(event: Any) -> TextSpan:
     return TextSpan(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, report: Report) -> Invalid:
+def _syntax_error(error: yaml.MarkedYAMLError, report: Report) -> InvalidValue:
     mark: Any = error.problem_mark or error.context_mark
     what = str(error.problem or error.context)
     if error.context is not None and error.context_mark is not None:

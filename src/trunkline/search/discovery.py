@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw
 
-from trunkline.config.call_arguments import BadArgument
+from trunkline.config.call_arguments import InvalidArguments
 from trunkline.config.settings import GatewaySettings
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
@@ -80,10 +80,10 @@ class Discovery:
         self._router.when_listed(lambda: self.finder.search(self._router.views.of(caller), query, tags, then))
 
     def discover(self, caller: Caller, arguments: DiscoverArguments, then: Then) -> None:
-        """`then` may be called before this returns. Raises BadArgument."""
+        """`then` may be called before this returns. Raises InvalidArguments."""
         query, tags = arguments.query.strip(), several(arguments.tags)
         if not query and not tags:
-            raise BadArgument("`query` is missing", "some words about what the tool should do")
+            raise InvalidArguments("`query` is missing", "some words about what the tool should do")
         self.provisioning.existing(caller, arguments.session)  # a bad handle is refused before anything is done
         self.find(caller, query, tags, lambda found: then(lambda: self._discovered(caller, arguments, found)))
 
@@ -157,10 +157,10 @@ class Discovery:
     # -- provisioning ---------------------------------------------------------------------------------------------
 
     def provision(self, caller: Caller, arguments: ProvisionArguments) -> Answer:
-        """Raises BadArgument."""
+        """Raises InvalidArguments."""
         ids = _ids(arguments.tool_ids)
         if arguments.context_tokens is not None and not 0 < arguments.context_tokens <= _LARGEST_BUDGET:
-            raise BadArgument("`context_tokens` must be a positive number of tokens")
+            raise InvalidArguments("`context_tokens` must be a positive number of tokens")
         held = self._held(caller, arguments.session)
         before = held.version
         if arguments.context_tokens is not None:
@@ -188,7 +188,7 @@ class Discovery:
         return answer | {"tokens": held.tokens, "budget": held.budget}
 
     def unprovision(self, caller: Caller, arguments: UnprovisionArguments) -> Answer:
-        """Raises BadArgument."""
+        """Raises InvalidArguments."""
         ids = _ids(arguments.tool_ids)
         held = self.provisioning.of(caller, arguments.session)
         before = held.version
@@ -225,9 +225,9 @@ def _find(catalog: Catalog, name: str) -> ToolEntry | None:
 def _ids(tool_ids: list[str] | str) -> list[str]:
     ids = list(dict.fromkeys(several(tool_ids)))
     if not ids:
-        raise BadArgument("`tool_ids` is empty", "the ids that `discover_tools` gives")
+        raise InvalidArguments("`tool_ids` is empty", "the ids that `discover_tools` gives")
     if len(ids) > MAX_IDS:
-        raise BadArgument(f"`tool_ids` has more than {MAX_IDS} entries")
+        raise InvalidArguments(f"`tool_ids` has more than {MAX_IDS} entries")
     return ids
 
 

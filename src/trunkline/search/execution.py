@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from trunkline.config.call_arguments import BadArgument, read
+from trunkline.config.call_arguments import InvalidArguments, decode_arguments
 from trunkline.core.call import Call, Caller, Failure
 from trunkline.core.errors import (
     BAD_TOOL_ID,
@@ -53,17 +53,17 @@ class Execution:
         if tool not in (EXECUTE, EXECUTE_READ_ONLY):
             return None
         try:
-            arguments = read(members.get("arguments", Raw(b"{}")), ExecuteArguments)
+            arguments = decode_arguments(members.get("arguments", Raw(b"{}")), ExecuteArguments)
             name, inner = self.target(call.caller, arguments, reads_only=tool == EXECUTE_READ_ONLY)
             return name, {**members, **inner}
-        except BadArgument as error:
+        except InvalidArguments as error:
             call.finish(Failure(replace(error.problem, source=RESERVED_SOURCE, tool=tool)))
         except GatewayError as refused:
             call.finish(Failure(refused.problem))
         return None
 
     def target(self, caller: Caller, arguments: ExecuteArguments, *, reads_only: bool = False) -> Target:
-        """What to call instead; raises BadArgument, or GatewayError where this caller may not."""
+        """What to call instead; raises InvalidArguments, or GatewayError where this caller may not."""
         return self._address(caller, arguments, reads_only), {"arguments": _inner_arguments(arguments.arguments)}
 
     def _address(self, caller: Caller, arguments: ExecuteArguments, reads_only: bool) -> str:
@@ -113,5 +113,5 @@ def _inner_arguments(raw: Raw) -> Raw:
         with REDUCED_STACK:  # what was text until now has not been checked
             msgspec.json.decode(raw, type=dict[str, Raw])
     except (msgspec.MsgspecError, RecursionError):
-        raise BadArgument("`arguments` must be an object") from None
+        raise InvalidArguments("`arguments` must be an object") from None
     return raw

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Raw, Struct
 
-from trunkline.config.call_arguments import Arguments, BadArgument
+from trunkline.config.call_arguments import InvalidArguments, StrictArguments
 from trunkline.config.problems import hint_for
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.tool import Snapshot, ToolDefinition
@@ -157,22 +157,22 @@ class NoArguments(Struct):
     """Some clients send a made-up argument to tools without arguments, so none is refused."""
 
 
-class ServerArguments(Arguments):
+class ServerArguments(StrictArguments):
     server: str | None = None
 
 
-class ListToolsArguments(Arguments):
+class ListToolsArguments(StrictArguments):
     server: str | None = None
     limit: int | None = None
     offset: int | None = None
 
 
-class FindArguments(Arguments):
+class FindArguments(StrictArguments):
     query: str = ""
     limit: int | None = None
 
 
-class DiscoverArguments(Arguments):
+class DiscoverArguments(StrictArguments):
     query: str = ""
     tags: list[str] | str | None = None
     limit: int | None = None
@@ -181,18 +181,18 @@ class DiscoverArguments(Arguments):
     explain: bool | None = None
 
 
-class ProvisionArguments(Arguments):
+class ProvisionArguments(StrictArguments):
     tool_ids: list[str] | str
     context_tokens: int | None = None
     session: str | None = None
 
 
-class UnprovisionArguments(Arguments):
+class UnprovisionArguments(StrictArguments):
     tool_ids: list[str] | str
     session: str | None = None
 
 
-class ExecuteArguments(Arguments):
+class ExecuteArguments(StrictArguments):
     tool_id: str
     arguments: Raw = Raw(b"{}")
     session: str | None = None
@@ -209,8 +209,8 @@ def bounded(number: int | None, default: int, maximum: int) -> int:
 
 
 def known_server(name: str | None, servers: list[str]) -> str | None:
-    """The name of an existing server, or None when none was named; raises BadArgument with the nearest names."""
+    """The name of an existing server, or None when none was named; raises InvalidArguments with the nearest names."""
     if not name or name in servers:
         return name or None
     hint = hint_for(name, servers, "the servers are") or "`list_servers` names them"
-    raise BadArgument(f"No server is called `{name[:100]}`", hint)
+    raise InvalidArguments(f"No server is called `{name[:100]}`", hint)

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Raw
 
-from trunkline.config.call_arguments import BadArgument, read_arguments
+from trunkline.config.call_arguments import InvalidArguments, read_arguments
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import INTERNAL, Problem
 from trunkline.core.names import RESERVED_SOURCE
@@ -111,7 +111,7 @@ class OwnTools(ToolsOnlySource):
             answer = make()
             if answer is not None:
                 call.finish(_result(answer, structured=call.tool not in SEARCHING))
-        except BadArgument as error:
+        except InvalidArguments as error:
             raw = encode({"content": [{"type": "text", "text": str(error)}], "isError": True})
             call.finish(Result(raw, raw))
         except Exception as error:
@@ -137,7 +137,7 @@ class OwnTools(ToolsOnlySource):
         arguments = read_arguments(call.params, FindArguments)
         query = arguments.query.strip()
         if not query:
-            raise BadArgument("`query` is missing", "some words about what the tool should do")
+            raise InvalidArguments("`query` is missing", "some words about what the tool should do")
 
         def then(found: SearchResult) -> None:
             self._answer(call, lambda: self._found(found.entries, arguments.limit))

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from trunkline.config.call_arguments import BadArgument
+from trunkline.config.call_arguments import InvalidArguments
 from trunkline.core.call import Caller
 from trunkline.runtime.safe_calls import call_safely
 
@@ -144,7 +144,7 @@ class Provisioning:
 def _key(caller: Caller, handle: str | None) -> Key:
     if handle:
         if len(handle) > MAX_HANDLE or not handle.isprintable():
-            raise BadArgument(f"`session` is a name of at most {MAX_HANDLE} printable characters")
+            raise InvalidArguments(f"`session` is a name of at most {MAX_HANDLE} printable characters")
         return (_HANDLE, caller.principal, handle)
     if caller.session is not None:
         return (_SESSION, caller.session, "")

@@ -8,10 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from trunkline.config.reader import ConfigReader
-from trunkline.config.section import Nested, Section, key
-from trunkline.config.shapes import Choice, FilePath, Integer, JsonSchema, ListOf, MapOf, Shape, Text, Variables
+from trunkline.config.section import NestedSection, Section, key
 from trunkline.config.sources import NOTHING, SourceSection
-from trunkline.config.tree import Items, Node, Scalar
+from trunkline.config.tree import ListNode, Node, Scalar
+from trunkline.config.value_types import (
+    Choice,
+    EnvironmentVariables,
+    FilePath,
+    Integer,
+    JsonSchema,
+    ListOf,
+    MapOf,
+    Text,
+    ValueType,
+)
 from trunkline.core.errors import BAD_VALUE
 
 if TYPE_CHECKING:
@@ -26,7 +36,7 @@ _OF_THE_CONNECTION: Final = frozenset({"host", "content-length", "transfer-encod
 ALL: Final = "all"
 
 
-class Command(Shape[str]):
+class Command(ValueType[str]):
     """A program: a bare name is looked up in PATH, one with a slash is a path from the file's folder."""
 
     def read(self, node: Node, reader: ConfigReader) -> str:
@@ -41,13 +51,13 @@ class Command(Shape[str]):
         return {"type": "string", "minLength": 1}
 
 
-class NamesOrAll(Shape[tuple[str, ...] | str]):
+class NamesOrAll(ValueType[tuple[str, ...] | str]):
     """A list of environment variables, or the word `all`."""
 
     _names: Final = ListOf(Text(may_be_empty=False))
 
     def read(self, node: Node, reader: ConfigReader) -> tuple[str, ...] | str:
-        if isinstance(node, Items):
+        if isinstance(node, ListNode):
             return self._names.read(node, reader)
         if isinstance(node, Scalar) and node.kind == "text":
             return Choice(ALL).read(node, reader)
@@ -103,9 +113,9 @@ class ProgramSection(SourceSection):
     """What is said of every program that we start."""
 
     command: str = key(Command(), doc="The program to start: a name from PATH or a path")
-    args: tuple[str, ...] = key(ListOf(Text(written=True)), default=(), doc="The program's arguments", secret=True)
+    args: tuple[str, ...] = key(ListOf(Text(any_scalar=True)), default=(), doc="The program's arguments", secret=True)
     env: Mapping[str, str] = key(
-        Variables(),
+        EnvironmentVariables(),
         default=NOTHING,
         doc="Environment variables of the program",
         secret=True,
@@ -115,7 +125,7 @@ class ProgramSection(SourceSection):
         NamesOrAll(), default=(), doc="Additional environment variables passed on from the gateway, or `all`"
     )
     limits: ProcessLimits = key(
-        Nested(ProcessLimits),
+        NestedSection(ProcessLimits),
         default=ProcessLimits(),
         doc="What it may use together with everything it starts; more ends it, and it is started again (Linux)",
     )
@@ -134,7 +144,7 @@ class McpHttpSection(SourceSection):
 
     url: str = key(Text(check=wrong_with_url), doc="The server's URL", secret=True)
     headers: Mapping[str, str] = key(
-        MapOf(Text(written=True, check=_wrong_with_header_value), check_name=_wrong_with_header_name),
+        MapOf(Text(any_scalar=True, check=_wrong_with_header_value), check_name=_wrong_with_header_name),
         default=NOTHING,
         doc="Headers sent with every request",
         secret=True,

@@ -11,7 +11,7 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Final
 from urllib.parse import quote, quote_plus
 
-from trunkline.config.secret_parts import parts_of
+from trunkline.config.secret_splitting import split_secret
 from trunkline.config.secret_values import SHORTEST_SECRET, user_and_password
 from trunkline.core.hidden_text import reveal
 
@@ -49,7 +49,7 @@ class Redactor:
         self._names.update(names)
         new = set(secrets) - self._secrets
         self._secrets |= new
-        parts = {part for secret in new for part in parts_of(secret.strip())} - self._names
+        parts = {part for secret in new for part in split_secret(secret.strip())} - self._names
         spellings = {spelling for part in parts for spelling in _spellings_of(part)}
         found = {spelling for spelling in spellings if len(spelling) >= SHORTEST_SECRET} - self._spellings
         if not found:

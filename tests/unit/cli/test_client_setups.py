@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.cli.connect import CLIENTS, ClientSetup, Endpoint, client_setups, program_name, program_path
+from trunkline.cli.connect import CLIENTS, ClientSetup, Endpoint, program_name, program_path
 
 URL = "http://127.0.0.1:4747/mcp"
 OPEN = Endpoint(URL, needs_token=False, program="/opt/trunk line/bin/trunkline")
@@ -17,8 +17,8 @@ GUARDED = Endpoint(URL, needs_token=True, program="/opt/trunk line/bin/trunkline
 
 
 def test_every_client_has_a_line_or_a_file() -> None:
-    for step in client_setups(OPEN):
-        assert step.client in CLIENTS
+    for setup in CLIENTS.values():
+        step = setup(OPEN)
         assert bool(step.run) != bool(step.file)
         assert URL in step.text
         assert "\n" not in step.text
@@ -40,7 +40,8 @@ def test_the_shell_leaves_the_name_of_the_token_alone(client: str) -> None:
 
 def test_a_strange_address_is_quoted() -> None:
     strange = Endpoint("http://127.0.0.1:1/mcp?a=1&b='$(date)'", needs_token=False, program="/trunkline")
-    for step in client_setups(strange):
+    for setup in CLIENTS.values():
+        step = setup(strange)
         words = shlex.split(step.run) if step.run else [json.dumps(step.paste)]
         assert any(strange.url in word for word in words)
 
@@ -84,9 +85,9 @@ def test_claude_desktop_s_file_is_where_the_system_has_it(
 
 
 def test_as_json_it_is_a_line_or_a_file_with_what_goes_into_it() -> None:
-    assert ClientSetup("a", "A", run="x").as_json() == {"client": "a", "title": "A", "run": "x"}
-    pasted = ClientSetup("a", "A", file="f", paste={"k": 1}, note="n").as_json()
-    assert pasted == {"client": "a", "title": "A", "file": "f", "paste": {"k": 1}, "note": "n"}
+    assert ClientSetup("A", run="x").as_json() == {"title": "A", "run": "x"}
+    pasted = ClientSetup("A", file="f", paste={"k": 1}, note="n").as_json()
+    assert pasted == {"title": "A", "file": "f", "paste": {"k": 1}, "note": "n"}
 
 
 def test_our_program_is_named_as_it_was_called_and_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.support.screen import screen
 
-from trunkline.cli.client.interface import Match, MatchedWord, MatchReasons
+from trunkline.cli.client.gateway_client import Match, MatchedWord, MatchReasons
 from trunkline.cli.terminal import shown_width
 from trunkline.cli.tools import show_found, show_tools
 from trunkline.core.tool import ToolDefinition

@@ -6,16 +6,16 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from trunkline.config.call_arguments import Arguments, BadArgument, about, read_arguments, spellings
+from trunkline.config.call_arguments import InvalidArguments, StrictArguments, accepted_names, argument, read_arguments
 from trunkline.core.errors import INVALID_PARAMS
 
 
-class Taken(Arguments):
-    path: Annotated[str, about("A path", "file_path")]
-    count: Annotated[int, about("How many", ge=1)] | None = None
-    wait: Annotated[float, about("How long")] = 1.5
-    every: Annotated[bool, about("All of them", "all")] = False
-    mode: Annotated[Literal["up", "down"], about("Which way")] = "up"
+class Taken(StrictArguments):
+    path: Annotated[str, argument("A path", "file_path")]
+    count: Annotated[int, argument("How many", ge=1)] | None = None
+    wait: Annotated[float, argument("How long")] = 1.5
+    every: Annotated[bool, argument("All of them", "all")] = False
+    mode: Annotated[Literal["up", "down"], argument("Which way")] = "up"
 
 
 def read(arguments: object) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def read(arguments: object) -> dict[str, Any]:
 
 
 def fault(arguments: object) -> str:
-    with pytest.raises(BadArgument) as caught:
+    with pytest.raises(InvalidArguments) as caught:
         read(arguments)
     return str(caught.value)
 
@@ -97,12 +97,12 @@ def test_broken_arguments_are_a_fault_of_the_caller() -> None:
         b'{"arguments": {"path": 1e999}}',
         b'{"arguments": ' + b"[" * 5000,
     ):
-        with pytest.raises(BadArgument):
+        with pytest.raises(InvalidArguments):
             read_arguments(raw, Taken)
 
 
 def test_a_problem_has_the_code_of_wrong_parameters_and_a_hint() -> None:
-    with pytest.raises(BadArgument) as caught:
+    with pytest.raises(InvalidArguments) as caught:
         read({"path": "a", "cuont": 1})
     problem = caught.value.problem
     assert (problem.code, problem.message) == (INVALID_PARAMS, "Unknown argument `cuont`")
@@ -110,15 +110,15 @@ def test_a_problem_has_the_code_of_wrong_parameters_and_a_hint() -> None:
 
 
 def test_what_is_wrong_inside_a_list_is_named_by_its_place() -> None:
-    class Listed(Arguments):
+    class Listed(StrictArguments):
         tags: list[str]
 
-    with pytest.raises(BadArgument, match=r"^`tags\[1\]` must be text$"):
+    with pytest.raises(InvalidArguments, match=r"^`tags\[1\]` must be text$"):
         read_arguments(b'{"arguments": {"tags": ["a", 5]}}', Listed)
 
 
 def test_all_names_of_an_argument_are_known() -> None:
-    assert spellings(Taken) == {
+    assert accepted_names(Taken) == {
         "path": "path",
         "file_path": "path",
         "count": "count",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from trunkline.config.json_parser import parse_json
-from trunkline.config.problems import FileProblem, Invalid, Report
-from trunkline.config.tree import Items, Node, SkippedValue, Table
+from trunkline.config.problems import FileProblem, InvalidValue, Report
+from trunkline.config.tree import ListNode, Node, SkippedValue, Table
 
 
 def problem_of(text: str) -> FileProblem:
     report = Report("f")
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidValue):
         parse_json(text, report)
     (problem,) = report.in_file_order()
     return problem
@@ -20,7 +20,7 @@ def problem_of(text: str) -> FileProblem:
 def plain(node: Node) -> object:
     if isinstance(node, Table):
         return {key.text: plain(value) for key, value in node.entries}
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return [plain(item) for item in node.items]
     return (node.kind, node.text)
 
@@ -119,7 +119,7 @@ def test_comments_and_a_last_comma_where_they_are_allowed() -> None:
 def test_what_is_wrong_even_where_comments_are_allowed() -> None:
     for text in ("{,}", "[,]", "[1,,]", '{"a": 1,,}', "[1] /* open", '{"a" /: 1}', "[1] # no", "{'a': 1}", "[1],"):
         report = Report("f")
-        with pytest.raises(Invalid):
+        with pytest.raises(InvalidValue):
             parse_json(text, report, relaxed=True)
         assert [problem.code.id for problem in report.in_file_order()] == ["TL101"]
 
@@ -152,6 +152,6 @@ def test_a_number_too_long_to_count_with_can_be_passed_over() -> None:
 
 def test_what_is_wrong_in_what_is_passed_over_has_its_place() -> None:
     report = Report("f")
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidValue):
         parse_json('{"a": {\n"b": 1 "c": 2}}', report, only=[])
     assert [(problem.code.id, problem.where) for problem in report.in_file_order()] == [("TL101", "f:2:8")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.problems import Invalid
-from trunkline.config.shapes import ListenAddress
+from trunkline.config.problems import InvalidValue
+from trunkline.config.value_types import ListenAddress
 from trunkline.core.bind_address import BindAddress, is_loopback
 
 
@@ -24,14 +24,14 @@ def test_addresses_are_taken_apart_and_put_together() -> None:
 def test_other_texts_are_refused() -> None:
     for text in ("localhost", "':80'", "1.2.3.4:70000", "http://x:80", "4747", "'::1:80'", "'a b:80'", "x:80x"):
         reader = reader_for()
-        with pytest.raises(Invalid):
+        with pytest.raises(InvalidValue):
             ListenAddress().read(node_of(text), reader)
         assert reader.report.failed
 
 
 def test_a_missing_host_gets_a_hint() -> None:
     reader = reader_for()
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidValue):
         ListenAddress().read(node_of("':80'"), reader)
     assert "127.0.0.1:80" in reader.report.in_file_order()[0].hint
 

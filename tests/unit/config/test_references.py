@@ -9,7 +9,7 @@ from tests.support.config_files import node_of, reader_for
 from trunkline.config.dialects.references import EditorReferences, read_reference_file, rewrite_node
 from trunkline.config.problems import TextSpan
 from trunkline.config.reader import escape_references
-from trunkline.config.tree import Items, Scalar, Table
+from trunkline.config.tree import ListNode, Scalar, Table
 
 PLACE = TextSpan(1, 1, 1, 2)
 
@@ -31,8 +31,8 @@ def test_only_texts_are_rewritten_and_every_place_is_kept() -> None:
     assert isinstance(rewritten, Table)
     assert rewritten.entries[0].key is node.entries[0].key
     before, after = node.entries[0].value, rewritten.entries[0].value
-    assert isinstance(before, Items)
-    assert isinstance(after, Items)
+    assert isinstance(before, ListNode)
+    assert isinstance(after, ListNode)
     assert [item.span for item in after.items] == [item.span for item in before.items]
     assert [item.text for item in after.items if isinstance(item, Scalar)] == ["${A}", "5", "true"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.problems import Invalid
-from trunkline.config.section import Nested, Section, SectionNodes, key, read_section, section_schema
-from trunkline.config.shapes import Integer, Text
+from trunkline.config.problems import InvalidValue
+from trunkline.config.section import NestedSection, Section, SectionNodes, key, read_section, section_schema
+from trunkline.config.value_types import Integer, Text
 from trunkline.core.errors import CONFLICTING_KEYS
 
 
@@ -27,7 +27,7 @@ class Outside(Section):
     name: str = key(Text(), doc="What it is called")
     token: str = key(Text(), default="", doc="A secret", secret=True)
     note: str | None = key(Text(), default=None, doc="Anything")
-    inside: Inside = key(Nested(Inside), default=Inside(), doc="More")
+    inside: Inside = key(NestedSection(Inside), default=Inside(), doc="More")
 
     @classmethod
     def check(cls, values: Mapping[str, Any], places: SectionNodes) -> None:
@@ -37,10 +37,10 @@ class Outside(Section):
 
 def problems_of(text: str) -> list[tuple[str, str]]:
     reader = reader_for()
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidValue):
         read_section(Outside, node_of(text), reader)
         if reader.report.failed:
-            raise Invalid
+            raise InvalidValue
     return [(problem.code.id, problem.where.removeprefix("file:")) for problem in reader.report.in_file_order()]
 
 

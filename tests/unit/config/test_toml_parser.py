@@ -6,9 +6,9 @@ import contextlib
 
 import pytest
 
-from trunkline.config.problems import Invalid, Report
+from trunkline.config.problems import InvalidValue, Report
 from trunkline.config.toml_parser import parse_toml
-from trunkline.config.tree import Items, Node, Table
+from trunkline.config.tree import ListNode, Node, Table
 
 TEXT = """\
 # a comment = 1
@@ -55,7 +55,7 @@ TEXT = TEXT.replace("'it''s'", "'its'")
 def plain(node: Node) -> object:
     if isinstance(node, Table):
         return {key.text: plain(value) for key, value in node.entries}
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return [plain(item) for item in node.items]
     return f"{node.kind} {node.text}"
 
@@ -64,7 +64,7 @@ def places(node: Node, path: str = "") -> dict[str, tuple[int, int]]:
     """Where each scalar stands, by the path to it."""
     if isinstance(node, Table):
         return {k: v for key, value in node.entries for k, v in places(value, f"{path}/{key.text}").items()}
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return {k: v for index, item in enumerate(node.items) for k, v in places(item, f"{path}/{index}").items()}
     return {path: (node.span.line, node.span.column)}
 
@@ -75,7 +75,7 @@ def keys(node: Node, path: str = "") -> dict[str, tuple[int, int]]:
         for key, value in node.entries:
             found[f"{path}/{key.text}"] = (key.span.line, key.span.column)
             found |= keys(value, f"{path}/{key.text}")
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         for index, item in enumerate(node.items):
             found |= keys(item, f"{path}/{index}")
     return found
@@ -173,6 +173,6 @@ def test_line_breaks_of_windows_and_a_file_without_any() -> None:
 )
 def test_what_cannot_be_read_is_refused_with_its_place(text: str, code: str, place: str) -> None:
     report = Report("f")
-    with contextlib.suppress(Invalid):
+    with contextlib.suppress(InvalidValue):
         parse_toml(text, report)
     assert [(problem.code.id, problem.where) for problem in report.in_file_order()] == [(code, place)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from trunkline.config.problems import Invalid, Report
-from trunkline.config.tree import MAX_DEPTH, Items, Node, Scalar, Table
+from trunkline.config.problems import InvalidValue, Report
+from trunkline.config.tree import MAX_DEPTH, ListNode, Node, Scalar, Table
 from trunkline.config.yaml_parser import parse_yaml
 
 
@@ -21,7 +21,7 @@ def problems_of(text: str) -> list[tuple[str, int, int]]:
     report = Report("f")
     try:
         parse_yaml(text, report)
-    except Invalid:
+    except InvalidValue:
         assert report.failed
     return [(p.code.id, *p.span[:2]) if p.span else (p.code.id, 0, 0) for p in report.in_file_order()]
 
@@ -29,7 +29,7 @@ def problems_of(text: str) -> list[tuple[str, int, int]]:
 def plain(node: Node | None) -> object:
     if isinstance(node, Table):
         return {key.text: plain(value) for key, value in node.entries}
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return [plain(item) for item in node.items]
     return (node.kind, node.text) if isinstance(node, Scalar) else None
 
@@ -39,7 +39,7 @@ def test_values_keep_their_spelling_and_place() -> None:
     assert plain(node) == {"a": [("number", "1.50"), ("text", "yes"), {"é": ("null", "~")}]}
     assert isinstance(node, Table)
     items = node.get("a")
-    assert isinstance(items, Items)
+    assert isinstance(items, ListNode)
     assert [tuple(item.span[:2]) for item in items.items] == [(2, 5), (3, 5), (4, 5)]
 
 

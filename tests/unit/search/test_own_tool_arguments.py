@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.config.call_arguments import BadArgument, read_arguments
+from trunkline.config.call_arguments import InvalidArguments, read_arguments
 from trunkline.search.own_tool_definitions import ExecuteArguments, FindArguments, ListToolsArguments, known_server
 
 
@@ -31,7 +31,7 @@ def test_text_for_a_number_and_null_for_nothing_will_do() -> None:
     ],
 )
 def test_what_is_wrong_with_arguments_is_told_in_plain_words(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadArgument) as refused:
+    with pytest.raises(InvalidArguments) as refused:
         read_arguments(params(**arguments), ExecuteArguments)
     assert str(refused.value).startswith(words)
 
@@ -41,10 +41,10 @@ def test_what_cannot_be_meant_is_told_in_few_words_however_long_it_is() -> None:
         ({"k" * 1_000_000: 1}, "it takes `query`, `limit`"),
         ({"limit": "9" * 1_000_000}, "`limit` cannot be"),
     ):
-        with pytest.raises(BadArgument) as refused:
+        with pytest.raises(InvalidArguments) as refused:
             read_arguments(params(**arguments), FindArguments)
         assert len(str(refused.value)) < 300
         assert words in str(refused.value)
-    with pytest.raises(BadArgument) as unknown:
+    with pytest.raises(InvalidArguments) as unknown:
         known_server("x" * 1_000_000, [f"server_{number}" for number in range(200)])
     assert len(str(unknown.value)) < 300

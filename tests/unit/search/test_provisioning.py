@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.config.call_arguments import BadArgument
+from trunkline.config.call_arguments import InvalidArguments
 from trunkline.core.call import Caller
 from trunkline.search.provisioning import MAX_GRANTED, MAX_HANDLES_PER_PRINCIPAL, ProvisionedTools, Provisioning
 
@@ -144,7 +144,7 @@ def test_of_many_handles_the_one_not_used_for_longest_is_forgotten() -> None:
 
 @pytest.mark.parametrize("handle", ["a\nb", "x" * 201, "\x00"])
 def test_a_handle_is_a_short_printable_name(handle: str) -> None:
-    with pytest.raises(BadArgument, match="`session`"):
+    with pytest.raises(InvalidArguments, match="`session`"):
         Provisioning(100).of(Caller("me"), handle)
 
 

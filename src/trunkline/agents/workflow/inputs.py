@@ -12,15 +12,15 @@ from trunkline.agents.workflow.reader import WorkflowSection, or_none
 from trunkline.agents.workflow.shapes import Number, ScalarText, check_name
 from trunkline.config.problems import hint_for
 from trunkline.config.reader import ConfigReader
-from trunkline.config.section import Nested, key, read_section
-from trunkline.config.shapes import Boolean, Choice, JsonSchema, ListOf, Shape, Text
-from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
+from trunkline.config.section import NestedSection, key, read_section
+from trunkline.config.tree import ListNode, Node, Scalar, Table, TableEntry
+from trunkline.config.value_types import Boolean, Choice, JsonSchema, ListOf, Text, ValueType
 from trunkline.core.errors import BAD_INPUT, BAD_VALUE, DUPLICATE_KEY, GatewayError, Problem
 
 _LONGEST: Final = 500
 
 
-class _Plain(Shape[Scalar]):
+class _Plain(ValueType[Scalar]):
     """A value of any type, with its place."""
 
     def read(self, node: Node, reader: ConfigReader) -> Scalar:
@@ -33,9 +33,9 @@ class _Plain(Shape[Scalar]):
         return {}
 
 
-class _Pattern(Shape[re.Pattern[str]]):
+class _Pattern(ValueType[re.Pattern[str]]):
     def read(self, node: Node, reader: ConfigReader) -> re.Pattern[str]:
-        text = Text(written=True, may_be_empty=False).read(node, reader)
+        text = Text(any_scalar=True, may_be_empty=False).read(node, reader)
         if len(text) > _LONGEST:
             raise reader.error(BAD_VALUE, node, f"The pattern has more than {_LONGEST} characters")
         try:
@@ -95,16 +95,16 @@ class InputKeys(WorkflowSection):
     required: bool = key(Boolean(), default=False, doc="Whether it must be given if it has no default")
     default: Scalar | None = key(_Plain(), default=None, doc="The value if none is given; empty by default")
     validation: ValidationKeys | None = key(
-        Nested(ValidationKeys), default=None, doc="What is asked of its value beyond the type"
+        NestedSection(ValidationKeys), default=None, doc="What is asked of its value beyond the type"
     )
-    description: str = key(Text(written=True), default="", doc="A description; not used")
+    description: str = key(Text(any_scalar=True), default="", doc="A description; not used")
 
 
 def read_inputs(node: Node | None, reader: ConfigReader) -> tuple[WorkflowInput, ...]:
     """The valid inputs; what is wrong with the others is in the report."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
         return ()
-    if not isinstance(node, Items | Table):
+    if not isinstance(node, ListNode | Table):
         reader.wrong_type(node, "a list", "begin each input with `- name: NAME`")
         return ()
     found: dict[str, WorkflowInput] = {}
@@ -121,7 +121,7 @@ def read_inputs(node: Node | None, reader: ConfigReader) -> tuple[WorkflowInput,
 
 def listed_inputs(node: Node | None) -> list[Node]:
     """The nodes of the inputs, which may be a list, or a group with their names as keys."""
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return node.items
     found: list[Node] = []
     for entry in node.entries if isinstance(node, Table) else ():

@@ -21,11 +21,11 @@ from trunkline.agents.workflow.reader import (
 )
 from trunkline.agents.workflow.states import INITIAL, ParsedStates, read_states
 from trunkline.config.files import parse_text, read_text
-from trunkline.config.problems import FileProblem, Invalid, Report, hint_for
+from trunkline.config.problems import FileProblem, InvalidValue, Report, hint_for
 from trunkline.config.secrets import hide_secrets
 from trunkline.config.section import key, read_section
-from trunkline.config.shapes import Text
-from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
+from trunkline.config.tree import ListNode, Node, Scalar, Table, TableEntry
+from trunkline.config.value_types import Text
 from trunkline.core.errors import BAD_REFERENCE, BAD_TRANSITION, MISSING_KEY
 
 _READ_SEPARATELY: Final = ("inputs", "states")
@@ -35,9 +35,9 @@ class WorkflowKeys(WorkflowSection):
     has_metadata: ClassVar[bool] = True
     unused: ClassVar[frozenset[str]] = FOR_CALLERS
 
-    name: str = key(Text(written=True, may_be_empty=False), doc="The workflow's name")
-    version: str = key(Text(written=True), default="", doc="Its version; not used")
-    description: str = key(Text(written=True), default="", doc="A description; not used")
+    name: str = key(Text(any_scalar=True, may_be_empty=False), doc="The workflow's name")
+    version: str = key(Text(any_scalar=True), default="", doc="Its version; not used")
+    description: str = key(Text(any_scalar=True), default="", doc="A description; not used")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def load_workflow(path: Path, *, environ: Mapping[str, str]) -> LoadedWorkflow:
     report = Report(str(path))
     try:
         text = read_text(path, report)
-    except Invalid:
+    except InvalidValue:
         return LoadedWorkflow(path, report, "")
     return load_workflow_text(text, path, environ=environ)
 
@@ -152,7 +152,7 @@ def _targets(entry: TableEntry) -> Iterable[Scalar]:
     if not isinstance(table, Table) or _is_terminal(table):
         return
     listed = table.get("transitions")
-    entries = listed.items if isinstance(listed, Items) else []
+    entries = listed.items if isinstance(listed, ListNode) else []
     targets = [entry.get("goto") for entry in entries if isinstance(entry, Table)]
     for target in (*targets, *(table.get(name) for name in _TRANSITIONS)):
         if isinstance(target, Scalar) and target.kind == "text" and target.text:

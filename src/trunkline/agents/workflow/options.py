@@ -20,16 +20,16 @@ from trunkline.agents.workflow.template import Template
 from trunkline.config.reader import ConfigReader
 from trunkline.config.secrets import warn_about_secrets
 from trunkline.config.section import key, read_section
-from trunkline.config.shapes import Boolean, Integer, JsonSchema, Shape, Text
 from trunkline.config.sources import NOTHING
 from trunkline.config.tree import Node, Table
+from trunkline.config.value_types import Boolean, Integer, JsonSchema, Text, ValueType
 from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import BAD_VALUE, KEY_NOT_SENT, MISSING_KEY, MODEL_KEY
 from trunkline.sources.sections import McpHttpSection, wrong_with_url
 
 _KEYS: Final = ("api_key", "api_key_env")
 _HOTTEST: Final = 2.0
-_HEADERS: Final[Shape[Mapping[str, str]]] = McpHttpSection.declared["headers"].shape
+_HEADERS: Final[ValueType[Mapping[str, str]]] = McpHttpSection.declared["headers"].value_type
 
 
 class Temperature(Number):
@@ -87,7 +87,7 @@ class ServerKeys(ModelKeys):
 
 
 def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowReader) -> AgentOptions:
-    """Read the options of one agent. `at` is the place for reporting missing keys. Raises Invalid."""
+    """Read the options of one agent. `at` is the place for reporting missing keys. Raises InvalidValue."""
     written: Node = node if node is not None else Table(at.span)
     if provider != OPENAI_COMPATIBLE:
         of_program = read_section(ModelKeys, written, reader)

@@ -10,8 +10,8 @@ from trunkline.agents.workflow.reader import ProxySection, or_none
 from trunkline.agents.workflow.shapes import ScalarText
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import key, read_section
-from trunkline.config.shapes import Boolean, ListOf
-from trunkline.config.tree import Items, Node, Scalar, Table
+from trunkline.config.tree import ListNode, Node, Scalar, Table
+from trunkline.config.value_types import Boolean, ListOf
 from trunkline.core.errors import PROXY_EMPTY, PROXY_NAME_COLLISION
 from trunkline.core.names import exposed_name, is_source_name, slug
 
@@ -121,7 +121,7 @@ def _entries(node: Node | None, reader: ConfigReader) -> list[_Entry]:
     """The entries of `plugin_tools` as far as they can be read, also those with a mistake."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
         return []
-    if not isinstance(node, Items):
+    if not isinstance(node, ListNode):
         reader.wrong_type(node, "a list", "begin each entry with `- plugin: NAME`")
         return []
     for item in node.items:
@@ -131,7 +131,7 @@ def _entries(node: Node | None, reader: ConfigReader) -> list[_Entry]:
 
 
 def _texts(node: Node | None) -> tuple[Scalar, ...]:
-    nodes = node.items if isinstance(node, Items) else [node]
+    nodes = node.items if isinstance(node, ListNode) else [node]
     return tuple(node for node in nodes if isinstance(node, Scalar) and node.kind == "text" and node.text)
 
 
@@ -170,9 +170,9 @@ def _check_sources(use: ProxyUse, reader: ConfigReader) -> None:
 
 def _check_not_empty(table: Table, use: ProxyUse, reader: ConfigReader) -> None:
     plugin_tools = table.get("plugin_tools")
-    if isinstance(plugin_tools, Items):
+    if isinstance(plugin_tools, ListNode):
         exposes = [item.get("expose") if isinstance(item, Table) else None for item in plugin_tools.items]
-        has_none = all(isinstance(expose, Items) and not expose.items for expose in exposes)
+        has_none = all(isinstance(expose, ListNode) and not expose.items for expose in exposes)
     else:
         has_none = _is_nothing(plugin_tools)
     # what cannot be read is reported already
@@ -185,6 +185,6 @@ def _check_not_empty(table: Table, use: ProxyUse, reader: ConfigReader) -> None:
 
 
 def _is_nothing(node: Node | None) -> bool:
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return not node.items
     return node is None or (isinstance(node, Scalar) and node.kind == "null")

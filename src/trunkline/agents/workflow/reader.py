@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from trunkline.agents.workflow.template import Reference
-from trunkline.config.problems import LINE_BREAK, Invalid, Report, TextSpan, hint_for, listed, nearest
+from trunkline.config.problems import LINE_BREAK, InvalidValue, Report, TextSpan, hint_for, listed, nearest
 from trunkline.config.reader import ConfigReader, escape_references
 from trunkline.config.section import Section
 from trunkline.config.tree import Node, Scalar
@@ -89,12 +89,12 @@ class WorkflowReader(ConfigReader):
 
     @contextmanager
     def in_step(self, name: str) -> Generator[None, None, None]:
-        """Report problems as those of this step, and end only its reading on Invalid."""
+        """Report problems as those of this step, and end only its reading on InvalidValue."""
         self.step, self.missing = name, []
         try:
             with self.report.of_step(name):
                 yield
-        except Invalid:
+        except InvalidValue:
             pass  # it is in the report; the next step is read all the same
         finally:
             self.step = ""
@@ -108,7 +108,7 @@ def or_none(read: Callable[[], T]) -> T | None:
     """The value, or None where it is invalid, so that what is beside it is read all the same."""
     try:
         return read()
-    except Invalid:
+    except InvalidValue:
         return None
 
 
@@ -144,7 +144,7 @@ class WorkflowSection(Section):
         return True
 
     @classmethod
-    def unknown_key_error(cls, unknown: Scalar, reader: ConfigReader, known: Sequence[str]) -> Invalid:
+    def unknown_key_error(cls, unknown: Scalar, reader: ConfigReader, known: Sequence[str]) -> InvalidValue:
         name = unknown.text
         hint = cls.elsewhere.get(name, "") or hint_for(name, known, "keys here")
         return reader.error(WORKFLOW_UNSUPPORTED, unknown, f"`{name}` is not supported in {cls.called}", hint)
@@ -156,7 +156,7 @@ class ProxySection(Section):
     called: ClassVar[str] = "`mcp_proxy`"
 
     @classmethod
-    def unknown_key_error(cls, unknown: Scalar, reader: ConfigReader, known: Sequence[str]) -> Invalid:
+    def unknown_key_error(cls, unknown: Scalar, reader: ConfigReader, known: Sequence[str]) -> InvalidValue:
         guess = nearest(unknown.text, known)
         hint = f"did you mean `{guess}`?" if guess else f"keys here: {listed(known)}"
         return reader.error(PROXY_UNKNOWN_KEY, unknown, f"{cls.called} has no key `{unknown.text}`", hint)

@@ -12,11 +12,11 @@ from trunkline.agents.workflow.condition import Condition, ConditionError, parse
 from trunkline.agents.workflow.reader import ReferenceUse, WorkflowReader
 from trunkline.agents.workflow.shell import ShellTemplate, Slot, shell_template
 from trunkline.agents.workflow.template import Reference, Template, TemplateProblem, parse_template
-from trunkline.config.problems import Invalid, TextSpan, hint_for
+from trunkline.config.problems import InvalidValue, TextSpan, hint_for
 from trunkline.config.reader import ConfigReader
-from trunkline.config.shapes import JsonSchema, Shape, Text
 from trunkline.config.sources import ONE_DAY_S
 from trunkline.config.tree import Node, Scalar
+from trunkline.config.value_types import JsonSchema, Text, ValueType
 from trunkline.core.errors import (
     BAD_NAME,
     BAD_REFERENCE,
@@ -55,7 +55,7 @@ def variable_name_problem(name: str) -> str | None:
     return None if _ENVIRONMENT.match(name) else f"`{name}` is not a name of a variable: use letters, digits and `_`"
 
 
-class ScalarText(Shape[Scalar]):
+class ScalarText(ValueType[Scalar]):
     """Non-empty text, with its place."""
 
     def read(self, node: Node, reader: ConfigReader) -> Scalar:
@@ -67,7 +67,7 @@ class ScalarText(Shape[Scalar]):
         return {"type": "string", "minLength": 1}
 
 
-class Number(Shape[float]):
+class Number(ValueType[float]):
     def read(self, node: Node, reader: ConfigReader) -> float:
         if not isinstance(node, Scalar) or node.kind != "number":
             raise reader.wrong_type(node, "a number")
@@ -77,11 +77,11 @@ class Number(Shape[float]):
         return {"type": "number"}
 
 
-class TemplateText(Shape[Template]):
+class TemplateText(ValueType[Template]):
     """Text with references, which are kept for the check of the whole file."""
 
     def __init__(self, *, may_be_empty: bool = False, may_be_raw: bool = False) -> None:
-        self._text = Text(written=True, may_be_empty=may_be_empty)
+        self._text = Text(any_scalar=True, may_be_empty=may_be_empty)
         self._may_be_raw = may_be_raw
 
     def read(self, node: Node, reader: ConfigReader) -> Template:
@@ -98,14 +98,14 @@ class TemplateText(Shape[Template]):
                 message = f"`{reference}` is for a `command`: nothing is quoted here"
                 reader.error(BAD_REFERENCE, place, message, f"write `{replace(reference, raw=False)}`")
         if faults:
-            raise Invalid
+            raise InvalidValue
         return template
 
     def schema(self) -> JsonSchema:
         return self._text.schema()
 
 
-class CommandText(Shape[ShellTemplate]):
+class CommandText(ValueType[ShellTemplate]):
     """A shell command with references, whose values are quoted for their positions."""
 
     def read(self, node: Node, reader: ConfigReader) -> ShellTemplate:
@@ -117,7 +117,7 @@ class CommandText(Shape[ShellTemplate]):
             place = workflow_reader(reader).source.place(node, slot.reference, nth)
             reader.error(SHELL_POSITION, place, message, _remedy(slot))
         if refused:
-            raise Invalid
+            raise InvalidValue
         for reference in dict.fromkeys(slot.reference for slot in command.slots()):
             self._warn(reference, command, workflow_reader(reader).source.place(node, reference), reader)
         return command
@@ -164,11 +164,11 @@ def _remedy(slot: Slot) -> str:
     return "compare it in `[ … ]`, or calculate with `expr`, which run nothing; a variable does not make it safe here"
 
 
-class ConditionText(Shape[Condition | None]):
+class ConditionText(ValueType[Condition | None]):
     """A condition, whose references are kept for the check of the whole file."""
 
     def read(self, node: Node, reader: ConfigReader) -> Condition | None:
-        text = Text(written=True).read(node, reader)
+        text = Text(any_scalar=True).read(node, reader)
         assert isinstance(node, Scalar)
         if not text.strip():
             return None
@@ -197,7 +197,7 @@ def _report(fault: TemplateProblem, place: TextSpan, reader: ConfigReader) -> No
     reader.error(BAD_REFERENCE, place, f"`{fault.written}` is not a reference that can be followed here", hint)
 
 
-class Timeout(Shape[float]):
+class Timeout(ValueType[float]):
     """A timeout in seconds: a whole number, or a duration like `1m30s`."""
 
     def read(self, node: Node, reader: ConfigReader) -> float:
@@ -228,7 +228,7 @@ class Timeout(Shape[float]):
         return {"type": ["integer", "string"]}
 
 
-class ProviderName(Shape[str]):
+class ProviderName(ValueType[str]):
     """One of the providers, with `-` or `_` in its name."""
 
     def read(self, node: Node, reader: ConfigReader) -> str:
@@ -243,11 +243,11 @@ class ProviderName(Shape[str]):
         return {"enum": [*PROVIDERS, "openai-compatible"]}
 
 
-class FromEnvironment(Shape[T], Generic[T]):
+class FromEnvironment(ValueType[T], Generic[T]):
     """A value in which `${NAME}` is a variable of the environment. If that is not set, the step cannot be run, and
     `instead` is the value."""
 
-    def __init__(self, shape: Shape[T], instead: T) -> None:
+    def __init__(self, shape: ValueType[T], instead: T) -> None:
         self._shape = shape
         self._instead = instead
 
@@ -257,7 +257,7 @@ class FromEnvironment(Shape[T], Generic[T]):
         expanding.obstacles = []
         try:
             return self._shape.read(node, expanding)
-        except Invalid:
+        except InvalidValue:
             if reader.report.errors > errors_before:
                 raise
             for what in expanding.obstacles:
@@ -270,7 +270,7 @@ class FromEnvironment(Shape[T], Generic[T]):
         return self._shape.schema()
 
 
-class KeyReference(Shape[str]):
+class KeyReference(ValueType[str]):
     """A secret, which a file may only refer to, as `${NAME}`."""
 
     written_as: ClassVar[str] = "${NAME}"

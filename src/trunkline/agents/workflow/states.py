@@ -25,11 +25,11 @@ from trunkline.agents.workflow.shapes import (
 )
 from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.agents.workflow.template import Template
-from trunkline.config.problems import Invalid, hint_for
+from trunkline.config.problems import InvalidValue, hint_for
 from trunkline.config.sandbox import SandboxKey, SandboxSettings
-from trunkline.config.section import Nested, key, read_section
-from trunkline.config.shapes import Choice, ListOf, MapOf, Text
+from trunkline.config.section import NestedSection, key, read_section
 from trunkline.config.tree import Node, Scalar, Table, TableEntry
+from trunkline.config.value_types import Choice, ListOf, MapOf, Text
 from trunkline.core.errors import CONFLICTING_KEYS, MISSING_KEY, WORKFLOW_UNSUPPORTED
 
 INITIAL: Final = "initial"
@@ -80,7 +80,7 @@ class TransitionKeys(WorkflowSection):
 class WithTransitions(WorkflowSection):
     has_metadata: ClassVar[bool] = True
 
-    description: str = key(Text(written=True), default="", doc="A description; not used")
+    description: str = key(Text(any_scalar=True), default="", doc="A description; not used")
     dir: Template | None = key(TemplateText(), default=None, doc="The working folder; the run's by default")
     on_success: str = key(
         Text(may_be_empty=False), default="", doc="The state that follows; without it the run ends in success"
@@ -89,7 +89,7 @@ class WithTransitions(WorkflowSection):
         Text(may_be_empty=False), default="", doc="The state that follows a failure; without it the run ends in failure"
     )
     transitions: tuple[TransitionKeys, ...] = key(
-        ListOf(Nested(TransitionKeys)),
+        ListOf(NestedSection(TransitionKeys)),
         default=(),
         doc="Conditional transitions: the first that applies is taken, before the two above",
     )
@@ -150,7 +150,7 @@ class TerminalKeys(WorkflowSection):
     called: ClassVar[str] = "a terminal state"
     has_metadata: ClassVar[bool] = True
 
-    description: str = key(Text(written=True), default="", doc="A description; not used")
+    description: str = key(Text(any_scalar=True), default="", doc="A description; not used")
     status: str = key(Choice("success", "failure"), default="success", doc="How the run ends: `success` or `failure`")
     message: Template | None = key(TemplateText(may_be_empty=True), default=None, doc="Message shown at the end")
 
@@ -267,7 +267,7 @@ def _agent_state(
     if use is not None:
         found.uses.append(use)
     if block is None or around is None or options is None:
-        raise Invalid
+        raise InvalidValue
     return AgentState(
         name=name.text,
         provider=block.provider,

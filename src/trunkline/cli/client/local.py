@@ -11,7 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from trunkline.cli.client.interface import Budget, Match, MatchReasons, Progress, Status, input_schema, progress_line
+from trunkline.cli.client.gateway_client import (
+    Budget,
+    Match,
+    MatchReasons,
+    Progress,
+    Status,
+    input_schema,
+    progress_line,
+)
 from trunkline.cli.terminal import complain, plain
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Caller, Outcome

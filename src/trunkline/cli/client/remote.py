@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from trunkline.cli.client.interface import (
+from trunkline.cli.client.gateway_client import (
     Budget,
     Match,
     MatchReasons,
@@ -243,7 +243,7 @@ async def remote_client(remote: RemoteTarget) -> AsyncGenerator[RemoteClient, No
         check_target(target, token)
     pool = HttpPool(target, connect_timeout_s=_CONNECT_S, limit_bytes=_LIMIT_BYTES)
     headers = {"Authorization": f"Bearer {remote.token}"} if remote.token else {}
-    session = GatewaySession(_NAME, lambda _: None, pool, headers, _LIMIT_BYTES)
+    session = GatewaySession(_NAME, lambda _: None, pool, headers)
     try:
         try:
             initialized = await initialize_session(session, None, b"{}", _ANSWER_S)

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from trunkline.cli.client.interface import GatewayClient, open_client
+from trunkline.cli.client.gateway_client import GatewayClient, open_client
 from trunkline.cli.client.target import find_target
 from trunkline.cli.interrupts import INTERRUPTED
 from trunkline.cli.spinner import Spinner, spinning

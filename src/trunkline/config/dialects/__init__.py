@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.tree import Items, Scalar, Table
+from trunkline.config.tree import ListNode, Scalar, Table
 
 _BY_NAME: Final = {
     ".mcp.json": "mcp_servers",
@@ -63,6 +63,8 @@ def _is_opencode(servers: Table) -> bool:
     """Whether a server has a command that is a list, or is called `local` or `remote`, as only OpenCode's are."""
     for server in (entry.value for entry in servers.entries if isinstance(entry.value, Table)):
         kind = server.get("type")
-        if isinstance(server.get("command"), Items) or (isinstance(kind, Scalar) and kind.text in ("local", "remote")):
+        if isinstance(server.get("command"), ListNode) or (
+            isinstance(kind, Scalar) and kind.text in ("local", "remote")
+        ):
             return True
     return False

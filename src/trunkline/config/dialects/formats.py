@@ -21,11 +21,11 @@ from trunkline.config.dialects.references import (
     rewrite_keys,
     shell_references,
 )
-from trunkline.config.problems import Invalid, nearest
+from trunkline.config.problems import InvalidValue, nearest
 from trunkline.config.reader import ConfigReader, escape_references
-from trunkline.config.shapes import Choice
 from trunkline.config.sources import SourceList
-from trunkline.config.tree import Items, Node, Scalar, SkippedValue, Table, TableEntry
+from trunkline.config.tree import ListNode, Node, Scalar, SkippedValue, Table, TableEntry
+from trunkline.config.value_types import Choice
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import BAD_VALUE, CLIENT_ONLY_KEY, CONFLICTING_KEYS, MISSING_KEY, UNKNOWN_KEY, WRONG_TYPE
 
@@ -145,7 +145,7 @@ def vscode_servers(file: ClientFile) -> ClientServers:
 def _defaults(inputs: Node | None) -> dict[str, str]:
     """The default of each input, by its id."""
     found: dict[str, str] = {}
-    for item in inputs.items if isinstance(inputs, Items) else []:
+    for item in inputs.items if isinstance(inputs, ListNode) else []:
         name, default = (item.get("id"), item.get("default")) if isinstance(item, Table) else (None, None)
         if isinstance(name, Scalar) and isinstance(default, Scalar) and default.kind == "text":
             found[name.text] = default.text
@@ -154,10 +154,10 @@ def _defaults(inputs: Node | None) -> dict[str, str]:
 
 def _expand_home(args: Node, reader: ConfigReader) -> Node:
     """Arguments with `~` expanded, as VS Code does it like a shell."""
-    if not isinstance(args, Items):
+    if not isinstance(args, ListNode):
         return args
     home = reader.define(str(reader.home))
-    replaced = Items(args.span)
+    replaced = ListNode(args.span)
     replaced.items = [
         Scalar(arg.span, arg.kind, home + arg.text[1:])
         if isinstance(arg, Scalar) and (arg.text == "~" or arg.text.startswith("~/"))
@@ -201,7 +201,7 @@ def _with_unused_disabled(servers: Table, choice: Node | None) -> Table:
     allowed, excluded = choice.get("allowed"), choice.get("excluded")
     adapted = Table(servers.span)
     for key, server in servers.entries:
-        unused = _has_text(excluded, key.text) or (isinstance(allowed, Items) and not _has_text(allowed, key.text))
+        unused = _has_text(excluded, key.text) or (isinstance(allowed, ListNode) and not _has_text(allowed, key.text))
         adapted.entries.append(TableEntry(key, _disabled(server, key) if unused else server))
     return adapted
 
@@ -215,7 +215,7 @@ def _disabled(server: Node, key: Scalar) -> Node:
 
 
 def _has_text(node: Node | None, text: str) -> bool:
-    return isinstance(node, Items) and any(isinstance(item, Scalar) and item.text == text for item in node.items)
+    return isinstance(node, ListNode) and any(isinstance(item, Scalar) and item.text == text for item in node.items)
 
 
 # -- OpenCode: mcp, where commands are lists and servers are `local` or `remote` -------------------------------------
@@ -268,7 +268,7 @@ def _without_bare_switches(servers: Table, reader: ConfigReader) -> Table:
 def _adapt_opencode(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
     if "type" in given:
         node = given.pop("type").value
-        with suppress(Invalid):  # reported already, and the server is there even if this lacks a variable
+        with suppress(InvalidValue):  # reported already, and the server is there even if this lacks a variable
             kind = Choice("local", "remote").read(node, reader)
             foreign = "command" if kind == "remote" else "url"
             if foreign in given:
@@ -285,9 +285,9 @@ def _adapt_opencode(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
 
 
 def _command(entry: TableEntry, reader: ConfigReader) -> ServerKeys:
-    if not isinstance(entry.value, Items) or not entry.value.items:
+    if not isinstance(entry.value, ListNode) or not entry.value.items:
         raise reader.error(WRONG_TYPE, entry.value, "Expected a list: the program, then its arguments")
-    args = Items(entry.value.span)
+    args = ListNode(entry.value.span)
     args.items = entry.value.items[1:]
     command = entry_as("command", entry, entry.value.items[0])
     return {"command": command, "args": entry_as("args", entry, args)} if args.items else {"command": command}
@@ -342,8 +342,8 @@ def _adapt_codex(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
     if "start_timeout_s" in given:
         given.pop("start_timeout_ms", None)
     inherited = given.get("inherit_env")
-    if inherited is not None and isinstance(inherited.value, Items):
-        names = Items(inherited.value.span)  # some are written as `{name = "X", source = "local"}`
+    if inherited is not None and isinstance(inherited.value, ListNode):
+        names = ListNode(inherited.value.span)  # some are written as `{name = "X", source = "local"}`
         names.items = [
             (item.get("name") or item) if isinstance(item, Table) else item for item in inherited.value.items
         ]

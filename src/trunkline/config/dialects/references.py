@@ -14,11 +14,11 @@ from typing import Final
 from trunkline.config.clients import ServerKeys
 from trunkline.config.files import writable_by_others
 from trunkline.config.reader import ConfigReader, escape_references
-from trunkline.config.shapes import FilePath
-from trunkline.config.tree import Items, Node, Scalar, Table, TableEntry
+from trunkline.config.tree import ListNode, Node, Scalar, Table, TableEntry
+from trunkline.config.value_types import FilePath
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, OTHERS_CAN_WRITE
 
-Rewrite = Callable[[Scalar], str]
+TextRewriter = Callable[[Scalar], str]
 """Rewrites a text of the client's file."""
 
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -29,18 +29,18 @@ _OPENCODE: Final = re.compile(r"\{(env|file):([^}]+)\}")
 _LARGEST_FILE: Final = 64 * 1024
 
 
-def rewrite_keys(given: ServerKeys, rewrite: Rewrite) -> ServerKeys:
+def rewrite_keys(given: ServerKeys, rewrite: TextRewriter) -> ServerKeys:
     """The keys of a server with every text rewritten."""
     return {name: TableEntry(entry.key, rewrite_node(entry.value, rewrite)) for name, entry in given.items()}
 
 
-def rewrite_node(node: Node, rewrite: Rewrite) -> Node:
+def rewrite_node(node: Node, rewrite: TextRewriter) -> Node:
     """The same tree with every text rewritten. Keys have no references."""
     if isinstance(node, Scalar):
         return Scalar(node.span, "text", rewrite(node)) if node.kind == "text" else node
     if isinstance(node, Table):
         return Table(node.span, [TableEntry(key, rewrite_node(value, rewrite)) for key, value in node.entries])
-    items = Items(node.span)
+    items = ListNode(node.span)
     items.items = [rewrite_node(item, rewrite) for item in node.items]
     return items
 
@@ -131,7 +131,7 @@ class EditorReferences:
         return f"${{{variable}}}"
 
 
-def shell_references(reader: ConfigReader) -> Rewrite:
+def shell_references(reader: ConfigReader) -> TextRewriter:
     """Rewrites `$NAME` and `${NAME}` of Gemini CLI, which leaves them unchanged where there is no such variable.
 
     Here an unset variable is a mistake in `${NAME}` and in `$NAME` in capitals, which is never meant literally.
@@ -146,7 +146,7 @@ def shell_references(reader: ConfigReader) -> Rewrite:
     return lambda node: _rewritten(node.text, _BRACES_OR_BARE, resolve, reader)
 
 
-def opencode_references(reader: ConfigReader, folder: Path) -> Rewrite:
+def opencode_references(reader: ConfigReader, folder: Path) -> TextRewriter:
     """Rewrites `{env:NAME}` and `{file:path}` of OpenCode."""
 
     def resolve(node: Scalar, kind: str, name: str) -> str | None:
@@ -202,8 +202,9 @@ def parse_env_file(text: str) -> dict[str, str]:
 
 
 def with_env_file(env: TableEntry | None, env_file: TableEntry, reader: ConfigReader) -> TableEntry | None:
-    """The `env` of a server with the variables of its file added, unless `env` has them. Raises Invalid where the path
-    is not usable.
+    """The `env` of a server with the variables of its file added, unless `env` has them.
+
+    Raises InvalidValue where the path is not usable.
     """
     path = FilePath().read(env_file.value, reader)
     text = read_reference_file(env_file.value, path, reader)

@@ -11,19 +11,19 @@ from collections.abc import Iterable, Iterator
 from json import loads
 from typing import Any, Final, Literal, NamedTuple
 
-Form = Literal["block", "flow", "other"]
+CollectionStyle = Literal["block", "flow", "other"]
 """A group by indentation, a group in braces, or anything else."""
 
 
 class Outline:
     """The range of a value. Only groups have members."""
 
-    __slots__ = ("end", "form", "members", "start")
+    __slots__ = ("end", "members", "start", "style")
 
-    def __init__(self, start: int, end: int, form: Form = "other") -> None:
+    def __init__(self, start: int, end: int, style: CollectionStyle = "other") -> None:
         self.start = start
         self.end = end
-        self.form: Form = form
+        self.style: CollectionStyle = style
         self.members: list[OutlineKey] = []
 
     def get(self, key: str) -> OutlineKey | None:
@@ -63,7 +63,7 @@ class _Token(NamedTuple):
     start: int
     end: int
     key: str = ""
-    form: Form = "other"
+    style: CollectionStyle = "other"
 
 
 def outline_yaml(text: str) -> Outline:
@@ -82,7 +82,7 @@ def _outline(tokens: Iterator[_Token], text: str) -> Outline:
 
 
 def _value(token: _Token, tokens: Iterator[_Token]) -> Outline:
-    value = Outline(token.start, token.end, token.form)
+    value = Outline(token.start, token.end, token.style)
     if not token.kind:
         return value
     for inner in tokens:
@@ -106,7 +106,7 @@ def _yaml_tokens(text: str) -> Iterator[_Token]:
         start, end = event.start_mark.index, event.end_mark.index
         if isinstance(event, yaml.MappingStartEvent):
             in_brackets.append(bool(event.flow_style))
-            yield _Token("{", start, end, form="flow" if event.flow_style else "block")
+            yield _Token("{", start, end, style="flow" if event.flow_style else "block")
         elif isinstance(event, yaml.SequenceStartEvent):
             in_brackets.append(bool(event.flow_style))
             yield _Token("[", start, end)
@@ -124,7 +124,7 @@ def _json_tokens(text: str) -> Iterator[_Token]:
     for match in _JSON_TOKEN.finditer(text):
         written, (start, end) = match.group(), match.span()
         if written == "{":
-            yield _Token("{", start, end, form="flow")
+            yield _Token("{", start, end, style="flow")
         elif written == "[":
             yield _Token("[", start, end)
         elif written in "]}":

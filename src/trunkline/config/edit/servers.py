@@ -28,10 +28,10 @@ from trunkline.config.edit.toml_edit import TomlText, table_lines
 from trunkline.config.edit.yaml_edit import CannotEdit, EntryValue, YamlText
 from trunkline.config.files import parse_text
 from trunkline.config.load import LoadedConfig, load_text
-from trunkline.config.problems import FileProblem, Invalid, Report, hint_for
+from trunkline.config.problems import FileProblem, InvalidValue, Report, hint_for
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceKinds, UnreadySource
-from trunkline.config.tree import UNUSABLE, Items, Node, Table, span_at
+from trunkline.config.tree import UNUSABLE, ListNode, Node, Table, span_at
 from trunkline.core.errors import (
     BAD_NAME,
     BAD_VALUE,
@@ -65,7 +65,7 @@ class ConfigText:
         report = Report(str(self.path))
         try:
             return parse_text(self.text, self.path, report)
-        except Invalid:
+        except InvalidValue:
             raise GatewayError(report.in_file_order()[0]) from None
 
     def load(self) -> LoadedConfig:
@@ -104,7 +104,7 @@ def _meaning(node: Node, without: tuple[str, ...]) -> Any:
             if meaning is not None:
                 members.append((key.text, meaning))
         return ("group", members) if members or not without else None
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return ("list", [_meaning(item, ()) for item in node.items])
     if node.kind == "null" and without:
         return None
@@ -114,7 +114,7 @@ def _meaning(node: Node, without: tuple[str, ...]) -> Any:
 def _plain(node: Node) -> Any:
     if isinstance(node, Table):
         return {key.text: _plain(value) for key, value in node.entries}
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return [_plain(item) for item in node.items]
     return node.text == "true" if node.kind == "boolean" else node.text if node.kind == "text" else node
 

@@ -55,9 +55,9 @@ class YamlText:
         if parent is None:
             return self._add_to_root(path[0], {key: value})
         written = self._text[parent.value.start : parent.value.end]
-        if parent.value.form == "block" or (self.root.form == "block" and _EMPTY.match(written)):
+        if parent.value.style == "block" or (self.root.style == "block" and _EMPTY.match(written)):
             return self._add_lines(parent, key, value)
-        if parent.value.form == "flow":
+        if parent.value.style == "flow":
             return self._add_in_braces(parent.value, key, value)
         if written == "null" and len(path) == 1:
             return self._replace_in_braces(self.root, parent, {key: value})
@@ -66,7 +66,7 @@ class YamlText:
     def replace(self, path: tuple[str, ...], member: OutlineKey, value: EntryValue) -> list[TextEdit]:
         """Replace a key of the group at `path`."""
         group = self._group(path)
-        if group.form == "flow":
+        if group.style == "flow":
             return self._replace_in_braces(group, member, value)
         start, end = self._lines_of(member)
         lines = self._entry_lines(member.value, member.key, value, indent_of(self._text, member.start))
@@ -76,7 +76,7 @@ class YamlText:
     def remove(self, path: tuple[str, ...], member: OutlineKey) -> list[TextEdit]:
         """Remove a key of the group at `path`, with the comma or the blank lines beside it."""
         group = self._group(path)
-        return self._remove_in_braces(group, member) if group.form == "flow" else self._remove_lines(group, member)
+        return self._remove_in_braces(group, member) if group.style == "flow" else self._remove_lines(group, member)
 
     def entry(self, path: tuple[str, ...], key: str, value: EntryValue) -> list[str]:
         """The lines of a key of the group at `path`, for a user to copy."""
@@ -89,9 +89,9 @@ class YamlText:
 
     def _add_to_root(self, key: str, value: EntryValue) -> list[TextEdit]:
         root, text = self.root, self._text
-        if root.form == "flow":
+        if root.style == "flow":
             return self._add_in_braces(root, key, value)
-        if root.form == "block":
+        if root.style == "block":
             return self._add_lines(None, key, value)
         if root.start != root.end:
             raise CannotEdit("the file is not a group of keys")
@@ -138,14 +138,14 @@ class YamlText:
 
     def _entry_lines(self, like: Outline | None, key: str, value: EntryValue, indent: str) -> list[str]:
         """The lines of a key: by indentation, or in braces on one line where the value `like` it is in braces."""
-        if like is not None and like.form == "flow":
+        if like is not None and like.style == "flow":
             return [indent + BraceStyle(json=False, unit=None).member(key, value)]
         return block_lines(key, value, indent, self._indent_unit())
 
     def _indent_unit(self) -> str:
         """One step of indentation, from the first in the file."""
         for member in self.root.members:
-            if member.value.form == "block":
+            if member.value.style == "block":
                 outer, inner = indent_of(self._text, member.start), indent_of(self._text, member.value.start)
                 return inner[len(outer) :] or _USUAL_UNIT
         return _USUAL_UNIT
@@ -249,8 +249,8 @@ class YamlText:
     def _style(self, group: Outline) -> BraceStyle:
         """The style of the last key of a group."""
         root, last = self.root, group.members[-1]
-        like_json = self._json or self._has_needless_quotes(root if root.form == "flow" else group)
-        spread = last.value.form != "flow" or "\n" in self._text[last.value.start : last.value.end] or group is root
+        like_json = self._json or self._has_needless_quotes(root if root.style == "flow" else group)
+        spread = last.value.style != "flow" or "\n" in self._text[last.value.start : last.value.end] or group is root
         style = self._spacing(like_json=like_json)
         return style if spread and begins_its_line(self._text, last.start) else style._replace(unit=None)
 
@@ -263,7 +263,7 @@ class YamlText:
             return style
         if like_json and text[first.key_end : first.value.start] == ":":
             style = style._replace(colon=":", comma=",")
-        if root.form == "flow" and begins_its_line(text, first.start):
+        if root.style == "flow" and begins_its_line(text, first.start):
             unit = indent_of(text, first.start)[len(indent_of(text, root.start)) :]
             style = style._replace(unit=unit or _USUAL_UNIT)
         return style

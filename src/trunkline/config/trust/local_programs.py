@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from trunkline.config.config_file import PLUGINS
 from trunkline.config.reader import expand
-from trunkline.config.tree import Items, Node, Scalar, Table
+from trunkline.config.tree import ListNode, Node, Scalar, Table
 
 _INTERPRETER: Final = re.compile(
     r"""(?:python|pypy|node|deno|bun|tsx|ts-node|ruby|perl|php|(?:ba|da|z|k|fi|c|tc|pw)?sh|uv|go|java|lua|luajit|julia
@@ -102,7 +102,7 @@ def _entries(root: Node) -> Iterator[Table]:
     for group in ("sources", "mcpServers", "plugins"):
         node = root.get(group) if isinstance(root, Table) else None
         members = [value for _, value in node.entries] if isinstance(node, Table) else []
-        members += node.items if isinstance(node, Items) else []
+        members += node.items if isinstance(node, ListNode) else []
         yield from (member for member in members if isinstance(member, Table))
 
 
@@ -132,7 +132,7 @@ def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
     home = environ.get("HOME", "")
 
     def texts(node: Node | None) -> list[str]:
-        return _texts(node.items if isinstance(node, Items) else [node], environ)
+        return _texts(node.items if isinstance(node, ListNode) else [node], environ)
 
     started_in = [below]  # plugins of AWF start there
     if below == folder:

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from trunkline.config.files import parse_text, read_text
-from trunkline.config.problems import FileProblem, Invalid, Report
+from trunkline.config.problems import FileProblem, InvalidValue, Report
 from trunkline.config.reader import has_reference
 from trunkline.config.secret_names import is_secret_name
 from trunkline.config.secret_values import CREDENTIAL, is_path_for_certain, secrets_in_urls
 from trunkline.config.secrets import ONLY_REFERENCES
-from trunkline.config.tree import Items, Node, Scalar, Table
+from trunkline.config.tree import ListNode, Node, Scalar, Table
 from trunkline.config.trust.local_programs import ABSENT, LEADS_TO, LocalFile, local_files
 from trunkline.config.trust.store import TrustStore, trust_key
 from trunkline.core.bind_address import is_loopback
@@ -70,7 +70,7 @@ def _is_harmless(node: Node, path: KeyPath) -> bool:
 def _has_reference(node: Node) -> bool:
     if isinstance(node, Scalar):
         return has_reference(node.text)
-    return any(map(_has_reference, node.items if isinstance(node, Items) else [value for _, value in node.entries]))
+    return any(map(_has_reference, node.items if isinstance(node, ListNode) else [value for _, value in node.entries]))
 
 
 def _is_left_out(node: Node, path: KeyPath) -> bool:
@@ -92,7 +92,7 @@ def fingerprinted_values(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPa
     if isinstance(node, Table) and node.entries:
         for key, value in node.entries:
             yield from fingerprinted_values(value, (*path, key.text))
-    elif isinstance(node, Items) and any(isinstance(item, Table) for item in node.items):
+    elif isinstance(node, ListNode) and any(isinstance(item, Table) for item in node.items):
         for number, item in enumerate(node.items, 1):
             yield from fingerprinted_values(item, (*path, str(number)))
     else:
@@ -105,7 +105,7 @@ def _normalized(node: Node, path: KeyPath) -> Any:
         inner = ((key.text, value, (*path, key.text)) for key, value in node.entries)
         kept = ([name, _normalized(value, at)] for name, value, at in inner if not _is_left_out(value, at))
         return {"keys": sorted(kept)}
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return [_normalized(item, (*path, str(number))) for number, item in enumerate(node.items, 1)]
     return {node.kind: node.text}
 
@@ -159,7 +159,7 @@ def _programs(root: Node) -> Iterator[SummaryLine]:
     for group in _SOURCES:
         node = root.get(group) if isinstance(root, Table) else None
         entries = [(key.text, value) for key, value in node.entries] if isinstance(node, Table) else []
-        if isinstance(node, Items):
+        if isinstance(node, ListNode):
             entries += [(str(number), item) for number, item in enumerate(node.items, 1)]
         for name, entry in entries:
             if not isinstance(entry, Table):
@@ -184,7 +184,7 @@ def _line(path: KeyPath, node: Node) -> SummaryLine:
 
 def _words(node: Node, *, secret: bool = False, hide: bool = True) -> str:
     """A value as it is shown. `secret` is for one with the name of a secret; `hide` is off for a program."""
-    if isinstance(node, Items):
+    if isinstance(node, ListNode):
         return " ".join(_listed(node.items, secret=secret)) or "[]"
     if isinstance(node, Table):
         return "{}"  # the keys of others have lines of their own
@@ -264,7 +264,7 @@ def _is_open(node: Node) -> bool:
 
 
 def _allows_commands(node: Node) -> bool:
-    items = node.items if isinstance(node, Items) else []
+    items = node.items if isinstance(node, ListNode) else []
     return any(item.text == "Bash" or "${" in item.text for item in items if isinstance(item, Scalar))
 
 
@@ -371,6 +371,6 @@ def _read_verdict(file: Path, environ: Mapping[str, str]) -> Verdict:
     report = Report(str(file))
     try:
         return verdict_on(file, parse_text(read_text(file, report), file, report), environ)
-    except Invalid:
+    except InvalidValue:
         errors = (problem for problem in report.in_file_order() if problem.severity == "error")
         raise GatewayError(next(errors)) from None

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
-from trunkline.config.call_arguments import BadArgument, read
+from trunkline.config.call_arguments import InvalidArguments, decode_arguments
 from trunkline.core.call import Call, Caller
 from trunkline.core.errors import DEADLINE, INVALID_PARAMS, UNSUPPORTED_MEDIA, GatewayError, Problem
 from trunkline.frontends.http.exchange import JSON
@@ -177,7 +177,7 @@ def refusing() -> Generator[None, None, None]:
     """Turn malformed arguments into a GatewayError."""
     try:
         yield
-    except BadArgument as error:
+    except InvalidArguments as error:
         raise GatewayError(error.problem) from None
     except BadMessage as error:
         raise GatewayError(Problem(code=error.code, message=str(error), hint=_BODY_HINT)) from None
@@ -195,7 +195,7 @@ def in_body(request: HttpRequest, shape: type[A]) -> A:
         check_text(request.body)
         with REDUCED_STACK:
             members_of(request.body, "The body")  # one object, and no member twice
-        return read(request.body, shape)
+        return decode_arguments(request.body, shape)
 
 
 def in_query(request: HttpRequest) -> DiscoverArguments:
@@ -214,7 +214,7 @@ def in_query(request: HttpRequest) -> DiscoverArguments:
         else:
             fields[name] = value
     with refusing():
-        return read(encode({**fields, _TAGS: tags} if tags else fields), DiscoverArguments)
+        return decode_arguments(encode({**fields, _TAGS: tags} if tags else fields), DiscoverArguments)
 
 
 def _refused(message: str) -> GatewayError:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import SectionNodes, key
 from trunkline.config.settings import needs_token
-from trunkline.config.shapes import Integer, JsonSchema, ListenAddress, Seconds, Shape, Text
 from trunkline.config.sources import ONE_DAY_S, SourceSection
 from trunkline.config.tree import Node
+from trunkline.config.value_types import Integer, JsonSchema, ListenAddress, Seconds, Text, ValueType
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import TOKEN_REQUIRED
 from trunkline.core.source import Source, SourceKind
@@ -27,7 +27,7 @@ def _wrong_with_token(token: str) -> str | None:
     return None if fits else f"A token is one line of at most {_LONGEST_TOKEN} characters"
 
 
-class PortOrSocket(Shape[BindAddress | Path]):
+class PortOrSocket(ValueType[BindAddress | Path]):
     """`host:port`, or anything with a slash: the path of a Unix socket, from the file's folder."""
 
     _port: Final = ListenAddress()
@@ -65,7 +65,9 @@ class AppSection(SourceSection):
     )
     timeout: float = key(Seconds(maximum=ONE_DAY_S), default=30.0, doc="Seconds a call may take without progress")
     grace: float = key(
-        Seconds(maximum=ONE_DAY_S, zero=True), default=0.0, doc="Seconds an app's tools stay listed once it is gone"
+        Seconds(maximum=ONE_DAY_S, allow_zero=True),
+        default=0.0,
+        doc="Seconds an app's tools stay listed once it is gone",
     )
 
     @classmethod

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Annotated, Final
 
-from trunkline.config.call_arguments import Arguments, about
+from trunkline.config.call_arguments import StrictArguments, argument
 from trunkline.core.errors import SOURCE_LOST, GatewayError, Problem
 from trunkline.runtime.child_io import HeadTailBuffer
 from trunkline.runtime.children import child_environment
@@ -50,16 +50,17 @@ _NETWORK: Final = {
 }
 
 
-class BashArguments(Arguments):
-    command: Annotated[str, about("The command, as typed into bash", "cmd", "script")]
+class BashArguments(StrictArguments):
+    command: Annotated[str, argument("The command, as typed into bash", "cmd", "script")]
     timeout: Annotated[
-        int, about(f"Milliseconds until it is ended, {LONGEST_COMMAND_S * 1000:.0f} at most", "timeout_ms", ge=1)
+        int, argument(f"Milliseconds until it is ended, {LONGEST_COMMAND_S * 1000:.0f} at most", "timeout_ms", ge=1)
     ] = _DEFAULT_MS
     working_dir: Annotated[
-        str, about("The folder to run it in, relative to the root", "cwd", "workdir", "working_directory", "directory")
+        str,
+        argument("The folder to run it in, relative to the root", "cwd", "workdir", "working_directory", "directory"),
     ] = "."
-    description: Annotated[str, about("What it is for, in a few words; shown to nobody here")] | None = None
-    run_in_background: Annotated[bool, about("Not offered: must be false")] = False
+    description: Annotated[str, argument("What it is for, in a few words; shown to nobody here")] | None = None
+    run_in_background: Annotated[bool, argument("Not offered: must be false")] = False
 
 
 class BashTool(BuiltinTool):

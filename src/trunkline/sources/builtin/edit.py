@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from trunkline.config.call_arguments import Arguments, about
+from trunkline.config.call_arguments import StrictArguments, argument
 from trunkline.sources.builtin.file_formats import HEAD_BYTES, TextFormat, format_size, kind_of, with_newlines
 from trunkline.sources.builtin.read import FilePath, numbered
 from trunkline.sources.builtin.root import RootFolder, quoted
@@ -45,15 +45,18 @@ _DOC: Final = """Replaces one exact text in a file by another.
 - An empty `old_string` makes a new file, if there is none. To replace a whole file use Write."""  # noqa: E501
 
 
-class EditArguments(Arguments):
+class EditArguments(StrictArguments):
     path: FilePath
     old_string: Annotated[
-        str, about("The text to be replaced, exactly as it is in the file", "old", "old_str", "oldString", "old_text")
+        str,
+        argument("The text to be replaced, exactly as it is in the file", "old", "old_str", "oldString", "old_text"),
     ]
     new_string: Annotated[
-        str, about("The text to put there; empty to take the old one out", "new", "new_str", "newString", "new_text")
+        str, argument("The text to put there; empty to take the old one out", "new", "new_str", "newString", "new_text")
     ]
-    replace_all: Annotated[bool, about("Replace every occurrence, not just the only one", "replaceAll", "all")] = False
+    replace_all: Annotated[bool, argument("Replace every occurrence, not just the only one", "replaceAll", "all")] = (
+        False
+    )
 
 
 class EditTool(BuiltinTool):

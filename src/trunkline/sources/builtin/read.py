@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Final
 
-from trunkline.config.call_arguments import Arguments, about
+from trunkline.config.call_arguments import StrictArguments, argument
 from trunkline.sources.builtin.file_formats import HEAD_BYTES, encoding_of, format_size, kind_of
 from trunkline.sources.builtin.root import quoted
 from trunkline.sources.builtin.text_length import units
@@ -36,7 +36,7 @@ _NUMBER_WIDTH: Final = 6
 
 FilePath = Annotated[
     str,
-    about(
+    argument(
         "The file: a path relative to the root folder, or an absolute one below it",
         *("file_path", "filePath", "absolute_path", "filename", "file"),
     ),
@@ -51,12 +51,12 @@ _DOC: Final = f"""Reads a file and returns its lines with their numbers (the num
 
 
 Offset = Annotated[
-    int, about("The number of the first line to return; the first line of a file is 1", "start_line", "line", ge=0)
+    int, argument("The number of the first line to return; the first line of a file is 1", "start_line", "line", ge=0)
 ]
-Limit = Annotated[int, about(f"How many lines to return; at most {MOST_LINES:,} come at once", "max_lines", ge=1)]
+Limit = Annotated[int, argument(f"How many lines to return; at most {MOST_LINES:,} come at once", "max_lines", ge=1)]
 
 
-class ReadArguments(Arguments):
+class ReadArguments(StrictArguments):
     path: FilePath
     offset: Offset | None = None
     limit: Limit | None = None

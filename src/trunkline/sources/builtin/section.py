@@ -11,8 +11,8 @@ from typing import ClassVar, Final, NamedTuple
 
 from trunkline.config.sandbox import ProtectKey, ProtectSettings, SandboxKey, SandboxSettings
 from trunkline.config.section import key
-from trunkline.config.shapes import FilePath
 from trunkline.config.sources import SourceSection, ToolSelection
+from trunkline.config.value_types import FilePath
 from trunkline.core.errors import PART_MISSING, Problem
 
 BASH: Final = "Bash"

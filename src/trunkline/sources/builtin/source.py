@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from trunkline.config.call_arguments import BadArgument, read_arguments
+from trunkline.config.call_arguments import InvalidArguments, read_arguments
 from trunkline.core.call import SENT, Call, Failure, Request, Result
 from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST, Code, GatewayError, Phase, Problem
 from trunkline.core.source import Health, Sink, ToolsOnlySource
@@ -115,7 +115,7 @@ class BuiltinSource(ToolsOnlySource):
         try:
             raw = await tool.run(read_arguments(call.params, tool.arguments), running)
             call.finish(Result(raw, raw))
-        except (BadArgument, ToolFault) as error:
+        except (InvalidArguments, ToolFault) as error:
             if isinstance(error, RootMissing):
                 self._check_root.set()
             raw = error_result(str(error))

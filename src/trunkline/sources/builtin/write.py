@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Annotated, Final
 
-from trunkline.config.call_arguments import Arguments, about
+from trunkline.config.call_arguments import StrictArguments, argument
 from trunkline.sources.builtin.file_formats import TextFormat, format_size, kind_of, with_newlines
 from trunkline.sources.builtin.read import FilePath
 from trunkline.sources.builtin.root import RootFolder, os_error_text, quoted, require_regular_file
@@ -38,9 +38,9 @@ _DOC: Final = """Writes a file: makes it, with the folders it needs, or replaces
 - A symbolic link is written through to the file it leads to, inside the root folder only."""  # noqa: E501
 
 
-class WriteArguments(Arguments):
+class WriteArguments(StrictArguments):
     path: FilePath
-    content: Annotated[str, about("The whole new content of the file", "contents", "file_text", "text")]
+    content: Annotated[str, argument("The whole new content of the file", "contents", "file_text", "text")]
 
 
 class WriteTool(BuiltinTool):

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from trunkline.config.section import Nested, Section, SectionNodes, key
-from trunkline.config.shapes import Boolean, JsonValue, ListOf, MapOf, Seconds, Text
+from trunkline.config.section import NestedSection, Section, SectionNodes, key
 from trunkline.config.sources import NOTHING, ONE_DAY_S, GuardSettings, SourceSection
+from trunkline.config.value_types import Boolean, JsonValue, ListOf, MapOf, Seconds, Text
 from trunkline.core.errors import BAD_VALUE
 from trunkline.core.source import Source, SourceKind
 from trunkline.sources.sections import wrong_with_url
@@ -67,7 +67,7 @@ class ServiceSection(SourceSection):
         Text(check=_wrong_with_endpoint), doc="The service's address, before `/tools/execute`", secret=True
     )
     declare: tuple[DeclaredTool, ...] = key(
-        ListOf(Nested(DeclaredTool)), default=(), doc="Tools in addition to those the service lists at `/tools`"
+        ListOf(NestedSection(DeclaredTool)), default=(), doc="Tools in addition to those the service lists at `/tools`"
     )
     tokens: Mapping[str, str] = key(
         MapOf(Text(check=_wrong_with_token)),
@@ -76,7 +76,9 @@ class ServiceSection(SourceSection):
         secret=True,
     )
     timeout: float = key(Seconds(maximum=ONE_DAY_S), default=30.0, doc="Seconds a call may take")
-    guard: GuardSettings = key(Nested(ServiceGuard), default=ServiceGuard(), doc="Checks on the arguments of calls")
+    guard: GuardSettings = key(
+        NestedSection(ServiceGuard), default=ServiceGuard(), doc="Checks on the arguments of calls"
+    )
 
     @classmethod
     def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:

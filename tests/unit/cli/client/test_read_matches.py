@@ -4,8 +4,8 @@ import json
 
 import msgspec
 import pytest
-from trunkline.cli.client.interface import MatchedWord, MatchReasons
 
+from trunkline.cli.client.gateway_client import MatchedWord, MatchReasons
 from trunkline.cli.client.remote import read_matches
 from trunkline.core.tool import ToolDefinition
 

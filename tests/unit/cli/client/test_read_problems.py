@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.cli.client.interface import input_schema, progress_line
+from trunkline.cli.client.gateway_client import input_schema, progress_line
 from trunkline.cli.client.remote import read_http_problem, read_rpc_problem
 from trunkline.core.errors import HOST_REFUSED, UNAUTHORIZED
 from trunkline.core.tool import ToolDefinition

@@ -12,9 +12,9 @@ from tests.support.canned import CannedRequest, canned
 from tests.support.ports import free_port
 from tests.support.servers import HttpFaults
 from tests.support.waiting import until
-from trunkline.cli.client.interface import Match
 
 from trunkline.cli.client import remote
+from trunkline.cli.client.gateway_client import Match
 from trunkline.cli.client.remote import RemoteClient, remote_client
 from trunkline.cli.client.target import RemoteTarget
 from trunkline.core.call import Failure, Outcome, RemoteError, Result

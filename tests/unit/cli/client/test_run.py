@@ -9,7 +9,7 @@ import click
 import pytest
 from tests.support.ports import free_port
 
-from trunkline.cli.client.interface import GatewayClient
+from trunkline.cli.client.gateway_client import GatewayClient
 from trunkline.cli.client.run import report, run_with_client
 from trunkline.cli.spinner import Spinner
 from trunkline.core.errors import BAD_VALUE, DEADLINE, SOURCE_DOWN, GatewayError, Problem

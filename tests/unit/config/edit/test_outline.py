@@ -48,7 +48,7 @@ def test_yaml_values_end_where_their_text_ends() -> None:
 def test_keys_have_places_too() -> None:
     member = outline_yaml(YAML).members[0].value.members[0]
     assert YAML[member.start : member.key_end] == '"b c"'
-    assert [m.value.form for m in outline_yaml(YAML).members[0].value.members] == ["flow", *["other"] * 4]
+    assert [m.value.style for m in outline_yaml(YAML).members[0].value.members] == ["flow", *["other"] * 4]
 
 
 def test_places_are_counted_in_characters() -> None:

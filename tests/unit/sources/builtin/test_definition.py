@@ -3,16 +3,16 @@ from __future__ import annotations
 import json
 from typing import Annotated, Literal
 
-from trunkline.config.call_arguments import Arguments, about
+from trunkline.config.call_arguments import StrictArguments, argument
 from trunkline.sources.builtin.tool import definition
 
 
-class Taken(Arguments):
-    path: Annotated[str, about("A path", "file_path")]
-    count: Annotated[int, about("How many", ge=1)] | None = None
-    wait: Annotated[float, about("How long")] = 1.5
-    every: Annotated[bool, about("All of them", "all")] = False
-    mode: Annotated[Literal["up", "down"], about("Which way")] = "up"
+class Taken(StrictArguments):
+    path: Annotated[str, argument("A path", "file_path")]
+    count: Annotated[int, argument("How many", ge=1)] | None = None
+    wait: Annotated[float, argument("How long")] = 1.5
+    every: Annotated[bool, argument("All of them", "all")] = False
+    mode: Annotated[Literal["up", "down"], argument("Which way")] = "up"
 
 
 def test_the_definition_shows_each_argument_under_its_own_name_only() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.sink_ledger import Ledger
 from tests.support.waiting import at_most, until
 
-from trunkline.config.call_arguments import Arguments
+from trunkline.config.call_arguments import StrictArguments
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST
@@ -30,7 +30,7 @@ from trunkline.sources.builtin.tool import (
 )
 
 
-class ScriptArguments(Arguments):
+class ScriptArguments(StrictArguments):
     words: str | None = None
 
 

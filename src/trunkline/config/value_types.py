@@ -12,9 +12,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from trunkline.config.problems import Invalid, listed, nearest
+from trunkline.config.problems import InvalidValue, listed, nearest
 from trunkline.config.reader import ConfigReader
-from trunkline.config.tree import Items, Node, Scalar, Table
+from trunkline.config.tree import ListNode, Node, Scalar, Table
 from trunkline.core.bind_address import MAX_PORT, BindAddress
 from trunkline.core.errors import BAD_VALUE, WRONG_TYPE
 
@@ -28,11 +28,11 @@ def or_reference(schema: JsonSchema) -> JsonSchema:
     return {"anyOf": [schema, {"$ref": "#/$defs/reference"}]}
 
 
-class Shape(Generic[T]):
+class ValueType(Generic[T]):
     """Base class of the types of values."""
 
     def read(self, node: Node, reader: ConfigReader) -> T:
-        """The node's value. Raises Invalid after reporting everything that is wrong with it."""
+        """The node's value. Raises InvalidValue after reporting everything that is wrong with it."""
         raise NotImplementedError
 
     def schema(self) -> JsonSchema:
@@ -43,8 +43,8 @@ class Shape(Generic[T]):
         return value
 
 
-class Text(Shape[str]):
-    """Text. With `written`, unquoted numbers and booleans are taken as they are spelled, as in env and args.
+class Text(ValueType[str]):
+    """Text. With `any_scalar`, unquoted numbers and booleans are taken as they are spelled, as in env and args.
 
     `check` returns what is wrong with a text, or None.
     """
@@ -52,12 +52,12 @@ class Text(Shape[str]):
     def __init__(
         self,
         *,
-        written: bool = False,
+        any_scalar: bool = False,
         may_be_empty: bool = True,
         check: Callable[[str], str | None] | None = None,
         hint: str = "",
     ) -> None:
-        self._written = written
+        self._any_scalar = any_scalar
         self._may_be_empty = may_be_empty
         self._check = check
         self._hint = hint
@@ -65,7 +65,7 @@ class Text(Shape[str]):
     def read(self, node: Node, reader: ConfigReader) -> str:
         if not isinstance(node, Scalar) or node.kind == "null":
             raise reader.wrong_type(node, "text", 'write `""` for empty text' if isinstance(node, Scalar) else "")
-        if node.kind != "text" and not self._written:
+        if node.kind != "text" and not self._any_scalar:
             raise reader.wrong_type(node, "text", "put it in quotes")
         text = reader.text(node)
         if not text and not self._may_be_empty:
@@ -76,13 +76,13 @@ class Text(Shape[str]):
         return text
 
     def schema(self) -> JsonSchema:
-        schema: JsonSchema = {"type": ["string", "number", "boolean"] if self._written else "string"}
+        schema: JsonSchema = {"type": ["string", "number", "boolean"] if self._any_scalar else "string"}
         if not self._may_be_empty:
             schema["minLength"] = 1
         return schema
 
 
-class Boolean(Shape[bool]):
+class Boolean(ValueType[bool]):
     def read(self, node: Node, reader: ConfigReader) -> bool:
         if isinstance(node, Scalar) and (node.kind == "boolean" or reader.is_reference(node)):
             word = reader.text(node).lower()
@@ -111,7 +111,7 @@ def _number_text(node: Node, reader: ConfigReader, wanted: str) -> str:
     return text
 
 
-class Integer(Shape[int]):
+class Integer(ValueType[int]):
     def __init__(self, *, minimum: int, maximum: int | None = None) -> None:
         self._minimum = minimum
         self._maximum = maximum
@@ -134,29 +134,29 @@ class Integer(Shape[int]):
         return or_reference(schema)
 
 
-Unit = Literal["seconds", "milliseconds"]
+TimeUnit = Literal["seconds", "milliseconds"]
 
 
-class Seconds(Shape[float]):
+class Seconds(ValueType[float]):
     """A duration. `unit` is that of the file; the value is always in seconds."""
 
-    def __init__(self, *, maximum: float, zero: bool = False, unit: Unit = "seconds") -> None:
+    def __init__(self, *, maximum: float, allow_zero: bool = False, unit: TimeUnit = "seconds") -> None:
         self._per_second = 1 if unit == "seconds" else 1000
         self._maximum = maximum * self._per_second
-        self._zero = zero
+        self._allow_zero = allow_zero
         self._unit = unit
 
     def read(self, node: Node, reader: ConfigReader) -> float:
         value = float(_number_text(node, reader, f"a number of {self._unit}"))
-        if value < 0 or (value == 0 and not self._zero):
-            least = "0 or more" if self._zero else "more than 0"
+        if value < 0 or (value == 0 and not self._allow_zero):
+            least = "0 or more" if self._allow_zero else "more than 0"
             raise reader.error(BAD_VALUE, node, f"The number of {self._unit} must be {least}")
         if value > self._maximum:
             raise reader.error(BAD_VALUE, node, f"The number of {self._unit} must be at most {self._maximum:.0f}")
         return value / self._per_second
 
     def schema(self) -> JsonSchema:
-        least = {"minimum": 0} if self._zero else {"exclusiveMinimum": 0}
+        least = {"minimum": 0} if self._allow_zero else {"exclusiveMinimum": 0}
         return or_reference({"type": "number", **least, "maximum": self._maximum})
 
     def example(self, value: float) -> Any:
@@ -164,7 +164,7 @@ class Seconds(Shape[float]):
         return int(counted) if counted.is_integer() else counted
 
 
-class Choice(Shape[str]):
+class Choice(ValueType[str]):
     """One of several words."""
 
     def __init__(self, *words: str) -> None:
@@ -185,7 +185,7 @@ class Choice(Shape[str]):
         return or_reference({"enum": list(self._words)})
 
 
-class FilePath(Shape[Path]):
+class FilePath(ValueType[Path]):
     """A path; relative paths start at the file's folder."""
 
     def read(self, node: Node, reader: ConfigReader) -> Path:
@@ -198,12 +198,12 @@ class FilePath(Shape[Path]):
         return str(value)
 
 
-class ListOf(Shape[tuple[T, ...]]):
-    def __init__(self, item: Shape[T]) -> None:
+class ListOf(ValueType[tuple[T, ...]]):
+    def __init__(self, item: ValueType[T]) -> None:
         self._item = item
 
     def read(self, node: Node, reader: ConfigReader) -> tuple[T, ...]:
-        if not isinstance(node, Items):
+        if not isinstance(node, ListNode):
             hint = "write it as `[…]`" if isinstance(node, Scalar) and node.kind != "null" else ""
             raise reader.wrong_type(node, "a list", hint)
         return tuple(_every(node.items, lambda item: self._item.read(item, reader)))
@@ -215,10 +215,10 @@ class ListOf(Shape[tuple[T, ...]]):
         return [self._item.example(item) for item in value]
 
 
-class MapOf(Shape[Mapping[str, T]]):
+class MapOf(ValueType[Mapping[str, T]]):
     """Arbitrary names, each with a value. `check_name` returns what is wrong with a name, or None."""
 
-    def __init__(self, value: Shape[T], *, check_name: Callable[[str], str | None] | None = None) -> None:
+    def __init__(self, value: ValueType[T], *, check_name: Callable[[str], str | None] | None = None) -> None:
         self._value = value
         self._check_name = check_name
 
@@ -242,14 +242,14 @@ class MapOf(Shape[Mapping[str, T]]):
         return {name: self._value.example(item) for name, item in value.items()}
 
 
-class Variables(MapOf[str]):
+class EnvironmentVariables(MapOf[str]):
     """Environment variables and their values."""
 
     def __init__(self) -> None:
         def check(name: str) -> str | None:
             return None if name and "=" not in name else "This is not the name of an environment variable"
 
-        super().__init__(Text(written=True), check_name=check)
+        super().__init__(Text(any_scalar=True), check_name=check)
 
 
 TEXTS: Final = ListOf(Text(may_be_empty=False))
@@ -258,20 +258,20 @@ A = TypeVar("A")
 
 
 def _every(nodes: Sequence[A], read: Callable[[A], T]) -> list[T]:
-    """Read all nodes, so that each reports what is wrong with it, before raising Invalid because of one."""
+    """Read all nodes, so that each reports what is wrong with it, before raising InvalidValue because of one."""
     values: list[T] = []
     for node in nodes:
-        with suppress(Invalid):
+        with suppress(InvalidValue):
             values.append(read(node))
     if len(values) < len(nodes):
-        raise Invalid
+        raise InvalidValue
     return values
 
 
 _ADDRESS: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})\Z")
 
 
-class ListenAddress(Shape[BindAddress]):
+class ListenAddress(ValueType[BindAddress]):
     def read(self, node: Node, reader: ConfigReader) -> BindAddress:
         match = _ADDRESS.match(Text().read(node, reader))
         if match is None or int(match["port"]) > MAX_PORT:
@@ -289,11 +289,11 @@ class ListenAddress(Shape[BindAddress]):
         return str(value)
 
 
-class JsonValue(Shape[Any]):
+class JsonValue(ValueType[Any]):
     """Any JSON value, with the references in its texts replaced; what is quoted stays text."""
 
     def read(self, node: Node, reader: ConfigReader) -> Any:
-        if isinstance(node, Items):
+        if isinstance(node, ListNode):
             return list(ListOf(self).read(node, reader))
         if isinstance(node, Table):
             return dict(MapOf(self).read(node, reader))

@@ -1,9 +1,14 @@
-"""Reads a tool's arguments from the command line: one JSON object, or `key=value` pairs typed by the tool's schema."""
+"""Reads a tool's arguments from the command line: one JSON object, or `key=value` pairs typed by the tool's schema.
+
+Invalid arguments raise click.UsageError.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn, cast
+
+import click
 
 _TYPES: Final = {
     "integer": "a whole number",
@@ -27,10 +32,6 @@ _SHOWN: Final = 60
 _LONGEST_NAME: Final = 1000
 
 
-class BadArguments(ValueError):
-    """The arguments are invalid; the message says why."""
-
-
 def is_whole(typed: Sequence[str]) -> bool:
     """Whether the arguments are one JSON object, which needs no schema."""
     return len(typed) == 1 and _is_object(typed[0])
@@ -49,7 +50,7 @@ def read_whole(text: str) -> bytes:
         members_of(data, "the arguments")
         return bytes(single_line(data))
     except (ValueError, BadMessage, RecursionError) as error:
-        raise BadArguments(f"the arguments are not a JSON object: {error}") from None
+        raise click.UsageError(f"the arguments are not a JSON object: {error}") from None
 
 
 def read_pairs(typed: Sequence[str], schema: Mapping[str, Any]) -> bytes:
@@ -62,7 +63,7 @@ def read_pairs(typed: Sequence[str], schema: Mapping[str, Any]) -> bytes:
     for pair in typed:
         name, value, is_json = split_pair(pair)
         if name in found:
-            raise BadArguments(f"`{name}` is given twice")
+            raise click.UsageError(f"`{name}` is given twice")
         kinds = set[str]() if is_json else kinds_of(schema, name)
         is_text = not is_json and ("string" in kinds or not kinds & _TYPES.keys())
         found[name] = msgspec.json.encode(value) if is_text else _json(name, value, kinds)
@@ -73,12 +74,12 @@ def split_pair(pair: str) -> tuple[str, str, bool]:
     """The key, the value, and whether the value is JSON."""
     check_text(pair)
     if _is_object(pair):
-        raise BadArguments("a JSON object must be the only argument")
+        raise click.UsageError("a JSON object must be the only argument")
     name, equals, value = pair.partition("=")
     is_json = name.endswith(":")
     name = name.removesuffix(":")
     if not equals or not name:
-        raise BadArguments(f"`{_brief(pair)}` is neither `key=value` nor a JSON object")
+        raise click.UsageError(f"`{_brief(pair)}` is neither `key=value` nor a JSON object")
     return name, value, is_json
 
 
@@ -86,7 +87,7 @@ def check_name(name: str) -> None:
     """Refuse a name that no tool can have."""
     check_text(name)
     if not 0 < len(name) <= _LONGEST_NAME:
-        raise BadArguments(f"a tool's name has 1 to {_LONGEST_NAME} characters")
+        raise click.UsageError(f"a tool's name has 1 to {_LONGEST_NAME} characters")
 
 
 def check_text(text: str) -> None:
@@ -94,7 +95,7 @@ def check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadArguments(f"`{_brief(ascii(text)[1:-1])}` is not valid UTF-8") from None
+        raise click.UsageError(f"`{_brief(ascii(text)[1:-1])}` is not valid UTF-8") from None
 
 
 def _is_object(text: str) -> bool:
@@ -113,7 +114,7 @@ def _json(name: str, value: str, kinds: set[str]) -> bytes:
         return value.strip().encode()
     except (ValueError, RecursionError):
         wanted = " or ".join(_TYPES[kind] for kind in _TYPES if kind in kinds) or _JSON
-        raise BadArguments(f"`{name}` must be {wanted}, not `{_brief(value)}`") from None
+        raise click.UsageError(f"`{name}` must be {wanted}, not `{_brief(value)}`") from None
 
 
 def _brief(text: str) -> str:

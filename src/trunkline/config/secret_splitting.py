@@ -38,7 +38,7 @@ _MEMBER: Final = re.compile(
 _MOST_PARTS: Final = 1000
 
 
-def parts_of(secret: str) -> tuple[str, ...]:
+def split_secret(secret: str) -> tuple[str, ...]:
     """The secret itself, and each part of it that is a secret on its own."""
     members = _members_of_json(secret)
     if members is None:

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.problems import Invalid, TextSpan
-from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListOf, MapOf, Seconds, Shape, Text
+from trunkline.config.problems import InvalidValue, TextSpan
 from trunkline.config.tree import Scalar
+from trunkline.config.value_types import Boolean, Choice, FilePath, Integer, ListOf, MapOf, Seconds, Text, ValueType
 
 ENVIRON = {"PORT": "80", "ON": "true", "WORD": "b", "HOME": "/home/me", "EMPTY": ""}
 
 
-def read(shape: Shape[Any], text: str) -> Any:
+def read(shape: ValueType[Any], text: str) -> Any:
     return shape.read(node_of(text), reader_for(ENVIRON))
 
 
-def refused(shape: Shape[Any], text: str) -> list[str]:
+def refused(shape: ValueType[Any], text: str) -> list[str]:
     """The codes of what is wrong."""
     reader = reader_for(ENVIRON)
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidValue):
         shape.read(node_of(text), reader)
     return [problem.code.id for problem in reader.report.in_file_order()]
 
@@ -34,13 +34,13 @@ def test_text_is_text_only() -> None:
 
 
 def test_written_text_takes_numbers_and_booleans_as_spelled() -> None:
-    assert [read(Text(written=True), text) for text in ("5", "1.50", "True", "2026-01-31")] == [
+    assert [read(Text(any_scalar=True), text) for text in ("5", "1.50", "True", "2026-01-31")] == [
         "5",
         "1.50",
         "True",
         "2026-01-31",
     ]
-    assert refused(Text(written=True), "~") == ["TL103"]
+    assert refused(Text(any_scalar=True), "~") == ["TL103"]
 
 
 def test_text_that_may_not_be_empty_may_not_become_empty() -> None:
@@ -71,7 +71,7 @@ def test_numbers_keep_their_bounds() -> None:
 
 def test_times_are_more_than_nothing() -> None:
     assert read(Seconds(maximum=10), "0.25") == 0.25
-    assert read(Seconds(maximum=10, zero=True), "0") == 0
+    assert read(Seconds(maximum=10, allow_zero=True), "0") == 0
     assert read(Seconds(maximum=10, unit="milliseconds"), "2500") == 2.5
     for text in ("0", "-1", "11", "1e400"):
         assert refused(Seconds(maximum=10), text) == ["TL104"]
@@ -79,7 +79,7 @@ def test_times_are_more_than_nothing() -> None:
 
 def test_a_wrong_choice_names_the_right_ones() -> None:
     reader = reader_for()
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidValue):
         Choice("search", "all").read(node_of("serch"), reader)
     (problem,) = reader.report.in_file_order()
     assert "`all`" in problem.message
@@ -89,9 +89,9 @@ def test_a_wrong_choice_names_the_right_ones() -> None:
 def test_a_word_that_yaml_versions_read_differently_is_clear_where_it_is_the_choice() -> None:
     switch = Scalar(TextSpan(1, 1, 1, 4), "switch", "off")
     assert Choice("auto", "off").read(switch, reader_for()) == "off"
-    for shape in (Choice("auto", "never"), Boolean(), Text(), Text(written=True), Integer(minimum=0)):
+    for shape in (Choice("auto", "never"), Boolean(), Text(), Text(any_scalar=True), Integer(minimum=0)):
         reader = reader_for()
-        with pytest.raises(Invalid):
+        with pytest.raises(InvalidValue):
             shape.read(switch, reader)
         assert [problem.code.id for problem in reader.report.in_file_order()] == ["TL107"]
 
@@ -99,7 +99,7 @@ def test_a_word_that_yaml_versions_read_differently_is_clear_where_it_is_the_cho
 @pytest.mark.law
 def test_a_choice_never_shows_what_the_environment_holds() -> None:
     reader = reader_for({"SECRET": "hunter2"})
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidValue):
         Choice("a").read(node_of("${SECRET}"), reader)
     assert "hunter2" not in str(reader.report.in_file_order())
 
@@ -114,7 +114,7 @@ def test_lists_and_maps_report_every_wrong_value() -> None:
     assert read(ListOf(Integer(minimum=1)), "[1, 2]") == (1, 2)
     assert refused(ListOf(Integer(minimum=1)), "[0, 1, x]") == ["TL104", "TL103"]
     assert refused(ListOf(Text()), "a") == ["TL103"]
-    assert read(MapOf(Text(written=True)), "{a: 1}") == {"a": "1"}
+    assert read(MapOf(Text(any_scalar=True)), "{a: 1}") == {"a": "1"}
     assert refused(MapOf(Integer(minimum=1)), "{a: 0, b: x}") == ["TL104", "TL103"]
     assert refused(MapOf(Text()), "[]") == ["TL103"]
 

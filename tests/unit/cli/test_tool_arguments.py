@@ -3,10 +3,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import click
 import pytest
 
-from trunkline.cli.call_arguments import (
-    BadArguments,
+from trunkline.cli.tool_arguments import (
     check_name,
     check_text,
     is_whole,
@@ -47,7 +47,7 @@ def pairs(*typed: str, schema: dict[str, Any] = SCHEMA) -> Any:
 
 
 def refusal(*typed: str) -> str:
-    with pytest.raises(BadArguments) as refused:
+    with pytest.raises(click.UsageError) as refused:
         read_pairs(typed, SCHEMA)
     return str(refused.value)
 
@@ -140,16 +140,16 @@ def test_a_json_object_stands_alone() -> None:
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
-    with pytest.raises(BadArguments, match=r"`a=\\udcff` is not valid UTF-8"):
+    with pytest.raises(click.UsageError, match=r"`a=\\udcff` is not valid UTF-8"):
         split_pair("a=\udcff")
-    with pytest.raises(BadArguments):
+    with pytest.raises(click.UsageError):
         check_text("\ud800")
     check_text("é")
 
 
 def test_a_name_is_neither_empty_nor_endless() -> None:
     for name in ("", "x" * 1001, "\udcff"):
-        with pytest.raises(BadArguments):
+        with pytest.raises(click.UsageError):
             check_name(name)
     check_name("x" * 1000)
 
@@ -196,6 +196,6 @@ def test_json_is_passed_on_as_it_was_written_on_one_line() -> None:
     ],
 )
 def test_what_is_no_json_object_is_told_with_its_place(text: str, said: str) -> None:
-    with pytest.raises(BadArguments) as refused:
+    with pytest.raises(click.UsageError) as refused:
         read_whole(text)
     assert said in str(refused.value)
