@@ -84,8 +84,8 @@ class HttpUpstreamSession(BaseHttpSession):
         super().__init__(source, count, pool, headers)
         self.version = ""
         self.session_id = b""
-        self.resubmit: Callable[[Request], bool] = _refuse
-        self.resend_with_headers: Callable[[Call], bool] = _refuse
+        self.resubmit: Callable[[Request], bool] = lambda _: False
+        self.resend_with_headers: Callable[[Call], bool] = lambda _: False
         self._heads: dict[str, bytes] = {}
         self._posts: dict[int, MessagePost | Resumption] = {}
         self._listener: asyncio.Task[None] | None = None
@@ -311,7 +311,3 @@ def _mirrored_name(request: Request) -> str:
     except (msgspec.MsgspecError, RecursionError):
         return ""
     return mirrored.name if parameter == "name" else mirrored.uri if parameter == "uri" else mirrored.taskId
-
-
-def _refuse(request: Request) -> bool:
-    return False

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from trunkline.core.call import Call, Failure, Json, Outcome, RemoteError, Request, Result
-from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError
+from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
 from trunkline.protocol.mcp.methods import (
@@ -256,11 +256,8 @@ class SessionLogLevel:
         if rank >= self._rank:
             return
         self._rank = rank
-        session = self._session
-        request = Request(LOGGING_SET_LEVEL, b'{"level":"%b"}' % level.encode(), lambda _: timer.cancel())
-        late = Failure(session.problem(SOURCE_LOST, f"no answer to `{LOGGING_SET_LEVEL}` in time"))
-        timer = asyncio.get_running_loop().call_later(_SET_LEVEL_S, request.give_up, late)
-        session.send(request)
+        params = b'{"level":"%b"}' % level.encode()
+        self._session.start_request(LOGGING_SET_LEVEL, params, _SET_LEVEL_S, lambda _: None)
 
 
 async def wait_for_roots(session: UpstreamSession) -> None:

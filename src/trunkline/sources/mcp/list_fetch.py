@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,50 +65,32 @@ class FetchedList:
 
 async def fetch_list(session: UpstreamSession, kind: ListKind) -> FetchedList:
     """Fetch the whole list. Raises GatewayError when the server refuses, breaks the protocol or takes too long."""
-    pages = _Pages(session, kind)
+    fetch = _ListFetch(session, kind)
     try:
         async with TimeLimit(LIST_TIMEOUT_S):
-            items = await _items(pages, strict=session.modern and isinstance(session, HttpUpstreamSession))
+            await fetch.run()
     except TimeoutError:
         reason = f"no complete `{kind.method}` within {LIST_TIMEOUT_S:g} seconds"
         raise GatewayError(session.problem(SOURCE_LOST, reason)) from None
-    warnings = pages.warnings
+    warnings = fetch.warnings
     if (more := len(warnings) - MAX_WARNINGS) > 0:  # each becomes a log line, and there may be thousands of bad tools
         warnings[MAX_WARNINGS:] = [f"… and {more} more like these"]
-    return FetchedList(tuple(items.items()), tuple(warnings), pages.freshness)
+    return FetchedList(tuple(fetch.definitions.items()), tuple(warnings), fetch.freshness)
 
 
-async def _items(pages: _Pages, *, strict: bool) -> dict[str, bytes]:
-    """Read all pages. `strict` leaves out tools whose arguments cannot be mirrored in headers as declared."""
-    kind, warnings = pages.kind, pages.warnings
-    items: dict[str, bytes] = {}
-    async for raw in pages:
-        try:
-            definition = single_line(raw)
-            key = text_member(members_of(definition, kind.noun), kind.key)
-            if strict and kind.name == "tools":
-                header_parameters_of(definition)
-        except (BadMessage, BadAnnotation, RecursionError) as error:
-            warnings.append(f"a {kind.noun} definition was left out ({error}): {bytes(raw)[:80]!r}")
-            continue
-        if not key or key in items:
-            twice = f"{kind.noun} `{key}` is defined twice; the first one holds"
-            warnings.append(twice if key else f"a {kind.noun} has no {kind.key}")
-            continue
-        items[key] = definition
-    return items
-
-
-class _Pages:
-    """Iterates over the items of a list; collects warnings, and the freshness that its first page states."""
+class _ListFetch:
+    """Fetches one list page by page. Its first page states its freshness."""
 
     def __init__(self, session: UpstreamSession, kind: ListKind) -> None:
-        self.kind = kind
+        self.definitions: dict[str, bytes] = {}
         self.warnings: list[str] = []
         self.freshness: Freshness | None = None
         self._session = session
+        self._kind = kind
+        # over HTTP, modern servers refuse calls whose arguments are not mirrored in headers as declared
+        self._strict = session.modern and kind.name == "tools" and isinstance(session, HttpUpstreamSession)
 
-    async def __aiter__(self) -> AsyncIterator[msgspec.Raw]:
+    async def run(self) -> None:
         cursor: str | None = None
         seen: set[str] = set()
         items = size_bytes = 0
@@ -119,7 +100,7 @@ class _Pages:
                 return
             page, cursor = self._read(raw, first=number == 0)
             for item in page:
-                yield item
+                self._add(item)
             items += len(page)
             size_bytes += len(raw)
             if cursor is None:
@@ -127,16 +108,17 @@ class _Pages:
             reason = _reason_to_stop(cursor in seen, number + 1, items, size_bytes)
             if reason:
                 # first, as only the beginning of many warnings is shown
-                self.warnings.insert(0, was_cut(self.kind.method, items, self.kind.noun, reason))
+                self.warnings.insert(0, was_cut(self._kind.method, items, self._kind.noun, reason))
                 return
             seen.add(cursor)
 
     async def _page(self, cursor: str | None) -> bytes | None:
+        kind = self._kind
         params = b"{}" if cursor is None else b'{"cursor":%b}' % encode(cursor)
-        outcome = await self._session.request(self.kind.method, params, LIST_TIMEOUT_S)
+        outcome = await self._session.request(kind.method, params, LIST_TIMEOUT_S)
         unknown = isinstance(outcome, RemoteError) and error_code(outcome.raw) == _METHOD_NOT_FOUND
-        if unknown and self.kind.name in _OPTIONAL:
-            if self.kind.name == "tools":
+        if unknown and kind.name in _OPTIONAL:
+            if kind.name == "tools":
                 self.warnings.append("it declares tools, but does not know `tools/list`")
             return None
         return self._session.result_of(outcome)
@@ -146,11 +128,28 @@ class _Pages:
             members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
             if first and self._session.modern:
                 self.freshness = _freshness(members)
-            page = msgspec.json.decode(members.get(self.kind.member, b"null"), type=list[msgspec.Raw])
+            page = msgspec.json.decode(members.get(self._kind.member, b"null"), type=list[msgspec.Raw])
             return page, msgspec.json.decode(members.get("nextCursor", b"null"), type=str | None)
         except (msgspec.MsgspecError, RecursionError) as error:
-            reason = f"its `{self.kind.method}` is not valid: {error}"
+            reason = f"its `{self._kind.method}` is not valid: {error}"
             raise GatewayError(self._session.problem(SOURCE_PROTOCOL, reason)) from None
+
+    def _add(self, item: msgspec.Raw) -> None:
+        noun, key_name = self._kind.noun, self._kind.key
+        try:
+            definition = single_line(item)
+            key = text_member(members_of(definition, noun), key_name)
+            if self._strict:
+                header_parameters_of(definition)
+        except (BadMessage, BadAnnotation, RecursionError) as error:
+            self.warnings.append(f"a {noun} definition was left out ({error}): {bytes(item)[:80]!r}")
+            return
+        if not key:
+            self.warnings.append(f"a {noun} has no {key_name}")
+        elif key in self.definitions:
+            self.warnings.append(f"{noun} `{key}` is defined twice; the first one holds")
+        else:
+            self.definitions[key] = definition
 
 
 def _reason_to_stop(seen_before: bool, pages: int, items: int, size_bytes: int) -> str:

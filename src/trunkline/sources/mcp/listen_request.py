@@ -19,6 +19,7 @@ from trunkline.protocol.mcp.methods import SUBSCRIPTIONS_LISTEN
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.server_listing import announced_kinds
+from trunkline.sources.mcp.server_requests import CancelledParams
 from trunkline.sources.mcp.session import UpstreamSession
 
 _ACKNOWLEDGED_S: Final = 10.0
@@ -168,7 +169,7 @@ class ListenRequest:
     def cancelled(self, params: Json) -> None:
         """End a subscription that a server over stdio cancels."""
         try:
-            request_id = msgspec.json.decode(params, type=_Cancelled).requestId
+            request_id = msgspec.json.decode(params, type=CancelledParams).requestId
         except (msgspec.MsgspecError, RecursionError):
             return
         request = self._session.pending.get(request_id) if isinstance(request_id, int) else None
@@ -205,19 +206,17 @@ class ListenRequest:
                 self._on_missed()
 
 
-class _Honoured(msgspec.Struct, rename="camel"):
+class _AcknowledgedFilter(msgspec.Struct, rename="camel"):
     resource_subscriptions: tuple[str, ...] = ()
     task_ids: tuple[str, ...] = ()
 
 
-class _Meta(msgspec.Struct):
+class SubscriptionMeta(msgspec.Struct):
+    """The `_meta` of a notification that belongs to a subscription."""
+
     subscription_id: int | str | None = msgspec.field(default=None, name=SUBSCRIPTION_ID)
 
 
 class _Acknowledged(msgspec.Struct):
-    notifications: _Honoured = msgspec.field(default_factory=_Honoured)
-    meta: _Meta = msgspec.field(default_factory=_Meta, name="_meta")
-
-
-class _Cancelled(msgspec.Struct):
-    requestId: int | str
+    notifications: _AcknowledgedFilter = msgspec.field(default_factory=_AcknowledgedFilter)
+    meta: SubscriptionMeta = msgspec.field(default_factory=SubscriptionMeta, name="_meta")

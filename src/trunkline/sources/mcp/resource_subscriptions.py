@@ -122,7 +122,7 @@ class UpstreamSubscriptions:
         self._subscriptions: dict[tuple[SessionName, str], _Subscription] = {}
         self._by_uri: dict[str, set[_Subscription]] = {}
         self._per_session: dict[SessionName, int] = {}
-        self._unsubscribing: dict[tuple[SessionName, str], Request] = {}
+        self._unsubscribing: set[tuple[SessionName, str]] = set()
         self._early: dict[ResourceWatch, Deadline] = {}
         self._session: UpstreamSession | None = None
         self._is_up = False
@@ -249,7 +249,7 @@ class UpstreamSubscriptions:
             return
         params = b'{"uri":%b}' % encode(subscription.uri)
         answered = partial(self._subscribed, subscription)
-        call = Call(RESOURCES_SUBSCRIBE, params, answered, caller=subscription.caller, reply=_ignore_reply)
+        call = Call(RESOURCES_SUBSCRIBE, params, answered, caller=subscription.caller, reply=lambda _: None)
         call.source = self._source
         subscription.request = call
         late = self._problem(DEADLINE, f"did not accept the subscription within {_SUBSCRIBE_S:g} seconds")
@@ -331,16 +331,12 @@ class UpstreamSubscriptions:
         key = (subscription.session_name, subscription.uri)
         if not session.usable or key in self._subscriptions or key in self._unsubscribing:
             return
-        request = Request(
-            RESOURCES_UNSUBSCRIBE, b'{"uri":%b}' % encode(subscription.uri), partial(self._unsubscribed, key)
-        )
-        self._unsubscribing[key] = request
-        problem = self._problem(CANCELLED, "did not answer")
-        asyncio.get_running_loop().call_later(_UNSUBSCRIBE_S, request.give_up, Failure(problem))
-        session.send(request)
+        self._unsubscribing.add(key)
+        params = b'{"uri":%b}' % encode(subscription.uri)
+        session.start_request(RESOURCES_UNSUBSCRIBE, params, _UNSUBSCRIBE_S, partial(self._unsubscribed, key))
 
     def _unsubscribed(self, key: tuple[SessionName, str], request: Request) -> None:
-        del self._unsubscribing[key]
+        self._unsubscribing.discard(key)
         subscription = self._subscriptions.get(key)
         if subscription is not None and subscription.session is None and subscription.request is None:
             self._subscribe(subscription)
@@ -410,7 +406,3 @@ class UpstreamSubscriptions:
                     if subscription.is_on(session):
                         for watch in list(subscription.watches):
                             watch.on_updated(update)
-
-
-def _ignore_reply(request: Request) -> None:
-    """The outcome is handled by the request's own callback."""

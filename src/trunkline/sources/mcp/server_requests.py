@@ -54,7 +54,9 @@ def refuse_without_client(server_request: ServerRequest) -> None:
     server_request.refuse(NO_CLIENT_ERROR)
 
 
-class _Cancelled(msgspec.Struct):
+class CancelledParams(msgspec.Struct):
+    """The `params` of `notifications/cancelled`."""
+
     requestId: int | str
 
 
@@ -153,7 +155,7 @@ class ServerRequests:
     def cancelled(self, params: bytes) -> bool:
         """Withdraw a request that the server cancels; False when the notification is about something else."""
         try:
-            request_id = msgspec.json.decode(params, type=_Cancelled).requestId
+            request_id = msgspec.json.decode(params, type=CancelledParams).requestId
         except (msgspec.MsgspecError, RecursionError):
             return False
         server_request = self._open.pop(request_id, None)

@@ -28,7 +28,16 @@ from trunkline.core.call import (
     Request,
     Result,
 )
-from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROTOCOL, Code, GatewayError, Phase, Problem
+from trunkline.core.errors import (
+    CANCELLED,
+    SOURCE_AUTH_REQUIRED,
+    SOURCE_LOST,
+    SOURCE_PROTOCOL,
+    Code,
+    GatewayError,
+    Phase,
+    Problem,
+)
 from trunkline.protocol.jsonrpc import (
     ServerMessage,
     decode_batch,
@@ -48,7 +57,7 @@ from trunkline.protocol.mcp.methods import (
 )
 from trunkline.protocol.mcp.versions import InitializeResult
 from trunkline.runtime.child_io import head_text
-from trunkline.runtime.deadlines import TimeLimit, settle
+from trunkline.runtime.deadlines import Deadline, settle
 from trunkline.runtime.safe_calls import call_safely
 from trunkline.sources.mcp.server_requests import (
     ESCAPED,
@@ -149,25 +158,35 @@ class UpstreamSession:
         """Whether a request can be sent now; one that cannot was never written, and may go elsewhere."""
         return not self.lost.done()
 
+    def start_request(self, method: str, params: Json, timeout_s: float, on_done: Callable[[Request], None]) -> Request:
+        """Send a request of our own, which fails unless it is answered in time."""
+
+        def done(request: Request) -> None:
+            deadline.cancel()
+            on_done(request)
+
+        def give_up() -> None:
+            reason = f"no answer to `{method}` within {timeout_s:g} seconds"
+            request.give_up(Failure(self.problem(SOURCE_LOST, reason, request)))
+
+        request = Request(method, params, done)
+        deadline = Deadline(timeout_s, give_up)
+        self.send(request)
+        return request
+
     async def request(self, method: str, params: Json, timeout_s: float) -> Outcome:
-        """Send a request of our own and wait for its outcome, with a deadline."""
+        """Send a request of our own and wait for its outcome."""
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def done(request: Request) -> None:
-            if request.outcome is not None and not answered.done():
-                answered.set_result(request.outcome)
+            if request.outcome is not None:
+                settle(answered, request.outcome)
 
-        request = Request(method, params, done)
-        self.send(request)
+        request = self.start_request(method, params, timeout_s, done)
         try:
-            async with TimeLimit(timeout_s):
-                return await answered
-        except TimeoutError:
-            self.abandon(request)
-            problem = self.problem(SOURCE_LOST, f"no answer to `{method}` within {timeout_s:g} seconds", request)
-            return Failure(problem)
+            return await answered
         except asyncio.CancelledError:
-            self.abandon(request)
+            request.give_up(Failure(self.problem(CANCELLED, "nobody waits for the answer")))
             raise
 
     def abandon(self, request: Request) -> None:

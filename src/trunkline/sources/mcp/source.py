@@ -13,7 +13,6 @@ from typing import Final
 from trunkline.core.call import Call, Caller, Failure, Json, Request, Result
 from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.core.source import Health, ResourceWatch, Sink, TaskWatch
-from trunkline.core.tool import Snapshot
 from trunkline.protocol.mcp.capabilities import NO_CAPABILITIES, askable
 from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL, PING, SERVER_DISCOVER
 from trunkline.protocol.mcp.versions import Era
@@ -61,14 +60,14 @@ class McpSource:
         self._control: UpstreamSession | None = None
         self._sessions: ClientSessions | None = None
         self._pool: SessionPool | None = None
-        self._sink: Sink | None = None
+        self._sink: Sink  # set by `run`
         self._parked: list[Call] = []
         self._listing: ServerListing | None = None
         self._resource_subscriptions = UpstreamSubscriptions(
             name, self.submit, self._session_name_of, self._on_missed_changes
         )
         self._task_subscriptions = UpstreamTaskSubscriptions()
-        self._client_listings = ClientListings(name, self._publish_for)
+        self._client_listings: ClientListings  # set by `run`
         self._leaving: set[asyncio.Task[None]] = set()
         self._stopped = False
         self._backoff = RetryBackoff()
@@ -160,6 +159,7 @@ class McpSource:
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
+        self._client_listings = ClientListings(self.name, sink.publish_for)
         self._sessions = sessions = ClientSessions(
             self.name,
             self._open_for_client,
@@ -220,7 +220,7 @@ class McpSource:
     async def _open(self, capabilities: bytes) -> UpstreamSession:
         era: Era | None = "legacy" if self._probe_may_hurt and self._era is None else self._era
         try:
-            session = await self._opener(era, capabilities, self._count)
+            session = await self._opener(era, capabilities, self._sink.count)
         except GatewayError as error:
             # Some servers exit on an unknown request: the next try sends nothing but `initialize`.
             self._probe_may_hurt = self._era is None and not self._probe_may_hurt
@@ -236,7 +236,7 @@ class McpSource:
         if self._era != "modern":
             return await self._open(capabilities)
         try:
-            session = await self._opener("legacy", capabilities, self._count)
+            session = await self._opener("legacy", capabilities, self._sink.count)
         except GatewayError as error:
             if error.problem.code is not SOURCE_PROTOCOL and not await self._is_healthy_modern():
                 raise
@@ -319,7 +319,7 @@ class McpSource:
     def _client_session_opened(self, key: SessionKey, session: UpstreamSession) -> None:
         """Route notifications and requests to that client alone; without a client session, to the calls alone."""
         client = key[1]
-        if isinstance(client, str) and self._sink is not None:
+        if isinstance(client, str):
             session.on_notification = partial(self._on_client_notification, client, session)
             session.server_requests.set_handler(partial(self._sink.forward_request, client))
         else:
@@ -331,7 +331,7 @@ class McpSource:
             self._client_listings.changed(client, session, method)
         elif method in SESSION_NOTIFICATIONS:
             self._resource_subscriptions.on_notification(session, method, params)
-        elif self._sink is not None:
+        else:
             self._sink.forward_notification(client, method, params)
 
     def _on_session_notification(self, session: UpstreamSession, method: str, params: Json) -> None:
@@ -339,15 +339,11 @@ class McpSource:
             self._resource_subscriptions.on_notification(session, method, params)
             self._task_subscriptions.on_notification(method, params)
         else:
-            self._count("unattributed_notifications")
+            self._sink.count("unattributed_notifications")
 
     def _client_session_closed(self, key: SessionKey) -> None:
         if isinstance(key[1], str):
-            self._publish_for(key[1], None)
-
-    def _publish_for(self, client: str, snapshot: Snapshot | None) -> None:
-        if self._sink is not None:
-            self._sink.publish_for(client, snapshot)
+            self._sink.publish_for(key[1], None)
 
     # -- retries ------------------------------------------------------------------------------------------------------
 
@@ -374,9 +370,4 @@ class McpSource:
         return self._sessions is not None and self._sessions.processes > 0
 
     def _health_changed(self, health: Health) -> None:
-        if self._sink is not None:
-            self._sink.health(health)
-
-    def _count(self, counter: str) -> None:
-        if self._sink is not None:
-            self._sink.count(counter)
+        self._sink.health(health)

@@ -6,20 +6,16 @@ A subscription that is lost is renewed, and what was missed is fetched.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import msgspec
 
-from trunkline.core.call import Failure, Json, Outcome, Request, Result
-from trunkline.core.errors import DEADLINE
+from trunkline.core.call import Json, Outcome, Request, Result
 from trunkline.core.source import TaskWatch
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
 from trunkline.protocol.mcp.methods import NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, NOTIFICATIONS_TASKS, TASKS_GET
-from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
-from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import call_safely
-from trunkline.sources.mcp.listen_request import ListenRequest, Uris
+from trunkline.sources.mcp.listen_request import ListenRequest, SubscriptionMeta, Uris
 from trunkline.sources.mcp.session import UpstreamSession
 
 MAX_WATCHES: Final = 256
@@ -100,11 +96,12 @@ class _Subscription:
         self._listen: ListenRequest | None = None
         self._was_held = False
         self._to_fetch: list[str] = []
-        self._fetching: Request | None = None
+        self._fetching = False
 
     def begin(self, session: UpstreamSession) -> None:
         self._session = session
-        self._listen = ListenRequest(session, self._held, self._refused, _ignore_missed_lists, tasks=True)
+        # missed changes are fetched once the subscription is renewed
+        self._listen = ListenRequest(session, self._held, self._refused, lambda: None, tasks=True)
         self._listen.want(frozenset(self._unfinished))
 
     def stop(self) -> None:
@@ -151,18 +148,14 @@ class _Subscription:
 
     def _fetch_next(self) -> None:
         session = self._session
-        if self._fetching is not None or not self._to_fetch or session is None or not session.usable:
+        if self._fetching or not self._to_fetch or session is None or not session.usable:
             return
         task_id = self._to_fetch.pop(0)
-        request = Request(TASKS_GET, b'{"taskId":%b}' % encode(task_id), lambda one: self._answered(one, timer))
-        late = Failure(session.problem(DEADLINE, f"no answer to `tasks/get` within {_GET_S:g} seconds"))
-        timer = Deadline(_GET_S, partial(request.give_up, late))
-        self._fetching = request
-        session.send(request)
+        self._fetching = True
+        session.start_request(TASKS_GET, b'{"taskId":%b}' % encode(task_id), _GET_S, self._fetched)
 
-    def _answered(self, request: Request, timer: Deadline) -> None:
-        timer.cancel()
-        self._fetching = None
+    def _fetched(self, request: Request) -> None:
+        self._fetching = False
         outcome = request.outcome
         if isinstance(outcome, Result) and self._listen is not None:
             params = _as_notification(outcome.raw)
@@ -172,14 +165,10 @@ class _Subscription:
         self._fetch_next()
 
 
-class _Meta(msgspec.Struct):
-    subscription_id: int | str | None = msgspec.field(default=None, name=SUBSCRIPTION_ID)
-
-
 class _Task(msgspec.Struct, rename="camel"):
     task_id: str
     status: str = ""
-    meta: _Meta = msgspec.field(default_factory=_Meta, name="_meta")
+    meta: SubscriptionMeta = msgspec.field(default_factory=SubscriptionMeta, name="_meta")
 
 
 def _read_task(params: bytes) -> _Task | None:
@@ -196,7 +185,3 @@ def _as_notification(result: Json) -> bytes | None:
     except BadMessage:
         return None
     return encode_members({name: value for name, value in members.items() if name != "resultType"})
-
-
-def _ignore_missed_lists() -> None:
-    """Missed task changes are fetched once the subscription is renewed."""
