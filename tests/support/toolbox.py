@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from trunkline.agents.providers.openai.request import FunctionTool, ToolOutput
+from trunkline.agents.providers.openai.request import FunctionTool
 
 Tool = Callable[[dict[str, Any]], Awaitable[str]]
 SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {"n": {}}}
@@ -26,11 +26,11 @@ class Tools:
     def definitions(self) -> list[FunctionTool]:
         return [FunctionTool(name=name, description=f"the tool {name}", parameters=SCHEMA) for name in self.tools]
 
-    async def call(self, name: str, arguments: bytes) -> ToolOutput:
+    async def call(self, name: str, arguments: bytes) -> str:
         given = json.loads(arguments)
         self.called.append((name, given))
         try:
-            return ToolOutput(await self.tools[name](given))
+            return await self.tools[name](given)
         except asyncio.CancelledError:
             self.cancelled.append(name)
             raise

@@ -11,13 +11,7 @@ import msgspec
 from trunkline.agents.events import AgentEvent, ModelRetry
 from trunkline.agents.loose_json import mapping
 from trunkline.agents.providers.openai.loop import converse
-from trunkline.agents.providers.openai.request import (
-    ChatEndpoint,
-    FunctionTool,
-    KnownDialects,
-    ModelTools,
-    ToolOutput,
-)
+from trunkline.agents.providers.openai.request import ChatEndpoint, FunctionTool, KnownDialects, ModelTools
 from trunkline.agents.runs.step import AgentTask, StepResult
 from trunkline.agents.runs.step_gateway import StepGateway
 from trunkline.core.call import Caller
@@ -38,7 +32,7 @@ async def run_model(
 ) -> StepResult:
     """Run a step. Cancelling this ends the conversation, and the calls in progress."""
     endpoint = endpoint_of(task)
-    tools: ModelTools = NO_TOOLS
+    tools: ModelTools = _NoTools()
     if gateway is not None:
         limit_bytes = gateway.settings.gateway.limits.request_bytes
         tools = RouterTools(gateway.router, gateway.caller, limit_bytes=limit_bytes)
@@ -87,11 +81,8 @@ class _NoTools:
     def definitions(self) -> Sequence[FunctionTool]:
         return ()
 
-    async def call(self, name: str, arguments: bytes) -> ToolOutput:
-        return ToolOutput(f"There is no tool `{name}`", is_error=True)
-
-
-NO_TOOLS: Final = _NoTools()
+    async def call(self, name: str, arguments: bytes) -> str:
+        return f"There is no tool `{name}`"
 
 
 class RouterTools:
@@ -108,15 +99,9 @@ class RouterTools:
             FunctionTool(name=tool.name, description=tool.description, parameters=tool.input_schema) for tool in tools
         ]
 
-    async def call(self, name: str, arguments: bytes) -> ToolOutput:
-        """Arguments pass as the model wrote them; it is told where they are no JSON object."""
-        arguments = arguments.strip() or b"{}"
+    async def call(self, name: str, arguments: bytes) -> str:
         if len(arguments) > self._limit_bytes:
-            return ToolOutput(f"The arguments have more than {self._limit_bytes} bytes", is_error=True)
-        try:
-            msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return ToolOutput(f"The arguments are not a JSON object: {error}", is_error=True)
+            return f"The arguments have more than {self._limit_bytes} bytes"
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         call = self._router.call_tool(
             self._caller,
@@ -132,10 +117,10 @@ class RouterTools:
         try:
             result = result_of(call)
         except ServerError as error:
-            return ToolOutput(error.message or str(error), is_error=True)
+            return error.message or str(error)
         except CallError as error:
-            return ToolOutput(f"{error.code}: {error.message}", is_error=True)
-        return ToolOutput(cut_text(result_text(result), _MOST_CHARACTERS), result.is_error)
+            return f"{error.code}: {error.message}"
+        return cut_text(result_text(result), _MOST_CHARACTERS)
 
 
 def result_text(result: CallResult) -> str:

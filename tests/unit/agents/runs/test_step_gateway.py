@@ -59,21 +59,19 @@ async def test_built_in_tools_keep_away_from_the_folder_of_the_run(tmp_path: Pat
     async with started(wanted, private) as gateway:
         tools = toolbox(gateway)
         assert gateway.tools() == BUILT_IN
-        assert (await tools.call("Read", b'{"path": "open.json"}')).text.endswith("anyone's")
-        assert (await tools.call("Read", b'{"path": "run/serve.json"}')).is_error
-        assert "serve.json" not in (await tools.call("Glob", b'{"pattern": "**/*.json"}')).text
-        assert "its way" not in (await tools.call("Grep", b'{"pattern": "way", "output_mode": "content"}')).text
+        assert (await tools.call("Read", b'{"path": "open.json"}')).endswith("anyone's")
+        assert "its way" not in await tools.call("Read", b'{"path": "run/serve.json"}')
+        assert "serve.json" not in (await tools.call("Glob", b'{"pattern": "**/*.json"}'))
+        assert "its way" not in (await tools.call("Grep", b'{"pattern": "way", "output_mode": "content"}'))
 
 
 async def test_what_a_model_calls_wrongly_is_told_to_it_in_words(tmp_path: Path) -> None:
     async with started(settings_of_step(settings_in(tmp_path / "x"), Proxy(), {}, tmp_path)) as gateway:
         tools = toolbox(gateway)
         long = b'{"pattern": "%b"}' % (b"a" * 1000)
-        for name, arguments in (("Glob", b"[1]"), ("Glob", b"{"), ("Glob", long), ("Glob", b""), ("Nothing", b"{}")):
-            answer = await tools.call(name, arguments)
-            assert answer.is_error
-            assert answer.text
-        assert not (await tools.call("Glob", b' {"pattern": "*"}\n')).is_error
+        assert "1000 bytes" in await tools.call("Glob", long)
+        assert "pattern" in await tools.call("Glob", b"{}")
+        assert "Nothing" in await tools.call("Nothing", b"{}")
 
 
 async def test_a_session_has_every_source_and_the_built_in_tools_where_the_agent_loses_its_own(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ class _Conversation:
         arguments = arguments_of(call)
         if arguments is None:
             return f"Error: the arguments are not a JSON object: {call.arguments[:_SHOWN_CHARACTERS]}"
-        return (await self._tools.call(call.name, arguments)).text
+        return await self._tools.call(call.name, arguments)
 
 
 def _canonical(name: str, known: Collection[str]) -> str:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -87,13 +87,6 @@ class FunctionTool:
     parameters: Mapping[str, Any]
 
 
-class ToolOutput(NamedTuple):
-    """The result of a tool, as text."""
-
-    text: str
-    is_error: bool = False
-
-
 class ModelTools(Protocol):
     """The tools of a model whose agent we are."""
 
@@ -101,9 +94,9 @@ class ModelTools(Protocol):
         """The tools that exist now; called before each turn, so that changes are noticed."""
         ...
 
-    async def call(self, name: str, arguments: bytes) -> ToolOutput:
-        """Run a tool; `arguments` is a JSON object. A failure of the tool is an output, not an exception. Cancelling
-        this ends the call."""
+    async def call(self, name: str, arguments: bytes) -> str:
+        """Run a tool; `arguments` is a JSON object. Its result as text, also where it failed. Cancelling this ends the
+        call."""
         ...
 
 
@@ -171,7 +164,6 @@ _PATH: Final = "/chat/completions"
 _NO_OUTPUT: Final = "(no output)"
 """Some servers refuse an empty tool result."""
 _JSON: Final = b"application/json"
-_USUAL: Final = RequestDialect()
 _OURS: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
 
 Message = dict[str, Any]
@@ -214,10 +206,7 @@ def request_bytes(target: HttpTarget, head: Sequence[tuple[bytes, bytes]], body:
 
 
 def body_of(
-    endpoint: ChatEndpoint,
-    messages: Sequence[Message],
-    definitions: Sequence[FunctionTool],
-    dialect: RequestDialect = _USUAL,
+    endpoint: ChatEndpoint, messages: Sequence[Message], definitions: Sequence[FunctionTool], dialect: RequestDialect
 ) -> bytes:
     if dialect.omitted:
         messages = [_without(message, dialect.omitted) for message in messages]
@@ -229,13 +218,12 @@ def body_of(
 
 def _without(message: Message, names: Set[str]) -> Message:
     """The message, its calls and their functions without these members."""
-    return {
-        name: [_without(call, names) for call in value]
-        if name == "tool_calls"
-        else (_without(value, names) if name == "function" else value)
-        for name, value in message.items()
-        if name not in names
-    }
+    kept = {name: value for name, value in message.items() if name not in names}
+    if "tool_calls" in kept:
+        kept["tool_calls"] = [_without(call, names) for call in kept["tool_calls"]]
+    if "function" in kept:
+        kept["function"] = _without(kept["function"], names)
+    return kept
 
 
 def _tool(definition: FunctionTool) -> dict[str, Any]:

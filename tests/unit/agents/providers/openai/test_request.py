@@ -89,7 +89,7 @@ def test_secrets_are_not_in_the_repr() -> None:
 
 
 def test_the_body_has_what_was_asked_for_and_nothing_else() -> None:
-    assert json.loads(body_of(endpoint(), [user_message("Hi")], [])) == {
+    assert json.loads(body_of(endpoint(), [user_message("Hi")], [], RequestDialect())) == {
         "model": "m",
         "messages": [{"role": "user", "content": "Hi"}],
         "stream": True,
@@ -103,7 +103,7 @@ def test_tools_are_offered_with_their_schemas_as_they_are() -> None:
         FunctionTool(name="Read", description="reads", parameters=schema),
         FunctionTool(name="Now", description="", parameters={}),
     ]
-    body = json.loads(body_of(endpoint(max_tokens=9, temperature=0.0), [], definitions))
+    body = json.loads(body_of(endpoint(max_tokens=9, temperature=0.0), [], definitions, RequestDialect()))
     assert body["tools"] == [
         {"type": "function", "function": {"name": "Read", "description": "reads", "parameters": schema}},
         {
@@ -153,7 +153,7 @@ def nested(depth: int) -> list[Any]:
 
 def sent(message: Message) -> Message:
     """As a server reads it."""
-    return json.loads(body_of(endpoint(), [message], []))["messages"][0]
+    return json.loads(body_of(endpoint(), [message], [], RequestDialect()))["messages"][0]
 
 
 def test_what_the_model_said_is_told_to_it_again() -> None:
