@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from .json_lines import Json
-from .results import NotJson, ToolError, plain
-from .schema import ObjectSchema, SchemaError, annotated, property_of, signature_of
+from .results import CallCancelled, ToolError, plain
+from .schema import SchemaError, ValueSchema, annotated, object_of, property_of, read_arguments, signature_of
 from .threads import FunctionThreads, call_in_loop, is_async
 
 if TYPE_CHECKING:
@@ -28,10 +28,6 @@ _MAX_ERROR_CHARACTERS: Final = 10_000
 _CANCEL_DEADLINE_S: Final = 5.0
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}\Z")
 _log: Final = logging.getLogger("trunkline.client")
-
-
-class CallCancelled(Exception):
-    """The call was cancelled. Raised from `Progress.report`, so that a function in a thread can end."""
 
 
 class MessageTooLong(ValueError):
@@ -87,7 +83,7 @@ class AppTool:
     name: str
     description: str
     function: Callable[..., Any]
-    parameters: ObjectSchema
+    parameters: ValueSchema
     progress_parameters: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -97,19 +93,17 @@ class AppTool:
 
     @property
     def input_schema(self) -> Json:
-        return self.parameters.schema()
+        return self.parameters.schema
 
     def definition(self, registered_name: str) -> Json:
         definition = {"name": registered_name, "description": self.description, "inputSchema": self.input_schema}
         return {**definition, **self.extra}
 
     def arguments(self, given: Any, progress: ProgressReporter) -> Json:
-        """What the function is called with. Raises ToolError, which names everything that is wrong at once."""
-        if given is not None and not isinstance(given, Mapping):
+        """What the function is called with. Raises ToolError for what does not fit."""
+        if given is not None and not isinstance(given, dict):
             raise ToolError("The arguments must be an object")
-        read, problems = self.parameters.take(cast("Mapping[str, Any]", given or {}))
-        if problems:
-            raise ToolError(f"Wrong arguments for `{self.name}`: {'; '.join(problems)}")
+        read = read_arguments(self.parameters, cast(Json, given or {}), self.name)
         return read | dict.fromkeys(self.progress_parameters, progress)
 
 
@@ -134,7 +128,7 @@ def tool_of(
     ]
     if description is None:
         description = inspect.getdoc(annotated(function)) or ""
-    return AppTool(name, description, function, ObjectSchema(tuple(properties)), progress, extra)
+    return AppTool(name, description, function, object_of(properties), progress, extra)
 
 
 class ToolRegistry:
@@ -244,40 +238,18 @@ class AppCalls:
                 await self._connection.send(_response(correlation_id, error=f"The result of `{tool.name}` {error}"))
 
     async def _outcome(self, tool: AppTool, correlation_id: Any, given: Any, progress: ProgressReporter) -> Json:
+        _current.set(progress)
         try:
-            result = await self._call(tool, tool.arguments(given, progress), progress)
-            return _response(correlation_id, data=plain(result))
-        except (ToolError, CallCancelled) as error:
-            return _response(correlation_id, error=str(error) or f"`{tool.name}` failed")
-        except NotJson as error:
+            work = partial(tool.function, **tool.arguments(given, progress))
+            async with self._workers.slots if tool.is_async else contextlib.nullcontext():
+                value = await self._workers.call_tool(work, tool.name, is_async=tool.is_async, log=_log)
+        except ToolError as error:
+            return _response(correlation_id, error=str(error))
+        try:
+            return _response(correlation_id, data=plain(value))
+        except Exception as error:
             _log.error("The result of tool `%s` cannot be sent: %s", tool.name, error)
             return _response(correlation_id, error=f"The result of `{tool.name}` cannot be sent: {error}")
-        except asyncio.CancelledError:
-            if progress.cancelled:
-                raise
-            return _response(correlation_id, error=f"`{tool.name}` was cancelled by the app")
-        except Exception as error:  # an agent is told the kind and the text, never a traceback
-            _log.exception("Tool `%s` failed", tool.name)
-            kind = type(error).__name__
-            return _response(correlation_id, error=f"{kind}: {error}" if str(error) else kind)
-
-    async def _call(self, tool: AppTool, arguments: Json, progress: ProgressReporter) -> Any:
-        _current.set(progress)
-        if tool.is_async:
-            async with self._workers.slots:
-                return await tool.function(**arguments)
-        result = await self._workers.run(partial(_contained, tool.function, arguments), "trunkline-tool")
-        return await result if inspect.isawaitable(result) else result
-
-
-def _contained(function: Callable[..., Any], arguments: Json) -> Any:
-    """A function that exits fails its call, and does not end the program."""
-    try:
-        return function(**arguments)
-    except Exception:
-        raise
-    except BaseException as error:
-        raise RuntimeError(f"the tool ended with {type(error).__name__}") from error
 
 
 def _response(correlation_id: Any, *, data: Any = None, error: str | None = None) -> Json:

@@ -268,9 +268,9 @@ class McpSession:
             return self._called(result, peer)
         except ToolError as error:
             finished = True
-            return self._called(failed(str(error) or f"{tool.name} failed"), peer)
+            return self._called(failed(str(error)), peer)
         except NOT_JSON as error:
-            return self._called(failed(f"{tool.name} returned what cannot be sent: {error}"), peer)
+            return self._called(failed(f"The result of `{tool.name}` cannot be sent: {error}"), peer)
         finally:
             context.end(cancelled=not finished)
 

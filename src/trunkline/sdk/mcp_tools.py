@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import logging
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, cast
 
 from .json_lines import NOT_JSON, Json, encode
 from .mcp_messages import LOG_LEVELS, MODERN, Client, notification
-from .results import ToolError
-from .threads import FunctionThreads, is_async, is_being_cancelled
+from .schema import read_arguments, top_level_of
+from .threads import FunctionThreads, is_async
 
 Handler = Callable[..., Any]
 """`handler(arguments)` or `handler(arguments, context)`, plain or `async`."""
@@ -117,6 +116,7 @@ class ServerTool:
             raise ValueError(f"the definition of `{name}` is not JSON: {error}") from None
         self.name: str = name
         self._definition: Json = as_clients_see_it
+        self._arguments = top_level_of(as_clients_see_it["inputSchema"])
         self._handler = handler
         self._is_async = is_async(handler)
         self._takes_context = _takes_context(handler)
@@ -134,23 +134,9 @@ class ServerTool:
 
     async def call(self, arguments: Json, context: Context, workers: FunctionThreads) -> Any:
         """What its handler returned. Whatever goes wrong is raised as ToolError, with words for the caller."""
-        if problem := problem_with(arguments, self._definition["inputSchema"]):
-            raise ToolError(problem)
-        try:
-            work = partial(self._handler, arguments, *([context] if self._takes_context else []))
-            value = work() if self._is_async else await workers.run(work, f"tool {self.name}")
-            return await value if inspect.isawaitable(value) else value
-        except ToolError:
-            raise
-        except asyncio.CancelledError:
-            if is_being_cancelled():
-                raise
-            raise ToolError("What the tool waited for was cancelled") from None
-        except (KeyboardInterrupt, GeneratorExit):  # the whole program is being ended, not this call alone
-            raise
-        except BaseException as error:  # whatever it is, a client waits for an answer
-            _log.warning("tool `%s` failed", self.name, exc_info=True)
-            raise ToolError(f"{type(error).__name__}: {error}") from None
+        read_arguments(self._arguments, arguments, self.name)
+        work = partial(self._handler, arguments, *([context] if self._takes_context else []))
+        return await workers.call_tool(work, self.name, is_async=self._is_async, log=_log)
 
 
 def _takes_context(handler: Handler) -> bool:
@@ -162,65 +148,3 @@ def _takes_context(handler: Handler) -> bool:
     kinds = [parameter.kind for parameter in parameters]
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(kind in by_place for kind in kinds) > 1 or inspect.Parameter.VAR_POSITIONAL in kinds
-
-
-# -- arguments -------------------------------------------------------------------------------------------------------
-
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int, float),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
-
-
-def problem_with(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """What is wrong with arguments at the top level of a schema: what is missing, unknown or of the wrong type; empty
-    when nothing is. It is no validator: what stands deeper is for the handler to check."""
-    properties = _mapping(schema.get("properties"))
-    for name in _list(schema.get("required")):
-        if name not in arguments:
-            return f"The argument `{name}` is missing"
-    if schema.get("additionalProperties") is False and not schema.get("patternProperties"):
-        for name in arguments:
-            if name not in properties:
-                return f"Unknown argument `{name}`; this tool takes {_named(properties)}"
-    problems = (_problem_with_value(name, value, _mapping(properties.get(name))) for name, value in arguments.items())
-    return next(filter(None, problems), "")
-
-
-def _problem_with_value(name: str, value: Any, schema: Mapping[str, Any]) -> str:
-    wanted = schema.get("type")
-    types = [wanted] if isinstance(wanted, str) else _list(wanted)
-    if types and not any(_is_a(value, kind) for kind in types):
-        return f"`{name}` must be of the type {' or '.join(map(str, types))}"
-    allowed = schema.get("enum")
-    if isinstance(allowed, list) and value not in cast(list[Any], allowed):
-        return f"`{name}` must be one of {_named(cast(list[Any], allowed))}"
-    return ""
-
-
-def _is_a(value: Any, kind: Any) -> bool:
-    python_types = _TYPES.get(kind) if isinstance(kind, str) else None
-    if python_types is None:
-        return True
-    if isinstance(value, bool) and bool not in python_types:
-        return False
-    if kind == "integer" and isinstance(value, float):
-        return value.is_integer()  # to JSON Schema 3.0 is an integer too
-    return isinstance(value, python_types)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return cast(list[Any], value) if isinstance(value, list) else []
-
-
-def _named(names: Iterable[Any]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "no arguments"

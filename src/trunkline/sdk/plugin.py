@@ -16,27 +16,35 @@ Needs `pip install 'trunkline[plugins]'`.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import logging
 import types
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, overload
 
+from .json_lines import encode
 from .plugin_v1 import Operation, OperationInput, OperationResult, PluginInfo
-from .results import ToolError
-from .schema import ObjectSchema, PropertySchema, SchemaError, description_in, flat_schema_of, signature_of, unwrapped
-from .threads import is_being_cancelled
+from .results import ToolError, words_of
+from .schema import (
+    PropertySchema,
+    SchemaError,
+    ValueSchema,
+    description_in,
+    flat_schema_of,
+    object_of,
+    read_arguments,
+    signature_of,
+    unwrapped,
+)
+from .threads import FunctionThreads, is_async
 
 __all__ = ["Email", "OperationFailed", "Plugin", "Result", "Url"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-Caller = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Calls a function and returns its result: awaits a coroutine function, runs anything else in a thread."""
 
 
 @dataclass(frozen=True)
@@ -119,29 +127,29 @@ class Plugin:
     def operations(self) -> list[Operation]:
         return [operation.message for operation in self._operations.values()]
 
-    async def start(self, config: Mapping[str, bytes], call: Caller) -> None:
+    async def start(self, config: Mapping[str, bytes], workers: FunctionThreads) -> None:
         self.config = {name: json.loads(raw) for name, raw in config.items()}
         if self._on_init is not None:
-            await call(partial(self._on_init, self.config))
+            work = partial(self._on_init, self.config)
+            await workers.call(work, "on_init", is_async=is_async(self._on_init))
 
-    async def end(self, call: Caller) -> None:
+    async def end(self, workers: FunctionThreads) -> None:
         if self._on_shutdown is not None:
-            await call(self._on_shutdown)
+            await workers.call(self._on_shutdown, "on_shutdown", is_async=is_async(self._on_shutdown))
 
-    async def execute(self, name: str, given: Mapping[str, bytes], call: Caller) -> OperationResult:
+    async def execute(self, name: str, given: Mapping[str, bytes], workers: FunctionThreads) -> OperationResult:
         """Whatever an operation does, the host gets an answer."""
         operation = self._operations.get(name)
         if operation is None:
             return OperationResult(error=f"unknown operation `{name}`")
         try:
-            return _executed(await call(partial(operation.function, **operation.read(given))))
+            work, runs_here = partial(operation.function, **operation.read(given)), is_async(operation.function)
+            return _executed(await workers.call_tool(work, name, is_async=runs_here, log=self.log))
         except ToolError as error:
-            return OperationResult(error=_text_of(error))
-        except BaseException as error:  # an operation that calls `sys.exit` has failed too, and others go on
-            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
-                raise
-            self.log.error("operation %s failed", name, exc_info=error)
-            return OperationResult(error=f"{type(error).__name__}: {_text_of(error)}")
+            return OperationResult(error=_utf8(str(error)))
+        except Exception as error:
+            self.log.error("The result of operation `%s` cannot be sent: %s", name, error)
+            return OperationResult(error=_utf8(words_of(error)))
 
 
 # -- inputs ----------------------------------------------------------------------------------------------------------
@@ -155,7 +163,7 @@ class _RegisteredOperation:
         inputs = [_input(parameter, hint, place) for parameter, hint in signature_of(function, place)]
         self.function = function
         self.message = Operation(name, description, tuple(item for item, _ in inputs))
-        self._schema = ObjectSchema(tuple(schema for _, schema in inputs))
+        self._schema = object_of(schema for _, schema in inputs)
         self._optional = {item.name for item, _ in inputs if not item.required}
 
     def read(self, given: Mapping[str, bytes]) -> dict[str, Any]:
@@ -168,10 +176,7 @@ class _RegisteredOperation:
                 raise ToolError(f"The input `{name}` is not valid JSON: {error}") from None
             if value is not None or name not in self._optional:
                 values[name] = value
-        read, problems = self._schema.take(values)
-        if problems:
-            raise ToolError(f"Wrong inputs for `{self.message.name}`: {'; '.join(problems)}")
-        return read
+        return read_arguments(self._schema, values, self.message.name)
 
 
 def _input(parameter: inspect.Parameter, hint: Any, place: str) -> tuple[OperationInput, PropertySchema]:
@@ -187,7 +192,7 @@ def _input(parameter: inspect.Parameter, hint: Any, place: str) -> tuple[Operati
     required = parameter.default is inspect.Parameter.empty
     item = OperationInput(
         name=parameter.name,
-        type=type_schema.schema()["type"],
+        type=type_schema.schema["type"],
         required=required,
         default="" if required or parameter.default is None else _default_text(parameter, value, place),
         description=description,
@@ -206,7 +211,7 @@ def _without_none(hint: Any) -> tuple[Any, list[Any]]:
     return hint, notes + inner
 
 
-def _default_text(parameter: inspect.Parameter, schema: Any, place: str) -> str:
+def _default_text(parameter: inspect.Parameter, schema: ValueSchema, place: str) -> str:
     """Hosts do not offer an operation whose default has another type, so its author is told here."""
     try:
         written = json.dumps(parameter.default, allow_nan=False)
@@ -227,21 +232,11 @@ def _executed(value: Any) -> OperationResult:
     if isinstance(value, PluginResult):
         return OperationResult(success=True, output=_utf8(str(value.output)), data=_encoded(value.data))
     data = cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {"result": value}
-    return OperationResult(success=True, output=_utf8(json.dumps(value, ensure_ascii=False)), data=_encoded(data))
+    return OperationResult(success=True, output=encode(value).decode(), data=_encoded(data))
 
 
 def _encoded(data: Mapping[str, Any]) -> dict[str, bytes]:
-    return {
-        _utf8(str(name)): json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace")
-        for name, value in data.items()
-    }
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return _utf8(str(error))
-    except Exception:
-        return "(it cannot be shown)"
+    return {_utf8(str(name)): encode(value) for name, value in data.items()}
 
 
 def _utf8(text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import json
 import logging
 import os
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from . import plugin_v1 as wire
 from .protobuf import MalformedProtobuf
-from .threads import FunctionThreads, is_async
+from .threads import FunctionThreads
 
 if TYPE_CHECKING:
     from .plugin import Plugin
@@ -148,7 +147,7 @@ class _PluginServer:
 
     async def _init(self, request: bytes, context: Any) -> bytes:
         try:
-            await self._plugin.start(wire.decode_init(request), self._call)
+            await self._plugin.start(wire.decode_init(request), self._workers)
         except MalformedProtobuf:
             raise
         except Exception as error:
@@ -161,7 +160,7 @@ class _PluginServer:
         ending, self._ending = self._ending, True
         try:
             if not ending:
-                await self._plugin.end(self._call)
+                await self._plugin.end(self._workers)
         except Exception:
             self._plugin.log.exception("shutdown failed")
         self._over.set()
@@ -179,18 +178,10 @@ class _PluginServer:
 
     async def _execute(self, request: bytes, context: Any) -> bytes:
         name, inputs = wire.decode_execute(request)
-        return wire.encode_executed(await self._plugin.execute(name, inputs, self._call))
+        return wire.encode_executed(await self._plugin.execute(name, inputs, self._workers))
 
     async def _check(self, request: bytes, context: Any) -> bytes:
         name = wire.decode_health_request(request)
         if name not in ("", wire.HEALTH_NAME):
             await context.abort(self._grpc.StatusCode.NOT_FOUND, f"there is no service `{name}`")
         return wire.encode_health(wire.SERVING)
-
-    async def _call(self, function: Callable[[], Any]) -> Any:
-        """A coroutine is cancelled when its caller is gone; a plain function runs to its end in a thread."""
-        if is_async(function):
-            return await function()
-        result = await self._workers.run(function, "operation")
-        # a decorator may have made a plain function of one that is none
-        return await result if inspect.iscoroutine(result) else result

@@ -20,6 +20,10 @@ class ToolError(Exception):
     """Raised by a tool that cannot do what it was asked: the agent is told its text, and nothing is logged."""
 
 
+class CallCancelled(Exception):
+    """The call was cancelled. Raised from `Progress.report`, so that a function in a thread can end."""
+
+
 class NotJson(TypeError):
     """A value that JSON cannot express; the text says which and what to do."""
 
@@ -79,6 +83,19 @@ def image(data: bytes, mime_type: str = "image/png") -> Content:
 
 def audio(data: bytes, mime_type: str = "audio/wav") -> Content:
     return Content(type="audio", data=base64.b64encode(data).decode(), mimeType=mime_type)
+
+
+# -- failures --------------------------------------------------------------------------------------------------------
+
+
+def words_of(error: BaseException) -> str:
+    """What a caller is told about an exception that was not meant for it: the kind and the text, never a traceback."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(it cannot be shown)"
+    kind = type(error).__name__
+    return f"{kind}: {text}" if text else kind
 
 
 # -- results of `tools/call` -----------------------------------------------------------------------------------------

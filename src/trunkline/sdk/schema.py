@@ -1,7 +1,7 @@
 """Type hints as JSON Schema, and values read by it. A hint that JSON cannot express is an error where it is declared.
 
-Each schema object both describes values (`schema`) and reads them (`read`), so what an agent is told and what a
-function gets cannot drift apart.
+A `ValueSchema` both describes values and reads them, so what an agent is told and what a function gets cannot drift
+apart. A schema that a program wrote itself becomes one too, as far as its top level says.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import enum
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from .json_lines import Json
-from .results import NotJson, plain
+from .results import NotJson, ToolError, plain
 
 _KNOWN: Final = (
     "str, int, float, bool, None, list, tuple, set, dict with str keys, unions, Literal, Enum, dataclasses, "
@@ -35,12 +36,29 @@ class Mismatch(ValueError):
     """A value that does not fit its schema; the text names its place."""
 
 
-class ValueSchema(Protocol):
-    def schema(self) -> Json: ...
+@dataclass(frozen=True)
+class ValueSchema:
+    """`read(value, place)` returns the value as the function wants it, or raises Mismatch, which names the place."""
 
-    def read(self, value: Any, place: str) -> Any:
-        """The value as the function wants it. Raises Mismatch, which names `place`."""
-        ...
+    schema: Json
+    read: Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True)
+class PropertySchema:
+    """One member of an object."""
+
+    name: str
+    value: ValueSchema
+    required: bool
+
+
+def read_arguments(schema: ValueSchema, given: Mapping[str, Any], tool: str) -> Json:
+    """The arguments of a call. Raises ToolError, which names everything that is wrong with them at once."""
+    try:
+        return schema.read(given, "")
+    except Mismatch as mismatch:
+        raise ToolError(f"Wrong arguments for `{tool}`: {mismatch}") from None
 
 
 def _expected(place: str, what: str, value: Any) -> Mismatch:
@@ -50,141 +68,69 @@ def _expected(place: str, what: str, value: Any) -> Mismatch:
     return Mismatch(f"`{place}` must be {what}, not {found}")
 
 
-# -- schemas ---------------------------------------------------------------------------------------------------------
+# -- one value -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ScalarSchema:
-    """Text, a boolean, null, or with no type anything at all."""
-
-    type: str
-    described: str
-    python_type: type
-
-    def schema(self) -> Json:
-        return {"type": self.type} if self.type else {}
-
-    def read(self, value: Any, place: str) -> Any:
-        if not isinstance(value, self.python_type):
-            raise _expected(place, self.described, value)
+def _instances(python_type: type, described: str, schema: Json) -> ValueSchema:
+    def read(value: Any, place: str) -> Any:
+        if not isinstance(value, python_type):
+            raise _expected(place, described, value)
         return value
 
+    return ValueSchema(schema, read)
 
-@dataclass(frozen=True)
-class IntegerSchema:
+
+def _read_integer(value: Any, place: str) -> int:
     """JSON has one kind of number: `3.0` is the integer 3."""
-
-    def schema(self) -> Json:
-        return {"type": "integer"}
-
-    def read(self, value: Any, place: str) -> int:
-        if isinstance(value, float):
-            if not value.is_integer():
-                raise Mismatch(f"`{place}` must be an integer, not {value}")
-            return int(value)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise _expected(place, "an integer", value)
-        return value
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise Mismatch(f"`{place}` must be an integer, not {value}")
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _expected(place, "an integer", value)
+    return value
 
 
-@dataclass(frozen=True)
-class NumberSchema:
-    def schema(self) -> Json:
-        return {"type": "number"}
-
-    def read(self, value: Any, place: str) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _expected(place, "a number", value)
-        try:
-            return float(value)
-        except OverflowError:
-            raise Mismatch(f"`{place}` is too large a number") from None
+def _read_number(value: Any, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _expected(place, "a number", value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise Mismatch(f"`{place}` is too large a number") from None
 
 
-@dataclass(frozen=True)
-class ArraySchema:
-    """`make` builds what the function asked for: a list, a set, a tuple."""
-
-    items: ValueSchema
-    make: Callable[[list[Any]], Any] = list
-    unique: bool = False
-
-    def schema(self) -> Json:
-        items = self.items.schema()
-        return {"type": "array"} | ({"items": items} if items else {}) | ({"uniqueItems": True} if self.unique else {})
-
-    def read(self, value: Any, place: str) -> Any:
-        elements = enumerate(_elements(value, place))
-        read = [self.items.read(element, f"{place}[{index}]") for index, element in elements]
-        try:
-            return self.make(read)
-        except TypeError as error:  # a set of what cannot be in a set
-            raise Mismatch(f"`{place}`: {error}") from None
+ANYTHING: Final = _instances(object, "anything", {})
+_TEXT: Final = _instances(str, "a string", {"type": "string"})
+_BOOLEAN: Final = _instances(bool, "a boolean", {"type": "boolean"})
+_NULL: Final = _instances(types.NoneType, "null", {"type": "null"})
+_ARRAY: Final = _instances(list, "an array", {"type": "array"})
+_OBJECT: Final = _instances(dict, "an object", {"type": "object"})
+_INTEGER: Final = ValueSchema({"type": "integer"}, _read_integer)
+_NUMBER: Final = ValueSchema({"type": "number"}, _read_number)
 
 
-@dataclass(frozen=True)
-class TupleSchema:
-    """An array of fixed length, with a schema for each element."""
-
-    items: tuple[ValueSchema, ...]
-
-    def schema(self) -> Json:
-        count = len(self.items)
-        prefix = [item.schema() for item in self.items]
-        return {"type": "array", "prefixItems": prefix, "minItems": count, "maxItems": count}
-
-    def read(self, value: Any, place: str) -> tuple[Any, ...]:
-        elements = _elements(value, place)
-        if len(elements) != len(self.items):
-            raise Mismatch(f"`{place}` must have {len(self.items)} elements, not {len(elements)}")
-        pairs = enumerate(zip(self.items, elements, strict=True))
-        return tuple(item.read(element, f"{place}[{index}]") for index, (item, element) in pairs)
-
-
-@dataclass(frozen=True)
-class MapSchema:
-    """An object whose keys may be anything."""
-
-    values: ValueSchema
-
-    def schema(self) -> Json:
-        values = self.values.schema()
-        return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
-
-    def read(self, value: Any, place: str) -> Json:
-        return {key: self.values.read(item, f"{place}.{key}") for key, item in _members(value, place).items()}
-
-
-@dataclass(frozen=True)
-class EnumSchema:
+def _choice(pairs: Iterable[tuple[Any, Any]]) -> ValueSchema:
     """One of some values: pairs of what stands in JSON and what the function gets."""
+    pairs = tuple(pairs)
 
-    pairs: tuple[tuple[Any, Any], ...]
-
-    def schema(self) -> Json:
-        return {"enum": [written for written, _ in self.pairs]}
-
-    def read(self, value: Any, place: str) -> Any:
-        for written, meant in self.pairs:
-            if type(written) is type(value) and written == value:  # True is not 1 here
+    def read(value: Any, place: str) -> Any:
+        for written, meant in pairs:
+            if written == value and isinstance(written, bool) == isinstance(value, bool):  # True is not 1 here
                 return meant
-        allowed = ", ".join(f"`{written}`" for written, _ in self.pairs)
+        allowed = ", ".join(f"`{written}`" for written, _ in pairs)
         raise Mismatch(f"`{place}` must be one of {allowed}")
 
+    return ValueSchema({"enum": [written for written, _ in pairs]}, read)
 
-@dataclass(frozen=True)
-class UnionSchema:
+
+def _union(members: Sequence[ValueSchema]) -> ValueSchema:
     """The first schema that takes the value wins, in the order of the hint."""
 
-    schemas: tuple[ValueSchema, ...]
-
-    def schema(self) -> Json:
-        return {"anyOf": [each.schema() for each in self.schemas]}
-
-    def read(self, value: Any, place: str) -> Any:
+    def read(value: Any, place: str) -> Any:
         is_int = isinstance(value, int)  # `3` is an int even in `float | int`
         problems: list[str] = []
-        for each in sorted(self.schemas, key=lambda one: is_int and isinstance(one, NumberSchema)):
+        for each in sorted(members, key=lambda one: is_int and one is _NUMBER):
             try:
                 return each.read(value, place)
             except Mismatch as mismatch:
@@ -192,79 +138,120 @@ class UnionSchema:
         reasons = [problem for problem in problems if not problem.startswith(f"`{place}` must be null")]
         raise Mismatch(", or ".join(reasons))
 
-
-@dataclass(frozen=True)
-class DescribedSchema:
-    inner: ValueSchema
-    description: str
-
-    def schema(self) -> Json:
-        return self.inner.schema() | {"description": self.description}
-
-    def read(self, value: Any, place: str) -> Any:
-        return self.inner.read(value, place)
+    return ValueSchema({"anyOf": [each.schema for each in members]}, read)
 
 
-@dataclass(frozen=True)
-class PropertySchema:
-    """One member of an object. `default` is what the schema shows of it: `{"default": …}`, or nothing."""
-
-    name: str
-    value: ValueSchema
-    required: bool
-    default: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+def _described(value: ValueSchema, description: str) -> ValueSchema:
+    return ValueSchema(value.schema | {"description": description}, value.read) if description else value
 
 
-@dataclass(frozen=True)
-class ObjectSchema:
-    """An object with known members. `make` builds what the function asked for from those that are there."""
+# -- arrays and objects ----------------------------------------------------------------------------------------------
 
-    properties: tuple[PropertySchema, ...]
-    make: Callable[[Json], Any] = dict
 
-    def schema(self) -> Json:
-        properties: Json = {each.name: {**each.value.schema(), **each.default} for each in self.properties}
-        required = [each.name for each in self.properties if each.required]
-        schema: Json = {"type": "object", "properties": properties}
-        return schema | ({"required": required} if required else {}) | {"additionalProperties": False}
+def _array(items: ValueSchema, make: Callable[[list[Any]], Any] = list) -> ValueSchema:
+    """`make` builds what the function asked for: a list, a set, a tuple."""
+    schema = _ARRAY.schema | ({"items": items.schema} if items.schema else {})
 
-    def read(self, value: Any, place: str) -> Any:
-        read, problems = self.take(_members(value, place), place)
-        if problems:
-            raise Mismatch("; ".join(problems))
+    def read(value: Any, place: str) -> Any:
+        elements = enumerate(_ARRAY.read(value, place))
+        read = [items.read(element, f"{place}[{index}]") for index, element in elements]
         try:
-            return self.make(read)
-        except (TypeError, ValueError) as error:  # a dataclass that checks what it is given
+            return make(read)
+        except TypeError as error:  # a set of what cannot be in a set
             raise Mismatch(f"`{place}`: {error}") from None
 
-    def take(self, given: Mapping[str, Any], place: str = "") -> tuple[Json, list[str]]:
-        """The members as they were read, and everything that is wrong with them."""
-        known = {each.name: each for each in self.properties}
-        prefix = f"{place}." if place else ""
-        names = ", ".join(f"`{name}`" for name in known) or "none"
-        problems = [f"`{prefix}{name}` is not known here (known: {names})" for name in given if name not in known]
-        read: Json = {}
+    return ValueSchema(schema | ({"uniqueItems": True} if make in (set, frozenset) else {}), read)
+
+
+def _tuple(items: Sequence[ValueSchema]) -> ValueSchema:
+    """An array of fixed length, with a schema for each element."""
+
+    def read(value: Any, place: str) -> tuple[Any, ...]:
+        elements = _ARRAY.read(value, place)
+        if len(elements) != len(items):
+            raise Mismatch(f"`{place}` must have {len(items)} elements, not {len(elements)}")
+        pairs = enumerate(zip(items, elements, strict=True))
+        return tuple(item.read(element, f"{place}[{index}]") for index, (item, element) in pairs)
+
+    length = {"minItems": len(items), "maxItems": len(items)}
+    return ValueSchema({"type": "array", "prefixItems": [item.schema for item in items], **length}, read)
+
+
+def _map(values: ValueSchema) -> ValueSchema:
+    """An object whose keys may be anything."""
+
+    def read(value: Any, place: str) -> Json:
+        return {key: values.read(item, f"{place}.{key}") for key, item in _OBJECT.read(value, place).items()}
+
+    return ValueSchema(_OBJECT.schema | ({"additionalProperties": values.schema} if values.schema else {}), read)
+
+
+def object_of(
+    properties: Iterable[PropertySchema], make: Callable[[Json], Any] = dict, *, closed: bool = True
+) -> ValueSchema:
+    """An object with known members, and where it is not `closed` any others besides. `make` builds what the function
+    asked for from those that are there."""
+    known = {each.name: each for each in properties}
+    names = ", ".join(f"`{name}`" for name in known) or "none"
+    required = [each.name for each in known.values() if each.required]
+    schema: Json = {"type": "object", "properties": {each.name: each.value.schema for each in known.values()}}
+    schema |= ({"required": required} if required else {}) | ({"additionalProperties": False} if closed else {})
+
+    def read(value: Any, place: str) -> Any:
+        given, prefix = _OBJECT.read(value, place), f"{place}." if place else ""
+        strange = [name for name in given if name not in known] if closed else []
+        problems = [f"`{prefix}{name}` is not known here (known: {names})" for name in strange]
+        values: Json = {}
         for name, member in known.items():
             try:
                 if name in given:
-                    read[name] = member.value.read(given[name], f"{prefix}{name}")
+                    values[name] = member.value.read(given[name], f"{prefix}{name}")
                 elif member.required:
                     problems.append(f"`{prefix}{name}` is missing")
             except Mismatch as mismatch:
                 problems.append(str(mismatch))
-        return read, problems
+        if problems:
+            raise Mismatch("; ".join(problems))
+        try:
+            return make(values)
+        except (TypeError, ValueError) as error:  # a dataclass that checks what it is given
+            raise Mismatch(f"`{place}`: {error}") from None
+
+    return ValueSchema(schema, read)
 
 
-def _elements(value: Any, place: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise _expected(place, "an array", value)
-    return cast("list[Any]", value)
+# -- schemas that a program wrote itself -----------------------------------------------------------------------------
+
+_BY_TYPE: Final = {each.schema["type"]: each for each in (_TEXT, _INTEGER, _NUMBER, _BOOLEAN, _NULL, _ARRAY, _OBJECT)}
 
 
-def _members(value: Any, place: str) -> Json:
-    if not isinstance(value, dict):
-        raise _expected(place, "an object", value)
-    return cast(Json, value)
+def top_level_of(schema: Mapping[str, Any]) -> ValueSchema:
+    """Reads an object by the top level of a JSON Schema: what is missing, unknown, of the wrong type or not in `enum`.
+    It is no validator: what stands deeper, or is not understood, is let through."""
+    described: Json = _if_dict(schema.get("properties"))
+    required = [name for name in _if_list(schema.get("required")) if isinstance(name, str)]
+    properties = [
+        PropertySchema(name, _type_of(_if_dict(described.get(name))), name in required)
+        for name in dict.fromkeys([*described, *required])
+    ]
+    closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
+    return object_of(properties, closed=closed)
+
+
+def _type_of(schema: Json) -> ValueSchema:
+    if isinstance(allowed := schema.get("enum"), list):
+        return _choice((value, value) for value in cast(list[Any], allowed))
+    wanted = schema.get("type")
+    kinds = [_BY_TYPE.get(str(kind), ANYTHING) for kind in _if_list([wanted] if isinstance(wanted, str) else wanted)]
+    return _union(kinds) if kinds else ANYTHING
+
+
+def _if_dict(value: Any) -> Json:
+    return cast(Json, value) if isinstance(value, dict) else {}
+
+
+def _if_list(value: Any) -> list[Any]:
+    return cast(list[Any], value) if isinstance(value, list) else []
 
 
 # -- signatures ------------------------------------------------------------------------------------------------------
@@ -308,24 +295,22 @@ def property_of(name: str, hint: Any, default: Any, place: str, inside: tuple[An
     value = schema_of(hint, place, inside)
     if default is inspect.Parameter.empty:
         return PropertySchema(name, value, required=True)
-    try:
+    with suppress(NotJson, ValueError):
         written = plain(default)
         value.read(written, name)
-    except (NotJson, ValueError):
-        return PropertySchema(name, value, required=False)
-    return PropertySchema(name, value, required=False, default={"default": written})
+        value = ValueSchema(value.schema | {"default": written}, value.read)
+    return PropertySchema(name, value, required=False)
 
 
 # -- hints -----------------------------------------------------------------------------------------------------------
 
-ANYTHING: Final = ScalarSchema("", "anything", object)
 _SCALARS: Final[dict[Any, ValueSchema]] = {
-    str: ScalarSchema("string", "a string", str),
-    bool: ScalarSchema("boolean", "a boolean", bool),
-    int: IntegerSchema(),
-    float: NumberSchema(),
-    None: ScalarSchema("null", "null", types.NoneType),
-    types.NoneType: ScalarSchema("null", "null", types.NoneType),
+    str: _TEXT,
+    bool: _BOOLEAN,
+    int: _INTEGER,
+    float: _NUMBER,
+    None: _NULL,
+    types.NoneType: _NULL,
     Any: ANYTHING,
     object: ANYTHING,
 }
@@ -340,17 +325,16 @@ def schema_of(hint: Any, place: str, inside: tuple[Any, ...] = ()) -> ValueSchem
     schema = _scalar(hint) or _generic(hint, place, inside) or _class(hint, place, inside)
     if schema is None:
         raise SchemaError(f"{place}: `{_shown(hint)}` cannot be written as JSON; known are {_KNOWN}")
-    description = description_in(notes)
-    return DescribedSchema(schema, description) if description else schema
+    return _described(schema, description_in(notes))
 
 
 def flat_schema_of(hint: Any, place: str) -> ValueSchema:
     """The same for a hint of one type, with anything inside of a list or an object, which is left as it is."""
     origin = typing.get_origin(hint) or hint
     if origin is tuple or origin in _LISTS or origin in _SETS:
-        return ArraySchema(ANYTHING)
+        return _ARRAY
     if origin in _MAPS or typing.is_typeddict(origin):
-        return MapSchema(ANYTHING)
+        return _OBJECT
     kinds: set[Any] = {type(choice) for choice in typing.get_args(hint)} if origin is typing.Literal else {origin}
     if len(kinds) != 1 or not kinds <= {str, bool, int, float}:
         raise SchemaError(f"{place}: the type is one of str, int, float, bool, list and dict, not `{_shown(hint)}`")
@@ -389,19 +373,19 @@ def _scalar(hint: Any) -> ValueSchema | None:
 def _generic(hint: Any, place: str, inside: tuple[Any, ...]) -> ValueSchema | None:
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return UnionSchema(tuple(schema_of(each, place, inside) for each in arguments))
+        return _union([schema_of(each, place, inside) for each in arguments])
     if origin is typing.Literal:
-        return EnumSchema(tuple((_written(each, place), each) for each in arguments))
+        return _choice((_written(each, place), each) for each in arguments)
     if origin is tuple and arguments and arguments[-1] is not Ellipsis:
         places = enumerate(arguments)
-        return TupleSchema(tuple(schema_of(each, f"{place}[{index}]", inside) for index, each in places))
+        return _tuple([schema_of(each, f"{place}[{index}]", inside) for index, each in places])
     if origin is tuple or origin in _LISTS or origin in _SETS:
         items = schema_of(arguments[0], f"{place}[]", inside) if arguments else ANYTHING
-        return ArraySchema(items, tuple if origin is tuple else _SETS.get(origin, list), unique=origin in _SETS)
+        return _array(items, tuple if origin is tuple else _SETS.get(origin, list))
     if origin in _MAPS:
         if arguments and unwrapped(arguments[0])[0] is not str:
             raise SchemaError(f"{place}: keys of an object are `str` in JSON, not `{_shown(arguments[0])}`")
-        return MapSchema(schema_of(arguments[1], f"{place}.*", inside) if arguments else ANYTHING)
+        return _map(schema_of(arguments[1], f"{place}.*", inside) if arguments else ANYTHING)
     return None
 
 
@@ -411,7 +395,7 @@ def _class(hint: Any, place: str, inside: tuple[Any, ...]) -> ValueSchema | None
     if hint in inside:
         raise SchemaError(f"{place}: `{hint.__name__}` contains itself, which a tool's schema cannot express here")
     if issubclass(hint, enum.Enum):
-        return EnumSchema(tuple((_written(each, place), each) for each in hint))
+        return _choice((_written(each, place), each) for each in hint)
     if dataclasses.is_dataclass(hint):
         schema = _dataclass(hint, place, (*inside, hint))
     elif typing.is_typeddict(hint):
@@ -420,10 +404,10 @@ def _class(hint: Any, place: str, inside: tuple[Any, ...]) -> ValueSchema | None
         return None
     # A class explains itself in its docstring, unless that is only the one that dataclasses write.
     text = inspect.cleandoc(hint.__dict__.get("__doc__") or "")
-    return DescribedSchema(schema, text) if text and not text.startswith(f"{hint.__name__}(") else schema
+    return schema if text.startswith(f"{hint.__name__}(") else _described(schema, text)
 
 
-def _dataclass(hint: Any, place: str, inside: tuple[Any, ...]) -> ObjectSchema:
+def _dataclass(hint: Any, place: str, inside: tuple[Any, ...]) -> ValueSchema:
     hints = hints_of(hint, place)
     properties: list[PropertySchema] = []
     for field in dataclasses.fields(hint):
@@ -432,14 +416,15 @@ def _dataclass(hint: Any, place: str, inside: tuple[Any, ...]) -> ObjectSchema:
             default = field.default_factory()
         if field.init:
             properties.append(property_of(field.name, hints[field.name], default, f"{place}.{field.name}", inside))
-    return ObjectSchema(tuple(properties), lambda given: hint(**given))
+    return object_of(properties, lambda given: hint(**given))
 
 
-def _typed_dict(hint: Any, place: str, inside: tuple[Any, ...]) -> ObjectSchema:
-    required, hints = hint.__required_keys__, hints_of(hint, place)
-    values = {name: schema_of(each, f"{place}.{name}", inside) for name, each in hints.items()}
-    members = [PropertySchema(name, values[name], _is_required(each, name in required)) for name, each in hints.items()]
-    return ObjectSchema(tuple(members))
+def _typed_dict(hint: Any, place: str, inside: tuple[Any, ...]) -> ValueSchema:
+    required = hint.__required_keys__
+    return object_of(
+        PropertySchema(name, schema_of(each, f"{place}.{name}", inside), _is_required(each, name in required))
+        for name, each in hints_of(hint, place).items()
+    )
 
 
 def _is_required(hint: Any, otherwise: bool) -> bool:

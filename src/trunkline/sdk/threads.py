@@ -1,4 +1,4 @@
-"""Plain functions run in threads, so that a slow one never blocks the event loop.
+"""Functions that are tools are called: plain ones in threads, so that a slow one never blocks the event loop.
 
 The threads are daemons: a function that never returns does not keep the program from ending.
 """
@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
+
+from .results import CallCancelled, ToolError, words_of
 
 Job = Callable[[], None]
 Starter = Callable[[Job], object]
@@ -36,6 +39,30 @@ class FunctionThreads:
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
+
+    async def call(self, function: Callable[[], Any], name: str, *, is_async: bool) -> Any:
+        """What a function returns or raises, however it is written."""
+        value = function() if is_async else await self.run(function, name)
+        # a decorator may have made a plain function of one that is none
+        return await value if inspect.isawaitable(value) else value
+
+    async def call_tool(self, function: Callable[[], Any], name: str, *, is_async: bool, log: logging.Logger) -> Any:
+        """The same for a tool. Whatever goes wrong is raised as ToolError, with words for the caller, who waits for an
+        answer whatever the function does."""
+        try:
+            return await self.call(function, f"tool {name}", is_async=is_async)
+        except (ToolError, CallCancelled) as error:
+            raise ToolError(str(error) or f"`{name}` failed") from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():  # it is meant for this call, not raised by something it awaits
+                raise
+            raise ToolError(f"`{name}` was cancelled by something that it waited for") from None
+        except (KeyboardInterrupt, GeneratorExit):  # the whole program is being ended, not this call alone
+            raise
+        except BaseException as error:  # a tool that calls `sys.exit` has failed too, and others go on
+            log.error("Tool `%s` failed", name, exc_info=error)
+            raise ToolError(words_of(error)) from None
 
     async def run(self, function: Callable[[], Any], name: str) -> Any:
         """What the function returns or raises; `name` is its thread's meanwhile. Cancelling this wait does not stop
@@ -122,9 +149,3 @@ def is_async(function: Callable[..., Any]) -> bool:
     """Whether it is a coroutine function, or an object whose `__call__` is one."""
     call = getattr(function, "__call__", None)  # noqa: B004  (looked at, not asked for)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
-def is_being_cancelled() -> bool:
-    """Whether a CancelledError is meant for the running task, rather than raised by something that it awaits."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0

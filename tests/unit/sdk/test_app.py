@@ -81,7 +81,7 @@ async def test_failures_are_told_without_a_traceback(caplog: pytest.LogCaptureFi
         assert await line.error("Board:fail", kind="value") == "ValueError: no such thing"
         assert "Traceback" in caplog.text
         assert await line.error("Board:fail", kind="bare") == "KeyError"
-        assert await line.error("Board:fail", kind="exit") == "RuntimeError: the tool ended with SystemExit"
+        assert await line.error("Board:fail", kind="exit") == "SystemExit: 3"
         assert await line.error("Board:add", a="x", c=1) == (
             "Wrong arguments for `add`: `c` is not known here (known: `a`, `b`); `a` must be an integer, not a string"
         )
@@ -251,7 +251,7 @@ async def test_a_tool_that_cancels_itself_fails() -> None:
             raise asyncio.CancelledError
 
         async with dialled(app, gateway) as line:
-            assert await line.error("Board:give_up") == "`give_up` was cancelled by the app"
+            assert await line.error("Board:give_up") == "`give_up` was cancelled by something that it waited for"
             assert await line.data("Board:add", a=1) == 2
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from trunkline.sdk.mcp_tools import problem_with
+from trunkline.mcpserver import ToolError
+from trunkline.sdk.schema import read_arguments, top_level_of
 
 SCHEMA = {
     "type": "object",
@@ -20,6 +23,14 @@ SCHEMA = {
 }
 
 
+def problem_with(arguments: dict[str, Any], schema: dict[str, Any]) -> str:
+    try:
+        read_arguments(top_level_of(schema), arguments, "t")
+    except ToolError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"n": 1}, {"n": 2.0, "x": None}, {"n": 1, "x": 0.5, "unit": "km", "flag": False}, {"n": 1, "all": object()}],
@@ -32,13 +43,14 @@ def test_good_arguments_are_let_through(arguments) -> None:
     ("arguments", "named"),
     [
         ({}, "`n` is missing"),
-        ({"n": 1, "m": 2}, "Unknown argument `m`; this tool takes `n`, `x`"),
-        ({"n": "1"}, "`n` must be of the type integer"),
-        ({"n": True}, "`n` must be of the type integer"),
-        ({"n": 1.5}, "`n` must be of the type integer"),
-        ({"n": 1, "x": "a"}, "number or null"),
+        ({"n": 1, "m": 2}, "`m` is not known here (known: `n`, `x`"),
+        ({"n": "1"}, "`n` must be an integer, not a string"),
+        ({"n": True}, "`n` must be an integer, not a boolean"),
+        ({"n": 1.5}, "`n` must be an integer, not 1.5"),
+        ({"n": 1, "x": "a"}, "`x` must be a number, not a string"),
         ({"n": 1, "unit": "mile"}, "`unit` must be one of `m`, `km`"),
-        ({"n": 1, "flag": 1}, "`flag` must be of the type boolean"),
+        ({"n": 1, "flag": 1}, "`flag` must be a boolean, not a number"),
+        ({"n": "1", "flag": 1}, "`n` must be an integer, not a string; `flag` must be"),
     ],
 )
 def test_the_fault_is_named(arguments, named) -> None:
@@ -52,6 +64,7 @@ def test_the_fault_is_named(arguments, named) -> None:
         {"properties": 3, "required": "n"},
         {"properties": {"n": {"type": 3}}},
         {"properties": {"n": {"type": ["strange"]}}},
+        {"properties": {"n": {"type": [["integer"]]}}, "required": [["n"]]},
         {"additionalProperties": False, "patternProperties": {"^n": {}}},
     ],
 )

@@ -144,7 +144,7 @@ async def is_unusual(arguments):
     ("handler", "text"),
     [
         (refuses, "there is no such invoice"),
-        (refuses_silently, "t failed"),
+        (refuses_silently, "`t` failed"),
         (is_cancelled_from_within, "cancelled"),
         (falls, "KeyError: 'missing'"),
         (exits, "SystemExit: 4"),
@@ -153,7 +153,7 @@ async def is_unusual(arguments):
         (raises(KeyboardInterrupt()), "KeyboardInterrupt"),
         (raises(GeneratorExit()), "GeneratorExit"),
         (raises(asyncio.CancelledError()), "cancelled"),
-        (lambda arguments: {1, 2}, "t returned what cannot be sent"),
+        (lambda arguments: {1, 2}, "The result of `t` cannot be sent"),
         (lambda arguments: b"bytes", "image("),
         (lambda arguments: {"content": [], "x": float("nan")}, "cannot be sent"),
     ],
@@ -175,7 +175,7 @@ async def test_a_definition_is_taken_as_it_was_when_registered_and_tuples_are_li
     server.register_tool("t", schema, lambda arguments: arguments["x"])
     schema["required"] = object()
     async with talking_to(server) as client:
-        assert (await client.call("t"))["content"][0]["text"] == "The argument `x` is missing"
+        assert (await client.call("t"))["content"][0]["text"] == "Wrong arguments for `t`: `x` is missing"
         assert "must be one of" in (await client.call("t", {"x": "c"}))["content"][0]["text"]
         assert (await client.call("t", {"x": "b"}))["content"][0]["text"] == "b"
         (listed,) = (await client.ask("tools/list"))["result"]["tools"]
@@ -187,4 +187,5 @@ async def test_arguments_that_do_not_fit_never_reach_the_handler() -> None:
     server.register_tool("t", {"required": ["a"]}, falls)
     async with talking_to(server) as client:
         result = await client.call("t")
-    assert result == {"content": [{"type": "text", "text": "The argument `a` is missing"}], "isError": True}
+    words = "Wrong arguments for `t`: `a` is missing"
+    assert result == {"content": [{"type": "text", "text": words}], "isError": True}

@@ -64,9 +64,9 @@ async def test_results_and_failures_of_every_sort_and_a_function_that_blocks_hol
         for tool, arguments, words in (
             ("fail", {"why": "so"}, "so"),
             ("crash", {}, "KeyError: 'nobody expected this'"),
-            ("echo", {}, "Wrong inputs for `echo`: `text` is missing"),
-            ("echo", {"text": 1}, "Wrong inputs for `echo`: `text` must be a string, not a number"),
-            ("echo", {"text": "a", "b": 1}, "Wrong inputs for `echo`: `b` is not known here (known: `text`)"),
+            ("echo", {}, "Wrong arguments for `echo`: `text` is missing"),
+            ("echo", {"text": 1}, "Wrong arguments for `echo`: `text` must be a string, not a number"),
+            ("echo", {"text": "a", "b": 1}, "Wrong arguments for `echo`: `b` is not known here (known: `text`)"),
         ):
             failed = await call(tool, **arguments)
             assert failed == {"content": [{"type": "text", "text": words}], "isError": True}

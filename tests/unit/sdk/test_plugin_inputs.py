@@ -10,6 +10,7 @@ import pytest
 
 from trunkline.plugin import Email, Plugin, Url
 from trunkline.sdk.plugin_v1 import OperationInput, OperationResult
+from trunkline.sdk.threads import FunctionThreads
 
 
 class Point(TypedDict):
@@ -98,10 +99,11 @@ async def called_with(given: Mapping[str, bytes]) -> tuple[dict[str, Any], Opera
     got: dict[str, Any] = {}
     plugin = offered(everything)
 
-    async def call(function: Any) -> None:
-        got.update(function.keywords)
+    class Calls(FunctionThreads):
+        async def call_tool(self, function: Any, name: str, **_: object) -> None:
+            got.update(function.keywords)
 
-    return got, await plugin.execute("o", given, call)
+    return got, await plugin.execute("o", given, Calls(1))
 
 
 async def read(**given: object) -> tuple[dict[str, Any], OperationResult]:
@@ -135,11 +137,11 @@ async def test_values_are_read_and_what_is_not_given_is_left_to_the_default() ->
 async def test_what_does_not_fit_is_named(given: dict[str, object], words: str) -> None:
     got, ended = await read(**given)
     assert (got, ended.success) == ({}, False)
-    assert f"Wrong inputs for `o`: {words}" in ended.error
+    assert f"Wrong arguments for `o`: {words}" in ended.error
 
 
 async def test_what_is_missing_or_no_json_is_named() -> None:
     _, ended = await called_with({"text": b'"t"'})
-    assert ended.error == "Wrong inputs for `o`: `page` is missing"
+    assert ended.error == "Wrong arguments for `o`: `page` is missing"
     _, ended = await called_with({"text": b"{", "page": b'"p"'})
     assert "`text` is not valid JSON" in ended.error

@@ -84,7 +84,7 @@ async def test_whatever_an_operation_does_its_call_is_answered(tmp_path: Path) -
             "no_more": "RuntimeError: the function raised StopIteration",
             "leaves": "SystemExit: 3",
             "leaves_too": "SystemExit: 3",
-            "gives_up": "CancelledError: ",
+            "gives_up": "`gives_up` was cancelled by something that it waited for",
             "unsaid": "Unsaid: (it cannot be shown)",
             "file_name": "FileNotFoundError: caf?",
         }

@@ -24,7 +24,7 @@ async def test_it_runs_in_a_thread_and_is_stopped_from_another() -> None:
         with app.run_in_thread() as running:
             assert await asyncio.to_thread(running.wait_until_registered, PATIENCE_S) == "Board"
             line = await gateway.dialled()
-            assert await line.data("Board:where") == "trunkline-tool"
+            assert await line.data("Board:where") == "tool where"
             await asyncio.to_thread(running.stop)
             assert not running.is_alive
         with app.run_in_thread() as running:

@@ -114,11 +114,11 @@ SCHEMAS = [
 
 @pytest.mark.parametrize(("hint", "schema"), SCHEMAS)
 def test_a_hint_becomes_its_schema(hint: Any, schema: dict[str, Any]) -> None:
-    assert schema_of(hint, "here").schema() == schema
+    assert schema_of(hint, "here").schema == schema
 
 
 def test_a_class_is_described_by_its_own_docstring_only() -> None:
-    schema = schema_of(Area, "here").schema()
+    schema = schema_of(Area, "here").schema
     assert schema["description"] == "A rectangle."
     assert schema["properties"]["corner"] == POINT
 
