@@ -1,4 +1,4 @@
-"""Writes docs/openapi.json from the HTTP door's table of routes; with `--check`, says whether it is current."""
+"""Writes docs/openapi.json from the HTTP frontend's table of routes; with `--check`, says whether it is current."""
 
 from __future__ import annotations
 

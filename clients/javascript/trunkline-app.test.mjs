@@ -59,26 +59,26 @@ test("what cannot be a tool is refused where it is declared", () => {
 });
 
 test("it answers a call, with defaults filled in", async () => {
-  const door = await gateway();
-  const app = new App("A", { gateway: door.address, ...quiet });
+  const peer = await gateway();
+  const app = new App("A", { gateway: peer.address, ...quiet });
   const parameters = { a: { type: "integer" }, b: { type: "integer", default: 1 } };
   app.tool({ name: "add", parameters }, ({ a, b }) => a + b);
   const running = app.run();
   assert.equal(await app.untilRegistered(), "App");
-  assert.equal((await door.next()).tools[0].name, "A:add");
-  door.write({ type: "toolInvocation", correlationId: 7, tool: "A:add", parameters: { a: 2 } });
+  assert.equal((await peer.next()).tools[0].name, "A:add");
+  peer.write({ type: "toolInvocation", correlationId: 7, tool: "A:add", parameters: { a: 2 } });
   const result = { success: true, data: 3, error: null };
-  assert.deepEqual(await door.next(), { type: "toolResponse", correlationId: 7, result });
+  assert.deepEqual(await peer.next(), { type: "toolResponse", correlationId: 7, result });
   await assert.rejects(app.run(), /is running already/);
   app.stop();
   await running;
   await assert.rejects(app.untilRegistered(), /has stopped/);
-  await door.close();
+  await peer.close();
 });
 
 test("a signal ends it, before and while it runs", async () => {
-  const door = await gateway();
-  const app = new App("A", { gateway: door.address, ...quiet });
+  const peer = await gateway();
+  const app = new App("A", { gateway: peer.address, ...quiet });
   await app.run({ signal: AbortSignal.abort() });
   const controller = new AbortController();
   const running = app.run({ signal: controller.signal });
@@ -87,7 +87,7 @@ test("a signal ends it, before and while it runs", async () => {
   controller.abort();
   await running;
   assert.ok(!app.isRegistered);
-  await door.close();
+  await peer.close();
 });
 
 test("a signal ends it while nobody answers", async () => {
@@ -97,30 +97,30 @@ test("a signal ends it while nobody answers", async () => {
 });
 
 test("a refusal is told with its code, to all who wait", async () => {
-  const door = await gateway(() => ({ type: "refused", code: "TL415", message: "the token is wrong" }));
-  const app = new App("A", { gateway: door.address, ...quiet });
+  const peer = await gateway(() => ({ type: "refused", code: "TL415", message: "the token is wrong" }));
+  const app = new App("A", { gateway: peer.address, ...quiet });
   const running = app.run();
   await assert.rejects(app.untilRegistered(), Refused);
   await assert.rejects(running, { code: "TL415", reason: "the token is wrong" });
-  await door.close();
+  await peer.close();
 });
 
 test("several changes of tools are told once", async () => {
-  const door = await gateway();
-  const app = new App("A", { gateway: door.address, ...quiet });
+  const peer = await gateway();
+  const app = new App("A", { gateway: peer.address, ...quiet });
   const running = app.run();
   await app.untilRegistered();
-  assert.deepEqual((await door.next()).tools, []);
+  assert.deepEqual((await peer.next()).tools, []);
   app.tool({ name: "one" }, noop).tool({ name: "two" }, noop).remove("one");
-  assert.deepEqual((await door.next()).tools.map(({ name }) => name), ["A:two"]);
+  assert.deepEqual((await peer.next()).tools.map(({ name }) => name), ["A:two"]);
   app.stop();
   await running;
-  await door.close();
+  await peer.close();
 });
 
 test("results that JSON cannot express fail their call", async () => {
-  const door = await gateway();
-  const app = new App("A", { gateway: door.address, ...quiet });
+  const peer = await gateway();
+  const app = new App("A", { gateway: peer.address, ...quiet });
   const loop = {};
   loop.loop = loop;
   const values = { loop, big: 1n, text: "thrown" };
@@ -130,20 +130,20 @@ test("results that JSON cannot express fail their call", async () => {
   });
   app.tool({ name: "nothing" }, () => undefined);
   const running = app.run();
-  await door.next();
+  await peer.next();
   const error = async (kind) => {
-    door.write({ type: "toolInvocation", correlationId: 1, tool: "A:odd", parameters: { kind } });
-    return (await door.next()).result.error;
+    peer.write({ type: "toolInvocation", correlationId: 1, tool: "A:odd", parameters: { kind } });
+    return (await peer.next()).result.error;
   };
   assert.match(await error("loop"), /circular/);
   assert.match(await error("big"), /BigInt/);
   assert.equal(await error("text"), "thrown");
   assert.match(await error("other"), /`kind` must be one of `loop`, `big`, `text`/);
-  door.write({ type: "toolInvocation", correlationId: 1, tool: "A:nothing" });
-  assert.deepEqual((await door.next()).result, { success: true, data: null, error: null });
+  peer.write({ type: "toolInvocation", correlationId: 1, tool: "A:nothing" });
+  assert.deepEqual((await peer.next()).result, { success: true, data: null, error: null });
   app.stop();
   await running;
-  await door.close();
+  await peer.close();
 });
 
 test("a picture is MCP content", () => {
