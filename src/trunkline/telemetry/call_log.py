@@ -20,19 +20,19 @@ from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.telemetry.call_summary import NamingRouter, ToolNames, summarize, tool_failed
 from trunkline.telemetry.log_format import (
     TEXT_LIMIT,
-    CallerFields,
     CallFields,
     HumanFormat,
     JsonFormat,
     LineFormat,
     Redact,
+    caller_fields,
 )
 from trunkline.telemetry.log_writer import LineWriter
 from trunkline.telemetry.redaction import Redactor
 
 _FINE_OUTCOMES: Final = frozenset({"ok", "cached", "input_required"})
-_KEPT_PARTS: Final = 4096
-_LONGEST_KEPT_NAME: Final = 256
+_MAX_CACHED: Final = 4096
+_LONGEST_CACHED_NAME: Final = 256
 """Longer names come from broken or hostile clients; they are formatted each time, so that they cannot fill memory."""
 
 IdsOf = Callable[[Call], tuple[str, str] | None]
@@ -108,17 +108,16 @@ class CallLines:
         level: Level = "info" if outcome in _FINE_OUTCOMES else "error" if outcome == INTERNAL.id else "warning"
         target = CallFields(source, tool, method, outcome, executed, name, origin, error)
         head = self._format.head(level, target) if self._logs(level) else ""
-        if max(map(len, head_key)) <= _LONGEST_KEPT_NAME:
-            if len(self._heads) >= _KEPT_PARTS:
+        if max(map(len, head_key)) <= _LONGEST_CACHED_NAME:
+            if len(self._heads) >= _MAX_CACHED:
                 self._heads.clear()
             self._heads[head_key] = head
         return head
 
     def _make_tail(self, tail_key: _TailKey) -> str:
-        client = CallerFields(*tail_key)
-        tail = self._format.tail(client)
-        if len(client.principal) + len(client.session or "") + len(client.name) <= _LONGEST_KEPT_NAME:
-            if len(self._tails) >= _KEPT_PARTS:
+        tail = self._format.tail(caller_fields(*tail_key))
+        if sum(len(part or "") for part in tail_key) <= _LONGEST_CACHED_NAME:
+            if len(self._tails) >= _MAX_CACHED:
                 self._tails.clear()
             self._tails[tail_key] = tail
         return tail

@@ -14,15 +14,15 @@ from trunkline.core.call import Call, Json
 from trunkline.core.errors import CODES
 from trunkline.core.events import Events
 from trunkline.protocol.mcp.methods import PROMPTS_GET, TOOLS_CALL
-from trunkline.telemetry.call_summary import CallSummary, NamingRouter, ToolNames, prompt_of, source_label, summarize
+from trunkline.telemetry.call_summary import CallSummary, NamingRouter, ToolNames, prompt_of, summarize
 from trunkline.telemetry.log_format import NAME_LIMIT
 from trunkline.telemetry.otlp_json import encode_attributes
 from trunkline.telemetry.redaction import one_line
 from trunkline.telemetry.span import SERVER, TRACEPARENT, TRACESTATE, Span, Value, new_trace_id, read_parent, read_state
 
 _SESSION_PREFIX: Final = 8
-_KEPT_PARTS: Final = 4096
-_LONGEST_KEPT: Final = 1024
+_MAX_CACHED: Final = 4096
+_LONGEST_CACHED: Final = 1024
 
 _CallerKey = tuple[str, str | None, str]
 
@@ -46,25 +46,24 @@ class TracedRouter(NamingRouter, Protocol):
 
 
 class CallSpans:
-    """Makes the spans of calls. `steps` are the parents for calls of some callers; `calls` are those under way."""
+    """Makes the spans of calls. `parents` are spans by the principal whose calls belong to them; `calls`
+    are those in flight."""
 
     def __init__(
         self,
         router: TracedRouter,
-        kind_of: Callable[[str], str],
-        steps: Mapping[str, Span],
+        parents: Mapping[str, Span],
         calls: dict[Call, Span],
-        leave: Callable[[Span], None],
+        export: Callable[[Span], None],
         redact: Callable[[str], str],
         transport: str,
     ) -> None:
-        self._steps = steps
+        self._parents = parents
         self._calls = calls
-        self._leave = leave
+        self._export = export
         self._redact = redact
-        self._kind_of = kind_of
         self._transport = transport
-        self._names = ToolNames(router, kind_of)
+        self._names = ToolNames(router)
         self._by_summary: dict[CallSummary, SharedAttributes] = {}
         self._by_caller: dict[_CallerKey, SharedAttributes] = {}
 
@@ -74,32 +73,32 @@ class CallSpans:
         if meta is not None and (TRACEPARENT in meta or TRACESTATE in meta):
             span = self._within(call, meta)
         else:
-            span = self._begin(self._steps.get(call.caller.principal))
+            span = self._begin(self._parents.get(call.caller.principal))
         if span is None:
             return
         own = b'"%b"' % span.traceparent.encode()
         call.meta = {TRACEPARENT: own} if meta is None else {**(call.meta or {}), TRACEPARENT: own}
         self._calls[call] = span
 
-    def _begin(self, step: Span | None) -> Span:
-        if step is None:
-            return Span("", new_trace_id(), "", self._leave, kind=SERVER)
-        return Span("", step.trace_id, step.span_id, self._leave, kind=SERVER)
+    def _begin(self, parent: Span | None) -> Span:
+        if parent is None:
+            return Span("", new_trace_id(), "", self._export, kind=SERVER)
+        return Span("", parent.trace_id, parent.span_id, self._export, kind=SERVER)
 
     def _within(self, call: Call, meta: Mapping[str, Json]) -> Span | None:
         """The span of a call whose client names a parent. None where the parent is not recorded: then this one is not
         either, and the client's context is passed on as it came."""
-        step = self._steps.get(call.caller.principal)
+        parent = self._parents.get(call.caller.principal)
         remote = read_parent(meta)
-        if remote is None or (step is not None and step.trace_id != remote.trace_id):
+        if remote is None or (parent is not None and parent.trace_id != remote.trace_id):
             # The state belongs to the client's trace, and this span is in another one.
             call.meta = {name: value for name, value in meta.items() if name != TRACESTATE}
-            span = self._begin(step)
+            span = self._begin(parent)
             span.link = None if remote is None else (remote.trace_id, remote.span_id)
             return span
-        if not remote.sampled and step is None:
+        if not remote.sampled and parent is None:
             return None
-        span = Span("", remote.trace_id, remote.span_id, self._leave, kind=SERVER)
+        span = Span("", remote.trace_id, remote.span_id, self._export, kind=SERVER)
         span.parent_is_remote = True
         state = read_state(meta)
         span.trace_state = state if self._redact(state) == state else ""
@@ -112,9 +111,9 @@ class CallSpans:
         summary = summarize(call, self._name_of(call))
         caller = call.caller
         key = (caller.version, caller.session, caller.client)
-        kept = self._by_summary.get(summary) or self._shared_by_calls(summary)
-        span.kept = (kept, self._by_caller.get(key) or self._shared_by_callers(key))
-        span.name, span.error, span.message = kept.name, kept.error, kept.message
+        shared = self._by_summary.get(summary) or self._shared_by_calls(summary)
+        span.shared = (shared, self._by_caller.get(key) or self._shared_by_callers(key))
+        span.name, span.error, span.message = shared.name, shared.error, shared.message
         took_ns = int(seconds * 1e9)
         if call.method == TOOLS_CALL:
             span.attributes["tool.duration_ms"] = took_ns // 1_000_000
@@ -135,7 +134,7 @@ class CallSpans:
         elif name:
             found["gen_ai.prompt.name"] = name
         more = {
-            "tool.source": source_label(self._kind_of(source), self._name(source)) if source else "",
+            "tool.source": self._name(self._names.source(source)),
             "trunkline.outcome": outcome,
             "trunkline.executed": executed,
             "rpc.response.status_code": code,
@@ -148,8 +147,8 @@ class CallSpans:
         if method == TOOLS_CALL:  # a call to a server that never listed its tools has no name
             shown = f"tool.call.{name}" if name else "tool.call"
         made = SharedAttributes(found, encode_attributes(found) + ",", shown, error, title)
-        if sum(map(len, summary)) <= _LONGEST_KEPT:
-            if len(self._by_summary) >= _KEPT_PARTS:
+        if sum(map(len, summary)) <= _LONGEST_CACHED:
+            if len(self._by_summary) >= _MAX_CACHED:
                 self._by_summary.clear()
             self._by_summary[summary] = made
         return made
@@ -165,8 +164,8 @@ class CallSpans:
         if client:
             found["trunkline.client"] = self._name(client)
         made = SharedAttributes(found, encode_attributes(found) + "," if found else "")
-        if len(version) + len(session or "") + len(client) <= _LONGEST_KEPT:
-            if len(self._by_caller) >= _KEPT_PARTS:
+        if len(version) + len(session or "") + len(client) <= _LONGEST_CACHED:
+            if len(self._by_caller) >= _MAX_CACHED:
                 self._by_caller.clear()
             self._by_caller[key] = made
         return made

@@ -6,7 +6,6 @@ Arguments, results, headers and servers' texts are never part of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
@@ -113,11 +112,10 @@ class NamingRouter(Protocol):
 class ToolNames:
     """The names of tools and sources as callers know them."""
 
-    __slots__ = ("_kind_of", "_names", "_names_version", "_router")
+    __slots__ = ("_names", "_names_version", "_router")
 
-    def __init__(self, router: NamingRouter, kind_of: Callable[[str], str] | None = None) -> None:
+    def __init__(self, router: NamingRouter) -> None:
         self._router = router
-        self._kind_of = kind_of or router.kind_of
         self._names: dict[tuple[str, str], str] = {}
         self._names_version = -1
 
@@ -137,10 +135,7 @@ class ToolNames:
 
     def source(self, source: str) -> str:
         """`builtin`, `plugin:NAME`, `mcp:NAME` …; empty for none."""
-        return source_label(self._kind_of(source), source) if source else ""
-
-
-def source_label(kind: str, name: str) -> str:
-    if kind == "builtin":
-        return kind
-    return f"{kind.partition('_')[0]}:{name}" if kind else name
+        kind = self._router.kind_of(source) if source else ""
+        if kind == "builtin":
+            return kind
+        return f"{kind.partition('_')[0]}:{source}" if kind else source

@@ -20,7 +20,7 @@ from trunkline.core.source import Level
 from trunkline.telemetry.call_log import LogFormat, choose_format
 from trunkline.telemetry.log_writer import LineWriter
 from trunkline.telemetry.otlp_export import OtlpExporter
-from trunkline.telemetry.otlp_json import Envelope, clean, encode_span
+from trunkline.telemetry.otlp_json import ExportRequest, clean, encode_span
 from trunkline.telemetry.span import Span, Value
 from trunkline.telemetry.tracing import Exporter
 from trunkline.version import __version__
@@ -45,11 +45,11 @@ def make_exporter(
 ) -> Exporter:
     if settings.exporter == "console":
         return ConsoleExporter(redact=redact, log_format=cast(LogFormat, log_format))
-    envelope = Envelope(clean(resource_of(environ), redact))
+    export_request = ExportRequest(clean(resource_of(environ), redact))
     if settings.exporter == "file":
-        return FileExporter(folder / _expanded(settings.endpoint), envelope, report=report)
+        return FileExporter(folder / _expanded(settings.endpoint), export_request, report=report)
     collector = collector_of(settings.endpoint, environ, report)
-    return OtlpExporter(collector.url, collector.headers, envelope, report=report, timeout_s=collector.timeout_s)
+    return OtlpExporter(collector.url, collector.headers, export_request, report=report, timeout_s=collector.timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +120,28 @@ def _expanded(path: str) -> Path:
         return Path(path)
 
 
-class ConsoleExporter:
-    """One line per span, in the format of the log."""
+class _LineExporter:
+    """Writes each span as a line."""
 
-    def __init__(self, *, redact: Callable[[str], str], log_format: LogFormat = "auto", stream_fd: int = 2) -> None:
-        self._format = choose_format(log_format, stream_fd, redact)
-        self._writer = LineWriter(stream_fd, loss_line=_no_line)
-        self._taken = 0
+    def __init__(self, fd: int) -> None:
+        self._writer = LineWriter(fd, loss_line=_no_line)
+        self._taken = self._refused = 0
 
     @property
     def exported(self) -> int:
-        return self._taken - self._writer.dropped
+        return self._taken - self.dropped
 
     @property
     def dropped(self) -> int:
-        return self._writer.dropped
+        return self._refused + self._writer.dropped
+
+
+class ConsoleExporter(_LineExporter):
+    """One line per span, in the format of the log."""
+
+    def __init__(self, *, redact: Redact, log_format: LogFormat = "auto", stream_fd: int = 2) -> None:
+        super().__init__(stream_fd)
+        self._format = choose_format(log_format, stream_fd, redact)
 
     def take(self, span: Span) -> None:
         self._taken += 1
@@ -152,20 +159,19 @@ def _fields(span: Span) -> dict[str, Value]:
     fields["ms"] = round((span.end_ns - span.start_ns) / 1e6, 3)
     if span.error:
         fields["error"] = span.error
-    for kept in span.kept or ():
-        fields |= kept.attributes
+    for shared in span.shared or ():
+        fields |= shared.attributes
     return fields | span.attributes
 
 
-class FileExporter:
+class FileExporter(_LineExporter):
     """One request to export per line, which holds one span: what collectors read as `otlpjsonfile`."""
 
-    def __init__(self, path: Path, envelope: Envelope, *, report: Callable[[Level, str], None]) -> None:
+    def __init__(self, path: Path, export_request: ExportRequest, *, report: Report) -> None:
         self._path = path
-        self._envelope = envelope
+        self._export_request = export_request
         self._report = report
         self._warned = False
-        self._taken = self._refused = 0
         self._fd = -1
         try:
             # Whatever the path is: opening it must not block, nor make a terminal our controlling one.
@@ -173,15 +179,7 @@ class FileExporter:
             self._fd = os.open(path, flags, 0o600)
         except OSError as error:
             self._warn(error.strerror or str(error))
-        self._writer = LineWriter(self._fd, loss_line=_no_line)
-
-    @property
-    def exported(self) -> int:
-        return self._taken - self.dropped
-
-    @property
-    def dropped(self) -> int:
-        return self._refused + self._writer.dropped
+        super().__init__(self._fd)
 
     def take(self, span: Span) -> None:
         self._taken += 1
@@ -190,7 +188,7 @@ class FileExporter:
             return
         if not self._warned and self._writer.dropped:
             self._warn("not everything could be written")
-        self._writer.put(self._envelope.around((encode_span(span),)) + "\n")
+        self._writer.put(self._export_request.with_spans((encode_span(span),)) + "\n")
 
     def _warn(self, reason: str) -> None:
         """Called once: a disk that is full stays full for a while."""

@@ -45,20 +45,13 @@ class CallFields:
         return (field for field in fields if field[1])
 
 
-@dataclass(frozen=True, slots=True)
-class CallerFields:
-    """The caller. Of the session only its beginning is shown: whoever has the whole id can use the session."""
-
-    principal: str
-    session: str | None
-    name: str
-
-    def fields(self) -> Iterable[tuple[str, str]]:
-        yield "caller", self.principal
-        if self.session:
-            yield "session", self.session[:_SESSION_PREFIX]
-        if self.name:
-            yield "client", self.name
+def caller_fields(principal: str, session: str | None, client: str) -> Iterable[tuple[str, str]]:
+    """Of the session only its beginning is shown: whoever has the whole id can use the session."""
+    yield "caller", principal
+    if session:
+        yield "session", session[:_SESSION_PREFIX]
+    if client:
+        yield "client", client
 
 
 class JsonFormat:
@@ -87,9 +80,9 @@ class JsonFormat:
         fields += target.as_in_span()
         return f'{self._members(fields, NAME_LIMIT)},"ms":'
 
-    def tail(self, client: CallerFields) -> str:
+    def tail(self, caller: Iterable[tuple[str, str]]) -> str:
         """Everything after the duration, line feed included."""
-        return f",{self._members(client.fields(), NAME_LIMIT)}}}\n"
+        return f",{self._members(caller, NAME_LIMIT)}}}\n"
 
     def traced(self, tail: str, trace_id: str, span_id: str) -> str:
         """The same tail for a call that has a span."""
@@ -138,8 +131,8 @@ class HumanFormat:
             outcome = f"{outcome} ({target.error})"
         return f"{level:<{_WIDEST_LEVEL}} {self._word(where)} {outcome} "
 
-    def tail(self, client: CallerFields) -> str:
-        return f" ms{self._pairs(client.fields(), NAME_LIMIT)}\n"
+    def tail(self, caller: Iterable[tuple[str, str]]) -> str:
+        return f" ms{self._pairs(caller, NAME_LIMIT)}\n"
 
     def traced(self, tail: str, trace_id: str, span_id: str) -> str:
         return f"{tail[:-1]} trace_id={trace_id} span_id={span_id}\n"

@@ -8,7 +8,8 @@ import re
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -34,30 +35,26 @@ _TOTAL: Final = "_total"
 _USABLE: Final = frozenset({"ready", "degraded"})
 
 _Series = tuple[str, str, str]
-_Reading = tuple[str, Literal["counter", "gauge"], str, Callable[[], float]]
-Reading = tuple[str, Literal["counter", "gauge"], str, float]
+_Gauge = tuple[str, Literal["counter", "gauge"], str, Callable[[], float]]
+ProcessMetric = tuple[str, Literal["counter", "gauge"], str, float]
 _PROC: Final = Path("/proc/self")
 _STARTED_AT: Final = time.time()
 
 
+@dataclass(slots=True)
 class _Latency:
     """One source's durations: a count per bucket, the last one for everything beyond."""
 
-    __slots__ = ("counts", "total_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS_S) + 1)
-        self.total_s = 0.0
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    total_s: float = 0.0
 
 
-class _Cell:
+@dataclass(slots=True)
+class _CallCounter:
     """One series of `trunkline_calls_total`, with its source's histogram beside it: one look-up per call."""
 
-    __slots__ = ("count", "latency")
-
-    def __init__(self, latency: _Latency) -> None:
-        self.count = 0
-        self.latency = latency
+    latency: _Latency
+    count: int = 0
 
 
 class Metrics:
@@ -70,12 +67,12 @@ class Metrics:
     def __init__(self, *, tool_limit: int = 5000) -> None:
         self._tool_limit = tool_limit
         self._tools: set[tuple[str, str]] = set()
-        self._cells: dict[_Series, _Cell] = {}
-        self._cell_of: dict[_Series, _Cell] = {}
+        self._call_counters: dict[_Series, _CallCounter] = {}
+        self._counter_of: dict[_Series, _CallCounter] = {}
         self._latencies: dict[str, _Latency] = {}
         self._health: dict[str, Health] = {}
         self._counters: dict[str, dict[str, int]] = {}
-        self._readings: list[_Reading] = []
+        self._gauges: list[_Gauge] = []
 
     def attach(self, events: Events) -> None:
         events.call_done.append(self._call_done)
@@ -85,11 +82,11 @@ class Metrics:
 
     def gauge(self, name: str, help: str, read: Callable[[], float]) -> None:  # noqa: A002
         """Render what `read` returns at that time, as `trunkline_<name>`."""
-        self._readings.append((_own_name(name), "gauge", help, read))
+        self._gauges.append((_own_name(name), "gauge", help, read))
 
     def counter(self, name: str, help: str, read: Callable[[], float]) -> None:  # noqa: A002
         """As `gauge`, for a number that only grows: `trunkline_<name>_total`."""
-        self._readings.append((_own_name(name) + _TOTAL, "counter", help, read))
+        self._gauges.append((_own_name(name) + _TOTAL, "counter", help, read))
 
     def render(self) -> bytes:
         """Everything, in the Prometheus text format (`CONTENT_TYPE`)."""
@@ -98,24 +95,24 @@ class Metrics:
     def _call_done(self, call: Call, seconds: float) -> None:
         outcome = call.outcome
         word = "ok" if type(outcome) is Result else outcome_word(outcome)
-        cell = self._cell_of.get((call.source, call.tool, word))
-        if cell is None:
-            cell = self._find_cell(call.source, call.tool, word)
-        cell.count += 1
-        latency = cell.latency
+        counter = self._counter_of.get((call.source, call.tool, word))
+        if counter is None:
+            counter = self._find_counter(call.source, call.tool, word)
+        counter.count += 1
+        latency = counter.latency
         latency.counts[bisect_left(BUCKETS_S, seconds)] += 1
         latency.total_s += seconds
 
-    def _find_cell(self, source: str, tool: str, word: str) -> _Cell:
-        """The cell of a series that is new, or that is counted as `other`."""
+    def _find_counter(self, source: str, tool: str, word: str) -> _CallCounter:
+        """The counter of a series that is new, or that is counted as `other`."""
         series = self._series(source, tool, word)
-        cell = self._cells.get(series)
-        if cell is None:
+        counter = self._call_counters.get(series)
+        if counter is None:
             latency = self._latencies.setdefault(series[0], _Latency())
-            cell = self._cells[series] = _Cell(latency)
+            counter = self._call_counters[series] = _CallCounter(latency)
         if series == (source, tool, word):
-            self._cell_of[series] = cell
-        return cell
+            self._counter_of[series] = counter
+        return counter
 
     def _series(self, source: str, tool: str, word: str) -> _Series:
         if word == UNKNOWN_TOOL.id:
@@ -145,25 +142,24 @@ class Metrics:
         for counter, by_source in sorted(self._counters.items()):
             samples = ((labels(source=source), amount) for source, amount in sorted(by_source.items()))
             yield from family(_own_name(counter) + _TOTAL, "counter", f"Events counted as {counter}", samples)
-        for name, kind, help_text, read in self._readings:
+        for name, kind, help_text, read in self._gauges:
             yield from family(name, kind, help_text, _read(read))
-        for name, kind, help_text, value in process_readings():
+        for name, kind, help_text, value in process_metrics():
             yield from family(name, kind, help_text, [("", value)])
         build = labels(version=__version__, python=".".join(map(str, sys.version_info[:3])))
         yield from family("trunkline_build_info", "gauge", "The running version, as labels", [(build, 1)])
 
     def _call_lines(self) -> Iterator[str]:
         calls = (
-            (labels(source=source, tool=tool, outcome=word), cell.count)
-            for (source, tool, word), cell in sorted(self._cells.items())
+            (labels(source=source, tool=tool, outcome=word), counter.count)
+            for (source, tool, word), counter in sorted(self._call_counters.items())
         )
         yield from family("trunkline_calls_total", "counter", "Calls by how they ended", calls)
-        durations = (
-            (labels(source=source), latency.counts, latency.total_s)
-            for source, latency in sorted(self._latencies.items())
-        )
-        help_text = "Duration of calls, from their arrival to their answer"
-        yield from histogram_family("trunkline_call_seconds", help_text, BUCKETS_S, durations)
+        name = "trunkline_call_seconds"
+        if self._latencies:
+            yield _header(name, "histogram", "Duration of calls, from their arrival to their answer")
+        for source, latency in sorted(self._latencies.items()):
+            yield from _histogram(name, labels(source=source), latency)
 
     def _source_lines(self) -> Iterator[str]:
         sources = sorted(self._health.items())
@@ -214,24 +210,12 @@ def family(name: str, kind: Kind, help_text: str, samples: Iterable[tuple[str, f
         yield from lines
 
 
-def histogram_family(
-    name: str,
-    help_text: str,
-    bounds: Sequence[float],
-    samples: Iterable[tuple[str, Sequence[int], float]],
-) -> Iterator[str]:
-    """`samples` are (labels, counts per bucket with the one beyond the last bound, sum)."""
-    bucket_ends = [*map(number, bounds), "+Inf"]
-    header = _header(name, "histogram", help_text)
-    for text, counts, total in samples:
-        yield header
-        header = ""
-        before_le = f"{text}," if text else ""
-        up_to_here = list(accumulate(counts))
-        for end, count in zip(bucket_ends, up_to_here, strict=True):
-            yield f'{name}_bucket{{{before_le}le="{end}"}} {count}\n'
-        yield f"{_series(name + '_sum', text)} {number(total)}\n"
-        yield f"{_series(name + '_count', text)} {up_to_here[-1]}\n"
+def _histogram(name: str, label_text: str, latency: _Latency) -> Iterator[str]:
+    at_most = list(accumulate(latency.counts))
+    for bound, count in zip((*map(number, BUCKETS_S), "+Inf"), at_most, strict=True):
+        yield f'{name}_bucket{{{label_text},le="{bound}"}} {count}\n'
+    yield f"{_series(name + '_sum', label_text)} {number(latency.total_s)}\n"
+    yield f"{_series(name + '_count', label_text)} {at_most[-1]}\n"
 
 
 def number(value: float) -> str:
@@ -252,7 +236,7 @@ def _header(name: str, kind: Kind, help_text: str) -> str:
 # -- this process ---------------------------------------------------------------------------------------------------
 
 
-def process_readings(proc: Path = _PROC) -> Iterator[Reading]:
+def process_metrics(proc: Path = _PROC) -> Iterator[ProcessMetric]:
     """Memory, CPU, open files and start time of this process, under the names that every Prometheus client uses.
 
     Where there is no /proc, CPU and start time only."""

@@ -16,7 +16,7 @@ import msgspec
 
 from trunkline.core.source import Level
 from trunkline.runtime.http_client import HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
-from trunkline.telemetry.otlp_json import Envelope, encode_span
+from trunkline.telemetry.otlp_json import ExportRequest, encode_span
 from trunkline.telemetry.span import Span
 from trunkline.version import __version__
 
@@ -31,12 +31,12 @@ _REPLY_BYTES: Final = 1_048_576
 _TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 
 
-class _Partial(msgspec.Struct, rename="camel"):
+class _PartialSuccess(msgspec.Struct, rename="camel"):
     rejected_spans: int = 0
 
 
-class _Exported(msgspec.Struct, rename="camel"):
-    partial_success: _Partial = msgspec.field(default_factory=_Partial)
+class _ExportResponse(msgspec.Struct, rename="camel"):
+    partial_success: _PartialSuccess = msgspec.field(default_factory=_PartialSuccess)
 
 
 class _Attempt(NamedTuple):
@@ -53,7 +53,7 @@ class OtlpExporter:
         self,
         url: str,
         headers: Iterable[tuple[str, str]],
-        envelope: Envelope,
+        export_request: ExportRequest,
         *,
         report: Callable[[Level, str], None],
         timeout_s: float = 10.0,
@@ -63,7 +63,7 @@ class OtlpExporter:
         target = HttpTarget(url)
         self._pool = HttpPool(target, connect_timeout_s=_CONNECT_S, limit_bytes=_REPLY_BYTES, max_connections=1)
         self._head = _head(target, headers)
-        self._envelope = envelope
+        self._export_request = export_request
         self._report = report
         self._timeout_s, self._delay_s, self._pauses_s = timeout_s, delay_s, pauses_s
         self._queue: deque[str] = deque()
@@ -120,7 +120,7 @@ class OtlpExporter:
 
     async def _deliver(self, batch: list[str]) -> int:
         """Send a batch, with retries; returns how many spans the collector accepted."""
-        body = self._envelope.around(batch).encode()
+        body = self._export_request.with_spans(batch).encode()
         request = b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body)
         for pause_s in (*self._pauses_s, None):
             answer = await self._try(request)
@@ -143,7 +143,7 @@ class OtlpExporter:
             return _Attempt(str(fault), again=not fault.too_large)
         if reply.status // 100 == 2:
             try:
-                exported = msgspec.json.decode(reply.body, type=_Exported, strict=False)
+                exported = msgspec.json.decode(reply.body, type=_ExportResponse, strict=False)
                 return _Attempt(rejected=max(0, exported.partial_success.rejected_spans))
             except (msgspec.MsgspecError, ValueError):
                 return _Attempt()

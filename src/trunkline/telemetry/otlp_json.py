@@ -47,9 +47,9 @@ def clean(attributes: Mapping[str, Value], redact: Callable[[str], str]) -> dict
 
 def encode_span(span: Span) -> str:
     """One span, whose attributes are clean."""
-    kept = span.kept
+    shared = span.shared
     own = encode_attributes(span.attributes)
-    attributes = own if kept is None else f"{kept[0].json}{kept[1].json}{own}".removesuffix(",")
+    attributes = own if shared is None else f"{shared[0].json}{shared[1].json}{own}".removesuffix(",")
     parent = f'"parentSpanId":"{span.parent_id}",' if span.parent_id else ""
     state = f'"traceState":{quoted(span.trace_state)},' if span.trace_state else ""
     return (
@@ -75,8 +75,8 @@ def _link(span: Span) -> str:
     return f',"links":[{{"traceId":"{trace_id}","spanId":"{span_id}"}}]'
 
 
-class Envelope:
-    """The JSON of an export request around its spans, with the resource that sends them."""
+class ExportRequest:
+    """The body of an export request: the resource that sends spans, around the spans."""
 
     def __init__(self, resource: Mapping[str, Value]) -> None:
         scope = f'{{"name":"trunkline","version":{quoted(__version__)}}}'
@@ -85,5 +85,5 @@ class Envelope:
             f'"scopeSpans":[{{"scope":{scope},"spans":['
         )
 
-    def around(self, spans: Iterable[str]) -> str:
+    def with_spans(self, spans: Iterable[str]) -> str:
         return f"{self._head}{','.join(spans)}]}}]}}]}}"

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from random import Random
 from time import time_ns
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from trunkline.telemetry.call_spans import SharedAttributes
-import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from trunkline.core.call import Json
+
+if TYPE_CHECKING:
+    from trunkline.telemetry.call_spans import SharedAttributes
 
 Value = str | int | float | bool
 INTERNAL: Final = 1
@@ -35,23 +34,23 @@ def new_span_id() -> str:
 
 
 class Span:
-    """An operation with its times, its parent and its attributes; `leave` passes it to the exporter when it ends.
+    """An operation with its times, its parent and its attributes; `on_end` exports it when it ends.
 
-    `kept` holds the attributes that a call's span shares with others like it. `link` is the context (trace, span) that
-    a caller named and that is not its parent."""
+    `shared` holds the attributes that a call's span shares with others like it. `link` is the context (trace, span)
+    that a caller named and that is not its parent."""
 
     __slots__ = (
-        "_leave",
         "attributes",
         "end_ns",
         "error",
-        "kept",
         "kind",
         "link",
         "message",
         "name",
+        "on_end",
         "parent_id",
         "parent_is_remote",
+        "shared",
         "span_id",
         "start_ns",
         "trace_id",
@@ -63,7 +62,7 @@ class Span:
         name: str,
         trace_id: str,
         parent_id: str,
-        leave: Callable[[Span], None],
+        on_end: Callable[[Span], None],
         *,
         kind: int = INTERNAL,
     ) -> None:
@@ -80,8 +79,8 @@ class Span:
         self.error = ""
         self.message = ""
         self.attributes: dict[str, Value] = {}
-        self.kept: tuple[SharedAttributes, SharedAttributes] | None = None
-        self._leave = leave
+        self.shared: tuple[SharedAttributes, SharedAttributes] | None = None
+        self.on_end = on_end
 
     @property
     def traceparent(self) -> str:
@@ -102,7 +101,7 @@ class Span:
         """End the span and export it; later changes are ignored."""
         if not self.end_ns:
             self.end_ns = at_ns or time_ns()
-            self._leave(self)
+            self.on_end(self)
 
 
 TRACEPARENT: Final = "traceparent"

@@ -39,7 +39,7 @@ class Tracer:
         self._exporter = exporter
         self._redact = redact
         self._transport = transport
-        self._steps: dict[str, Span] = {}
+        self._parents: dict[str, Span] = {}
         self._calls: dict[Call, Span] = {}
         self._take = exporter.take
 
@@ -56,7 +56,7 @@ class Tracer:
     def begin(self, name: str, *, parent: Span | None = None, attributes: Mapping[str, Value] | None = None) -> Span:
         """Begin a span that is not a call's. The caller ends it."""
         trace_id = new_trace_id() if parent is None else parent.trace_id
-        span = Span(name, trace_id, "" if parent is None else parent.span_id, self._leave)
+        span = Span(name, trace_id, "" if parent is None else parent.span_id, self._clean_and_export)
         if attributes:
             span.update(attributes)
         return span
@@ -64,17 +64,15 @@ class Tracer:
     def set_call_parent(self, principal: str, parent: Span | None) -> None:
         """Make this span the parent of all calls of this caller from now on, or none with None."""
         if parent is None:
-            self._steps.pop(principal, None)
+            self._parents.pop(principal, None)
         else:
-            self._steps[principal] = parent
+            self._parents[principal] = parent
 
-    def attach(self, router: TracedRouter, kind_of: Callable[[str], str] | None = None) -> None:
-        """Make a span for every call of this router. `kind_of` returns the kind of a source where the router does not.
+    def attach(self, router: TracedRouter) -> None:
+        """Make a span for every call of this router.
 
         A log that names spans (`ids_of`) has to be attached before, as a call's span is dropped here when it ends."""
-        spans = CallSpans(
-            router, kind_of or router.kind_of, self._steps, self._calls, self._take, self._redact, self._transport
-        )
+        spans = CallSpans(router, self._parents, self._calls, self._take, self._redact, self._transport)
         router.on_call = spans.began
         router.events.call_done.append(spans.ended)
 
@@ -83,8 +81,8 @@ class Tracer:
         span = self._calls.get(call)
         return None if span is None else (span.trace_id, span.span_id)
 
-    def _leave(self, span: Span) -> None:
-        """Clean and export a span that is not a call's: its texts may hold anything."""
+    def _clean_and_export(self, span: Span) -> None:
+        """The `on_end` of a span that is not a call's: its texts may hold anything."""
         span.name, span.error, span.message = (
             one_line(self._redact(text), TEXT_LIMIT) for text in (span.name, span.error, span.message)
         )

@@ -46,8 +46,8 @@ print("done")
 def test_hidden_processes_still_read_what_they_need_of_themselves_and_start_others_that_are_not_hidden():
     script = """
 processes.hide_from_other_processes()
-from trunkline.telemetry.metrics import process_readings
-assert len(list(process_readings())) == 5
+from trunkline.telemetry.metrics import process_metrics
+assert len(list(process_metrics())) == 5
 fd = os.open("/", os.O_RDONLY)
 assert os.readlink(f"/proc/self/fd/{fd}") == "/"
 print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), flush=True)

@@ -14,7 +14,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, at_most, until
 
 from trunkline.telemetry.otlp_export import BATCH, QUEUE_LIMIT, OtlpExporter
-from trunkline.telemetry.otlp_json import Envelope
+from trunkline.telemetry.otlp_json import ExportRequest
 from trunkline.telemetry.redaction import Redactor
 from trunkline.telemetry.tracing import Tracer
 
@@ -25,9 +25,9 @@ class Rig:
     def __init__(self, url: str, **options: Any) -> None:
         self.said: list[tuple[str, str]] = []
         options = {"delay_s": 0.01, "pauses_s": RETRY_SOON, "timeout_s": at_most(10), **options}
-        envelope = Envelope({"service.name": "test"})
+        export_request = ExportRequest({"service.name": "test"})
         report = lambda level, message: self.said.append((level, message))  # noqa: E731
-        self.exporter = OtlpExporter(f"{url}/v1/traces", [("x-key", "abc")], envelope, report=report, **options)
+        self.exporter = OtlpExporter(f"{url}/v1/traces", [("x-key", "abc")], export_request, report=report, **options)
         self.tracer = Tracer(self.exporter, redact=Redactor())
 
     def spans(self, count: int) -> None:

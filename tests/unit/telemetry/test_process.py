@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.telemetry.metrics import process_readings
+from trunkline.telemetry.metrics import process_metrics
 
 
 def values(**options) -> dict[str, float]:
-    return {name: value for name, _, _, value in process_readings(**options)}
+    return {name: value for name, _, _, value in process_metrics(**options)}
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="this platform has no /proc")

@@ -12,7 +12,7 @@ from tests.support.collector import attributes_of, read_request, spans_in
 from tests.support.waiting import until
 
 from trunkline.telemetry.exporters import ConsoleExporter, FileExporter
-from trunkline.telemetry.otlp_json import Envelope
+from trunkline.telemetry.otlp_json import ExportRequest
 from trunkline.telemetry.redaction import Redactor
 from trunkline.telemetry.tracing import Exporter, Tracer
 
@@ -25,9 +25,9 @@ class FileRig:
     def __init__(self, path: Path) -> None:
         self.said: list[str] = []
         self.path = path
-        envelope = Envelope({"service.name": "test"})
+        export_request = ExportRequest({"service.name": "test"})
         self.tracer = tracer(
-            FileExporter(path, envelope, report=lambda level, text: self.said.append(f"{level} {text}"))
+            FileExporter(path, export_request, report=lambda level, text: self.said.append(f"{level} {text}"))
         )
 
     @property

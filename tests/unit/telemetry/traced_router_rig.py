@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.collector import read_request, spans_in
 from tests.unit.router.fakes import RouterRig
 
-from trunkline.telemetry.otlp_json import Envelope, encode_span
+from trunkline.telemetry.otlp_json import ExportRequest, encode_span
 from trunkline.telemetry.redaction import Redactor
 from trunkline.telemetry.span import Span
 from trunkline.telemetry.tracing import Tracer
@@ -22,7 +22,7 @@ class Kept:
         self.exported = self.dropped = 0
 
     def take(self, span: Span) -> None:
-        self.sent.append(Envelope({"service.name": "test"}).around([encode_span(span)]))
+        self.sent.append(ExportRequest({"service.name": "test"}).with_spans([encode_span(span)]))
 
     async def close(self) -> None: ...
 
