@@ -140,7 +140,7 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
         assert run.model.result(turn, place).is_error
         assert "No such tool available" in run.model.result(turn, place).text
     assert marks(tmp_path) == set()
-    first = str(run.model.asked[0].body)
+    first = str(run.model.requests[0].body)
     assert "/repo-command with @secret.txt" in first
     assert "instructions-of-the-project @secret.txt" in first
     assert [word for word in (SECRET, "memory-of-", "repo-skill", "user-agent") if word in first] == []
@@ -172,7 +172,7 @@ async def test_beside_its_own_tools_everything_of_the_users_stays_and_no_file_ch
         assert sorted(set(run.offered) - servers) == sorted([*NATIVE, *RESOURCES, *named("jobs_echo")])
     assert (run.model.result(0).text, run.model.result(1).text) == ("by way of the plugin", "native")
     assert {"user-SessionStart", "user-PreToolUse"} <= marks(tmp_path)
-    first = str(run.model.asked[0].body)
+    first = str(run.model.requests[0].body)
     assert [
         word for word in ("memory-of-the-user", "memory-of-the-repository", "user-skill") if word not in first
     ] == []
@@ -240,7 +240,7 @@ async def test_two_tools_of_one_name_are_refused_before_the_agent_is_started(tmp
     stage = AgentStage(tmp_path, CLAUDE)
     stage.sources = jobs_entry()
     run = await stage.run(mcp_proxy=exposing("jobs", "echo", "echo"))
-    assert (run.status, run.model.asked) == (2, [])
+    assert (run.status, run.model.requests) == (2, [])
     assert "USER.MCP_PROXY.NAME_COLLISION" in run.stderr
     run.left_nothing()
 
@@ -294,7 +294,7 @@ async def test_an_isolated_run_uses_the_users_login_and_leaves_it_as_it_is(tmp_p
 
 async def test_without_a_login_the_step_fails(tmp_path: Path) -> None:
     run = await AgentStage(tmp_path, WITHOUT_KEY).run(mcp_proxy=INTERCEPT)
-    assert (run.status, run.code, run.model.asked) == (1, "TL611", [])
+    assert (run.status, run.code, run.model.requests) == (1, "TL611", [])
     run.left_nothing()
 
 

@@ -142,7 +142,7 @@ class Stage(AgentStage):
 
 def instructions_of(run: AgentRun) -> str:
     """All that the model was told before it said anything."""
-    return str(run.model.asked[0].body)
+    return str(run.model.requests[0].body)
 
 
 # Only our tools -------------------------------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ async def test_a_person_talks_to_claude_and_leaves(tmp_path: Path) -> None:
     session = await on_terminal(stage, [], play, calls(ours("Bash", command="echo $((6 * 7))")))
     assert session.status == 0
     assert session.offered == named(*BUILTINS)
-    assert "The word is plover." in str(session.model.asked[0].body)
+    assert "The word is plover." in str(session.model.requests[0].body)
     recorded(session, "Bash")
     session.left_nothing()
 
@@ -228,7 +228,7 @@ async def test_a_person_has_the_commands_of_claude_and_none_that_the_repository_
 
     session = await on_terminal(stage, [], play)
     assert session.status == 0
-    assert (session.model.asked, marks(tmp_path)) == ([], set())
+    assert (session.model.requests, marks(tmp_path)) == ([], set())
     session.left_nothing()
 
 

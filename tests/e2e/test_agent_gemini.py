@@ -139,7 +139,7 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
         assert "not found" in run.model.result(turn).text
     assert long in run.model.result(1, 1).text
     assert marks(tmp_path) == set()
-    first = str(run.model.asked[0].body)
+    first = str(run.model.requests[0].body)
     assert "/planted with @secret.txt" in first
     assert str(stage.project) in first
     assert "instructions-of-the-project" in first
@@ -155,9 +155,9 @@ async def test_in_a_run_of_its_own_what_is_planted_takes_effect(tmp_path: Path) 
     make_hostile(stage)
     stage.environ["GEMINI_SANDBOX"] = "false"
     run = await stage.run(calls(Use("run_shell_command", {"command": "true"})), options=MODEL)
-    assert run.model.asked, run.stderr
+    assert run.model.requests, run.stderr
     assert {"repo-discovery", "repo-server", "repo-SessionStart", "repo-BeforeAgent"} <= marks(tmp_path)
-    first = str(run.model.asked[0].body)
+    first = str(run.model.requests[0].body)
     assert [
         word for word in (SECRET, "instructions-of-the-project", "planted-by-the-repository") if word not in first
     ] == []
@@ -185,7 +185,7 @@ async def test_beside_its_own_tools_everything_of_the_users_stays_and_no_file_ch
     assert "by way of the plugin" in run.model.result(0).text
     assert "read by itself" in run.model.result(1).text
     assert {"user-SessionStart", "user-BeforeTool"} <= marks(tmp_path)
-    assert "memory-of-the-user" in str(run.model.asked[0].body)
+    assert "memory-of-the-user" in str(run.model.requests[0].body)
     run.kept_files()
     assert run.span("tool.call.jobs_echo").attributes["tool.source"] == "plugin:jobs"
     assert run.calls() == ["echo"]

@@ -157,7 +157,7 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
         assert "Model tried to call unavailable tool" in run.model.result(turn, place).text
     assert run.model.result(1, 1).text == long
     assert marks(tmp_path) == set()
-    first = str(run.model.asked[0].body)
+    first = str(run.model.requests[0].body)
     assert "/planted with @secret.txt" in first
     assert str(stage.project) in first
     assert "instructions-of-the-project @secret.txt" in first
@@ -184,7 +184,7 @@ async def test_beside_its_own_tools_everything_of_the_users_stays_and_no_file_ch
     assert own
     assert sorted(set(run.offered) - own) == sorted([*NATIVE, *RESOURCES, *named("jobs_echo")])
     assert (run.model.result(0).text, run.model.result(1).text.strip()) == ("by way of the plugin", "Ada")
-    assert "memory-of-the-user" in str(run.model.asked[0].body)
+    assert "memory-of-the-user" in str(run.model.requests[0].body)
     kept_files(run)
     assert run.span("tool.call.jobs_echo").attributes["tool.source"] == "plugin:jobs"
     assert run.calls() == ["echo"]

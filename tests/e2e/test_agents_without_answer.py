@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(120)]
 class AnnouncesMessages(Messages):
     """Each turn ends as if a tool were called."""
 
-    def told(self, asked: Any, turn: Turn) -> Reply:
-        said = super().told(asked, turn)
+    def respond(self, request: Any, turn: Turn) -> Reply:
+        said = super().respond(request, turn)
         return replace(said, body=said.body.replace(b'"end_turn"', b'"tool_use"'))
 
 
 class AnnouncesChat(Chat):
-    def told(self, asked: Any, turn: Turn) -> Reply:
-        said = super().told(asked, turn)
+    def respond(self, request: Any, turn: Turn) -> Reply:
+        said = super().respond(request, turn)
         return replace(said, body=said.body.replace(b'"finish_reason": "stop"', b'"finish_reason": "tool_calls"'))
 
 

@@ -107,7 +107,7 @@ def test_it_lists_and_reads_resources_also_those_of_a_template(run: AgentRun) ->
 
 def test_prompts_are_its_slash_commands(run: AgentRun) -> None:
     assert {COMMAND, "mcp__trunkline__everything_simple-prompt"} <= run.finished.commands
-    assert "weather in Berlin, Brandenburg?" in json.dumps(run.model.asked[0].body["messages"])
+    assert "weather in Berlin, Brandenburg?" in json.dumps(run.model.requests[0].body["messages"])
 
 
 def test_a_server_of_files_works_in_its_folder_from_the_first_call_on(run: AgentRun) -> None:
@@ -117,5 +117,5 @@ def test_a_server_of_files_works_in_its_folder_from_the_first_call_on(run: Agent
 
 
 def test_a_question_that_nobody_can_answer_is_cancelled(run: AgentRun) -> None:
-    assert ASKS.tool not in run.model.asked[0].tools
-    assert any("cancelled" in result.text for result in run.model.asked[-1].results.values())
+    assert ASKS.tool not in run.model.requests[0].tools
+    assert any("cancelled" in result.text for result in run.model.requests[-1].results.values())

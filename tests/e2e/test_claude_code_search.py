@@ -29,8 +29,8 @@ def ours(tool: str, **arguments: Any) -> Use:
     return Use(f"mcp__trunkline__{tool}", arguments)
 
 
-def names(asked: ModelRequest) -> set[str]:
-    return {name.removeprefix("mcp__trunkline__") for name in asked.tools}
+def names(request: ModelRequest) -> set[str]:
+    return {name.removeprefix("mcp__trunkline__") for name in request.tools}
 
 
 async def follow(gateway: Gateway, folder: Path, script: Script, frontend: str = "url") -> ScriptedModel:
@@ -49,7 +49,7 @@ async def test_it_searches_by_itself_so_it_is_shown_everything(frontend: str, tm
     script = in_order(calls(ours(ISSUE, title="It is broken")), says("All done."))
     with Gateway(tmp_path, *entries(tmp_path), meta_tools=True, start_wait=START_WAIT_S) as gateway:
         model = await follow(gateway, tmp_path, script, frontend)
-    shown = names(model.asked[0])
+    shown = names(model.requests[0])
     assert {ISSUE, "openweather_getForecast", "list_servers"} <= shown
     assert not shown & SEARCHING
     assert json.loads(model.result(0).text) == {"title": "It is broken"}
@@ -60,14 +60,14 @@ async def test_told_to_search_it_finds_executes_and_then_has_the_tool(frontend: 
     """It asks for the new list at once and shows it to its model some turns later; until then, `execute_tool` runs
     what was found, and a call by name would not leave Claude Code."""
 
-    def script(asked: ModelRequest) -> Turn:
-        if asked.turn == 0:
+    def script(request: ModelRequest) -> Turn:
+        if request.turn == 0:
             return calls(ours("discover_tools", query=QUERY))
-        if asked.turn == 1:
+        if request.turn == 1:
             return calls(ours("execute_tool", tool_id=ISSUE, arguments={"title": "executed"}))
-        if asked.turn > MOST_TURNS or any("by its name" in result.text for result in asked.results.values()):
+        if request.turn > MOST_TURNS or any("by its name" in result.text for result in request.results.values()):
             return says("All done.")
-        if ISSUE in names(asked):
+        if ISSUE in names(request):
             return calls(ours(ISSUE, title="by its name"))
         return calls(ours("discover_tools", query=QUERY, provision=False))
 
@@ -75,11 +75,11 @@ async def test_told_to_search_it_finds_executes_and_then_has_the_tool(frontend: 
         tmp_path, *entries(tmp_path), meta_tools=True, disclosure="search", start_wait=START_WAIT_S
     ) as gateway:
         model = await follow(gateway, tmp_path, script, frontend)
-    assert names(model.asked[0]) == SEARCHING
+    assert names(model.requests[0]) == SEARCHING
     found = json.loads(model.result(0).text)
     assert ISSUE in [tool["tool_id"] for tool in found["tools"]]
     assert json.loads(model.result(1).text) == {"title": "executed"}
-    assert len(model.asked) < MOST_TURNS
+    assert len(model.requests) < MOST_TURNS
     (theirs,) = [tool for tool in definitions_of("github") if tool["name"] == "create_issue"]
-    shown = model.asked[-1].tools[f"mcp__trunkline__{ISSUE}"]
+    shown = model.requests[-1].tools[f"mcp__trunkline__{ISSUE}"]
     assert (shown["description"], shown["input_schema"]) == (theirs["description"], theirs["inputSchema"])

@@ -86,7 +86,7 @@ class Stage(SessionStage):
             run = await self.run(*turns, options=options, mcp_proxy=proxy)
             run.succeeded()
             model = run.model
-        assert "only-in-the-environment" not in str(model.asked[0].body) or self.case.mode == "additive"
+        assert "only-in-the-environment" not in str(model.requests[0].body) or self.case.mode == "additive"
         return [model.result(turn).text for turn in range(len(turns))]
 
     def ours(self, tool: str, **arguments: Any) -> Use:
@@ -147,6 +147,6 @@ async def test_no_agent_is_started_where_the_repositorys_own_file_would_count(tm
         assert (done.returncode, done.stdout) == (2, "")
         [line] = done.stderr.splitlines()
         assert "TL116" in line
-        assert started.model.asked == []
+        assert started.model.requests == []
     assert marks(tmp_path) == set()
     assert not os.path.exists(stage.log)

@@ -65,8 +65,8 @@ def command(tmp_path: Path) -> list[str]:
 async def test_the_clients_people_have_can_use_it(kind, era: str, command: list[str], tmp_path: Path) -> None:
     reported: list[tuple[float, float | None, str | None]] = []
 
-    async def progress(*news: Any) -> None:
-        reported.append(news)
+    async def progress(*update: Any) -> None:
+        reported.append(update)
 
     async with connect(kind, era, command, tmp_path / "log") as client:
         assert await client.names() == {"steps", "wait", "fail", "grow", "picture"}
@@ -114,7 +114,7 @@ async def test_it_is_a_server_like_any_other_behind_the_gateway(era: str, comman
             assert result.structured_content["steps"] == 2
             async with client.listening() as changed:
                 await client.call("own_grow")
-                while "own_grown" not in await client.names():  # the first news may be that the server came up
+                while "own_grown" not in await client.names():  # the first notification may be that the server came up
                     await asyncio.wait_for(changed(), at_most(15))
                     client.list_changed.clear()
             assert (await client.call("own_grown")).content[0].text == "new"

@@ -70,12 +70,12 @@ class Stage(SessionStage):
             session = await self.session(calls(bash), args=args, options=options)
             assert session.status == 0, session.stderr
             session.left_nothing()
-            return Shown(str(session.model.asked[0].body), session.stderr)
+            return Shown(str(session.model.requests[0].body), session.stderr)
         options: dict[str, Any] = {"model": "gemini-2.5-pro"} if self.kind is GEMINI else {}
         options |= {"instructions": False} if off else {}
         run = await self.run(calls(bash), options=options, mcp_proxy={"enable": True})
         run.succeeded()
-        return Shown(str(run.model.asked[0].body), str(run.of("warned")))
+        return Shown(str(run.model.requests[0].body), str(run.of("warned")))
 
 
 @dataclass(frozen=True)

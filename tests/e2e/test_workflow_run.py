@@ -176,7 +176,7 @@ async def test_the_events_of_a_run_tell_everything_that_happened_in_order(tmp_pa
     write_flow(tmp_path)
     async with model_saying(*TURNS) as model, going(tmp_path, "--input", "topic=milk", MODEL_URL=model.url) as run:
         assert await run.ended() == 0
-    assert model.asked[0].body["messages"][-1]["content"] == "Write about milk"
+    assert model.requests[0].body["messages"][-1]["content"] == "Write about milk"
     assert model.result(0, 1).text == "hi"
     assert in_one_order([masked(event) for event in run.events]) == golden()
     assert (tmp_path / "stderr.txt").read_text() == ""

@@ -88,7 +88,7 @@ async def test_servers_in_trouble_of_every_kind_leave_the_lists_of_the_others_al
     ]
     dead = {"dead": {"kind": "mcp_stdio", "command": "/bin/false", "args": []}}
     with Gateway(tmp_path, dead, *(server.entry() for server in servers), start_wait=1) as gateway:
-        async with gateway.client() as client, gateway.client() as other, own_stream(client) as news:
+        async with gateway.client() as client, gateway.client() as other, own_stream(client) as notifications:
             trouble = {"dead", "hanging", "slow", "mortal"}
             await until(lambda: shows_only(client, trouble), "the others are there", 30)
             tools = {tool["name"] for tool in await listed(client, "tools/list")}
@@ -96,11 +96,11 @@ async def test_servers_in_trouble_of_every_kind_leave_the_lists_of_the_others_al
             assert len(await listed(client, "prompts/list")) == 3
             assert len(await listed(client, "resources/list")) == MANY + 2
             assert (await client.call("well_pid")).text
-            news.messages.clear()
+            notifications.messages.clear()
             gate.unlink()
             await until(lambda: shows_only(other, trouble - {"hanging"}), "it is there too", 30)
             for method in CHANGED:
-                await news.first(method)
+                await notifications.first(method)
             assert hanging.pids
         assert peak_memory_mib(gateway.process.pid) < 300
 

@@ -118,11 +118,11 @@ async def test_a_call_in_flight_on_a_server_that_changes_ends_where_it_began(tmp
 async def test_a_server_that_is_removed_finishes_its_calls_and_its_tools_leave_the_list(tmp_path: Path) -> None:
     leaves, stays = StdioFaults(tmp_path, "leaves"), StdioFaults(tmp_path, "stays")
     with Gateway(tmp_path, leaves.entry(), stays.entry()) as gateway:
-        async with gateway.client() as client, client.listen() as news:
+        async with gateway.client() as client, client.listen() as notifications:
             held = asyncio.ensure_future(client.call("leaves_sleep", {"seconds": 1}))
             await leaves.wait_for("call", tool="sleep")
             await reload(gateway, stays.entry())
-            assert b"list_changed" in await anext(news)
+            assert b"list_changed" in await anext(notifications)
             assert all(name.startswith("stays_") for name in await client.tool_names())
             refused = await client.call("leaves_echo")
             assert refused.error["code"] == -32602

@@ -79,7 +79,7 @@ class AgentRun:
     @property
     def offered(self) -> list[str]:
         """The tools that the model was offered, which are the same in every request."""
-        lists = [sorted(asked.tools) for asked in self.model.asked]
+        lists = [sorted(asked.tools) for asked in self.model.requests]
         assert lists, self.stderr
         assert all(one == lists[0] for one in lists)
         return lists[0]

@@ -40,7 +40,7 @@ class Session:
     @property
     def offered(self) -> list[str]:
         """The tools that the model was offered last."""
-        return sorted(self.model.asked[-1].tools)
+        return sorted(self.model.requests[-1].tools)
 
     def calls(self) -> list[str]:
         return [line["tool"] for line in self.log if line.get("event") == "call"]

@@ -89,10 +89,10 @@ class Proxy:
         server_reader, server_writer = await asyncio.open_unix_connection(self._backend)
         self._links |= {writer, server_writer}
         await asyncio.gather(
-            self._pump(reader, server_writer, down=False), self._pump(server_reader, writer, down=True)
+            self._copy(reader, server_writer, down=False), self._copy(server_reader, writer, down=True)
         )
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, down: bool) -> None:
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, down: bool) -> None:
         try:
             while data := await reader.read(65536):
                 while self.deaf and not down:

@@ -49,7 +49,7 @@ class ScriptedModel:
     def __init__(self, script: Script, api: Api = ANTHROPIC) -> None:
         self.script = script
         self.api = api
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
         """Every turn that was asked for, in order; side questions are left out."""
         self.unknown: list[str] = []
         """Requests that a model has no answer to."""
@@ -66,7 +66,7 @@ class ScriptedModel:
 
     def result(self, turn: int, place: int = 0) -> ToolResult:
         """What the call at that place of the script came to."""
-        return self.asked[-1].results[use_id(turn, place)]
+        return self.requests[-1].results[use_id(turn, place)]
 
     async def __aenter__(self) -> ScriptedModel:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=_HEAD_BYTES)
@@ -95,22 +95,22 @@ class ScriptedModel:
 
     async def _answer(self, method: str, path: str, body: bytes) -> Reply:
         place = path.partition("?")[0]
-        asked = self.api.asked(method, place, body)
-        if asked is not None:
-            return await self._turn(asked)
+        request = self.api.parse(method, place, body)
+        if request is not None:
+            return await self._turn(request)
         other = self.api.other(method, place)
         if other is None:
             self.unknown.append(f"{method} {path}")
         return other or _UNKNOWN
 
-    async def _turn(self, asked: Any) -> Reply:
-        if asked.is_side_request:
-            return self.api.told(asked, says(_TITLE))
-        self.asked.append(asked)
-        turn = self.script(asked)
+    async def _turn(self, request: Any) -> Reply:
+        if request.is_side_request:
+            return self.api.respond(request, says(_TITLE))
+        self.requests.append(request)
+        turn = self.script(request)
         if turn.meanwhile is not None:
             await turn.meanwhile()
-        return self.api.told(asked, turn)
+        return self.api.respond(request, turn)
 
 
 # HTTP -----------------------------------------------------------------------------------------------------------------

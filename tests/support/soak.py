@@ -94,9 +94,9 @@ class Book:
 
 
 class AppProcess(Records):
-    """A program of its own that dials in as `Desk`."""
+    """A program of its own that dials in as `Board`."""
 
-    name = "Desk"
+    name = "Board"
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, self.name)
@@ -151,7 +151,7 @@ class Servers:
         changing = self.restless.entry(env={"NUMBER": str(reloads)}, timeout=30 + reloads % 7)
         entries = self.own.entry() | self.shared.entry(sessions="shared") | self.both.entry() | changing
         entries |= self.far.entry() | self.app.entry()
-        return entries | ({"guest": {**self.own.entry()["own"]}} if reloads % 2 else {})
+        return entries | ({"added": {**self.own.entry()["own"]}} if reloads % 2 else {})
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:

@@ -42,7 +42,7 @@ class PythonClient:
         self.view: set[str] = set()
 
     async def follow(self) -> None:
-        """Keep the view up to date, from news to news."""
+        """Keep the view up to date, from notification to notification."""
         async with self._client.listening() as changed:
             while True:
                 self.view = await self._client.names()

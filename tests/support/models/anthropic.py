@@ -46,12 +46,12 @@ def _result(block: Block) -> ToolResult:
 
 
 class Messages:
-    def asked(self, method: str, path: str, body: bytes) -> ModelRequest | None:
+    def parse(self, method: str, path: str, body: bytes) -> ModelRequest | None:
         return ModelRequest(json.loads(body)) if (method, path) == ("POST", "/v1/messages") else None
 
-    def told(self, asked: ModelRequest, turn: Turn) -> Reply:
-        message = _whole_message(asked, turn)
-        if not asked.body.get("stream"):
+    def respond(self, request: ModelRequest, turn: Turn) -> Reply:
+        message = _whole_message(request, turn)
+        if not request.body.get("stream"):
             return Reply(200, json.dumps(message).encode())
         events = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _events(message))
         return Reply(200, "".join(events).encode(), "text/event-stream")
@@ -77,13 +77,13 @@ def _content(turn: Turn, number: int) -> list[Block]:
     return said
 
 
-def _whole_message(asked: ModelRequest, turn: Turn) -> dict[str, Any]:
+def _whole_message(request: ModelRequest, turn: Turn) -> dict[str, Any]:
     return {
-        "id": f"msg_turn{asked.turn}",
+        "id": f"msg_turn{request.turn}",
         "type": "message",
         "role": "assistant",
-        "model": asked.body["model"],
-        "content": _content(turn, asked.turn),
+        "model": request.body["model"],
+        "content": _content(turn, request.turn),
         "stop_reason": "tool_use" if turn.uses else "end_turn",
         "stop_sequence": None,
         "usage": _USAGE,

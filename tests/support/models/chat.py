@@ -59,15 +59,15 @@ class Chat:
 
     style: str = "openai"
 
-    def asked(self, method: str, path: str, body: bytes) -> ModelRequest | None:
+    def parse(self, method: str, path: str, body: bytes) -> ModelRequest | None:
         return ModelRequest(json.loads(body)) if method == "POST" and path.endswith(PATH) else None
 
-    def told(self, asked: ModelRequest, turn: Turn) -> Reply:
-        model = asked.body.get("model", "")
-        if not asked.body.get("stream"):
-            return Reply(200, json.dumps(whole_answer(turn, asked.turn, model)).encode())
-        usage = bool((asked.body.get("stream_options") or {}).get("include_usage"))
-        return Reply(200, stream(turn, asked.turn, self.style, model, usage=usage), "text/event-stream")
+    def respond(self, request: ModelRequest, turn: Turn) -> Reply:
+        model = request.body.get("model", "")
+        if not request.body.get("stream"):
+            return Reply(200, json.dumps(whole_answer(turn, request.turn, model)).encode())
+        usage = bool((request.body.get("stream_options") or {}).get("include_usage"))
+        return Reply(200, stream(turn, request.turn, self.style, model, usage=usage), "text/event-stream")
 
     def other(self, method: str, path: str) -> Reply | None:
         if method == "GET" and path.endswith("/models"):

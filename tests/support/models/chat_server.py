@@ -22,7 +22,7 @@ class Received:
 
     path: str
     headers: dict[str, str]
-    asked: ModelRequest
+    request: ModelRequest
     at: float
 
 
@@ -39,7 +39,7 @@ class Reply:
 
     @property
     def stream(self) -> bytes:
-        return stream(self.turn, self.received.asked.turn, self.style)
+        return stream(self.turn, self.received.request.turn, self.style)
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -70,7 +70,7 @@ Manner = Callable[[Reply], Awaitable[None]]
 async def streams(reply: Reply) -> None:
     """As it should be, an event at a time."""
     await reply.head()
-    for chunk in chunks(reply.turn, reply.received.asked.turn, reply.style):
+    for chunk in chunks(reply.turn, reply.received.request.turn, reply.style):
         await reply.piece(event(chunk))
     await reply.piece(event("[DONE]"))
     await reply.end()
@@ -79,7 +79,7 @@ async def streams(reply: Reply) -> None:
 async def answers_whole(reply: Reply) -> None:
     """The request's wish for a stream is ignored."""
     await reply.head(content_type="application/json")
-    await reply.piece(json.dumps(whole_answer(reply.turn, reply.received.asked.turn)).encode())
+    await reply.piece(json.dumps(whole_answer(reply.turn, reply.received.request.turn)).encode())
     await reply.end()
 
 
@@ -161,7 +161,7 @@ class ChatServer:
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        return [received.asked.body for received in self.received]
+        return [received.request.body for received in self.received]
 
     async def __aenter__(self) -> ChatServer:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=_READ_BYTES)
@@ -197,14 +197,14 @@ class ChatServer:
         left = asyncio.Event()
         watch = asyncio.get_running_loop().create_task(_leaving(reader, left))
         try:
-            await manner(Reply(received, self._turn(received.asked), self.style, writer, left))
+            await manner(Reply(received, self._turn(received.request), self.style, writer, left))
         finally:
             watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watch
 
-    def _turn(self, asked: ModelRequest) -> Turn:
-        return self.turns[asked.turn] if asked.turn < len(self.turns) else says("The script has no more turns.")
+    def _turn(self, request: ModelRequest) -> Turn:
+        return self.turns[request.turn] if request.turn < len(self.turns) else says("The script has no more turns.")
 
 
 async def _leaving(reader: asyncio.StreamReader, left: asyncio.Event) -> None:

@@ -64,21 +64,21 @@ def _result(response: Block) -> ToolResult:
 
 
 class Gemini:
-    def asked(self, method: str, path: str, body: bytes) -> ModelRequest | None:
+    def parse(self, method: str, path: str, body: bytes) -> ModelRequest | None:
         match = _GENERATE.search(path)
         if method != "POST" or match is None:
             return None
         return ModelRequest(json.loads(body), stream=match[1] is not None)
 
-    def told(self, asked: ModelRequest, turn: Turn) -> Reply:
+    def respond(self, request: ModelRequest, turn: Turn) -> Reply:
         parts: list[Block] = [{"text": turn.text}] if turn.text else []
         parts += [
-            {"functionCall": {"id": use_id(asked.turn, place), "name": use.tool, "args": use.arguments}}
+            {"functionCall": {"id": use_id(request.turn, place), "name": use.tool, "args": use.arguments}}
             for place, use in enumerate(turn.uses)
         ]
         candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
         said = json.dumps({"candidates": [candidate], "usageMetadata": _USAGE, "modelVersion": "scripted"})
-        if asked.stream:
+        if request.stream:
             return Reply(200, f"data: {said}\r\n\r\n".encode(), "text/event-stream")
         return Reply(200, said.encode())
 

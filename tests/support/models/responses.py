@@ -69,12 +69,12 @@ def _result(output: Any) -> ToolResult:
 
 
 class Responses:
-    def asked(self, method: str, path: str, body: bytes) -> ModelRequest | None:
+    def parse(self, method: str, path: str, body: bytes) -> ModelRequest | None:
         return ModelRequest(json.loads(body)) if method == "POST" and path.endswith("/responses") else None
 
-    def told(self, asked: ModelRequest, turn: Turn) -> Reply:
-        whole = _whole(asked, turn)
-        if not asked.body.get("stream"):
+    def respond(self, request: ModelRequest, turn: Turn) -> Reply:
+        whole = _whole(request, turn)
+        if not request.body.get("stream"):
             return Reply(200, json.dumps(whole).encode())
         events = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _events(whole, turn))
         return Reply(200, "".join(events).encode(), "text/event-stream")
@@ -88,30 +88,30 @@ class Responses:
 RESPONSES = Responses()
 
 
-def _whole(asked: ModelRequest, turn: Turn) -> dict[str, Any]:
+def _whole(request: ModelRequest, turn: Turn) -> dict[str, Any]:
     return {
-        "id": f"resp_turn{asked.turn}",
+        "id": f"resp_turn{request.turn}",
         "object": "response",
         "created_at": 1,
-        "model": asked.body.get("model"),
+        "model": request.body.get("model"),
         "status": "completed",
-        "output": list(_output(asked, turn)),
+        "output": list(_output(request, turn)),
         "usage": _USAGE,
     }
 
 
-def _output(asked: ModelRequest, turn: Turn) -> Iterator[Block]:
+def _output(request: ModelRequest, turn: Turn) -> Iterator[Block]:
     if turn.text:
         said = {"type": "output_text", "text": turn.text, "annotations": []}
         yield {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [said]}
     for place, use in enumerate(turn.uses):
-        yield _call(asked, place, use)
+        yield _call(request, place, use)
 
 
-def _call(asked: ModelRequest, place: int, use: Use) -> Block:
+def _call(request: ModelRequest, place: int, use: Use) -> Block:
     namespace, _, name = use.tool.rpartition("/")
-    call = {"id": f"fc_{place}", "call_id": use_id(asked.turn, place), "name": name, "status": "completed"}
-    if asked.tools.get(use.tool, {}).get("type") == "custom":
+    call = {"id": f"fc_{place}", "call_id": use_id(request.turn, place), "name": name, "status": "completed"}
+    if request.tools.get(use.tool, {}).get("type") == "custom":
         return {**call, "type": "custom_tool_call", "input": use.arguments.get("input", json.dumps(use.arguments))}
     function = {**call, "type": "function_call", "arguments": json.dumps(use.arguments)}
     return {**function, "namespace": namespace} if namespace else function

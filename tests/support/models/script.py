@@ -98,11 +98,11 @@ class Reply:
 class Api(Protocol):
     """How requests of one API are read, and turns are told by it."""
 
-    def asked(self, method: str, path: str, body: bytes) -> ModelRequest | None:
+    def parse(self, method: str, path: str, body: bytes) -> ModelRequest | None:
         """None where this is no request for a turn."""
         ...
 
-    def told(self, asked: Any, turn: Turn) -> Reply: ...
+    def respond(self, request: Any, turn: Turn) -> Reply: ...
 
     def other(self, method: str, path: str) -> Reply | None:
         """The answer to anything else that a server of this API is asked; None where it has none."""
@@ -114,4 +114,4 @@ Script = Callable[[Any], Turn]
 
 def in_order(*turns: Turn) -> Script:
     """One turn after the other."""
-    return lambda asked: turns[asked.turn] if asked.turn < len(turns) else says(_AFTER_THE_END)
+    return lambda request: turns[request.turn] if request.turn < len(turns) else says(_AFTER_THE_END)

@@ -116,7 +116,7 @@ async def test_a_model_works_with_the_built_in_tools_in_the_steps_folder_and_eve
     async with model_saying(*turns) as model:
         ran = await run(tmp_path, model, "{enable: true}", settings=settings, log_file=log)
     assert (ran.end.status, ran.end.output, ran.end.tool_calls) == ("success", "all done", 2)
-    assert set(model.asked[0].tools) == set(BUILT_IN)
+    assert set(model.requests[0].tools) == set(BUILT_IN)
     assert "buy milk" in model.result(0, 0).text
     assert "42" in model.result(0, 1).text
 
@@ -209,7 +209,7 @@ async def test_exactly_the_exposed_operations_of_a_plugin_are_added_under_its_na
     async with model_saying(calls(Use("jobs_echo", {"text": "hi"}), Use("jobs_hidden")), says("ok")) as model:
         ran = await run(tmp_path, model, proxy, plugins={"jobs": jobs()})
     assert ran.end.status == "success"
-    assert set(model.asked[0].tools) == {"jobs_echo"}
+    assert set(model.requests[0].tools) == {"jobs_echo"}
     assert "hi" in model.result(0, 0).text
     assert ("jobs", "echo", "ok") in {(call.source, call.tool, call.outcome) for call in ran.of(ToolCallEnded)}
 
@@ -219,7 +219,7 @@ async def test_built_in_and_plugin_tools_stand_side_by_side(tmp_path: Path) -> N
     async with model_saying(says("ok")) as model:
         ran = await run(tmp_path, model, proxy, plugins={"jobs": jobs(), "unused": jobs(enabled=False)})
     assert ran.end.status == "success"
-    assert set(model.asked[0].tools) == {*BUILT_IN, "jobs_echo"}
+    assert set(model.requests[0].tools) == {*BUILT_IN, "jobs_echo"}
 
 
 async def test_without_a_proxy_a_model_has_no_tools(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ async def test_without_a_proxy_a_model_has_no_tools(tmp_path: Path) -> None:
     assert ran.end.status == "success"
     assert ran.end.output  # the scripted model takes a request without tools for a side question
     [ready] = ran.of(AgentReady)
-    assert (ready.tools, model.asked, ran.end.tool_calls) == ((), [], 0)
+    assert (ready.tools, model.requests, ran.end.tool_calls) == ((), [], 0)
     assert (ran.end.input_tokens, ran.end.output_tokens) == (10, 5)
 
 
@@ -249,7 +249,7 @@ async def test_tools_that_are_not_all_there_end_a_step_before_its_model_is_asked
     async with model_saying(says("never")) as model:
         ran = await run(tmp_path, model, "{enable: true}", plugins=plugins, proxied=proxy)
     assert problem_of(ran).code is code
-    assert model.asked == []
+    assert model.requests == []
 
 
 async def test_of_very_many_operations_only_some_are_named(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ async def test_two_tools_with_one_name_end_the_step_at_its_start(tmp_path: Path)
         two = (PluginTools(plugin="a", expose=("b_c",)), PluginTools(plugin="a_b", expose=("c",)))
         ran = await run(tmp_path, model, "{enable: true}", plugins=plugins, proxied=Proxy(plugin_tools=two))
     assert problem_of(ran).code is PROXY_NAME_COLLISION
-    assert model.asked == []
+    assert model.requests == []
 
 
 def plugin_with(folder: Path, name: str, *operations: str) -> PluginSection:
@@ -308,7 +308,7 @@ async def test_a_step_whose_time_ends_before_its_tools_are_there_names_what_stil
     problem = problem_of(ran)
     assert problem.code is STEP_TIMEOUT
     assert "`slow`" in problem.message
-    assert model.asked == []
+    assert model.requests == []
 
 
 async def test_a_call_that_fails_is_told_to_the_model_and_counted(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ async def test_a_key_that_is_not_there_ends_the_step_before_anything_is_started(
         text = flow(model, "{enable: true}")
         ran = await run_text(tmp_path, text, environ={"PATH": "/usr/bin:/bin"})
     assert problem_of(ran).code is MODEL_KEY
-    assert model.asked == []
+    assert model.requests == []
 
 
 async def test_a_temperature_that_is_refused_is_told_once_and_not_sent_again_in_the_run(tmp_path: Path) -> None:

@@ -72,13 +72,13 @@ async def test_servers_of_every_kind_are_called_by_their_usual_names(tmp_path: P
         uses = (Use("local_echo", {"text": "one"}), Use("r_say", {"text": "two"}))
         ran, model = await run(tmp_path, settings, "{enable: true, sources: [local, remote, svc]}", *uses)
     assert ran.end.status == "success"
-    tools = set(model.asked[0].tools)
+    tools = set(model.requests[0].tools)
     assert tools >= BUILT_IN | {"local_echo", "r_say"}
     assert {name.partition("_")[0] for name in tools - BUILT_IN} == {"local", "r", "svc"}
     assert "local_env" not in tools
     assert "one" in model.result(0, 0).text
     assert "two" in model.result(0, 1).text
-    assert TOKEN not in "".join(str(asked) for asked in model.asked)
+    assert TOKEN not in "".join(str(asked) for asked in model.requests)
     assert not stdio.pids()
 
 
@@ -86,7 +86,7 @@ async def test_sources_stand_beside_an_agents_own_tools(tmp_path: Path) -> None:
     settings = configured(tmp_path, StdioFaults(tmp_path, "local").entry(**FEW))
     proxy = "{enable: true, intercept_builtins: false, sources: [local]}"
     _, model = await run(tmp_path, settings, proxy)
-    assert set(model.asked[0].tools) == {"local_echo"}
+    assert set(model.requests[0].tools) == {"local_echo"}
 
 
 async def test_each_step_has_servers_of_its_own_and_none_outlives_it(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_a_source_that_cannot_be_had_ends_the_step_before_its_model_is_ask
     ran, model = await run(tmp_path, configured(tmp_path, sources), "{enable: true, sources: [a]}")
     assert problem_of(ran).code is code
     assert problem_of(ran).message
-    assert model.asked == []
+    assert model.requests == []
 
 
 async def test_two_sources_with_one_tools_name_end_the_step_before_its_model_is_asked(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ async def test_two_sources_with_one_tools_name_end_the_step_before_its_model_is_
     settings = configured(tmp_path, {**one.entry(prefix="x", **FEW), **two.entry(prefix="x", **FEW)})
     ran, model = await run(tmp_path, settings, "{enable: true, sources: [one, two]}")
     assert problem_of(ran).code is PROXY_NAME_COLLISION
-    assert model.asked == []
+    assert model.requests == []
 
 
 async def test_apps_cannot_dial_in_where_another_gateway_listens(tmp_path: Path) -> None:
@@ -135,6 +135,6 @@ async def test_apps_cannot_dial_in_where_another_gateway_listens(tmp_path: Path)
         ran, model = await run(tmp_path, settings, "{enable: true, sources: [apps]}")
     assert problem_of(ran).code is SOURCE_DOWN
     assert address in problem_of(ran).message
-    assert model.asked == []
+    assert model.requests == []
     ran, model = await run(tmp_path, settings, "{enable: true, sources: [apps]}")
     assert ran.end.status == "success"

@@ -455,13 +455,13 @@ async def test_unknown_methods_are_refused_and_lists_have_one_page(tmp_path: Pat
         assert await client.tool_names() == {"s_t", "s_u"}
 
 
-# The stream of news --------------------------------------------------------------------------------------------------
+# The standalone stream -----------------------------------------------------------------------------------------------
 
 
 async def test_changes_of_the_list_are_told_on_the_stream_and_wait_for_it(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client:
         here.rig.publish("s", "new")
-        await until(lambda: here.session(client)._queued, "news waits")
+        await until(lambda: here.session(client)._queued, "notifications wait")
         here.rig.publish("s", "newer")
         await asyncio.sleep(0.1)
         async with client.listen() as stream:

@@ -284,9 +284,9 @@ async def test_ending_the_source_answers_what_is_in_flight_or_waits() -> None:
     server.silent.add("tools/call")
     async with living(server) as (source, book):
         await ready(book)
-        scouts, clients = submitted(source, new_call(None)), submitted(source, new_call("one"))
+        without_session, clients = submitted(source, new_call(None)), submitted(source, new_call("one"))
         await until(lambda: len(server.sessions) == 2 and server.sessions[1].sent, "both are sent")
-    for call in (scouts, clients):
+    for call in (without_session, clients):
         assert isinstance(call.outcome, Failure)
         assert call.outcome.problem.executed == "unknown"
 

@@ -93,7 +93,7 @@ def named(*names: str) -> Manner:
 
 async def first_of_the_first_api(reply: Any) -> None:
     """It knows one call at a time."""
-    body = stream_of([{"function_call": call_of(reply.received.asked.turn)["function"]}], "function_call")
+    body = stream_of([{"function_call": call_of(reply.received.request.turn)["function"]}], "function_call")
     await sends(body)(reply)
 
 
