@@ -192,9 +192,9 @@ class CommandStepRunner:
         tree = self._trees.setdefault(
             str(folder), PlaceScanner(str(folder), ProtectedPlaces(), most_folders=_MOST_FOLDERS)
         )
-        for seen in tree.look().items.values():
-            if os.path.basename(seen.path) in ("config", "config.worktree"):  # noqa: PTH119 - a link counts, too
-                yield os.path.dirname(seen.path)  # noqa: PTH120
+        for path in tree.look().items:
+            if os.path.basename(path) in ("config", "config.worktree"):  # noqa: PTH119 - a link counts, too
+                yield os.path.dirname(path)  # noqa: PTH120
         if self._environ.get("GIT_DIR"):
             yield os.path.join(folder, self._environ["GIT_DIR"])  # noqa: PTH118
 

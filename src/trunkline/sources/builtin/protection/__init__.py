@@ -6,8 +6,8 @@ gateway's configuration. A command may write to the project, so it could plant s
 1. `places` lists the protected places. `scanner` finds everything that is at them, in a tree that may be large, and in
    the git repositories below it.
 2. Before the command, `guard` has `watch` take a snapshot: what each place holds, by stamp and digest, with a copy of
-   the contents (`contents`). It is registered with those of other running commands and merged with them (`snapshots`):
-   what another command has planted meanwhile must not pass for what was there before.
+   the contents. It is registered with those of other running commands and merged with them (`snapshots`): what another
+   command has planted meanwhile must not pass for what was there before.
 3. `watch` names the places near the root that the sandbox mounts read-only for the command. That spares most of the
    rest, and tells what was changed from outside: the user's own work, which stays.
 4. After the command, once none of its processes runs, the places are scanned again and compared with the snapshot
@@ -16,5 +16,5 @@ gateway's configuration. A command may write to the project, so it could plant s
    from the snapshots of other commands. The caller and the log are told (`guard`).
 6. Nothing is deleted. `trunkline protect` lists the quarantine, and takes an item back when its user says so.
 
-Read and write at places go by open folders and follow no links (`contents`), as a command may lay one at any moment.
+Files at places are read and written through open folders, without following links (`nofollow`).
 """

@@ -10,8 +10,9 @@ from typing import Any, Final, TypeVar
 from trunkline.core.errors import PLACE_UNDONE, PLACES_NOT_COMPARED
 from trunkline.core.source import Level
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
+from trunkline.sources.builtin.protection.snapshots import ProtectiveMounts
 from trunkline.sources.builtin.protection.undo import UndoneChange
-from trunkline.sources.builtin.protection.watch import PlaceWatch, ProtectiveMounts, WatchedCommand, WatchOutcome
+from trunkline.sources.builtin.protection.watch import PlaceWatch, WatchedCommand, WatchOutcome
 from trunkline.sources.builtin.root import quoted
 from trunkline.sources.builtin.tool import ToolFault, WorkerThreads
 
@@ -35,7 +36,7 @@ class PlaceGuard:
     ) -> None:
         self._root = root
         self._note = note
-        self._watch = None if places is None else PlaceWatch([(root, places)], state_dir, self._warn, home=home)
+        self._watch = None if places is None else PlaceWatch(root, places, state_dir, self._warn, home=home)
         self._threads = WorkerThreads("protection", 2)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._warned = False
@@ -128,9 +129,9 @@ class GuardedCommand:
     def mounts(self) -> ProtectiveMounts:
         """For its sandbox, which then has to make them."""
         if self._command is None:
-            return ProtectiveMounts({}, ())
+            return ProtectiveMounts()
         self._command.is_mounted = True
-        return self._command.mounts
+        return self._command.before.mounts
 
     def launched(self, exited: asyncio.Future[None]) -> None:
         self._exited.append(exited)

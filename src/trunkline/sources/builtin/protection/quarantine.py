@@ -21,8 +21,14 @@ from typing import Any, Final
 from trunkline.core.errors import NOT_ACCEPTED, GatewayError, Problem
 from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 from trunkline.runtime.tree_removal import remove_tree
-from trunkline.sources.builtin.protection.contents import LARGEST_KEPT_BYTES, digest_of, link_at, parent_of, read_at
-from trunkline.sources.builtin.protection.snapshots import STATE, CommandRegistry, commands_folder
+from trunkline.sources.builtin.protection.nofollow import link_at, parent_of, read_at
+from trunkline.sources.builtin.protection.snapshots import (
+    LARGEST_KEPT_BYTES,
+    STATE,
+    CommandRegistry,
+    commands_folder,
+    digest_of,
+)
 
 FOLDER: Final = "quarantine"
 MOST: Final = 200

@@ -49,15 +49,16 @@ class FileStamp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ScannedFile:
+class ProtectedFile:
     """A file at a place. `place` is the path of the place that it is, or is in. `listed` places are those that every
-    gateway has; a `config` is one of git's."""
+    gateway has; a `config` is one of git's. `content` is the digest of its bytes or the target of a link; empty if not
+    known."""
 
-    path: str
     place: str
     kind: Kind
     stamp: FileStamp
     listed: bool
+    content: str = ""
 
 
 class _Directory(NamedTuple):
@@ -76,7 +77,7 @@ class PlaceScan:
     """What one scan has found, by absolute path. `folders` are places that are folders, and those of repositories, each
     with its identity."""
 
-    items: dict[str, ScannedFile] = field(default_factory=dict[str, ScannedFile])
+    items: dict[str, ProtectedFile] = field(default_factory=dict[str, ProtectedFile])
     folders: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     complete: bool = True
     full: bool = False
@@ -114,7 +115,7 @@ class PlaceScan:
         mode = status.st_mode
         stamp = FileStamp(mode, status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_nlink)
         kind = kind or ("file" if stat.S_ISREG(mode) else "link" if stat.S_ISLNK(mode) else "other")
-        self.items[path] = ScannedFile(path, place, kind, stamp, listed)
+        self.items[path] = ProtectedFile(place, kind, stamp, listed)
 
 
 class PlaceScanner:

@@ -1,8 +1,8 @@
-"""Snapshots of the protected places, and the registry of the commands that run now, in whichever process.
+"""Snapshots of the protected places with what they hold, and the registry of the commands that run now.
 
-Each running command has a file of its own, which holds its snapshot and is locked for as long as the command runs. A
-command that begins meanwhile merges that snapshot into its own, since what is there by now may be the other one's work.
-A file without a lock was left by a gateway that was killed.
+Each running command, in whichever process, has a file of its own, which holds its snapshot and is locked for as long as
+the command runs. A command that begins meanwhile merges that snapshot into its own, since what is there by now may be
+the other one's work. A file without a lock was left by a gateway that was killed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import secrets
@@ -22,9 +23,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from trunkline.config.settings import STATE_DIR
-from trunkline.runtime.state_files import is_ours, make_private_folder
-from trunkline.sources.builtin.protection.contents import PlaceRecord
-from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp
+from trunkline.runtime.state_files import is_ours, make_private_folder, read_private, write_private
+from trunkline.sources.builtin.protection.nofollow import link_at, read_at
+from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp, PlaceScan, ProtectedFile
 
 STATE: Final = "protected"
 COMMANDS: Final = "commands"
@@ -33,8 +34,91 @@ TO_THE_END_S: Final = 900.0
 _WAIT_S: Final = 30.0
 _POLL_S: Final = 0.01
 _SUFFIX: Final = ".json"
+Identity = tuple[int, int]  # device and inode
 _NO_LOCK: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO)
 """Something else than a file stands in place of the lock, as a command can arrange: no command begins there."""
+
+
+LARGEST_KEPT_BYTES: Final = 1 << 20
+MOST_KEPT_BYTES: Final = 32 << 20
+"""Of one tree. Whatever exceeds it is compared by its times only, and cannot be put back."""
+_OLD_S: Final = 86_400.0
+_PRUNE_S: Final = 600.0
+
+
+class ContentStore:
+    """Contents by digest, in a private folder. Digests are remembered while a file's stamp stays the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, tuple[FileStamp, str]] = {}
+        self._pruned_at = 0.0
+
+    def records(self, base: str, scan: PlaceScan) -> dict[str, ProtectedFile]:
+        """Everything that a scan has found, with its content, which is stored."""
+        now_ns, left = time.time_ns(), MOST_KEPT_BYTES
+        records: dict[str, ProtectedFile] = {}
+        for path, file in scan.items.items():
+            known = self._known.get(path)
+            if known is None or known[0] != file.stamp or not self._has(file, known[1]):
+                known = file.stamp, self._content(base, path, file, left)
+            if now_ns - file.stamp.changed_ns > YOUNG_NS:
+                self._known[path] = known
+            left -= file.stamp.size if file.kind in ("file", "config") else 0
+            records[path] = ProtectedFile(file.place, file.kind, file.stamp, file.listed, known[1])
+        for path in self._known.keys() - scan.items.keys():
+            del self._known[path]
+        return records
+
+    def _has(self, file: ProtectedFile, content: str) -> bool:
+        """Whether it is still stored: other gateways use the same folder, and remove what is old."""
+        return not content or file.kind == "link" or (self._folder / content).exists()
+
+    def _content(self, base: str, path: str, file: ProtectedFile, left_bytes: int) -> str:
+        if file.kind == "link":
+            return link_at(base, path)
+        if file.kind in ("other", "folder") or file.stamp.size > min(LARGEST_KEPT_BYTES, left_bytes):
+            return ""
+        data = read_at(base, path, LARGEST_KEPT_BYTES)
+        if data is None:
+            return ""
+        digest = digest_of(data)
+        with contextlib.suppress(OSError):  # without a copy it can still be told from others
+            if not (self._folder / digest).exists():
+                make_private_folder(self._folder)
+                write_private(self._folder / digest, data)
+        return digest
+
+    def get(self, digest: str) -> bytes | None:
+        data = read_private(self._folder / digest, LARGEST_KEPT_BYTES) if digest else None
+        return data if data is not None and digest_of(data) == digest else None
+
+    def prune(self, wanted: set[str]) -> None:
+        """Remove what nobody has wanted for a day: it may hold secrets."""
+        now = time.time()
+        if now - self._pruned_at < _PRUNE_S:
+            return
+        self._pruned_at = now
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self._folder):
+                if entry.name not in wanted and now - entry.stat().st_mtime > _OLD_S:
+                    os.unlink(entry.path)  # noqa: PTH108
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# -- snapshots --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectiveMounts:
+    """What a sandbox mounts read-only, each path with the identity that it had in the snapshot, and the folders that
+    nobody may move there."""
+
+    read_only: dict[str, Identity] = field(default_factory=dict[str, Identity])
+    pinned: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -42,21 +126,19 @@ class PlaceSnapshot:
     """What was at the protected places below these folders when a command began."""
 
     bases: tuple[str, ...]
-    records: dict[str, PlaceRecord] = field(default_factory=dict[str, PlaceRecord])
+    records: dict[str, ProtectedFile] = field(default_factory=dict[str, ProtectedFile])
     complete: bool = True
     taken_ns: int = 0
     unlisted: set[str] = field(default_factory=set[str])
     """The user's own folders that the user cannot list."""
-    mounted: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    pinned: tuple[str, ...] = ()
-    """What its sandbox keeps it from changing and from moving, as in `ProtectiveMounts`."""
+    mounts: ProtectiveMounts = field(default_factory=ProtectiveMounts)
 
     def covers(self, path: str) -> bool:
         return any(path.startswith(f"{base.rstrip('/')}/") for base in self.bases)
 
     def has_mounted(self, path: str) -> bool:
         """Whether this was read-only for the command, and is still the same file or folder."""
-        return path in self.mounted and identity_of(path) == self.mounted[path]
+        return path in self.mounts.read_only and identity_of(path) == self.mounts.read_only[path]
 
     def overlaps(self, other: PlaceSnapshot) -> bool:
         """Whether one command can move something that the other one works in."""
@@ -64,7 +146,7 @@ class PlaceSnapshot:
             map(self.covers, other.bases)
         )
 
-    def may_have_missed(self, path: str, record: PlaceRecord) -> bool:
+    def may_have_missed(self, path: str, record: ProtectedFile) -> bool:
         """Whether it may have been there, unseen; judged by its own time alone."""
         return not self.complete and record.stamp.changed_ns < self.taken_ns - YOUNG_NS
 
@@ -197,7 +279,8 @@ def _written(snapshot: PlaceSnapshot) -> bytes:
         path: [record.place, record.kind, list(record.stamp), record.listed, record.content]
         for path, record in snapshot.records.items()
     }
-    fields = [snapshot.bases, snapshot.complete, snapshot.taken_ns, records, snapshot.mounted, snapshot.pinned]
+    mounts = snapshot.mounts
+    fields = [snapshot.bases, snapshot.complete, snapshot.taken_ns, records, mounts.read_only, mounts.pinned]
     return json.dumps(fields).encode()
 
 
@@ -207,7 +290,7 @@ def _read(data: bytes) -> PlaceSnapshot | None:
         fields: Any = json.loads(data)
         bases, complete, taken_ns, written, mounted, pinned = fields
         records = {
-            path: PlaceRecord(place, kind, FileStamp(*stamp), listed, content)
+            path: ProtectedFile(place, kind, FileStamp(*stamp), listed, content)
             for path, (place, kind, stamp, listed, content) in written.items()
         }
         identities = {path: (device, inode) for path, (device, inode) in mounted.items()}
@@ -215,10 +298,10 @@ def _read(data: bytes) -> PlaceSnapshot | None:
             return None
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    return PlaceSnapshot(tuple(bases), records, complete, taken_ns, mounted=identities, pinned=tuple(pinned))
+    return PlaceSnapshot(tuple(bases), records, complete, taken_ns, mounts=ProtectiveMounts(identities, tuple(pinned)))
 
 
-def identity_of(path: str) -> tuple[int, int] | None:
+def identity_of(path: str) -> Identity | None:
     """Device and inode; None for what is not there."""
     try:
         status = os.lstat(path)

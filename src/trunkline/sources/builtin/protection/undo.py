@@ -14,16 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from trunkline.config.sandbox import SCRATCH_PREFIX
-from trunkline.sources.builtin.protection.contents import (
-    LARGEST_KEPT_BYTES,
-    ContentStore,
-    PlaceRecord,
-    digest_of,
-    link_to,
-    parent_of,
-    read_at,
-    write_at,
-)
 from trunkline.sources.builtin.protection.git import (
     BadGitConfig,
     GitConfigEntry,
@@ -32,10 +22,16 @@ from trunkline.sources.builtin.protection.git import (
     parse_git_config,
     repository_named,
 )
+from trunkline.sources.builtin.protection.nofollow import link_to, parent_of, read_at, write_at
 from trunkline.sources.builtin.protection.places import GIT, HOOKS, programs_using
 from trunkline.sources.builtin.protection.quarantine import Quarantine, QuarantinedItem
-from trunkline.sources.builtin.protection.scanner import YOUNG_NS, is_passed_over
-from trunkline.sources.builtin.protection.snapshots import PlaceSnapshot
+from trunkline.sources.builtin.protection.scanner import YOUNG_NS, ProtectedFile, is_passed_over
+from trunkline.sources.builtin.protection.snapshots import (
+    LARGEST_KEPT_BYTES,
+    ContentStore,
+    PlaceSnapshot,
+    digest_of,
+)
 
 How = Literal["new", "changed", "gone"]
 _EXECUTABLE: Final = 0o111
@@ -50,8 +46,8 @@ class PlaceChange:
 
     path: str
     how: How
-    before: PlaceRecord | None
-    now: PlaceRecord | None
+    before: ProtectedFile | None
+    now: ProtectedFile | None
     keys: tuple[str, ...] = ()
 
 
@@ -60,10 +56,10 @@ class PlaceChange:
 
 def compare(
     before: PlaceSnapshot,
-    now: Mapping[str, PlaceRecord],
+    now: Mapping[str, ProtectedFile],
     read: Callable[[str], bytes | None],
     base: str,
-    was_missed: Callable[[str, PlaceRecord], bool],
+    was_missed: Callable[[str, ProtectedFile], bool],
 ) -> Iterator[PlaceChange]:
     """The changes below `base`. `read` gets a stored content by digest; `was_missed` says whether something may have
     been there before, unseen."""
@@ -82,7 +78,7 @@ def compare(
             yield PlaceChange(path, "gone", known, None)
 
 
-def _is_same(before: PlaceRecord, now: PlaceRecord, taken_ns: int) -> bool:
+def _is_same(before: ProtectedFile, now: ProtectedFile, taken_ns: int) -> bool:
     if before.kind != now.kind:
         return False
     if before.stamp == now.stamp and taken_ns - now.stamp.changed_ns > YOUNG_NS:
@@ -95,7 +91,7 @@ def _is_same(before: PlaceRecord, now: PlaceRecord, taken_ns: int) -> bool:
     return same_mode and before.content != "" and before.content == now.content
 
 
-def _is_still_there(path: str, known: PlaceRecord) -> bool:
+def _is_still_there(path: str, known: ProtectedFile) -> bool:
     """A scan that was incomplete may not have come to it."""
     try:
         status = os.lstat(path)
@@ -105,7 +101,7 @@ def _is_still_there(path: str, known: PlaceRecord) -> bool:
 
 
 def _changed_keys(
-    path: str, before: PlaceRecord | None, now: PlaceRecord, read: Callable[[str], bytes | None], base: str
+    path: str, before: ProtectedFile | None, now: ProtectedFile, read: Callable[[str], bytes | None], base: str
 ) -> tuple[str, ...]:
     """The dangerous keys in which two git configurations differ."""
     old = _dangerous_entries(path, read(before.content), base) if before is not None and before.kind == "config" else []
@@ -246,7 +242,7 @@ class ChangeUndoer:
         leave = self._taken > _MOST_MOVED
         return self._quarantine.take(self._base, change.path, change.how, why, change.keys, leave=leave)
 
-    def _put_back(self, path: str, before: PlaceRecord) -> bool:
+    def _put_back(self, path: str, before: ProtectedFile) -> bool:
         """False where its content is not known, or its folder is gone."""
         within = os.path.dirname(before.place) if path != before.place else os.path.dirname(path)  # noqa: PTH120
         if not _is_folder(self._base, within):

@@ -15,15 +15,18 @@ from typing import Final
 from trunkline.config.sandbox import KERNEL_FOLDERS
 from trunkline.config.settings import STATE_DIR
 from trunkline.runtime.state_files import make_private_folder
-from trunkline.sources.builtin.protection.contents import ContentStore, PlaceRecord, open_up
+from trunkline.sources.builtin.protection.nofollow import open_up
 from trunkline.sources.builtin.protection.places import GIT, HOOKS, ProtectedPlaces
 from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine
-from trunkline.sources.builtin.protection.scanner import MOST_FOLDERS, YOUNG_NS, PlaceScan, PlaceScanner
+from trunkline.sources.builtin.protection.scanner import MOST_FOLDERS, YOUNG_NS, PlaceScan, PlaceScanner, ProtectedFile
 from trunkline.sources.builtin.protection.snapshots import (
     STATE,
     TO_THE_END_S,
     CommandRegistry,
+    ContentStore,
+    Identity,
     PlaceSnapshot,
+    ProtectiveMounts,
     RunningCommand,
     commands_folder,
     identity_of,
@@ -38,17 +41,6 @@ _MOST_OPENINGS: Final = 20
 _MOST_ROUNDS: Final = 10
 _MOST_NAMED: Final = 10
 
-Identity = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ProtectiveMounts:
-    """What a sandbox mounts read-only, each path with the identity that it had in the snapshot, and the folders that
-    nobody may move there."""
-
-    read_only: dict[str, Identity]
-    pinned: tuple[str, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class WatchOutcome:
@@ -60,18 +52,20 @@ class WatchOutcome:
 
 
 class PlaceWatch:
-    """`bases` are the folders with their places. `warn` gets what is wrong with the watch itself."""
+    """Watches `places` below the folder `root`. `warn` gets what is wrong with the watch itself."""
 
     def __init__(
         self,
-        bases: Sequence[tuple[str, ProtectedPlaces]],
+        root: str,
+        places: ProtectedPlaces,
         state_dir: Path,
         warn: Callable[[str], None],
         *,
         most_folders: int = MOST_FOLDERS,
         home: str = "",
     ) -> None:
-        self._bases = bases
+        self._root = root
+        self._places = places
         self._most_folders = most_folders
         self._scanners: list[PlaceScanner] = []
         self._state_dir = state_dir
@@ -81,7 +75,7 @@ class PlaceWatch:
 
     def begin(self) -> WatchedCommand:
         """Take a snapshot before a command runs, and register the command. Raises OSError."""
-        self._find_bases()
+        self._find_base()
         folder = self._state_folder()
         registry = CommandRegistry(commands_folder(self._home, folder))
         contents = self._contents.setdefault(str(folder), ContentStore(folder / "kept"))
@@ -97,24 +91,21 @@ class PlaceWatch:
                 before.merge(other)
             for other in abandoned:
                 self._warn_of(other, before)
-            mounts = _mounts(
-                before, scans, running, [root for scanner in self._scanners for root in _roots_in(scanner)]
-            )
-            before.mounted, before.pinned = mounts.read_only, mounts.pinned
+            roots = [root for scanner in self._scanners for root in _roots_in(scanner)]
+            before.mounts = _mounts(before, scans, running, roots)
             command = registry.register(before)
         quarantine = Quarantine(folder.parent / FOLDER)
-        return WatchedCommand(mounts, self, before, scans, command, registry, contents, quarantine)
+        return WatchedCommand(self, before, scans, command, registry, contents, quarantine)
 
-    def _find_bases(self) -> None:
-        """A root may be a link that leads elsewhere by now; a sandbox that was made before is still where it was."""
+    def _find_base(self) -> None:
+        """The root may be a link that leads elsewhere by now; a sandbox that was made before is still where it was."""
         home = os.path.realpath(self._home) if self._home else ""
         state = (self._state_dir, Path(STATE_DIR.replace("~", home)))
         left_out = [*(os.path.realpath(folder) for folder in state), *KERNEL_FOLDERS]
-        for path, places in self._bases:
-            base = os.path.realpath(path)
-            if all(scanner.base != base for scanner in self._scanners):
-                scanner = PlaceScanner(base, places, most_folders=self._most_folders, left_out=left_out, home=home)
-                self._scanners = [*self._scanners, scanner]
+        base = os.path.realpath(self._root)
+        if all(scanner.base != base for scanner in self._scanners):
+            scanner = PlaceScanner(base, self._places, most_folders=self._most_folders, left_out=left_out, home=home)
+            self._scanners = [*self._scanners, scanner]
 
     def _state_folder(self) -> Path:
         """The folder for state, or one for temporary files where that cannot be used."""
@@ -147,7 +138,7 @@ class PlaceWatch:
         since_ns = before.taken_ns - YOUNG_NS
         for scanner, old in zip(self._scanners, command.scans, strict=False):  # there may be one more by now
 
-            def was_missed(path: str, record: PlaceRecord, old: PlaceScan = old, base: str = scanner.base) -> bool:
+            def was_missed(path: str, record: ProtectedFile, old: PlaceScan = old, base: str = scanner.base) -> bool:
                 return old.was_missed(path, record.stamp, base, since_ns)
 
             undoer = ChangeUndoer(scanner.base, before, contents, command.quarantine)
@@ -185,7 +176,6 @@ def _opened(scanner: PlaceScanner, before: PlaceSnapshot) -> PlaceScan:
 class WatchedCommand:
     """One command that may run now. Call `end`, however it went, once nothing of it runs any more."""
 
-    mounts: ProtectiveMounts
     watch: PlaceWatch
     before: PlaceSnapshot
     scans: Sequence[PlaceScan]
@@ -218,11 +208,11 @@ class WatchedCommand:
         known = [record for record in (change.before, change.now) if record is not None]
         if change.how == "changed" and any(record.stamp.links > 1 for record in known):
             return False
-        if change.now is not None and self.mounts.read_only.get(change.path) == change.now.stamp.identity:
+        read_only = self.before.mounts.read_only
+        if change.now is not None and read_only.get(change.path) == change.now.stamp.identity:
             return True
         return any(
-            change.path.startswith(f"{path}/") and identity_of(path) == identity
-            for path, identity in self.mounts.read_only.items()
+            change.path.startswith(f"{path}/") and identity_of(path) == identity for path, identity in read_only.items()
         )
 
 
@@ -269,12 +259,12 @@ def _shared_mounts(before: PlaceSnapshot, others: Sequence[PlaceSnapshot]) -> Pr
     first = others[0]
     read_only = {
         path: identity
-        for path, identity in first.mounted.items()
+        for path, identity in first.mounts.read_only.items()
         if before.covers(path)
-        and all(other.mounted.get(path) == identity for other in others)
+        and all(other.mounts.read_only.get(path) == identity for other in others)
         and first.has_mounted(path)
     }
-    pinned = {path for path in first.pinned if before.covers(path) and all(path in other.pinned for other in others)}
+    pinned = set(filter(before.covers, first.mounts.pinned)).intersection(*(other.mounts.pinned for other in others))
     ways = {base for other in others for base in other.bases}
     while ways:
         ways = {path for path in ways if before.covers(path)}

@@ -116,8 +116,7 @@ def test_nothing_comes_back_while_a_command_runs_there(scene: Scene) -> None:
     scene.write(".mcp.json")
     taken = scene.take(".mcp.json")
     elsewhere = scene.root.parent / "other-state"  # of another gateway
-    bases = [(str(scene.root), ProtectedPlaces())]
-    running = PlaceWatch(bases, elsewhere, lambda _: None, home=str(scene.home)).begin()
+    running = PlaceWatch(str(scene.root), ProtectedPlaces(), elsewhere, lambda _: None, home=str(scene.home)).begin()
     with pytest.raises(GatewayError):
         scene.accept(taken)
     running.end()

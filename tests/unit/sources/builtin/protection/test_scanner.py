@@ -98,13 +98,13 @@ def test_only_so_many_places_are_mounted_and_none_that_lies_deep(tmp_path: Path)
     for name in (".mcp.json", ".vscode/tasks.json", ".git/HEAD", ".git/hooks/x.sample", ".git/config"):
         write(tmp_path / name)
     (tmp_path / "state").mkdir()
-    command = PlaceWatch([(str(tmp_path), ProtectedPlaces())], tmp_path / "state", lambda _: None).begin()
+    command = PlaceWatch(str(tmp_path), ProtectedPlaces(), tmp_path / "state", lambda _: None).begin()
     command.end()
-    mounted = [path.removeprefix(f"{tmp_path}/") for path in command.mounts.read_only]
+    mounted = [path.removeprefix(f"{tmp_path}/") for path in command.before.mounts.read_only]
     assert len(mounted) == MOST_MOUNTS
     assert {".mcp.json", ".git/hooks", ".vscode/tasks.json"} <= set(mounted)
     assert {".git/config", "sub/.claude"}.isdisjoint(mounted)
-    assert {f"{tmp_path}/.git", f"{tmp_path}/.vscode"} <= set(command.mounts.pinned)
+    assert {f"{tmp_path}/.git", f"{tmp_path}/.vscode"} <= set(command.before.mounts.pinned)
 
 
 def test_while_another_command_runs_what_that_one_has_mounted_is_mounted_and_nothing_else(tmp_path: Path) -> None:
@@ -112,14 +112,14 @@ def test_while_another_command_runs_what_that_one_has_mounted_is_mounted_and_not
     for name in (".mcp.json", "sub/.envrc", "Makefile", ".vscode/tasks.json"):
         write(root / name)
     (root / ".codex").mkdir()  # there is nothing in it yet
-    watch = PlaceWatch([(str(root), ProtectedPlaces(["Makefile"]))], tmp_path / "state", lambda _: None)
+    watch = PlaceWatch(str(root), ProtectedPlaces(["Makefile"]), tmp_path / "state", lambda _: None)
     first = watch.begin()
     for name in (".claude/x", ".envrc", ".git/config", ".git/hooks/pre-commit"):
         write(root / name, "[core]")
     second = watch.begin()
     mounted = {str(root / name) for name in (".mcp.json", "Makefile", ".codex", ".vscode/tasks.json")}
-    assert set(first.mounts.read_only) == mounted
-    assert second.mounts == first.mounts
+    assert set(first.before.mounts.read_only) == mounted
+    assert second.before.mounts == first.before.mounts
     assert {one.path for one in second.end().undone} == {".claude", ".envrc", ".git/hooks/pre-commit"}
     assert first.end().undone == ()
 
@@ -128,11 +128,11 @@ def test_of_nested_folders_the_inner_one_is_not_moved_while_a_command_runs_there
     inner = tmp_path / "root/a/inner"
     write(inner / ".mcp.json")
     first, second = (
-        PlaceWatch([(str(base), ProtectedPlaces())], tmp_path / "state", lambda _: None).begin()
+        PlaceWatch(str(base), ProtectedPlaces(), tmp_path / "state", lambda _: None).begin()
         for base in (inner, tmp_path / "root")
     )
-    assert set(second.mounts.read_only) == {str(inner / ".mcp.json")}
-    assert set(second.mounts.pinned) == {str(inner), str(inner.parent)}
+    assert set(second.before.mounts.read_only) == {str(inner / ".mcp.json")}
+    assert set(second.before.mounts.pinned) == {str(inner), str(inner.parent)}
     for command in (second, first):
         command.end()
 
@@ -143,9 +143,9 @@ def test_a_folder_that_others_work_in_is_not_moved_and_no_link_comes_in_its_plac
     roots = [str(root), str(root / "a/inner"), str(root / "later")]
     places = protected_below(root, ProtectSettings(), (), roots)
     assert places is not None
-    watch = PlaceWatch([(str(root), places)], tmp_path / "state", lambda _: None)
+    watch = PlaceWatch(str(root), places, tmp_path / "state", lambda _: None)
     command = watch.begin()
-    assert set(command.mounts.pinned) == {str(root / "a"), str(root / "a/inner")}
+    assert set(command.before.mounts.pinned) == {str(root / "a"), str(root / "a/inner")}
     (root / "a/inner").rename(root / "a/away")
     for path in ("a/inner", "later", "a/later", "free"):
         (root / path).symlink_to("/etc")

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from trunkline.sources.builtin.protection import scanner, snapshots, undo
-from trunkline.sources.builtin.protection.contents import ContentStore, PlaceRecord
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine
-from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp, PlaceScan
+from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp, PlaceScan, ProtectedFile
 from trunkline.sources.builtin.protection.snapshots import (
     COMMANDS,
     STATE,
     CommandRegistry,
+    ContentStore,
     PlaceSnapshot,
     may_be_planted,
 )
@@ -34,7 +34,7 @@ class Scene:
         self.state = folder / "state"
         self.root.mkdir()
         self.told: list[str] = []
-        self.watch = PlaceWatch([(str(self.root), ProtectedPlaces())], self.state, self.told.append, **keys)
+        self.watch = PlaceWatch(str(self.root), ProtectedPlaces(), self.state, self.told.append, **keys)
 
     def write(self, path: str, content: str = "x") -> Path:
         file = self.root / path
@@ -180,7 +180,7 @@ def test_a_configuration_is_taken_back_without_any_room_too(
 
 def test_state_that_lies_below_the_root_is_no_part_of_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    scene.watch = PlaceWatch([(str(scene.root), ProtectedPlaces())], scene.root / "state", scene.told.append)
+    scene.watch = PlaceWatch(str(scene.root), ProtectedPlaces(), scene.root / "state", scene.told.append)
     command = scene.begin()
     scene.write(".opencode/sub/.mcp.json")
     assert paths(command.end()) == {".opencode"}
@@ -192,7 +192,7 @@ def test_what_agents_keep_in_the_users_home_is_theirs_all_the_time(tmp_path: Pat
     scene.write(".claude/projects/talk.jsonl", "one")
     scene.write("project/.claude/settings.json", "mine")
     command = scene.begin()
-    assert str(scene.root / ".claude") in command.mounts.read_only
+    assert str(scene.root / ".claude") in command.before.mounts.read_only
     scene.write(".claude/projects/talk.jsonl", "one and two")
     scene.write(".claude/projects/other.jsonl", "new")
     scene.write("project/.claude/settings.json", "theirs")
@@ -229,7 +229,7 @@ def test_a_file_with_another_name_somewhere_is_not_taken_for_the_users_own_work(
 def test_a_root_that_is_a_link_is_looked_at_where_it_leads(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     (tmp_path / "way").symlink_to("root")
-    watch = PlaceWatch([(str(tmp_path / "way"), ProtectedPlaces())], scene.state, scene.told.append)
+    watch = PlaceWatch(str(tmp_path / "way"), ProtectedPlaces(), scene.state, scene.told.append)
     assert watch.begin().end().undone == ()
     (tmp_path / "other").mkdir()
     (tmp_path / "way").unlink()
@@ -260,7 +260,7 @@ def test_what_is_planted_is_not_put_back_however_much_commands_have_to_tell_each
     planted = str(tmp_path / "root/a/.envrc")
     long = "x" * 1_000
     stamp = FileStamp(0o100644, 1, 2, 3, 4, 1)
-    records = {f"/{number}/{long}": PlaceRecord(long, "config", stamp, True, "") for number in range(10_000)}
+    records = {f"/{number}/{long}": ProtectedFile(long, "config", stamp, True, "") for number in range(10_000)}
     with alike.lock():
         session = alike.register(PlaceSnapshot((str(tmp_path / "root"),), {**records, planted: records[f"/0/{long}"]}))
         [seen], _ = alike.others()
@@ -285,7 +285,7 @@ def test_a_command_that_could_not_begin_is_not_taken_for_one_that_runs(
         with pytest.raises(OSError, match="space"):
             scene.begin()
     command = scene.begin()
-    assert str(scene.root / ".mcp.json") in command.mounts.read_only
+    assert str(scene.root / ".mcp.json") in command.before.mounts.read_only
     command.end()
 
 
@@ -383,7 +383,7 @@ def test_what_another_command_takes_away_meanwhile_is_not_said_to_be_left(
     scene.write("a/.envrc", "theirs")
     found = ContentStore.records
 
-    def then_gone(kept: ContentStore, base: str, seen: PlaceScan) -> dict[str, PlaceRecord]:
+    def then_gone(kept: ContentStore, base: str, seen: PlaceScan) -> dict[str, ProtectedFile]:
         shutil.rmtree(scene.root / "clone", ignore_errors=True)
         return found(kept, base, seen)
 

@@ -1,32 +1,17 @@
-"""Reads and writes at protected places without following links, and stores what they held, to be restored later."""
+"""Reads and writes files below a folder without following links, as a command may lay one at any moment."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 import stat
-import time
 from collections.abc import Generator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from trunkline.runtime.state_files import make_private_folder, read_private, write_private
-from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp, Kind, PlaceScan, ScannedFile
-
-LARGEST_KEPT_BYTES: Final = 1 << 20
-MOST_KEPT_BYTES: Final = 32 << 20
-"""Of one tree. Whatever exceeds it is compared by its times only, and cannot be put back."""
-_OLD_S: Final = 86_400.0
-_PRUNE_S: Final = 600.0
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-# -- one path below a folder, with no link on the way there or at its end ---------------------------------------------
 
 
 @contextlib.contextmanager
@@ -121,80 +106,3 @@ def open_up(base: str, path: str) -> None:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             os.chmod(name, stat.S_IMODE(status.st_mode) | stat.S_IRWXU, dir_fd=folder)
-
-
-# -- what files held --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceRecord:
-    """A file at a protected place. `content` is the digest of its bytes or the target of a link; empty if not known."""
-
-    place: str
-    kind: Kind
-    stamp: FileStamp
-    listed: bool
-    content: str
-
-
-class ContentStore:
-    """Contents by digest, in a private folder. Digests are remembered while a file's stamp stays the same."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._known: dict[str, tuple[FileStamp, str]] = {}
-        self._pruned_at = 0.0
-
-    def records(self, base: str, scan: PlaceScan) -> dict[str, PlaceRecord]:
-        """Everything that a scan has found, with its content, which is stored."""
-        now_ns, left = time.time_ns(), MOST_KEPT_BYTES
-        records: dict[str, PlaceRecord] = {}
-        for path, file in scan.items.items():
-            known = self._known.get(path)
-            if known is None or known[0] != file.stamp or not self._has(file, known[1]):
-                known = file.stamp, self._content(base, file, left)
-            if now_ns - file.stamp.changed_ns > YOUNG_NS:
-                self._known[path] = known
-            left -= file.stamp.size if file.kind in ("file", "config") else 0
-            records[path] = PlaceRecord(file.place, file.kind, file.stamp, file.listed, known[1])
-        for path in self._known.keys() - scan.items.keys():
-            del self._known[path]
-        return records
-
-    def _has(self, file: ScannedFile, content: str) -> bool:
-        """Whether it is still stored: other gateways use the same folder, and remove what is old."""
-        return not content or file.kind == "link" or (self._folder / content).exists()
-
-    def _content(self, base: str, file: ScannedFile, left_bytes: int) -> str:
-        if file.kind == "link":
-            return link_at(base, file.path)
-        if file.kind in ("other", "folder") or file.stamp.size > min(LARGEST_KEPT_BYTES, left_bytes):
-            return ""
-        data = read_at(base, file.path, LARGEST_KEPT_BYTES)
-        if data is None:
-            return ""
-        digest = digest_of(data)
-        with contextlib.suppress(OSError):  # without a copy it can still be told from others
-            if not (self._folder / digest).exists():
-                make_private_folder(self._folder)
-                write_private(self._folder / digest, data)
-        return digest
-
-    def get(self, digest: str) -> bytes | None:
-        data = read_private(self._folder / digest, LARGEST_KEPT_BYTES) if digest else None
-        return data if data is not None and digest_of(data) == digest else None
-
-    def prune(self, wanted: set[str]) -> None:
-        """Remove what nobody has wanted for a day: it may hold secrets."""
-        now = time.time()
-        if now - self._pruned_at < _PRUNE_S:
-            return
-        self._pruned_at = now
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(self._folder):
-                if entry.name not in wanted and now - entry.stat().st_mtime > _OLD_S:
-                    os.unlink(entry.path)  # noqa: PTH108
-
-
-def digest_of(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
