@@ -20,9 +20,10 @@ from trunkline.agents.runs.step_settings import (
 )
 from trunkline.agents.workflow.document import Workflow
 from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow
-from trunkline.agents.workflow.proxy import ProxyUse, source_name
+from trunkline.agents.workflow.proxy import source_name
+from trunkline.agents.workflow.reader import ProxyBlock
 from trunkline.config.config_file import find_config, find_plugins
-from trunkline.config.load import LoadedConfig, inspect_config, load_config
+from trunkline.config.load import LoadedConfig, load_config
 from trunkline.config.problems import FileProblem, hint_for, render
 from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.config.sources import SourceSection, ToolSelection
@@ -118,8 +119,9 @@ def read_files(
     loop. With `inspect_only` untrusted files are read too, for callers that start nothing of them."""
     loaded = load_workflow(workflow, environ=environ)
     ours = find_config(config, cwd, home, workflow=workflow)
-    load = inspect_config if inspect_only else load_config
-    configured = None if ours is None else load(ours, environ=environ, kinds=section_kinds())
+    configured = (
+        None if ours is None else load_config(ours, environ=environ, kinds=section_kinds(), inspect_only=inspect_only)
+    )
     if configured is not None and configured.settings is not None:
         configured = replace(configured, settings=enforce_default_protection(configured.settings, workflow))
     settings = None if configured is None else configured.settings
@@ -130,7 +132,7 @@ def read_files(
     if plugins.verdict is not None and not plugins.verdict.is_trusted:
         # it never takes the names of a configuration that was named, or is the user's own
         ours = settings.sources.keys() if settings is not None and settings.origin != "found" else ()
-        named = {source_name(name.text) for use in loaded.uses for name in (*use.plugins, *use.sources)}
+        named = {source_name(name.text) for proxy in loaded.proxies for name in (*_plugins(proxy), *proxy.sources)}
         if named <= {*ours}:  # it provides none of the tools
             plugins = plugin_sections(settings, None, environ=environ)
     return CheckedWorkflow(loaded=loaded, configured=configured, plugins=plugins)
@@ -147,7 +149,7 @@ async def check_started(
         if plugins.failed or (read.configured is not None and read.settings is None):
             return read  # a file cannot be used, so it is not known which plugins there are
         _check_named(loaded, plugins)
-        named = {plugin.text: plugins.find(plugin.text) for use in loaded.uses for plugin in use.plugins}
+        named = {plugin.text: plugins.find(plugin.text) for proxy in loaded.proxies for plugin in _plugins(proxy)}
         wanted = {source_name(name): found for name, found in named.items() if found and not obstacle_of(found)}
         left = _not_started_plugins(read, wanted, start)
         to_start = {name: section for name, section in wanted.items() if name not in left}
@@ -168,9 +170,9 @@ def _not_started_plugins(
     untrusted = {} if start == "all" else read.untrusted_plugins()
     failed = read.failed
     left = tuple(name for name in wanted if failed or name in untrusted)
-    for use in read.loaded.uses:
-        with read.loaded.report.of_step(use.step):
-            for plugin in _each_once(use):
+    for proxy in read.loaded.proxies:
+        with read.loaded.report.of_step(proxy.step):
+            for plugin in _plugins(proxy):
                 name = source_name(plugin.text)
                 if name in left and read.plugins.find(plugin.text) is not None:
                     _not_started(read.loaded, plugin, None if failed else untrusted[name])
@@ -190,15 +192,15 @@ def _not_started(loaded: LoadedWorkflow, plugin: Scalar, verdict: Verdict | None
 
 def _check_named(loaded: LoadedWorkflow, plugins: Plugins) -> None:
     """Check that the plugins and sources that steps name exist, and could be started. None is started for that."""
-    for use in loaded.uses:
-        with loaded.report.of_step(use.step):
-            for plugin in _each_once(use):
+    for proxy in loaded.proxies:
+        with loaded.report.of_step(proxy.step):
+            for plugin in _plugins(proxy):
                 section = plugins.find(plugin.text)
                 if section is None:
                     _unknown_plugin(loaded, plugin, plugins)
                 elif obstacle := obstacle_of(section):
                     _not_checked(loaded, plugin, obstacle)
-            for source in use.sources:
+            for source in proxy.sources:
                 section = plugins.sources.get(source.text)
                 if section is None:
                     hint = hint_for(source.text, plugins.sources, "sources") or "declare it in the configuration file"
@@ -209,11 +211,11 @@ def _check_named(loaded: LoadedWorkflow, plugins: Plugins) -> None:
                     loaded.report.error(SOURCE_NOT_USABLE, source.span, message, WITHOUT_SOURCE)
 
 
-def _each_once(use: ProxyUse) -> list[Scalar]:
+def _plugins(proxy: ProxyBlock) -> list[Scalar]:
     """The plugins of a step, each where it is named first."""
     first: dict[str, Scalar] = {}
-    for plugin in use.plugins:
-        first.setdefault(plugin.text, plugin)
+    for entry in proxy.plugin_tools:
+        first.setdefault(entry.plugin.text, entry.plugin)
     return list(first.values())
 
 
@@ -242,17 +244,18 @@ async def _check_operations(
     settings = plugins.added_to(read.settings or Settings(Path(), GatewaySettings(), {}))
     redact = Redactor(settings.secrets(environ), settings.names())
     probed = await probe_plugins(wanted, loaded.path, environ=environ, redact=redact)
-    for use in loaded.uses:
-        with loaded.report.of_step(use.step):
-            for plugin in _each_once(use):
+    for proxy in loaded.proxies:
+        with loaded.report.of_step(proxy.step):
+            for plugin in _plugins(proxy):
                 found = _probed(plugin, plugins, probed)
                 if found is not None and found.trouble:
                     _not_checked(loaded, plugin, found.trouble, found.hint)
-            for exposed in use.exposed:
-                found = _probed(exposed.plugin, plugins, probed)
+            for plugin, operations in proxy.plugin_tools:
+                found = _probed(plugin, plugins, probed)
                 if found is not None and not found.trouble:
-                    selection = plugins.sections[source_name(exposed.plugin.text)].tools
-                    _check_operation(loaded, exposed.operation, exposed.plugin.text, found, selection)
+                    selection = plugins.sections[source_name(plugin.text)].tools
+                    for operation in operations:
+                        _check_operation(loaded, operation, plugin.text, found, selection)
 
 
 def _probed(plugin: Scalar, plugins: Plugins, probed: Mapping[str, PluginProbe]) -> PluginProbe | None:
@@ -278,8 +281,10 @@ def _check_operation(
 
 async def _check_providers(loaded: LoadedWorkflow, environ: Mapping[str, str]) -> None:
     """Warn where an agent that should have only our tools may keep its own."""
-    intercepting = [(use, use.provider) for use in loaded.uses if use.intercepts and use.provider is not None]
-    doubted = [(use, provider) for use, provider in intercepting if provider.text in DOUBTED]
+    intercepting = [proxy for proxy in loaded.proxies if proxy.intercepts]
+    doubted = [
+        (proxy.step, proxy.provider) for proxy in intercepting if proxy.provider and proxy.provider.text in DOUBTED
+    ]
     if not doubted:
         return
     children = Children()
@@ -287,9 +292,9 @@ async def _check_providers(loaded: LoadedWorkflow, environ: Mapping[str, str]) -
         doubts = {name: await _doubt(name, children, environ) for name in {provider.text for _, provider in doubted}}
     finally:
         await children.close()
-    for use, provider in doubted:
+    for step, provider in doubted:
         if doubt := doubts[provider.text]:
-            with loaded.report.of_step(use.step):
+            with loaded.report.of_step(step):
                 loaded.report.warn(PROXY_PROVIDER, provider.span, doubt)
 
 

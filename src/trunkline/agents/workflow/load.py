@@ -10,16 +10,16 @@ from typing import ClassVar, Final
 
 from trunkline.agents.workflow.document import Workflow
 from trunkline.agents.workflow.inputs import listed_inputs, read_inputs
-from trunkline.agents.workflow.proxy import ProxyUse
 from trunkline.agents.workflow.reader import (
     FOR_CALLERS,
-    ReferenceUse,
+    LocatedReference,
+    ProxyBlock,
     SourceText,
     WorkflowReader,
     WorkflowSection,
     or_none,
 )
-from trunkline.agents.workflow.states import INITIAL, ParsedStates, read_states
+from trunkline.agents.workflow.states import read_states
 from trunkline.config.files import parse_text, read_text
 from trunkline.config.problems import FileProblem, InvalidValue, Report, hint_for
 from trunkline.config.secrets import hide_secrets
@@ -29,6 +29,7 @@ from trunkline.config.value_types import Text
 from trunkline.core.errors import BAD_REFERENCE, BAD_TRANSITION, MISSING_KEY
 
 _READ_SEPARATELY: Final = ("inputs", "states")
+_INITIAL: Final = "initial"
 
 
 class WorkflowKeys(WorkflowSection):
@@ -42,13 +43,13 @@ class WorkflowKeys(WorkflowSection):
 
 @dataclass(frozen=True, slots=True)
 class LoadedWorkflow:
-    """A workflow file that was read. `text` is for showing problems, with secrets hidden. `uses` are for checks that
-    need more than the file, and add to `report`; they exist even where the file has errors."""
+    """A workflow file that was read. `text` is for showing problems, with secrets hidden. `proxies` are for checks
+    that need more than the file, and add to `report`; they exist even where the file has errors."""
 
     path: Path
     report: Report
     text: str
-    uses: tuple[ProxyUse, ...] = ()
+    proxies: tuple[ProxyBlock, ...] = ()
     read: Workflow | None = None
 
     @property
@@ -82,25 +83,26 @@ def load_workflow_text(text: str, path: Path, *, environ: Mapping[str, str]) -> 
     if not isinstance(root, Table):
         reader.wrong_type(root, "keys like `name:` and `states:`")
         return LoadedWorkflow(path, report, shown)
-    found = ParsedStates()
-    read = _read_root(root, path, reader, found)
-    return LoadedWorkflow(path, report, shown, tuple(found.uses), read)
+    read = _read_root(root, path, reader)
+    return LoadedWorkflow(path, report, shown, tuple(reader.proxies), read)
 
 
-def _read_root(root: Table, path: Path, reader: WorkflowReader, found: ParsedStates) -> Workflow | None:
+def _read_root(root: Table, path: Path, reader: WorkflowReader) -> Workflow | None:
     keys = or_none(lambda: read_section(WorkflowKeys, root, reader, also_known=_READ_SEPARATELY))
     inputs = read_inputs(root.get("inputs"), reader)
     reader.numbers = frozenset(declared.name for declared in inputs if declared.type in ("integer", "number"))
-    states = _states_of(root, reader)
-    if states is None:
+    table = _states_of(root, reader)
+    if table is None:
         return None
-    initial = _initial_of(states, reader)
-    read_states(states, reader, found)
-    check_transitions(initial, found.written, reader)
+    initial = _initial_of(table, reader)
+    entries = {entry.key.text: entry for entry in table.entries if not _is_initial(entry)}
+    states = read_states(entries, reader)
+    transitions = {name: tuple(_targets(entry.value)) for name, entry in entries.items()}
+    check_transitions(initial, entries, transitions, reader)
     # every name under `inputs`, whatever else is wrong there
     names = [table.get("name") for table in listed_inputs(root.get("inputs")) if isinstance(table, Table)]
     given = [name.text for name in names if isinstance(name, Scalar)]
-    check_references(initial, found.written, given, reader)
+    check_references(initial, entries, transitions, given, reader)
     if keys is None or initial is None or reader.report.failed:
         return None
     return Workflow(
@@ -109,8 +111,13 @@ def _read_root(root: Table, path: Path, reader: WorkflowReader, found: ParsedSta
         version=keys.version,
         inputs=inputs,
         initial=initial.text,
-        states=MappingProxyType(found.good),
+        states=MappingProxyType(states),
     )
+
+
+def _is_initial(entry: TableEntry) -> bool:
+    """Whether it names the first state, and is not itself a state with that name."""
+    return entry.key.text == _INITIAL and isinstance(entry.value, Scalar)
 
 
 def _states_of(root: Table, reader: WorkflowReader) -> Table | None:
@@ -127,7 +134,7 @@ def _states_of(root: Table, reader: WorkflowReader) -> Table | None:
 
 
 def _initial_of(states: Table, reader: WorkflowReader) -> Scalar | None:
-    node: Node | None = states.get(INITIAL)
+    node: Node | None = states.get(_INITIAL)
     if node is None:
         at = states.entries[0].key if states.entries else states
         reader.error(MISSING_KEY, at, "Missing key `states.initial`", "it names the first state")
@@ -143,12 +150,7 @@ Transitions = Mapping[str, tuple[Scalar, ...]]
 """Each state with the names of the states that may follow it."""
 
 
-def transitions_of(states: Mapping[str, TableEntry]) -> Transitions:
-    return {name: tuple(_targets(entry)) for name, entry in states.items()}
-
-
-def _targets(entry: TableEntry) -> Iterable[Scalar]:
-    table = entry.value
+def _targets(table: Node) -> Iterable[Scalar]:
     if not isinstance(table, Table) or _is_terminal(table):
         return
     listed = table.get("transitions")
@@ -164,9 +166,10 @@ def _is_terminal(node: Node) -> bool:
     return isinstance(kind, Scalar) and kind.text == "terminal"
 
 
-def check_transitions(initial: Scalar | None, states: Mapping[str, TableEntry], reader: WorkflowReader) -> None:
+def check_transitions(
+    initial: Scalar | None, states: Mapping[str, TableEntry], transitions: Transitions, reader: WorkflowReader
+) -> None:
     """Check that transitions lead to states, and that every state can be reached."""
-    transitions = transitions_of(states)
     for name, targets in transitions.items():
         with reader.report.of_step(name):
             for target in targets:
@@ -202,13 +205,16 @@ def reachable(transitions: Transitions, start: str) -> set[str]:
 
 
 def check_references(
-    initial: Scalar | None, states: Mapping[str, TableEntry], inputs: Collection[str], reader: WorkflowReader
+    initial: Scalar | None,
+    states: Mapping[str, TableEntry],
+    transitions: Transitions,
+    inputs: Collection[str],
+    reader: WorkflowReader,
 ) -> None:
     """Check that references are to declared inputs, and to states that can have run before."""
-    transitions = transitions_of(states)
     after = {name: reachable(transitions, name) for name in transitions}
     runs = {initial.text} | after[initial.text] if initial is not None and initial.text in states else set[str]()
-    for use in reader.uses:
+    for use in reader.references:
         with reader.report.of_step(use.step):
             if use.reference.kind == "inputs":
                 if (name := use.reference.name) not in inputs:
@@ -218,7 +224,7 @@ def check_references(
                 _check_order(use, after, runs, reader)
 
 
-def _check_state(use: ReferenceUse, states: Mapping[str, TableEntry], reader: WorkflowReader) -> bool:
+def _check_state(use: LocatedReference, states: Mapping[str, TableEntry], reader: WorkflowReader) -> bool:
     name = use.reference.name
     if name not in states:
         hint = hint_for(name, states, "states")
@@ -230,7 +236,7 @@ def _check_state(use: ReferenceUse, states: Mapping[str, TableEntry], reader: Wo
     return True
 
 
-def _check_order(use: ReferenceUse, after: Mapping[str, set[str]], runs: set[str], reader: WorkflowReader) -> None:
+def _check_order(use: LocatedReference, after: Mapping[str, set[str]], runs: set[str], reader: WorkflowReader) -> None:
     name = use.reference.name
     if use.when_ended and name == use.step:
         return

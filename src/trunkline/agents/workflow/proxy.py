@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from trunkline.agents.workflow.document import PluginTools, Proxy
-from trunkline.agents.workflow.reader import ProxySection, or_none
+from trunkline.agents.workflow.reader import PluginEntry, ProxyBlock, ProxySection, WorkflowReader, or_none
 from trunkline.agents.workflow.shapes import ScalarText
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import key, read_section
@@ -16,27 +15,6 @@ from trunkline.core.errors import PROXY_EMPTY, PROXY_NAME_COLLISION
 from trunkline.core.names import exposed_name, is_source_name, slug
 
 _UNCUT: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Exposed:
-    """An operation named by `expose`, with its place."""
-
-    plugin: Scalar
-    operation: Scalar
-
-
-@dataclass(frozen=True, slots=True)
-class ProxyUse:
-    """What an enabled block asks for, with its places, for checks that need more than the file. It exists even where
-    something else in the step is wrong."""
-
-    step: str
-    provider: Scalar | None
-    intercepts: bool
-    plugins: tuple[Scalar, ...]
-    exposed: tuple[Exposed, ...]
-    sources: tuple[Scalar, ...] = ()
 
 
 class PluginToolsKeys(ProxySection):
@@ -74,15 +52,14 @@ def source_name(plugin: str) -> str:
     return plugin if is_source_name(plugin) else slug(plugin)
 
 
-def read_proxy(
-    node: Node | None, step: str, provider: Node | None, reader: ConfigReader
-) -> tuple[Proxy | None, ProxyUse | None]:
-    """Read the block; both results are None where it is absent, empty or not enabled. Problems are in the report."""
+def read_proxy(node: Node | None, provider: Node | None, reader: WorkflowReader) -> Proxy | None:
+    """Read the block of the current step; None where it is absent, empty, invalid or not enabled. Problems are in the
+    report, and an enabled block is kept in the reader."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
-        return None, None
+        return None
     if not isinstance(node, Table):
         reader.wrong_type(node, "a group of keys")
-        return None, None
+        return None
     keys = or_none(lambda: read_section(ProxyKeys, node, reader, also_known=("plugin_tools",)))
     entries = _entries(node.get("plugin_tools"), reader)
     if node.entries and node.get("enable") is None:
@@ -90,44 +67,40 @@ def read_proxy(
         hint = "add `enable: true`, or `enable: false` if that is meant"
         reader.warn(PROXY_EMPTY, node.entries[0].key, message, hint)
     if not _flag(node, "enable", default=False):
-        return None, None
-    use = ProxyUse(
-        step=step,
+        return None
+    block = ProxyBlock(
+        step=reader.step,
         provider=provider if isinstance(provider, Scalar) else None,
         intercepts=_flag(node, "intercept_builtins", default=True),
-        plugins=tuple(entry.plugin for entry in entries),
-        exposed=tuple(Exposed(entry.plugin, operation) for entry in entries for operation in entry.expose),
+        plugin_tools=entries,
         sources=_texts(node.get("sources")),
     )
-    _check_names(use, reader)
-    _check_sources(use, reader)
-    _check_not_empty(node, use, reader)
+    reader.proxies.append(block)
+    _check_names(block, reader)
+    _check_sources(block, reader)
+    _check_not_empty(node, block, reader)
     if keys is None:
-        return None, use
+        return None
     tools = tuple(
         PluginTools(plugin=source_name(entry.plugin.text), expose=tuple(operation.text for operation in entry.expose))
         for entry in entries
     )
     sources = tuple(source.text for source in keys.sources)
-    return Proxy(intercept_builtins=keys.intercept_builtins, plugin_tools=tools, sources=sources), use
+    return Proxy(intercept_builtins=keys.intercept_builtins, plugin_tools=tools, sources=sources)
 
 
-class _Entry(NamedTuple):
-    plugin: Scalar
-    expose: tuple[Scalar, ...]
-
-
-def _entries(node: Node | None, reader: ConfigReader) -> list[_Entry]:
+def _entries(node: Node | None, reader: ConfigReader) -> tuple[PluginEntry, ...]:
     """The entries of `plugin_tools` as far as they can be read, also those with a mistake."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
-        return []
+        return ()
     if not isinstance(node, ListNode):
         reader.wrong_type(node, "a list", "begin each entry with `- plugin: NAME`")
-        return []
+        return ()
     for item in node.items:
         or_none(lambda item=item: read_section(PluginToolsKeys, item, reader))
     tables = [item for item in node.items if isinstance(item, Table)]
-    return [_Entry(plugin, _texts(table.get("expose"))) for table in tables for plugin in _texts(table.get("plugin"))]
+    plugins = ((plugin, table) for table in tables for plugin in _texts(table.get("plugin")))
+    return tuple(PluginEntry(plugin, _texts(table.get("expose"))) for plugin, table in plugins)
 
 
 def _texts(node: Node | None) -> tuple[Scalar, ...]:
@@ -141,26 +114,26 @@ def _flag(table: Table, name: str, *, default: bool) -> bool:
     return node.text.lower() == "true" if isinstance(node, Scalar) and node.kind == "boolean" else default
 
 
-def _check_names(use: ProxyUse, reader: ConfigReader) -> None:
+def _check_names(block: ProxyBlock, reader: ConfigReader) -> None:
     """Check that tool names are unique. Built-in tools cannot collide: their names have no `_`."""
     owners: dict[str, str] = {}
-    for exposed in use.exposed:
-        plugin, operation = exposed.plugin.text, exposed.operation.text
-        name = tool_name(plugin, operation)
-        this = f"`{operation}` of `{plugin}`"
+    exposed = ((entry.plugin.text, operation) for entry in block.plugin_tools for operation in entry.expose)
+    for plugin, operation in exposed:
+        name = tool_name(plugin, operation.text)
+        this = f"`{operation.text}` of `{plugin}`"
         if name in owners:
             message = f"{this} would be the tool `{name}`, which {owners[name]} is already"
             hint = "expose it once, or rename the plugin"
-            reader.error(PROXY_NAME_COLLISION, exposed.operation, message, hint)
+            reader.error(PROXY_NAME_COLLISION, operation, message, hint)
         else:
-            owners[name] = f"{this} on line {exposed.operation.span.line}"
+            owners[name] = f"{this} on line {operation.span.line}"
 
 
-def _check_sources(use: ProxyUse, reader: ConfigReader) -> None:
+def _check_sources(block: ProxyBlock, reader: ConfigReader) -> None:
     """Check that each source is named once, either in `sources` or in `plugin_tools`."""
-    exposed = {source_name(plugin.text) for plugin in use.plugins}
+    exposed = {source_name(entry.plugin.text) for entry in block.plugin_tools}
     seen: set[str] = set()
-    for source in use.sources:
+    for source in block.sources:
         if source.text in seen or source.text in exposed:
             where = "twice" if source.text in seen else "in `sources` and in `plugin_tools`"
             message = f"`{source.text}` is named {where}: each of its tools would be there twice"
@@ -168,7 +141,7 @@ def _check_sources(use: ProxyUse, reader: ConfigReader) -> None:
         seen.add(source.text)
 
 
-def _check_not_empty(table: Table, use: ProxyUse, reader: ConfigReader) -> None:
+def _check_not_empty(table: Table, block: ProxyBlock, reader: ConfigReader) -> None:
     plugin_tools = table.get("plugin_tools")
     if isinstance(plugin_tools, ListNode):
         exposes = [item.get("expose") if isinstance(item, Table) else None for item in plugin_tools.items]
@@ -176,7 +149,7 @@ def _check_not_empty(table: Table, use: ProxyUse, reader: ConfigReader) -> None:
     else:
         has_none = _is_nothing(plugin_tools)
     # what cannot be read is reported already
-    if use.intercepts or use.sources or not has_none or not _is_nothing(table.get("sources")):
+    if block.intercepts or block.sources or not has_none or not _is_nothing(table.get("sources")):
         return
     place = next(entry.key for entry in table.entries if entry.key.text == "enable")
     message = "The proxy is enabled and has no tool to offer: `intercept_builtins` is `false`, and nothing is exposed"

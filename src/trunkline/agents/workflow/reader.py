@@ -1,6 +1,6 @@
 """The reader of workflow files, in which text stays as written: `${NAME}` is the shell's business.
 
-It collects what only the whole file can decide: the inputs and states that its texts refer to.
+It collects what a step by itself cannot decide: references to inputs and states, and `mcp_proxy` blocks.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, TypeVar
@@ -57,7 +58,7 @@ class SourceText:
 T = TypeVar("T")
 
 
-class ReferenceUse(NamedTuple):
+class LocatedReference(NamedTuple):
     """A reference in a text of a step. `when_ended`: it is evaluated after the step, so it may refer to the step
     itself."""
 
@@ -65,6 +66,25 @@ class ReferenceUse(NamedTuple):
     at: TextSpan
     reference: Reference
     when_ended: bool = False
+
+
+class PluginEntry(NamedTuple):
+    """An entry of `plugin_tools` as it is written: a plugin, and the operations of it that become tools."""
+
+    plugin: Scalar
+    expose: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyBlock:
+    """An enabled `mcp_proxy` block as it is written, for checks that need more than the file. It exists even where
+    something else in the step is wrong."""
+
+    step: str
+    provider: Scalar | None
+    intercepts: bool
+    plugin_tools: tuple[PluginEntry, ...]
+    sources: tuple[Scalar, ...]
 
 
 class WorkflowReader(ConfigReader):
@@ -75,7 +95,8 @@ class WorkflowReader(ConfigReader):
         self.expanding = ConfigReader(report, environ, folder)
         """For the few values in which `${NAME}` is a variable of the environment."""
         self.step = ""
-        self.uses: list[ReferenceUse] = []
+        self.references: list[LocatedReference] = []
+        self.proxies: list[ProxyBlock] = []
         self.numbers: frozenset[str] = frozenset()
         """The inputs that are numbers."""
         self.missing: list[str] = []

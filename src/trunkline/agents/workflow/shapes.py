@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import ClassVar, Final, Generic, TypeVar
 
 from trunkline.agents.workflow.condition import Condition, ConditionError, parse_condition
-from trunkline.agents.workflow.reader import ReferenceUse, WorkflowReader
+from trunkline.agents.workflow.reader import LocatedReference, WorkflowReader
 from trunkline.agents.workflow.shell import ShellTemplate, Slot, shell_template
 from trunkline.agents.workflow.template import Reference, Template, TemplateProblem, parse_template
 from trunkline.config.problems import InvalidValue, TextSpan, hint_for
@@ -42,12 +42,11 @@ def workflow_reader(reader: ConfigReader) -> WorkflowReader:
     return reader
 
 
-def check_name(node: Scalar, reader: ConfigReader) -> str:
+def check_name(node: Scalar, reader: ConfigReader) -> None:
     """Check the name of a state or an input, which references must be able to contain."""
     if _NAME.match(node.text) is None:
         message = f"`{node.text}` is not a name: use up to 64 letters, digits, `_` and `-`"
         raise reader.error(BAD_NAME, node, message)
-    return node.text
 
 
 def variable_name_problem(name: str) -> str | None:
@@ -93,7 +92,7 @@ class TemplateText(ValueType[Template]):
             _report(fault, workflow.source.place(node, fault.written), reader)
         for reference in dict.fromkeys(template.references()):
             place = workflow.source.place(node, reference)
-            workflow.uses.append(ReferenceUse(workflow.step, place, reference))
+            workflow.references.append(LocatedReference(workflow.step, place, reference))
             if reference.raw and not self._may_be_raw:
                 message = f"`{reference}` is for a `command`: nothing is quoted here"
                 reader.error(BAD_REFERENCE, place, message, f"write `{replace(reference, raw=False)}`")
@@ -180,7 +179,7 @@ class ConditionText(ValueType[Condition | None]):
             raise reader.error(WORKFLOW_UNSUPPORTED, node, str(fault), hint) from None
         for name in condition.names:
             place = workflow.source.place(node, name.written)
-            workflow.uses.append(ReferenceUse(workflow.step, place, name, when_ended=True))
+            workflow.references.append(LocatedReference(workflow.step, place, name, when_ended=True))
         return condition
 
     def schema(self) -> JsonSchema:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Final
 
 from trunkline.agents.workflow.condition import Condition
 from trunkline.agents.workflow.document import NO_SANDBOX, AgentState, CommandState, State, TerminalState, Transition
 from trunkline.agents.workflow.options import read_options
-from trunkline.agents.workflow.proxy import ProxyUse, read_proxy
+from trunkline.agents.workflow.proxy import read_proxy
 from trunkline.agents.workflow.reader import WorkflowReader, WorkflowSection, or_none
 from trunkline.agents.workflow.shapes import (
     PROVIDERS,
@@ -32,7 +31,6 @@ from trunkline.config.tree import Node, Scalar, Table, TableEntry
 from trunkline.config.value_types import Choice, ListOf, MapOf, Text
 from trunkline.core.errors import CONFLICTING_KEYS, MISSING_KEY, WORKFLOW_UNSUPPORTED
 
-INITIAL: Final = "initial"
 NOTHING: Final[Mapping[str, Template]] = MappingProxyType({})
 AGENT_TIMEOUT_S: Final = 3600.0
 COMMAND_TIMEOUT_S: Final = 600.0
@@ -42,15 +40,6 @@ _READ_SEPARATELY: Final = ("options", "mcp_proxy")
 _OPERATION: Final = "operation"
 """AWF's key for a step that is a call of a plugin."""
 _ALIASES: Final = {"command": "step", "shell": "step", "end": "terminal"}
-
-
-@dataclass
-class ParsedStates:
-    """The valid states, all written ones, and the `mcp_proxy` blocks that need further checks."""
-
-    good: dict[str, State] = field(default_factory=dict[str, State])
-    written: dict[str, TableEntry] = field(default_factory=dict[str, TableEntry])
-    uses: list[ProxyUse] = field(default_factory=list[ProxyUse])
 
 
 class AgentBlock(WorkflowSection):
@@ -155,18 +144,17 @@ class TerminalKeys(WorkflowSection):
     message: Template | None = key(TemplateText(may_be_empty=True), default=None, doc="Message shown at the end")
 
 
-def read_states(node: Table, reader: WorkflowReader, found: ParsedStates) -> None:
-    """Read every state under `states`, except `initial`, which is none."""
-    for entry in node.entries:
-        if entry.key.text == INITIAL and isinstance(entry.value, Scalar):
-            continue
-        found.written[entry.key.text] = entry
-        with reader.in_step(entry.key.text):
+def read_states(entries: Mapping[str, TableEntry], reader: WorkflowReader) -> dict[str, State]:
+    """The valid states; what is wrong with the others is in the report."""
+    states: dict[str, State] = {}
+    for name, entry in entries.items():
+        with reader.in_step(name):
             or_none(lambda entry=entry: check_name(entry.key, reader))
-            found.good[entry.key.text] = _read_state(entry, reader, found)
+            states[name] = _read_state(entry, reader)
+    return states
 
 
-def _read_state(entry: TableEntry, reader: WorkflowReader, found: ParsedStates) -> State:
+def _read_state(entry: TableEntry, reader: WorkflowReader) -> State:
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
     kind = _type_of(entry.key, entry.value, reader)
@@ -177,8 +165,8 @@ def _read_state(entry: TableEntry, reader: WorkflowReader, found: ParsedStates) 
     if kind == "agent":  # all keys in one group
         also_known = ("type", *_READ_SEPARATELY)
         keys = or_none(lambda: read_section(AgentKeys, table, reader, at=name, also_known=also_known))
-        return _agent_state(name, table, keys, keys, reader, found)
-    return _read_step(name, table, reader, found)
+        return _agent_state(name, table, keys, keys, reader)
+    return _read_step(name, table, reader)
 
 
 def _type_of(name: Scalar, table: Table, reader: WorkflowReader) -> str:
@@ -195,13 +183,13 @@ def _type_of(name: Scalar, table: Table, reader: WorkflowReader) -> str:
     return kind
 
 
-def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: ParsedStates) -> State:
+def _read_step(name: Scalar, table: Table, reader: WorkflowReader) -> State:
     agent, command = table.get("agent"), table.get("command")
     if agent is not None and command is not None:
         message = "`agent` and `command` exclude each other"
         raise reader.error(CONFLICTING_KEYS, _key_of(table, "agent"), message, "make two steps of them")
     if agent is not None:
-        return _read_agent_step(name, table, agent, reader, found)
+        return _read_agent_step(name, table, agent, reader)
     if command is None and table.get(_OPERATION) is not None:
         hint = "have an agent do it: `plugin_tools` gives it the operation as a tool"
         message = "Operations are not supported as steps"
@@ -233,9 +221,7 @@ def _warn_of_variables(keys: CommandKeys, table: Table, reader: WorkflowReader) 
                     warn_about_evaluation(reference, reader.source.place(entry.value, reference), reader)
 
 
-def _read_agent_step(
-    name: Scalar, table: Table, agent: Node, reader: WorkflowReader, found: ParsedStates
-) -> AgentState:
+def _read_agent_step(name: Scalar, table: Table, agent: Node, reader: WorkflowReader) -> AgentState:
     """`type: step` with `agent`: the same keys in two groups."""
     around = or_none(lambda: read_section(AgentStepKeys, table, reader, at=name, also_known=("type", "agent")))
     if not isinstance(agent, Table):
@@ -245,7 +231,7 @@ def _read_agent_step(
     if table.get("timeout") is not None and agent.get("timeout") is not None:
         place = _key_of(agent, "timeout")
         reader.error(CONFLICTING_KEYS, place, "`timeout` is given for the step and for its agent", "remove one of them")
-    return _agent_state(name, agent, block, around, reader, found)
+    return _agent_state(name, agent, block, around, reader)
 
 
 def _agent_state(
@@ -254,7 +240,6 @@ def _agent_state(
     block: AgentBlock | None,
     around: AgentKeys | AgentStepKeys | None,
     reader: WorkflowReader,
-    found: ParsedStates,
 ) -> AgentState:
     """`written` is the group with the agent's own keys."""
     node = written.get("provider")
@@ -263,9 +248,7 @@ def _agent_state(
     if provider in PROVIDERS:  # otherwise it is reported elsewhere
         at = _key_of(written, "provider")
         options = or_none(lambda: read_options(written.get("options"), provider, at, reader))
-    proxy, use = read_proxy(written.get("mcp_proxy"), name.text, node, reader)
-    if use is not None:
-        found.uses.append(use)
+    proxy = read_proxy(written.get("mcp_proxy"), node, reader)
     if block is None or around is None or options is None:
         raise InvalidValue
     return AgentState(

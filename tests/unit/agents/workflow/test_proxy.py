@@ -25,7 +25,7 @@ def test_without_enable_the_proxy_is_off(block: str) -> None:
     loaded = load(block)
     assert codes(loaded) == []
     assert proxy(loaded) is None
-    assert loaded.uses == ()
+    assert loaded.proxies == ()
 
 
 def test_a_block_says_what_it_wants() -> None:
@@ -34,9 +34,10 @@ def test_a_block_says_what_it_wants() -> None:
     assert proxy(loaded) == Proxy(
         plugin_tools=(PluginTools(plugin="p", expose=("x", "z")), PluginTools(plugin="q_r", expose=("x",)))
     )
-    (use,) = loaded.uses
-    assert (use.step, use.intercepts, [plugin.text for plugin in use.plugins]) == ("a", True, ["p", "q.r"])
-    assert [(e.plugin.text, e.operation.text) for e in use.exposed] == [("p", "x"), ("p", "z"), ("q.r", "x")]
+    (block,) = loaded.proxies
+    assert (block.step, block.intercepts) == ("a", True)
+    written = [(plugin.text, [operation.text for operation in expose]) for plugin, expose in block.plugin_tools]
+    assert written == [("p", ["x", "z"]), ("q.r", ["x"])]
     additive = load("{enable: true, intercept_builtins: false, plugin_tools: [{plugin: p, expose: [x]}]}")
     assert proxy(additive) == Proxy(intercept_builtins=False, plugin_tools=(PluginTools(plugin="p", expose=("x",)),))
 
@@ -133,15 +134,15 @@ def test_a_block_is_looked_at_even_where_its_step_is_wrong() -> None:
         "provider: nobody\ntimeout: 0\nmcp_proxy: {enable: true, x: 1, plugin_tools: [{plugin: p, expose: [z]}]}"
     )
     assert sorted(codes(loaded)) == ["TL104", "TL601", KEY]
-    assert [use.plugins[0].text for use in loaded.uses] == ["p"]
+    assert [block.plugin_tools[0].plugin.text for block in loaded.proxies] == ["p"]
 
 
 def test_sources_of_the_configuration_are_named() -> None:
     loaded = load("{enable: true, intercept_builtins: false, sources: [github, files]}")
     assert codes(loaded) == []
     assert proxy(loaded) == Proxy(intercept_builtins=False, sources=("github", "files"))
-    (use,) = loaded.uses
-    assert [source.text for source in use.sources] == ["github", "files"]
+    (block,) = loaded.proxies
+    assert [source.text for source in block.sources] == ["github", "files"]
 
 
 @pytest.mark.parametrize(

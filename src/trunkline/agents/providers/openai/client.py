@@ -64,7 +64,7 @@ class ChatClient:
         self._on_event = on_event
         self._limits = limits
         self._target = target_of(endpoint.base_url)
-        self._place = self._target.place
+        self._place = self._target.address
         self._dialects = dialects
         self._model_key = endpoint.base_url, endpoint.model
         self._head = head_of(endpoint, self._target)
