@@ -16,10 +16,10 @@ from tests.support.agent_runs import BUILTINS, DONE, AgentKind, folders_left, ma
 from tests.support.agent_sessions import Session, SessionStage, Started
 from tests.support.child_trees import survivors
 from tests.support.commands import Terminal
+from tests.support.fake_terminal import ANSI
 from tests.support.models.script import Turn, Use, calls
 from tests.support.peers.programs import PINNED, SDK, StdioPeer
 from tests.support.processes import read_process
-from tests.support.screen import ANSI
 from tests.support.waiting import until, wait_until
 
 from trunkline.core.errors import STEP_INTERRUPTED, TOOLS_NOT_LISTED

@@ -16,10 +16,10 @@ from tests.support.answers import CLIENT_LIMIT
 from tests.support.attached import AttachedClient, attached, client_of, joined, modern_meta
 from tests.support.client import call_params, encode
 from tests.support.gateway import TRUNKLINE, Gateway
-from tests.support.lasting import lasting
 from tests.support.processes import PROC, descendants, peak_memory_mib
 from tests.support.scenes import all_of, cancelled_id
 from tests.support.servers import HttpFaults, StdioFaults
+from tests.support.shared_gateway import shared_gateway
 from tests.support.waiting import START_WAIT_S, until
 
 TOKEN = "t0ken-of-the-clients"
@@ -33,7 +33,7 @@ class Place:
         self.server = StdioFaults(folder, "s")
         over_http = stack.enter_context(HttpFaults(folder, "h"))
         entries = [self.server.entry(sessions="per_client"), over_http.entry(sessions="per_client")]
-        self.gateway = stack.enter_context(lasting(Gateway(folder, *entries, start_wait=START_WAIT_S)))
+        self.gateway = stack.enter_context(shared_gateway(Gateway(folder, *entries, start_wait=START_WAIT_S)))
 
 
 @pytest.fixture(scope="module")

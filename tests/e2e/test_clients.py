@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from mcp import MCPError
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
-from tests.support.lasting import lasting
 from tests.support.pairs import pairs
 from tests.support.peers.clients import MODERN, RealClient, connect
 from tests.support.peers.programs import HttpPeer, Journal, sdk
+from tests.support.shared_gateway import shared_gateway
 from tests.support.waiting import PATIENCE_S, START_WAIT_S, until, wait_until
 
 FRONTENDS = ("http", "stdio", "attached")
@@ -44,7 +44,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
         listening = stack.enter_context(sdk(folder, "http", name="listening"))
         assert isinstance(listening, HttpPeer)
         entry = {"peer": started.entry()["started"]}
-        gateway = stack.enter_context(lasting(Gateway(folder, entry, start_wait=START_WAIT_S)))
+        gateway = stack.enter_context(shared_gateway(Gateway(folder, entry, start_wait=START_WAIT_S)))
         wait_until(lambda: "peer is ready" in gateway.log, "the server behind the gateway is up", START_WAIT_S)
         yield Places(gateway, started.journal, listening)
 

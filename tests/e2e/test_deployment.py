@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tests.support.client import Client
 from tests.support.gateway import TRUNKLINE, Gateway
-from tests.support.lasting import lasting
 from tests.support.pairs import IN_FULL
 from tests.support.peers.clients import MODERN, connect
 from tests.support.peers.deployment_server import TOOLS
 from tests.support.peers.programs import HERE, HttpPeer, StdioPeer
+from tests.support.shared_gateway import shared_gateway
 from tests.support.stdio_client import StdioClient
 from tests.support.waiting import START_WAIT_S, wait_until
 
@@ -45,7 +45,7 @@ def entries(folder: Path, decisions: HttpPeer) -> list[dict]:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, decisions: HttpPeer) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("deployment")
-    with lasting(Gateway(folder, *entries(folder, decisions), start_wait=START_WAIT_S)) as gateway:
+    with shared_gateway(Gateway(folder, *entries(folder, decisions), start_wait=START_WAIT_S)) as gateway:
         wait_until(lambda: all(f"{name} is ready" in gateway.log for name in TOOLS), "all five are up", START_WAIT_S)
         yield gateway
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from tests.support.dialin_apps.program import NODE, program
 from tests.support.docs_pages import ROOT
+from tests.support.fake_terminal import ANSI
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.peers.clients import MODERN, connect
 from tests.support.ports import free_port
-from tests.support.screen import ANSI
 from tests.support.waiting import PATIENCE_S, at_most, until
 
 FOLDER = ROOT / "examples" / "app"

@@ -22,9 +22,9 @@ from tests.support.interactions.node_client import NodeDriver
 from tests.support.interactions.requirements import CLIENTS, ERAS, REQUIREMENTS, rows_for
 from tests.support.interactions.scene import connect, grouped, over_http, over_stdio, run_rows
 from tests.support.interactions.stage import CHECKS, Stage
-from tests.support.lasting import lasting
 from tests.support.pairs import pairs
 from tests.support.peers.programs import HttpPeer, Journal, Peer
+from tests.support.shared_gateway import shared_gateway
 from tests.support.waiting import START_WAIT_S
 
 pytestmark = [
@@ -124,7 +124,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str,
             if isinstance(server, HttpPeer):
                 stack.enter_context(server)
             gateway = Gateway(folder, server.entry(), start_wait=START_WAIT_S)
-            places[wire, era] = Place(server, stack.enter_context(lasting(gateway)))
+            places[wire, era] = Place(server, stack.enter_context(shared_gateway(gateway)))
         yield places
 
 

@@ -15,9 +15,9 @@ import pytest
 from tests.support.gateway import Gateway
 from tests.support.interactions.client import Client, Person, text_of
 from tests.support.interactions.python_client import python_client
-from tests.support.lasting import lasting
 from tests.support.pairs import IN_FULL
 from tests.support.peers.programs import ROOT, HttpPeer, Peer, StdioPeer
+from tests.support.shared_gateway import shared_gateway
 from tests.support.waiting import START_WAIT_S
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
@@ -40,7 +40,7 @@ class House:
         servers = [common(folder, library, wire) for library in LIBRARIES for wire in WIRES]
         self.servers = {server.name: stack.enter_context(server) for server in servers}
         entries = [server.entry() for server in servers]
-        self.gateway = stack.enter_context(lasting(Gateway(folder, *entries, start_wait=START_WAIT_S)))
+        self.gateway = stack.enter_context(shared_gateway(Gateway(folder, *entries, start_wait=START_WAIT_S)))
 
     def client(self, log: Path) -> AbstractAsyncContextManager[Client]:
         return old_client(f"http://127.0.0.1:{self.gateway.port}/mcp", log)

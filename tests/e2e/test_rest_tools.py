@@ -14,8 +14,8 @@ import pytest
 from tests.support.catalogs import ROOT, definitions_of, entry_of, stdio_server
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.http_wire import Wire, fetch, request_bytes
-from tests.support.lasting import lasting
 from tests.support.servers import StdioFaults
+from tests.support.shared_gateway import shared_gateway
 from tests.support.waiting import PATIENCE_S, START_WAIT_S, at_most
 
 CURL = [sys.executable, str(ROOT / "tools" / "terminal" / "curl.py")]
@@ -53,7 +53,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, 
     folder = tmp_path_factory.mktemp("standing")
     faults = StdioFaults(folder, "faulty")
     sources = [entry_of(stdio_server(folder, "browser")), faults.entry(tools={"timeouts": {"hang": HANG_S}})]
-    with lasting(Gateway(folder, *sources, **SETTINGS)) as gateway:
+    with shared_gateway(Gateway(folder, *sources, **SETTINGS)) as gateway:
         yield Shell(gateway), faults
 
 

@@ -18,11 +18,11 @@ import msgspec
 import pytest
 from tests.support.client import Client
 from tests.support.gateway import Gateway, stdio_gateway
-from tests.support.lasting import lasting
 from tests.support.pairs import IN_FULL
 from tests.support.peers.clients import RealClient, connect
 from tests.support.peers.direct import DirectClient, DirectModernClient, ModernStdioClient
 from tests.support.peers.programs import HttpPeer, Peer, everything, fastmcp, filesystem, sdk
+from tests.support.shared_gateway import shared_gateway
 from tests.support.stdio_client import StdioClient
 from tests.support.waiting import PATIENCE_S, START_WAIT_S, until
 
@@ -62,7 +62,7 @@ class House:
         make: Callable[..., Peer] = {"sdk": sdk, "fastmcp": fastmcp, "everything": everything}[program]
         self.peers = {wire: stack.enter_context(make(folder, wire, wire)) for wire in WIRES}
         entries = [peer.entry() for peer in self.peers.values()]
-        self.gateway = stack.enter_context(lasting(Gateway(folder, *entries, start_wait=START_WAIT_S)))
+        self.gateway = stack.enter_context(shared_gateway(Gateway(folder, *entries, start_wait=START_WAIT_S)))
 
     @property
     def calls(self) -> Calls:

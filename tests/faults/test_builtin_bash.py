@@ -19,10 +19,10 @@ from tests.support.answers import LOST, START_FAILED, TIMED_OUT, UNKNOWN_TOOL, A
 from tests.support.child_trees import survivors
 from tests.support.client import Client, call_params, encode
 from tests.support.gateway import Gateway, stdio_gateway
-from tests.support.lasting import lasting, visiting
 from tests.support.processes import peak_memory_mib
 from tests.support.scenes import all_of
 from tests.support.servers import StdioFaults
+from tests.support.shared_gateway import shared_gateway, visiting
 from tests.support.waiting import at_most, until
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc"), pytest.mark.law]
@@ -48,7 +48,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, P
     for sandbox in ("off", "required"):
         sources |= bash(folder, sandbox, sandbox=sandbox)
         sources |= bash(folder, f"brief_{sandbox}", sandbox=sandbox, tools={"timeouts": {"Bash": BRIEF}})
-    with lasting(Gateway(folder, sources)) as gateway:
+    with shared_gateway(Gateway(folder, sources)) as gateway:
         yield gateway, folder
 
 

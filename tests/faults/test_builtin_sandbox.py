@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.support.client import Client
 from tests.support.gateway import Gateway
-from tests.support.lasting import lasting, visiting
+from tests.support.shared_gateway import shared_gateway, visiting
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.law, pytest.mark.needs("bash"), pytest.mark.needs("bwrap"), pytest.mark.needs("perl")]
@@ -77,7 +77,7 @@ def own_addresses() -> list[str]:
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     scene = Scene(tmp_path_factory.mktemp("sandbox"))
-    with lasting(scene.gateway):
+    with shared_gateway(scene.gateway):
         yield scene
 
 

@@ -13,9 +13,9 @@ import pytest
 from tests.support.answers import CLIENT_LIMIT, QUEUE_FULL, TIMED_OUT, Answer
 from tests.support.client import HttpClient, call_params, encode
 from tests.support.gateway import Gateway
-from tests.support.lasting import lasting, visiting
 from tests.support.scenes import all_of, cancelled_id, held
 from tests.support.servers import HttpFaults, Records, StdioFaults
+from tests.support.shared_gateway import shared_gateway, visiting
 from tests.support.waiting import at_most, until
 
 CANCELLED = (499, "TL310")
@@ -45,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, S
             sources[kind] = server.entry(timeout=at_most(30))[kind]
             sources[f"brief_{kind}"] = server.entry(timeout=at_most(1))[kind]
             sources[f"shared_{kind}"] = server.entry(timeout=at_most(30), sessions="shared")[kind]
-        with lasting(Gateway(folder, sources)) as gateway:
+        with shared_gateway(Gateway(folder, sources)) as gateway:
             yield gateway, servers
 
 

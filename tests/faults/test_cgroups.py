@@ -16,8 +16,8 @@ from tests.support import prying_server
 from tests.support.child_trees import children_of, close_pipes, marked, new_mark, read_line, survivors
 from tests.support.client import Client
 from tests.support.gateway import Gateway
-from tests.support.lasting import visiting
 from tests.support.processes import alive
+from tests.support.shared_gateway import visiting
 from tests.support.waiting import at_most, until, wait_until
 
 from trunkline.runtime.children import Children

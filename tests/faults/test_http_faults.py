@@ -19,11 +19,11 @@ from tests.support.answers import (
     TIMED_OUT,
 )
 from tests.support.gateway import Gateway
-from tests.support.lasting import lasting, visiting
 from tests.support.ports import free_port
 from tests.support.processes import peak_memory_mib
 from tests.support.scenes import all_of, beside_a_slow_call, cancelled_id, held, works_again
 from tests.support.servers import HttpFaults, StdioFaults
+from tests.support.shared_gateway import shared_gateway, visiting
 from tests.support.waiting import at_most, until
 
 Servers = dict[str, HttpFaults]
@@ -52,7 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, S
             running.enter_context(server)
         usual = [server.entry(timeout=at_most(50)) for name, server in servers.items() if name != "trap"]
         brief = {f"brief_{name}": servers[name].entry(timeout=BRIEF)[name] for name in ("json", "modern", "old")}
-        yield running.enter_context(lasting(Gateway(folder, *usual, brief))), servers
+        yield running.enter_context(shared_gateway(Gateway(folder, *usual, brief))), servers
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import pytest
 from tests.support.client import encode
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.http_wire import Wire, fetch, request_bytes
-from tests.support.lasting import lasting
 from tests.support.ports import free_port
 from tests.support.servers import StdioFaults
+from tests.support.shared_gateway import shared_gateway
 from tests.support.waiting import at_most
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -35,7 +35,7 @@ ROUTES = ["/mcp", "/healthz", "/readyz", "/metrics", "/"]
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("frontend")
-    with lasting(Gateway(folder, StdioFaults(folder, "s").entry(sessions="shared"))) as running:
+    with shared_gateway(Gateway(folder, StdioFaults(folder, "s").entry(sessions="shared"))) as running:
         yield running
 
 

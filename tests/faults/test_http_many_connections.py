@@ -20,7 +20,7 @@ from tests.support.client import Client, ModernClient
 from tests.support.gateway import Gateway
 from tests.support.http_wire import Wire, fetch
 from tests.support.ports import free_port
-from tests.support.retrier import RETRIERS, Retrier
+from tests.support.retrying_clients import RETRIERS, Retrier
 from tests.support.servers import StdioFaults
 from tests.support.waiting import at_most, until
 

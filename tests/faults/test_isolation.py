@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tests.support.answers import Answer
 from tests.support.gateway import Gateway
-from tests.support.lasting import lasting, visiting
 from tests.support.processes import alive
 from tests.support.scenes import all_of, cancelled_id, held
 from tests.support.servers import HttpFaults, StdioFaults
+from tests.support.shared_gateway import shared_gateway, visiting
 from tests.support.waiting import START_WAIT_S, until
 
 CANCELLED = (499, "TL310")
@@ -32,7 +32,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, S
     with HttpFaults(folder, "http") as http, HttpFaults(folder, "shared_http") as shared_http:
         own, shared = (stdio, http), (shared_stdio, shared_http)
         entries = [server.entry() for server in own] + [server.entry(sessions="shared") for server in shared]
-        with lasting(Gateway(folder, *entries, start_wait=START_WAIT_S)) as gateway:
+        with shared_gateway(Gateway(folder, *entries, start_wait=START_WAIT_S)) as gateway:
             yield gateway, {server.name: server for server in (*own, *shared)}
 
 

@@ -12,8 +12,8 @@ from tests.support.answers import Answer
 from tests.support.child_trees import new_mark, survivors
 from tests.support.client import Client
 from tests.support.gateway import Gateway
-from tests.support.lasting import lasting, visiting
 from tests.support.plugin_rig import jobs_entry
+from tests.support.shared_gateway import shared_gateway, visiting
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits need /proc")
@@ -34,7 +34,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     sources = greedy("shared", small, sessions="shared") | greedy("own", small) | greedy("free", {})
     sources |= jobs_entry(limits={"memory_mb": 8})
     folder = tmp_path_factory.mktemp("limits")
-    with lasting(Gateway(folder, sources, meta_tools=True)) as gateway:
+    with shared_gateway(Gateway(folder, sources, meta_tools=True)) as gateway:
         yield gateway
 
 

@@ -16,11 +16,11 @@ from tests.support.answers import Answer
 from tests.support.catalogs import entry_of, stdio_server
 from tests.support.client import HttpClient, encode
 from tests.support.gateway import Gateway
-from tests.support.lasting import lasting
 from tests.support.pairs import IN_FULL
+from tests.support.shared_gateway import shared_gateway
 from tests.support.waiting import START_WAIT_S, at_most, until, wait_until
 
-VAST_SERVER = str(Path(__file__).parents[1] / "support" / "vast_server.py")
+VAST_SERVER = str(Path(__file__).parents[1] / "support" / "large_catalog_server.py")
 PATIENCE_S = at_most(30)
 """Far more than anything here takes, and no more than a call may take at all."""
 SANE_MB = 500
@@ -43,7 +43,7 @@ def searching(folder: Path, *servers: dict[str, dict[str, Any]]) -> Gateway:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with lasting(searching(tmp_path_factory.mktemp("hostile"))) as gateway:
+    with shared_gateway(searching(tmp_path_factory.mktemp("hostile"))) as gateway:
         wait_until(lambda: "github is ready" in gateway.log, "the server is up", START_WAIT_S)
         yield gateway
 

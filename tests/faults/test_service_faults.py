@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.support.answers import ANSWER_TOO_LARGE, BROKE_PROTOCOL, LOST, NOT_STARTED, TIMED_OUT
 from tests.support.gateway import Gateway
-from tests.support.lasting import lasting, visiting
 from tests.support.processes import peak_memory_mib
 from tests.support.scenes import all_of, beside_a_slow_call
 from tests.support.servers import StdioFaults
 from tests.support.services import TOKEN, ServiceProcess
+from tests.support.shared_gateway import shared_gateway, visiting
 from tests.support.waiting import at_most, until
 
 ECHO = {"text": "hello"}
@@ -28,7 +28,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         ServiceProcess(folder, "trap") as trap,
         ServiceProcess(folder, redirect_to=trap.endpoint) as service,
         ServiceProcess(folder, "sliced", sliced=True) as sliced,
-        lasting(Gateway(folder, service.entry(timeout=at_most(30)), sliced.entry(timeout=at_most(30)))) as gateway,
+        shared_gateway(
+            Gateway(folder, service.entry(timeout=at_most(30)), sliced.entry(timeout=at_most(30)))
+        ) as gateway,
     ):
         yield gateway, service, trap
 

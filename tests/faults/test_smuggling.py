@@ -13,8 +13,8 @@ from tests.support.answers import BROKE_PROTOCOL, Answer
 from tests.support.client import MODERN, HttpClient, encode, modern_headers
 from tests.support.fault.tools import FANCY
 from tests.support.gateway import Gateway, stdio_gateway
-from tests.support.lasting import lasting, visiting
 from tests.support.servers import HttpFaults, StdioFaults
+from tests.support.shared_gateway import shared_gateway, visiting
 
 SPELLINGS = (
     b'{"z":1,"a":{"float":1.10,"exponent":1e5,"big":123456789012345678901234567890,"minus":-0.0,'
@@ -34,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, S
         HttpFaults(folder, "h") as plain,
         HttpFaults(folder, "stream", answers="sse") as streaming,
         HttpFaults(folder, "modern", era="modern") as modern,
-        lasting(Gateway(folder, *(each.entry() for each in (server, plain, streaming, modern)))) as gateway,
+        shared_gateway(Gateway(folder, *(each.entry() for each in (server, plain, streaming, modern)))) as gateway,
     ):
         yield gateway, server
 

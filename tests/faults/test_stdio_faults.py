@@ -19,10 +19,10 @@ from tests.support.answers import (
     TIMED_OUT_UNSENT,
 )
 from tests.support.gateway import Gateway
-from tests.support.lasting import lasting, visiting
 from tests.support.processes import alive
 from tests.support.scenes import all_of, assert_all_lost, beside_a_slow_call, cancelled_id, held, works_again
 from tests.support.servers import StdioFaults
+from tests.support.shared_gateway import shared_gateway, visiting
 from tests.support.waiting import at_most, until
 
 IGNORED = ["unreadable", "wrong_id", "string_id", "duplicate_keys"]
@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, S
     others = [StdioFaults(folder, "noisy", faults=["banner"]), StdioFaults(folder, "loud", faults=["stderr_flood"])]
     brief = {"timeouts": dict.fromkeys(IGNORED, at_most(1))}
     entries = [server.entry(timeout=at_most(20), tools=brief), *(other.entry() for other in others)]
-    with lasting(Gateway(folder, *entries)) as gateway:
+    with shared_gateway(Gateway(folder, *entries)) as gateway:
         yield gateway, server
 
 

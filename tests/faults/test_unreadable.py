@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.support import prying_server
 from tests.support.gateway import Gateway
-from tests.support.lasting import lasting, visiting
 from tests.support.plugin_rig import jobs_entry
+from tests.support.shared_gateway import shared_gateway, visiting
 from tests.support.users import (
     becoming_an_ordinary_user,
     give_to_ordinary_user,
@@ -42,7 +42,7 @@ def gateway() -> Iterator[Gateway]:
         sources = {"prying": prying(), "local": local, "open": {**local, "sandbox": "off"}, **jobs_entry()}
         prelude = f"export CANARY_OF_OPERATOR={CANARY}; {becoming_an_ordinary_user(home)}"
         give_to_ordinary_user(root)
-        with lasting(Gateway(home, sources, prelude=prelude, state_dir=str(home / "state"))) as gateway:
+        with shared_gateway(Gateway(home, sources, prelude=prelude, state_dir=str(home / "state"))) as gateway:
             yield gateway
 
 

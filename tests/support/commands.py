@@ -11,8 +11,8 @@ import termios
 from pathlib import Path
 from typing import Any
 
+from tests.support.fake_terminal import ANSI
 from tests.support.gateway import TRUNKLINE
-from tests.support.screen import ANSI
 from tests.support.waiting import at_most, wait_until
 
 Done = subprocess.CompletedProcess[str]

@@ -14,9 +14,9 @@ from typing import Any
 
 from tests.support.client import META, Client, HttpClient, ModernClient, encode, modern_headers
 from tests.support.gateway import TRUNKLINE, Gateway, stdio_gateway
-from tests.support.lasting import lasting
 from tests.support.peers.direct import ModernStdioClient
 from tests.support.ports import free_port
+from tests.support.shared_gateway import shared_gateway
 from tests.support.waiting import PATIENCE_S, START_WAIT_S, until, wait_until
 
 TASKS = META + "tasks"
@@ -76,7 +76,7 @@ class TaskHouse:
 
     def __init__(self, transport: str, folder: Path, stack: contextlib.ExitStack) -> None:
         self.entries = stack.enter_context(task_servers(transport, "a", "b"))
-        self.gateway = stack.enter_context(lasting(Gateway(folder, *self.entries, start_wait=START_WAIT_S)))
+        self.gateway = stack.enter_context(shared_gateway(Gateway(folder, *self.entries, start_wait=START_WAIT_S)))
 
     def client(self, frontend: str, folder: Path) -> Client:
         """A client of 2026-07-28 at a frontend, joined to the gateway, or of one of its own before these servers."""

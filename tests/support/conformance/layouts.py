@@ -13,8 +13,8 @@ from tests.support.conformance.eras import BOTH, LEGACY, MODERN
 from tests.support.conformance.harness import ROOT
 from tests.support.conformance.stock import Stock
 from tests.support.gateway import Gateway
-from tests.support.lasting import lasting
 from tests.support.peers.programs import HttpPeer
+from tests.support.shared_gateway import shared_gateway
 from tests.support.waiting import START_WAIT_S, wait_until
 
 BACKEND_MODULE = "tests.support.conformance.backend"
@@ -82,7 +82,7 @@ def stdio_entry(command: list[str]) -> dict[str, Any]:
 @contextmanager
 def gateway_of(sources: dict[str, Any], folder: Path) -> Iterator[str]:
     """A gateway that leaves names as they are, once all of its servers are there."""
-    with lasting(Gateway(folder, sources, naming="original", start_wait=START_WAIT_S)) as gateway:
+    with shared_gateway(Gateway(folder, sources, naming="original", start_wait=START_WAIT_S)) as gateway:
         for name in sources:
             wait_until(lambda name=name: f"{name} is ready" in gateway.log, f"`{name}` is up", START_WAIT_S)
         yield f"http://127.0.0.1:{gateway.port}/mcp"

@@ -2,7 +2,7 @@
 
 echo, wire, verbatim, nonce, sleep, gate, hang, late, counter, pid, env, blob, fail, refuse, progress, progress_forever,
 notes, grow, fancy, spawn, crash, deaf, stderr_flood. Those that ask their client something are in asking.py, and what
-breaks the protocol is in wrecks.py.
+breaks the protocol is in protocol_violations.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.fault import asking, wrecks
+from tests.support.fault import asking, protocol_violations
 from tests.support.fault.rpc import Exchange
 
 Tool = Callable[[Exchange], None]
@@ -56,7 +56,7 @@ def table() -> dict[str, Tool]:
         deaf,
         stderr_flood,
     )
-    return {tool.__name__: tool for tool in own} | asking.table() | wrecks.table()
+    return {tool.__name__: tool for tool in own} | asking.table() | protocol_violations.table()
 
 
 def definition(name: str) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.screen import screen
+from tests.support.fake_terminal import screen
 
 from trunkline.cli.call_result import show_outcome
 from trunkline.core.call import Failure, NeedsInput, Outcome, RemoteError, Result

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.screen import screen
+from tests.support.fake_terminal import screen
 
 from trunkline.cli.explain import show_why
 

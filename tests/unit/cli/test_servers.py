@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.support.screen import screen
+from tests.support.fake_terminal import screen
 
 from trunkline.cli.servers import ago, show_servers
 from trunkline.cli.terminal import shown_width

@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from tests.support.screen import screen
+from tests.support.fake_terminal import screen
 from tests.support.waiting import until
 
 from trunkline.cli.spinner import Spinner, spinning

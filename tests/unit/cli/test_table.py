@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import click
 import pytest
-from tests.support.screen import screen
+from tests.support.fake_terminal import screen
 
 from trunkline.cli.terminal import fitted, shown_width, table
 

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import click
 import pytest
-from tests.support.screen import screen
+from tests.support.fake_terminal import screen
 
 from trunkline.cli.terminal import (
     advise,

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.screen import screen
+from tests.support.fake_terminal import screen
 
 from trunkline.cli.client.gateway_client import Match, MatchedWord, MatchReasons
 from trunkline.cli.terminal import shown_width

@@ -9,7 +9,7 @@ import tty
 from pathlib import Path
 
 import pytest
-from tests.unit.telemetry.held import texts_held
+from tests.unit.telemetry.retained_memory import texts_held
 from tests.unit.telemetry.sample_calls import CALLER, LogFile, failed, finished, ok
 
 from trunkline.core.call import Cached, Caller, NeedsInput, RemoteError

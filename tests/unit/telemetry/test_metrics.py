@@ -6,7 +6,7 @@ import math
 import sys
 
 from tests.unit.telemetry.exposition_reader import read
-from tests.unit.telemetry.held import texts_held
+from tests.unit.telemetry.retained_memory import texts_held
 from tests.unit.telemetry.sample_calls import failed, finished, ok
 
 from trunkline.core.call import RemoteError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.support.collector import attributes_of
 from tests.unit.router.fakes import OK
-from tests.unit.telemetry.held import texts_held
+from tests.unit.telemetry.retained_memory import texts_held
 from tests.unit.telemetry.traced_router_rig import TracedRouterRig
 
 from trunkline.core.call import Cached, Call, Caller, Failure, NeedsInput, Outcome, RemoteError, Result

@@ -14,8 +14,8 @@ from tests.support.claude_code import run_claude
 from tests.support.commands import trunkline
 from tests.support.gateway import Gateway
 from tests.support.http_wire import fetch
-from tests.support.lasting import lasting
 from tests.support.scripted_model import ScriptedModel, Use, calls, in_order, says
+from tests.support.shared_gateway import shared_gateway
 from tests.support.waiting import wait_until
 
 from trunkline.sources import KINDS
@@ -54,7 +54,7 @@ class Town:
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     here = Town(tmp_path_factory.mktemp("town"))
-    with contextlib.ExitStack() as stack, lasting(here.gateway):
+    with contextlib.ExitStack() as stack, shared_gateway(here.gateway):
         for rig in here.rigs.values():
             stack.callback(rig.close)
             rig.start()

@@ -1,4 +1,4 @@
-"""Programs of ours that were stopped and go on: what came meanwhile was in time."""
+"""Programs that are stopped by SIGSTOP and continue: what arrived meanwhile is not late."""
 
 from __future__ import annotations
 

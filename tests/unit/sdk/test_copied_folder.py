@@ -1,4 +1,4 @@
-"""The folder as a whole: it needs nothing else, and a copy of it works in another program."""
+"""The sdk folder needs nothing else: a copy of it works in another program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a gateway ends, and that nothing outlives it: SIGTERM, SIGINT, SIGKILL, exhausted file descriptors."""
+"""A gateway that ends leaves nothing behind: SIGTERM, SIGINT, SIGKILL, exhausted file descriptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An MCP server on pipes that offers more than anybody can want: `vast_server.py OPTIONS`, one JSON object of them.
+"""An MCP server on stdio with a very large catalog: `large_catalog_server.py OPTIONS`, one JSON object of them.
 
 `tools` is how many it has, in pages of a thousand; `description_bytes` how long their descriptions are; `depth` how
 deep their schemas are nested; `per_s` how often a second its list changes and it says so.

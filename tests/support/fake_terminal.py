@@ -1,4 +1,4 @@
-"""A standard stream that claims to be a terminal, and what was written to it."""
+"""A standard stream that claims to be a terminal and records what is written to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools of a fault server that break the protocol. The neighbours in flight must not notice. By name:
+"""Tools of a fault server that break the protocol. Other calls in flight must not notice. By name:
 
 bad_json, unreadable, bad_utf8, deep, nan, raw_newline, duplicate_keys, no_result, wrong_id, wrong_then_right, twice,
 string_id, id_last, noise, half, rst, fin, huge, huge_id_last. Over HTTP only: html_200, html_502, redirect,

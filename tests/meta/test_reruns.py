@@ -1,4 +1,4 @@
-"""What `make test` makes of a failure: a small project with one test of each kind, run as the suite is."""
+"""CI runs failed tests again: a small project with one test of each kind, run as the suite is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However the suite was started, what its tests start gets the default signals."""
+"""Programs that tests start get the default signal handlers, however the suite was started."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 
 @contextlib.contextmanager
-def lasting(gateway: Gateway) -> Iterator[Gateway]:
+def shared_gateway(gateway: Gateway) -> Iterator[Gateway]:
     """From a fixture of the whole module. A test that ends the gateway, or wears it down, has one of its own."""
     with gateway:
         LASTING.add(gateway.process.pid)

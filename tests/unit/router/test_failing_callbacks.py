@@ -1,4 +1,4 @@
-"""What goes wrong with one of several is told, and costs the others nothing."""
+"""A callback that fails is reported, and the others are still called."""
 
 from __future__ import annotations
 
