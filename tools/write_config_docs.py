@@ -125,9 +125,7 @@ def table(kind: type[Section], *, only: frozenset[str] | None = None, when: Mapp
         top = name.partition(".")[0]
         if only is not None and top not in only:
             continue
-        later = item.later or kind.declared[top].later
-        meaning = f"{item.doc}{' (no effect in this version)' if later else ''}"
-        cells = [f"`{name}`", words(schema), default_of(item), meaning]
+        cells = [f"`{name}`", words(schema), default_of(item), item.doc]
         lines.append(f"| {' | '.join([*cells, *([when[top]] if when else [])])} |")
     return "\n".join(lines)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -71,8 +70,7 @@ def agent(
     """
     from trunkline.agents.providers.arguments import forbidden_argument, is_headless
     from trunkline.agents.runs.session import SessionRequest
-    from trunkline.cli.client.run import report
-    from trunkline.cli.terminal import complain
+    from trunkline.cli.terminal import print_error, print_failure
     from trunkline.core.errors import GatewayError
 
     mode: Mode = "additive" if additive else "intercept"
@@ -95,26 +93,25 @@ def agent(
     try:
         end = _run(request, log_file)
     except GatewayError as error:
-        sys.exit(report(error))
+        sys.exit(print_failure(error))
     problem = end.problem
     if problem is not None:
-        complain(f"{problem.code}: {problem.message}", problem.hint, kind=problem.severity)
+        print_error(f"{problem.code}: {problem.message}", problem.hint, kind=problem.severity)
     sys.exit(end.status)
 
 
 def _settings(config: Path | None, mode: Mode, *, show_commands: bool) -> Settings:
     """The settings of the file. Without one there are only the built-in tools, which add nothing to an agent's own."""
-    from trunkline.cli.configuration import default_settings, first_steps, settings_of, tell_which
+    from trunkline.cli.configuration import announce_config, default_settings, first_steps, settings_of
     from trunkline.config.config_file import find_config
-    from trunkline.config.settings import with_commands_shown
 
     file = find_config(config, Path(), Path.home())
     settings = default_settings(Path.cwd()) if file is None else settings_of(file)
-    tell_which(None if file is None else settings)
+    announce_config(None if file is None else settings)
     if mode == "additive" and not any(section.enabled for section in settings.sources.values()):
         what = "there is no configuration file" if file is None else f"{file.path} has no servers"
         raise click.UsageError(f"there is nothing to add: {what}; {first_steps(Path())}")
-    return replace(settings, gateway=with_commands_shown(settings.gateway)) if show_commands else settings
+    return settings.with_commands_shown() if show_commands else settings
 
 
 def _run(request: SessionRequest, log_file: Path | None) -> SessionResult:
@@ -127,12 +124,12 @@ def _run(request: SessionRequest, log_file: Path | None) -> SessionResult:
     except OSError as error:
         message = f"The log cannot be written: {error}"
         raise GatewayError(Problem(code=BAD_VALUE, message=message, hint="name a file with `--log`")) from error
-    screen = _Screen(request, log)
+    screen = _StartupOutput(request, log)
     observer = SessionObserver(emit=screen.on_event, waiting=screen.waiting, ready=screen.ready)
     return run_event_loop(lambda: run_session(request, observer, log))
 
 
-class _Screen:
+class _StartupOutput:
     """Shows problems and progress until the agent takes over the terminal, and nothing after that."""
 
     def __init__(self, request: SessionRequest, log: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from trunkline.cli.options import CONFIG, JSON, URL
-from trunkline.cli.terminal import advise, complain, echo_json, plain, table
+from trunkline.cli.terminal import echo_json, plain, print_error, print_hint, table
 
 if TYPE_CHECKING:
     from trunkline.cli.client.gateway_client import Budget
@@ -38,7 +38,7 @@ def budget(server: str | None, by_tool: bool, config: Path | None, url: str | No
         if server is not None and server not in known:
             from trunkline.config.problems import hint_for
 
-            complain(f"No server with tools is called `{server}`", hint_for(server, known, "servers with tools are"))
+            print_error(f"No server with tools is called `{server}`", hint_for(server, known, "servers with tools are"))
             return 1
         echo_json(_of_server(found, server)) if as_json else show_budget(found, server, by_tool=by_tool)
         return 0 if found["tools"] else 1
@@ -74,7 +74,7 @@ def show_budget(found: Budget, server: str | None, *, by_tool: bool) -> None:
     click.echo(f"\n`auto` is `{plain(auto['chosen'])}` here: {plain(auto['why'])}")
     click.echo(f"`gateway.disclosure` is `{plain(found['disclosure'])}`: clients see `{plain(found['shown'])}`")
     if found["shown"] == "all" and auto["chosen"] == "search":
-        advise("remove `gateway.disclosure` to save that for clients that cannot search by themselves")
+        print_hint("remove `gateway.disclosure` to save that for clients that cannot search by themselves")
 
 
 def _cost(each: dict[str, Any], whole: int) -> tuple[str, str]:

@@ -55,8 +55,8 @@ def call(
         needs_schema = whole is None and any(not split_pair(pair)[2] for pair in arguments)
         schema: Mapping[str, Any] = await client.schema(name) if needs_schema else {}
         text = read_pairs(arguments, schema) if whole is None else whole
-        spinner.say(f"calling {name}")
-        call = client.call(name, text, lambda progress: spinner.say(f"{name}: {progress}" if progress else ""))
+        spinner.update(f"calling {name}")
+        call = client.call(name, text, lambda progress: spinner.update(f"{name}: {progress}" if progress else ""))
         return await show_delays(call, client, name, spinner)
 
     def show(outcome: Outcome) -> int:

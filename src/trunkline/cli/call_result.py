@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import click
 import msgspec
 
-from trunkline.cli.terminal import complain, echo_data, echo_json, json_text, plain
+from trunkline.cli.terminal import echo_data, echo_json, json_text, plain, print_error
 from trunkline.core.call import Failure, NeedsInput, Outcome, RemoteError
 from trunkline.core.errors import CODES, UNKNOWN_TOOL, Problem
 from trunkline.protocol.jsonrpc import BadMessage, Members, members_of
@@ -29,7 +29,7 @@ def show_outcome(outcome: Outcome, tool: str, *, as_json: bool, folder: Path) ->
     try:
         members = members_of(raw, "the response")
     except BadMessage as error:
-        complain(f"The response cannot be read: {error}")
+        print_error(f"The response cannot be read: {error}")
         return _FAILED
     if isinstance(outcome, RemoteError):
         return _show_error(raw, members, as_json=as_json)
@@ -37,7 +37,7 @@ def show_outcome(outcome: Outcome, tool: str, *, as_json: bool, folder: Path) ->
         echo_data(json_text(raw))
         return _FAILED if _is_true(members, "isError") else 0
     if isinstance(outcome, NeedsInput) or _value(members, "resultType") == "input_required":
-        complain("The tool asks for input, which this command cannot give", "`--json` shows what it asks for")
+        print_error("The tool asks for input, which this command cannot give", "`--json` shows what it asks for")
         return _FAILED
     return _show_result(members, tool, folder)
 
@@ -49,7 +49,7 @@ def _show_failure(problem: Problem, *, as_json: bool) -> int:
     if as_json:
         echo_json({"error": {"code": problem.code.jsonrpc, "message": problem.message, "data": problem.data()}})
     else:
-        complain(f"{problem.code}: {problem.message}", _hint(problem.code.id, problem.hint))
+        print_error(f"{problem.code}: {problem.message}", _hint(problem.code.id, problem.hint))
         _warn_if_it_ran(problem.executed)
     return _FAILED
 
@@ -62,7 +62,7 @@ def _show_error(raw: bytes, error: Members, *, as_json: bool) -> int:
     data = _value(error, "data")
     details = cast(dict[str, Any], data) if isinstance(data, dict) and cast(Any, data).get("code") in CODES else {}
     code = str(details.get("code") or _value(error, "code") or "")
-    complain(f"{code}: {_value(error, 'message') or 'the server gives no reason'}", _hint(code, details.get("hint")))
+    print_error(f"{code}: {_value(error, 'message') or 'the server gives no reason'}", _hint(code, details.get("hint")))
     if details:
         _warn_if_it_ran(details.get("executed"))
     elif "data" in error:
@@ -126,7 +126,7 @@ def _show_block(raw: msgspec.Raw, name: str, folder: Path, *, failed: bool) -> b
     if kind == "text" and isinstance(block.get("text"), str):
         echo_data(block["text"], err=failed)
     elif kind in ("image", "audio"):
-        return _save(block.get("data"), mime_type or kind, name, folder)
+        return save(block.get("data"), mime_type or kind, name, folder) is not None
     elif kind == "resource_link" and block.get("uri"):
         echo_data(plain(str(block["uri"])))
         about = [str(block.get(key)) for key in ("title", "name", "description") if block.get(key)]
@@ -135,20 +135,10 @@ def _show_block(raw: msgspec.Raw, name: str, folder: Path, *, failed: bool) -> b
     elif kind == "resource" and isinstance(block.get("resource"), dict):
         resource = cast(dict[str, Any], block["resource"])
         if "blob" in resource:
-            return _save(resource["blob"], str(resource.get("mimeType") or "a resource"), name, folder)
+            return save(resource["blob"], str(resource.get("mimeType") or "a resource"), name, folder) is not None
         echo_data(str(resource.get("text", "")), err=failed)
     else:
         echo_data(json_text(bytes(raw)), err=failed)
-    return True
-
-
-def _save(data: object, mime_type: str, name: str, folder: Path) -> bool:
-    try:
-        path, size = save(data, mime_type, name, folder)
-    except NotSaved as error:
-        complain(f"{mime_type} {error}")
-        return False
-    click.echo(f"saved {plain(str(path))} ({plain(mime_type)}, {size:,} bytes)", err=True)
     return True
 
 
@@ -191,21 +181,20 @@ _EXTENSIONS: Final = {
 """Fixed here because the tables of systems differ."""
 
 
-class NotSaved(Exception):
-    """A block could not be saved; the message says why."""
-
-
-def save(data: object, mime_type: str, name: str, folder: Path) -> tuple[Path, int]:
-    """Write base64 text to a new file. Returns its path and size. Raises NotSaved."""
+def save(data: object, mime_type: str, name: str, folder: Path) -> Path | None:
+    """Write base64 text to a new file, and print its path on stderr, or why it could not be saved."""
     try:
         content = base64.b64decode(data if isinstance(data, str) else "?", validate=True)
         path = _write_new(folder, file_stem(name), extension_of(mime_type), content)
     except ValueError:
-        raise NotSaved("is not valid base64 and was not saved") from None
+        print_error(f"{mime_type} is not valid base64 and was not saved")
+        return None
     except OSError as error:
         place = f": `{error.filename}`" if error.filename else ""
-        raise NotSaved(f"could not be saved{place}: {error.strerror or error}") from None
-    return path, len(content)
+        print_error(f"{mime_type} could not be saved{place}: {error.strerror or error}")
+        return None
+    click.echo(f"saved {plain(str(path))} ({plain(mime_type)}, {len(content):,} bytes)", err=True)
+    return path
 
 
 def file_stem(name: str) -> str:

@@ -11,9 +11,9 @@ from typing import Final
 
 import click
 
-from trunkline.cli.terminal import discard_stderr, plain
+from trunkline.cli.terminal import discard_stderr, exit_with, plain
 from trunkline.config.config_file import ConfigFile, find_config, plugins_file
-from trunkline.config.load import LoadedConfig, inspect_config, load_config
+from trunkline.config.load import LoadedConfig, load_config
 from trunkline.config.problems import render, render_json, summarize
 from trunkline.config.settings import STATE_DIR, GatewaySettings, Settings
 from trunkline.config.sources import UnreadySource
@@ -25,7 +25,7 @@ _PROJECT_FILE: Final = ".mcp.json"
 
 def load_or_exit(config: Path | None) -> Settings:
     """The settings. Problems are printed on stderr, and errors end the program with status 2."""
-    return settings_of(config_or_exit(config, as_json=False))
+    return settings_of(config_or_exit(config))
 
 
 def settings_of(file: ConfigFile) -> Settings:
@@ -35,7 +35,7 @@ def settings_of(file: ConfigFile) -> Settings:
     return settings_or_exit(until_trusted(lambda: load_file(file), lambda loaded: loaded.untrusted))
 
 
-def tell_which(settings: Settings | None) -> None:
+def announce_config(settings: Settings | None) -> None:
     """Say on a terminal which file is used, if the user did not name it."""
     if settings is not None and settings.origin != "named" and sys.stderr.isatty():
         click.echo(click.style(f"configuration: {plain(str(settings.path))}", dim=True), err=True)
@@ -59,8 +59,8 @@ def settings_or_exit(loaded: LoadedConfig) -> Settings:
 
 def report_problems(config: Path | None, *, as_json: bool) -> int:
     """Print what `trunkline check` shows. Returns its exit status."""
-    file = config_or_exit(config, as_json=as_json)
-    loaded = inspect_config(file, environ=os.environ, kinds=section_kinds())
+    file = config_or_exit(config)
+    loaded = load_config(file, environ=os.environ, kinds=section_kinds(), inspect_only=True)
     settings = loaded.settings
     problems: list[Problem] = list(loaded.problems)
     for name, section in settings.sources.items() if settings is not None else ():
@@ -88,17 +88,12 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-def config_or_exit(config: Path | None, *, as_json: bool) -> ConfigFile:
+def config_or_exit(config: Path | None) -> ConfigFile:
     """The file to use. Where there is none, a message says so and the program ends with status 2."""
     file = find_config(config, Path(), Path.home())
-    if file is not None:
-        return file
-    problem = Problem(code=CONFIG_UNREADABLE, message="No configuration file found", hint=first_steps(Path()))
-    if as_json:
-        click.echo(render_json([problem]))
-    else:
-        click.echo(f"error: {problem}", err=True)
-    sys.exit(problem.code.exit)
+    if file is None:
+        exit_with(Problem(code=CONFIG_UNREADABLE, message="No configuration file found", hint=first_steps(Path())))
+    return file
 
 
 def load_quietly(file: ConfigFile) -> Settings | None:

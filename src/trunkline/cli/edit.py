@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -102,11 +102,8 @@ def add(
         transport=transport or "",
         enabled=not disabled,
     )
-    try:
-        change = _add(file, server, force=force)
-    except GatewayError as error:
-        _fail(error.problem, name, path, as_json=as_json)
-    _report(change, as_json=as_json, notes=() if cwd else _about_relative_files(server))
+    notes = () if cwd else _about_relative_files(server)
+    _report(lambda: _add(file, server, force=force), name, path, as_json=as_json, notes=notes)
 
 
 @click.command(short_help="Remove a server from the configuration file.")
@@ -118,12 +115,8 @@ def remove(name: str, config: Path | None, as_json: bool) -> None:
     from trunkline.cli.configuration import config_or_exit
     from trunkline.config.edit.servers import remove_server
 
-    file = config_or_exit(config, as_json=as_json)
-    try:
-        change = _edit(file, name, lambda text: remove_server(text, name))
-    except GatewayError as error:
-        _fail(error.problem, name, file.path, as_json=as_json)
-    _report(change, as_json=as_json)
+    file = config_or_exit(config)
+    _report(lambda: _edit(file, lambda text: remove_server(text, name)), name, file.path, as_json=as_json)
 
 
 # -- arguments ------------------------------------------------------------------------------------------------------
@@ -160,27 +153,20 @@ def _about_relative_files(server: NewServer) -> Iterable[str]:
 # -- the change -----------------------------------------------------------------------------------------------------
 
 
-class _Change(NamedTuple):
-    name: str
-    path: Path
-    created: bool
-    edited: EditResult
-
-
-def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
+def _add(file: ConfigFile, server: NewServer, *, force: bool) -> EditResult:
     from trunkline.cli.trust_prompt import trust_new
     from trunkline.config.edit.locked_file import create_file
     from trunkline.config.edit.servers import add_server
 
     if file.path.exists():
-        return _edit(file, server.name, lambda text: add_server(text, server, force=force))
+        return _edit(file, lambda text: add_server(text, server, force=force))
     edited = add_server(_text(file.path, ""), server)
     create_file(file.path, edited.text, private=server.holds_secrets)
     trust_new(file, edited.text)
-    return _Change(server.name, file.path, True, edited)
+    return edited._replace(created=True)
 
 
-def _edit(file: ConfigFile, name: str, edit: Callable[[ConfigText], EditResult]) -> _Change:
+def _edit(file: ConfigFile, edit: Callable[[ConfigText], EditResult]) -> EditResult:
     from trunkline.cli.trust_prompt import replace_trusted, require_trust
     from trunkline.config.edit.locked_file import open_locked
 
@@ -188,7 +174,7 @@ def _edit(file: ConfigFile, name: str, edit: Callable[[ConfigText], EditResult])
     with open_locked(file.path) as opened:
         edited = edit(_text(file.path, opened.text))
         replace_trusted(file, opened, edited.text)
-    return _Change(name, file.path, False, edited)
+    return edited
 
 
 def _text(path: Path, text: str) -> ConfigText:
@@ -201,20 +187,30 @@ def _text(path: Path, text: str) -> ConfigText:
 # -- output ---------------------------------------------------------------------------------------------------------
 
 
-def _report(change: _Change, *, as_json: bool, notes: Iterable[str] = ()) -> None:
+def _report(
+    change: Callable[[], EditResult], name: str, path: Path, *, as_json: bool, notes: Iterable[str] = ()
+) -> None:
+    """Make a change, and print what was done or why it was not."""
     from trunkline.config.problems import render
 
-    edited = change.edited
+    try:
+        edited = change()
+    except GatewayError as error:
+        if as_json:
+            _print_json(None, name, path, [error.problem])
+        else:
+            click.echo(f"error: {error.problem}", err=True)  # whole: the hint may be several lines to copy
+        sys.exit(error.problem.code.exit)
     problems = [_not_set_here(problem) for problem in edited.problems]
     if as_json:
-        _print_json(change.name, change.path, edited.action, problems, edited, created=change.created)
+        _print_json(edited, name, path, problems)
         return
     if problems:
         click.echo(render(problems, edited.shown), err=True)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    click.echo(_summary(change), err=True)
-    click.echo(_next_step(change), err=True)
+    click.echo(_summary(edited, name, path), err=True)
+    click.echo(_next_step(edited), err=True)
 
 
 def _not_set_here(problem: Problem) -> Problem:
@@ -225,43 +221,33 @@ def _not_set_here(problem: Problem) -> Problem:
     return replace(problem, message=f"{problem.message} here", hint=hint)
 
 
-def _summary(change: _Change) -> str:
-    if change.created:
-        return f"Created {change.path} with the server `{change.name}`"
+def _summary(edited: EditResult, name: str, path: Path) -> str:
+    if edited.created:
+        return f"Created {path} with the server `{name}`"
     words = {"added": "Added {} to {}", "replaced": "Replaced {} in {}", "removed": "Removed {} from {}"}
-    return f"{words[change.edited.action].format(f'`{change.name}`', change.path)} (line {change.edited.line})"
+    return f"{words[edited.action].format(f'`{name}`', path)} (line {edited.line})"
 
 
-def _next_step(change: _Change) -> str:
-    settings = change.edited.settings
-    if settings is None:
+def _next_step(edited: EditResult) -> str:
+    if edited.settings is None:
         return "The file has errors, and no gateway uses it until they are fixed: see `trunkline check`"
-    if change.created:
+    if edited.created:
         return "`trunkline up` runs the gateway, and `trunkline connect` shows how to connect a client"
     from trunkline.config.settings import gateway_folder
     from trunkline.runtime.gateway_records import find_running
 
-    running = find_running(gateway_folder(settings))
+    running = find_running(gateway_folder(edited.settings))
     which = f"The gateway at {running.url}" if running is not None else "A running gateway"
     return f"{which} picks up the change automatically"
 
 
-def _fail(problem: Problem, name: str, path: Path, *, as_json: bool) -> NoReturn:
-    if as_json:
-        _print_json(name, path, "none", [problem], None, created=False)
-    else:
-        click.echo(f"error: {problem}", err=True)
-    sys.exit(problem.code.exit)
-
-
-def _print_json(
-    name: str, path: Path, action: str, problems: list[Problem], edited: EditResult | None, *, created: bool
-) -> None:
+def _print_json(edited: EditResult | None, name: str, path: Path, problems: list[Problem]) -> None:
     from json import dumps, loads
 
     from trunkline.config.problems import render_json
 
-    done: dict[str, Any] = {"action": action, "name": name, "file": str(path.absolute()), "created": created}
+    done: dict[str, Any] = {"action": "none" if edited is None else edited.action, "name": name}
+    done |= {"file": str(path.absolute()), "created": edited is not None and edited.created}
     if edited is not None:
         done |= {"place": edited.place, "line": edited.line, "loads": edited.settings is not None}
     # in ASCII, because arguments need not be text that a terminal can show

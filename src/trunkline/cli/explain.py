@@ -11,7 +11,7 @@ import click
 
 from trunkline.cli.completion import complete_codes
 from trunkline.cli.options import CONFIG, JSON, URL
-from trunkline.cli.terminal import echo_json, plain
+from trunkline.cli.terminal import echo_json, plain, print_error
 from trunkline.cli.tool_arguments import check_name
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ def explain(code: str | None, tool: str | None, config: Path | None, url: str | 
     if code is None:
         if as_json:
             known = explanations()
-            click.echo(_json([_members(each, known[each.id]) for each in CODES.values()]))
+            echo_json([_members(each, known[each.id]) for each in CODES.values()])
         else:
             click.echo("\n".join(f"{click.style(each.id, bold=True)}  {each.title}" for each in CODES.values()))
         return
     found = CODES.get(_full(code))
     if found is None:
-        click.echo(f"error: Unknown code `{code}`\n{_near(code, CODES)}", err=True)
+        print_error(f"Unknown code `{code}`", _near(code, CODES))
         sys.exit(2)
     explanation = explanations()[found.id]
-    click.echo(_json(_members(found, explanation)) if as_json else _page(found, explanation))
+    echo_json(_members(found, explanation)) if as_json else click.echo(_page(found, explanation))
 
 
 def _full(written: str) -> str:
@@ -69,19 +69,13 @@ def _near(written: str, codes: dict[str, Code]) -> str:
     about = [code.id for code in codes.values() if len(word) > 2 and word in code.title.lower()]
     near = about or get_close_matches(_full(written), codes, n=3, cutoff=0.6)
     if not near:
-        return "hint: `trunkline explain` lists all codes"
-    return "hint: did you mean " + " or ".join(f"`{id}` ({codes[id].title})" for id in near[:5]) + "?"  # noqa: A001
+        return "`trunkline explain` lists all codes"
+    return "did you mean " + " or ".join(f"`{id}` ({codes[id].title})" for id in near[:5]) + "?"  # noqa: A001
 
 
 def _members(code: Code, explanation: Explanation) -> dict[str, Any]:
     numbers = {"jsonrpc": code.jsonrpc, "http": code.http, "exit": code.exit}
     return {"code": code.id, "title": code.title, **explanation._asdict(), **numbers}
-
-
-def _json(value: object) -> str:
-    from json import dumps
-
-    return dumps(value, indent=2, ensure_ascii=False)
 
 
 def _page(code: Code, explanation: Explanation) -> str:
@@ -116,7 +110,9 @@ def explain_tool(name: str, config: Path | None, url: str | None, *, as_json: bo
         echo_json(answer) if as_json else show_why(name, answer)
         return 0 if answer["found"] else 1
 
-    run_with_client(lambda client, _: client.why(name), show, config, url, tool=name, message="asking about the tool")
+    run_with_client(
+        lambda client, _: client.diagnose(name), show, config, url, tool=name, message="asking about the tool"
+    )
 
 
 def show_why(name: str, answer: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import click
 
 from trunkline.cli.interrupts import INTERRUPTED, raise_keyboard_interrupt
 from trunkline.cli.options import CONFIG
-from trunkline.cli.terminal import prepare_streams, wants_colour
+from trunkline.cli.terminal import prepare_streams, print_failure, wants_colour
 from trunkline.version import __version__
 
 COMMANDS: Final[dict[str, str]] = {
@@ -79,8 +79,7 @@ class LazyGroup(click.Group):
 
             if not isinstance(error, GatewayError):
                 raise
-            click.echo(f"error: {error}", err=True)
-            sys.exit(error.problem.code.exit)
+            sys.exit(print_failure(error))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from trunkline.cli.options import CONFIG, JSON
-from trunkline.cli.terminal import advise, complain, plain, table
+from trunkline.cli.terminal import plain, print_error, print_hint, table
 
 if TYPE_CHECKING:
     from trunkline.sources.builtin.protection.quarantine import QuarantinedItem
@@ -78,7 +78,7 @@ def _show(found: Found, *, as_json: bool) -> None:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.at))
         rows.append((item.id, when, item.path, item.why, keys))
     click.echo(table(_HEADS, rows))
-    advise("`trunkline protect --json` shows where each change is kept; `trunkline protect accept ID` restores it")
+    print_hint("`trunkline protect --json` shows where each change is kept; `trunkline protect accept ID` restores it")
 
 
 def _as_json(item: QuarantinedItem) -> dict[str, object]:
@@ -107,21 +107,23 @@ def _accept(found: Found, ids: tuple[str, ...], *, force: bool, as_json: bool) -
     from trunkline.sources.builtin.protection.quarantine import accept_change
 
     if not ids and len(found) != 1:
-        complain(f"Name one of {', '.join(item.id for _, item in found)}" if found else "There is nothing to restore")
+        print_error(
+            f"Name one of {', '.join(item.id for _, item in found)}" if found else "There is nothing to restore"
+        )
         return 1
     known = {item.id: (folder, item) for folder, item in found}
     restored: list[dict[str, object]] = []
     failed = False
     for wanted in ids or tuple(known):
         if wanted not in known:
-            complain(f"There is no `{plain(wanted)}` in quarantine", "`trunkline protect` lists what is")
+            print_error(f"There is no `{plain(wanted)}` in quarantine", "`trunkline protect` lists what is")
             failed = True
             continue
         folder, item = known[wanted]
         try:
             instead = accept_change(folder, item, force=force, home=Path.home())
         except GatewayError as error:
-            complain(f"{plain(error.problem.message)} ({plain(item.path)})", error.problem.hint)
+            print_error(f"{plain(error.problem.message)} ({plain(item.path)})", error.problem.hint)
             failed = True
             continue
         restored.append(_as_json(item))

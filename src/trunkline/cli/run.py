@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -69,9 +68,8 @@ def run(
         if name in given:
             raise click.UsageError(f"the input `{name}` is given twice")
         given[name] = value
-    from trunkline.cli.client.run import report
     from trunkline.cli.configuration import default_settings
-    from trunkline.config.settings import with_commands_shown
+    from trunkline.cli.terminal import print_failure
     from trunkline.core.errors import GatewayError
 
     checked = _checked(workflow, config, folder, as_json=as_json)
@@ -79,22 +77,22 @@ def run(
     try:
         settings = checked.settings or default_settings(folder)
         if show_commands:
-            settings = replace(settings, gateway=with_commands_shown(settings.gateway))
+            settings = settings.with_commands_shown()
         ended = _run(checked, given, settings, folder, log_file, as_json=as_json)
     except GatewayError as error:
-        sys.exit(report(error))
+        sys.exit(print_failure(error))
     sys.exit(_STATUS[ended.status])
 
 
 def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool) -> CheckedWorkflow:
     """Read and check the workflow with all it refers to. Any error ends the program with status 2."""
-    from trunkline.cli.configuration import tell_which
+    from trunkline.cli.configuration import announce_config
     from trunkline.cli.trust_prompt import until_trusted
     from trunkline.config.problems import summarize
 
     read = until_trusted(lambda: _read_workflow(workflow, config, folder), lambda read: read.untrusted)
     if not as_json:
-        tell_which(read.settings)
+        announce_config(read.settings)
     checked = _check_started(read)
     if checked.problems and (checked.failed or not as_json):
         click.echo(checked.shown(), err=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from trunkline.cli.options import CONFIG, JSON, URL
-from trunkline.cli.terminal import advise, echo_json, plain, table
+from trunkline.cli.terminal import echo_json, plain, print_hint, table
 
 if TYPE_CHECKING:
     from trunkline.cli.client.gateway_client import Status
@@ -114,7 +114,7 @@ def _show_details(status: Status) -> None:
     for line in dict.fromkeys(lines):
         click.echo(f"  {plain(line)}", err=True)
     for hint in dict.fromkeys(hints):
-        advise(hint, indent="  ")
+        print_hint(hint, indent="  ")
 
 
 def ago(since: str) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from trunkline.cli.terminal import cut, plain, terminal_width, wants_colour
+from trunkline.cli.terminal import plain, terminal_width, truncated, wants_colour
 
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _AFTER_S: Final = 0.5
@@ -33,7 +33,7 @@ class Spinner:
         self._since = time.monotonic()
         self._on_screen = False
 
-    def say(self, message: str) -> None:
+    def update(self, message: str) -> None:
         """Replace the message; an empty one changes nothing."""
         if message:
             self._message = message
@@ -48,7 +48,7 @@ class Spinner:
         waited_s = time.monotonic() - self._since
         seconds = f" ({waited_s:.0f}s)" if waited_s >= _SHOW_TIME_AFTER_S else ""
         room = terminal_width(sys.stderr) - 1 - len(seconds)
-        line = cut(f"{next(self._frames)} {plain(self._message)}", room) + seconds
+        line = truncated(f"{next(self._frames)} {plain(self._message)}", room) + seconds
         self._on_screen = True
         sys.stderr.write(_CLEAR_LINE + (click.style(line, dim=True) if wants_colour(os.environ) else line))
         sys.stderr.flush()

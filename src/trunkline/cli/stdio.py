@@ -89,11 +89,11 @@ def _attach_or_serve(settings: Settings, *, alone: bool) -> int:
 
 def _serve(settings: Settings) -> int:
     """Serve with servers of its own until the client leaves. Returns the exit status."""
-    from trunkline.cli.configuration import reloader, tell_which
+    from trunkline.cli.configuration import announce_config, reloader
     from trunkline.gateway.serving import serve_stdio
     from trunkline.runtime.own_process import run_event_loop
 
-    tell_which(settings)
+    announce_config(settings)
     return run_event_loop(lambda: serve_stdio(settings, reloader(settings)))
 
 

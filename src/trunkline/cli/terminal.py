@@ -13,9 +13,12 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, NoReturn, TextIO
 
 import click
+
+if TYPE_CHECKING:
+    from trunkline.core.errors import GatewayError, Problem
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters except tab and line feed."""
@@ -39,7 +42,7 @@ def plain(text: str) -> str:
     return "".join(ch if ch.isprintable() or ch in _JOINERS else code_point(ch) for ch in reveal(text))
 
 
-def tamed(text: str) -> str:
+def terminal_safe(text: str) -> str:
     """Text of several lines, with a mark in place of control and hidden characters."""
     from trunkline.core.hidden_text import reveal
 
@@ -50,7 +53,7 @@ def echo_data(text: str, *, err: bool = False) -> None:
     """Print what a server sent. Whether to tame it depends on the stream it goes to; what is not a terminal gets it
     whole, with the colours that may be in it."""
     stream = sys.stderr if err else sys.stdout
-    click.echo(tamed(text) if stream.isatty() else text, err=err, color=True)
+    click.echo(terminal_safe(text) if stream.isatty() else text, err=err, color=True)
 
 
 def json_text(raw: bytes) -> str:
@@ -78,15 +81,42 @@ def echo_json(value: object) -> None:
     echo_data(json_text(msgspec.json.encode(value)))
 
 
-def complain(message: str, hint: str = "", *, kind: str = "error") -> None:
+def print_error(message: str, hint: str = "", *, kind: str = "error") -> None:
     """Print an error or warning on stderr, as every command does."""
     colour = "yellow" if kind == "warning" else "red"
     click.echo(f"{click.style(kind, fg=colour, bold=True)}: {plain(message)}", err=True)
     if hint:
-        advise(hint)
+        print_hint(hint)
 
 
-def advise(hint: str, indent: str = "") -> None:
+def print_problem(problem: Problem) -> None:
+    where = f"{problem.where}: " if problem.where else ""
+    print_error(f"{where}{problem.code}: {problem.message}", problem.hint, kind=problem.severity)
+
+
+def print_failure(error: GatewayError) -> int:
+    """Print an error that ends a command. Returns the exit status."""
+    print_problem(error.problem)
+    for detail in error.details:
+        print_error(str(detail))
+    if error.problem.executed == "unknown":
+        click.echo("the tool may have run", err=True)
+    return error.problem.code.exit or 1
+
+
+def exit_with(problem: Problem) -> NoReturn:
+    """End a command before it has begun: print the problem, as JSON if that was asked for, and exit with 2."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.params.get("as_json"):
+        from trunkline.config.problems import render_json
+
+        click.echo(render_json([problem]))
+    else:
+        print_problem(problem)
+    sys.exit(2)
+
+
+def print_hint(hint: str, indent: str = "") -> None:
     click.echo(f"{indent}{click.style('hint', fg='cyan')}: {plain(hint)}", err=True)
 
 
@@ -99,7 +129,7 @@ def shown_width(text: str) -> int:
     return sum(0 if unicodedata.combining(ch) else 2 if unicodedata.east_asian_width(ch) in _WIDE else 1 for ch in text)
 
 
-def cut(text: str, width: int) -> str:
+def truncated(text: str, width: int) -> str:
     """Shorten text to at most so many columns."""
     if shown_width(text) <= width:
         return text
@@ -166,14 +196,14 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], colours: Sequence
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(shown_width, column)) for column in zip(heads, *cells, strict=True)]
     if sys.stdout.isatty():
-        widths = fitted(widths, terminal_width(sys.stdout) - len(_GAP) * (len(heads) - 1))
+        widths = fit_columns(widths, terminal_width(sys.stdout) - len(_GAP) * (len(heads) - 1))
     lines = [click.style(_line(heads, widths), bold=True)]
     for row, colour in zip(cells, colours or [None] * len(cells), strict=True):
         lines.append(_line(row, widths, colour))
     return "\n".join(lines)
 
 
-def fitted(widths: Sequence[int], room: int) -> list[int]:
+def fit_columns(widths: Sequence[int], room: int) -> list[int]:
     """Widths that fit the room: the widest column shrinks first, and the first one, which names the row, last."""
     fit = [min(width, max(room, _LEAST)) for width in widths]
     for columns in (range(1, len(fit)), range(len(fit))):
@@ -186,7 +216,7 @@ def fitted(widths: Sequence[int], room: int) -> list[int]:
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], colour: str | None = None) -> str:
-    shown = [cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    shown = [truncated(cell, width) for cell, width in zip(cells, widths, strict=True)]
     padded = [text + " " * (width - shown_width(text)) for text, width in zip(shown, widths, strict=True)]
     padded[-1] = padded[-1].rstrip()
     if colour is not None and len(padded) > 1:

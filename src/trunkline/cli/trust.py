@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trunkline.cli.terminal import complain, plain
+from trunkline.cli.terminal import exit_with, plain, print_error
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, GatewayError, Problem
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ def trust(file: Path | None, yes: bool, listing: bool, revoke: bool) -> None:
     """
     if yes + listing + revoke > 1:
         raise click.UsageError("`--yes`, `--list` and `--revoke` exclude each other")
-    from trunkline.cli.trust_prompt import exit_with, not_saved
     from trunkline.config.trust.store import TrustStore
 
     store = TrustStore(os.environ)
@@ -49,8 +48,6 @@ def trust(file: Path | None, yes: bool, listing: bool, revoke: bool) -> None:
             sys.exit(max([_trust(store, path, yes=yes) for path in _files(file)]))
     except GatewayError as error:
         exit_with(error.problem)
-    except OSError as error:
-        exit_with(not_saved(store, error))
 
 
 def _files(file: Path | None) -> list[Path]:
@@ -82,7 +79,7 @@ def _trust(store: TrustStore, path: Path, *, yes: bool) -> int:
         if verdict.is_trusted:
             return 0
         if not yes:
-            complain("Cannot ask without a terminal", f"`trunkline trust --yes {shlex.quote(str(path))}` trusts it")
+            print_error("Cannot ask without a terminal", f"`trunkline trust --yes {shlex.quote(str(path))}` trusts it")
             return _REFUSED
     elif not confirmed(verdict):
         click.echo("It is not trusted.", err=True)
@@ -107,7 +104,7 @@ def _list(store: TrustStore) -> None:
     kept = store.read()
     if kept.fault:
         message = f"the list of trusted files {store.path} cannot be used: {kept.fault}"
-        complain(message, "no file is trusted until that is fixed")
+        print_error(message, "no file is trusted until that is fixed")
         sys.exit(_REFUSED)
     for name, trusted in kept.files.items():
         try:

@@ -6,14 +6,15 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from trunkline.cli.terminal import plain
+from trunkline.cli.terminal import exit_with, plain, print_problem
 from trunkline.config.trust.store import TrustStore
 from trunkline.config.trust.verdict import MOST_READS, SummaryLine, Verdict
-from trunkline.core.errors import NOT_EDITED, NOT_TRUSTED, STATE_NOT_WRITTEN, GatewayError, Problem
+from trunkline.core.errors import NOT_EDITED, GatewayError, Problem
 
 if TYPE_CHECKING:
     from trunkline.config.config_file import ConfigFile
@@ -49,11 +50,10 @@ def until_trusted(read: Callable[[], T], untrusted: Callable[[T], Sequence[Verdi
         if verdict.digest in answered or not can_ask() or not confirmed(verdict):
             exit_with(verdict.problem())
         answered.add(verdict.digest)
-        store = TrustStore(os.environ)
         try:
-            store.trust(verdict.path, verdict.digest)
-        except OSError as error:
-            exit_with(not_saved(store, error))
+            TrustStore(os.environ).trust(verdict.path, verdict.digest)
+        except GatewayError as error:
+            exit_with(error.problem)
 
 
 def can_ask() -> bool:
@@ -101,26 +101,6 @@ def _text(line: SummaryLine) -> str:
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[:_MOST_CHARACTERS]}… ({len(text) - _MOST_CHARACTERS} more characters)"
     return click.style(text, fg="yellow") if line.effect == "weaken" else text
-
-
-def not_saved(store: TrustStore, error: OSError) -> Problem:
-    message = f"The list of trusted files cannot be written: {error.strerror or error}"
-    return Problem(
-        code=STATE_NOT_WRITTEN, message=message, where=str(store.path), hint="name the file with `-c` instead"
-    )
-
-
-def exit_with(problem: Problem) -> NoReturn:
-    """End the program with one line, or JSON if that was asked for."""
-    context = click.get_current_context(silent=True)
-    if context is not None and context.params.get("as_json"):
-        from trunkline.config.problems import render_json
-
-        click.echo(render_json([problem]))
-    else:
-        hint = f" ({problem.hint})" if problem.hint else ""
-        click.echo(plain(f"error: {problem.where}: {problem.code}: {problem.message}{hint}"), err=True)
-    sys.exit(NOT_TRUSTED.exit)
 
 
 # -- for the commands that edit: what they write is trusted, but nothing that was untrusted before --------------------
@@ -185,8 +165,7 @@ def _verdict(file: ConfigFile, text: str) -> Verdict | None:
 
 def _save(verdict: Verdict, *, also: str = "") -> None:
     """Save the trust if possible; the file is edited either way."""
-    store = TrustStore(os.environ)
     try:
-        store.trust(verdict.path, verdict.digest, also=also)
-    except OSError as error:
-        click.echo(plain(f"warning: {not_saved(store, error)}"), err=True)
+        TrustStore(os.environ).trust(verdict.path, verdict.digest, also=also)
+    except GatewayError as error:
+        print_problem(replace(error.problem, severity="warning"))

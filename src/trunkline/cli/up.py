@@ -27,11 +27,11 @@ _PORT: Final = 4747
 @click.option("--port", type=click.IntRange(0, 65535), help="Listen on this port instead of the configured one.")
 def up(config: Path | None, host: str | None, port: int | None) -> None:
     """Run the gateway: MCP over HTTP at /mcp."""
-    from trunkline.cli.configuration import load_or_exit, tell_which
+    from trunkline.cli.configuration import announce_config, load_or_exit
     from trunkline.config.settings import with_listen
 
     settings = load_or_exit(config)
-    tell_which(settings)
+    announce_config(settings)
 
     def adjust(settings: Settings) -> Settings:
         if host is None and port is None:

@@ -31,10 +31,6 @@ class ConfigFile:
         """A file that its user has named."""
         return cls(path, "named")
 
-    def plugins(self, home: Path) -> ConfigFile:
-        """AWF's file beside this one. Even beside a named file it counts as found."""
-        return plugins_at(self.path.absolute().parent, home)
-
 
 def home_folder(environ: Mapping[str, str]) -> Path:
     """The home folder of the user whose environment this is."""
@@ -61,7 +57,7 @@ def plugins_file(config: Path) -> Path:
 
 
 def plugins_at(folder: Path, home: Path) -> ConfigFile:
-    """AWF's file in a folder."""
+    """AWF's file in a folder. Even beside a configuration file that was named it counts as found."""
     return ConfigFile(folder / PLUGINS, "own" if _same_folder(folder, home / _OWN_FOLDER) else "found")
 
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from trunkline.config.problems import Report
-from trunkline.config.tree import MAX_BYTES, Node, span_at
+from trunkline.config.problems import Report, span_at
+from trunkline.config.tree import MAX_BYTES, Node
 from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_LARGE, CONFIG_UNREADABLE, OTHERS_CAN_WRITE
 
 _ROOT: Final = 0

@@ -6,11 +6,10 @@ Parsing is strict, but files of programs that accept comments and trailing comma
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Collection
 from typing import Final, Literal
 
-from trunkline.config.problems import LINE_BREAK, InvalidValue, Report, TextSpan
+from trunkline.config.problems import InvalidValue, Report, TextPositions, TextSpan
 from trunkline.config.tree import ListNode, Node, Scalar, ScalarKind, SkippedValue, Table, TreeBuilder
 from trunkline.core.errors import CONFIG_SYNTAX
 
@@ -48,7 +47,7 @@ class _JsonParser:
         self._closing: list[str] = []
         self._expected: _Expected = "value"
         self._at = 0
-        self._line_starts = [0, *(match.end() for match in LINE_BREAK.finditer(text))]
+        self._positions = TextPositions(text)
 
     def parse(self) -> Node:
         self._skip_blank()
@@ -122,7 +121,7 @@ class _JsonParser:
             raise self._error(error.msg.lower()) from None
         except (RecursionError, ValueError):
             return False  # parsing reports where it becomes too deep, and accepts numbers of any length
-        span = TextSpan(*self._place(self._at), *self._place(end))
+        span = self._positions.span(self._at, end)
         self._at = end
         self._builder.scalar(SkippedValue(span, value))
         self._after_value()
@@ -165,12 +164,8 @@ class _JsonParser:
         self._at = match.end() if match is not None else self._at
 
     def _span(self, start: int, end: int) -> TextSpan:
-        line, column = self._place(start)
+        line, column = self._positions.at(start)
         return TextSpan(line, column, line, column + end - start)
-
-    def _place(self, offset: int) -> tuple[int, int]:
-        line = bisect_right(self._line_starts, offset)
-        return line, offset - self._line_starts[line - 1] + 1
 
     def _error(self, message: str, hint: str = "") -> InvalidValue:
         place = self._span(self._at, self._at + 1)

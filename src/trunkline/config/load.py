@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from trunkline.config.clients import read_mcp_servers
-from trunkline.config.config_file import PLUGINS, ConfigFile, home_folder
+from trunkline.config.config_file import PLUGINS, ConfigFile, home_folder, plugins_at
 from trunkline.config.dialects import dialect_of
 from trunkline.config.files import parse_text, read_text, writable_by_others
 from trunkline.config.problems import FileProblem, InvalidValue, Report, hint_for
@@ -65,17 +65,13 @@ class LoadedConfig:
         return next((one for one in self.verdicts if (one.path.name == PLUGINS.name) is of_plugins), None)
 
 
-def load_config(file: ConfigFile, *, environ: Mapping[str, str], kinds: SourceKinds) -> LoadedConfig:
-    """Load a file, and the plugins beside it. All problems are in the result, in file order."""
-    return _load(file, environ, kinds, inspect_only=False)
+def load_config(
+    file: ConfigFile, *, environ: Mapping[str, str], kinds: SourceKinds, inspect_only: bool = False
+) -> LoadedConfig:
+    """Load a file, and the plugins beside it. All problems are in the result, in file order.
 
-
-def inspect_config(file: ConfigFile, *, environ: Mapping[str, str], kinds: SourceKinds) -> LoadedConfig:
-    """The same for callers that start nothing: an untrusted file is read with a warning."""
-    return _load(file, environ, kinds, inspect_only=True)
-
-
-def _load(file: ConfigFile, environ: Mapping[str, str], kinds: SourceKinds, *, inspect_only: bool) -> LoadedConfig:
+    `inspect_only` is for callers that start nothing: an untrusted file is read with a warning.
+    """
     path = file.path
     report = Report(str(path))
     try:
@@ -98,7 +94,7 @@ def _load(file: ConfigFile, environ: Mapping[str, str], kinds: SourceKinds, *, i
 def _with_plugins(
     loaded: LoadedConfig, file: ConfigFile, environ: Mapping[str, str], kinds: SourceKinds, *, inspect_only: bool
 ) -> LoadedConfig:
-    beside = file.plugins(home_folder(environ))
+    beside = plugins_at(file.path.absolute().parent, home_folder(environ))
     if not os.path.lexists(beside.path) or not loaded.ours:
         return loaded
     from trunkline.config.awf_plugins import read_awf_plugins

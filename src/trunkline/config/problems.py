@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,34 @@ class TextSpan(NamedTuple):
     column: int
     end_line: int
     end_column: int
+
+
+LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""The line breaks of YAML, used for all formats so that lines are counted in one way."""
+
+
+class TextPositions:
+    """Converts between offsets in a text, and lines and columns."""
+
+    def __init__(self, text: str) -> None:
+        self._line_starts = [0, *(line_break.end() for line_break in LINE_BREAK.finditer(text))]
+
+    def at(self, offset: int) -> tuple[int, int]:
+        """The line and column of an offset."""
+        line = bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
+
+    def span(self, start: int, end: int) -> TextSpan:
+        return TextSpan(*self.at(start), *self.at(end))
+
+    def offset_of(self, line: int, column: int) -> int:
+        return self._line_starts[line - 1] + column - 1
+
+
+def span_at(text: str, offset: int) -> TextSpan:
+    """The position of one character of a text."""
+    line, column = TextPositions(text).at(offset)
+    return TextSpan(line, column, line, column + 1)
 
 
 class InvalidValue(Exception):
@@ -87,10 +116,6 @@ class Report:
         )
         # a value used through several aliases is reported once
         self._found.setdefault((code.id, span, message), problem)
-
-
-LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""The line breaks of YAML, used for all formats so that lines are counted in one way."""
 
 
 # -- suggestions: "did you mean …?" ----------------------------------------------------------------------------------

@@ -182,9 +182,8 @@ def _read_service(name: str, table: Table, reader: ConfigReader, kind: type[Sour
     lease_s = LEASE_S if lease is None else Seconds(maximum=ONE_DAY_S).read(lease, reader)
     entries: list[TableEntry] = []
     for entry in table.entries:
-        if entry.key.text == "tools" and isinstance(
-            entry.value, ListNode
-        ):  # definitions; in a file `tools` selects some
+        # definitions; in a file `tools` selects some
+        if entry.key.text == "tools" and isinstance(entry.value, ListNode):
             entries.append(entry_as("declare", entry, entry.value))
         elif entry.key.text == "token":
             if table.get("tokens") is not None:

@@ -19,7 +19,6 @@ from trunkline.config.value_types import (
     MapOf,
     Text,
     ValueType,
-    or_reference,
 )
 from trunkline.core.errors import BAD_VALUE
 
@@ -31,17 +30,17 @@ SCRATCH_PREFIX: Final = "trunkline-bash-"
 """Prefix of the private folders of commands in a sandbox."""
 KERNEL_FOLDERS: Final = ("/proc", "/dev", "/sys")
 """Folders that a sandbox has of its own."""
+_MODE: Final = Choice("auto", "required", "off")
+_ACCESS: Final = Choice("ro", "rw")
 
 
 class FolderAccess(ValueType[Mapping[Path, str]]):
     """Folders, each with `ro` or `rw`; relative paths start at the file's folder."""
 
-    _access: Final = Choice("ro", "rw")
-
     def read(self, node: Node, reader: ConfigReader) -> Mapping[Path, str]:
         if not isinstance(node, Table):
             raise reader.wrong_type(node, "folders, each with `ro` or `rw`", "write `{FOLDER: ro}`")
-        given = MapOf(self._access).read(node, reader)
+        given = MapOf(_ACCESS).read(node, reader)
         found: dict[Path, str] = {}
         for entry in node.entries:
             path = reader.path(reader.text(entry.key))
@@ -51,7 +50,7 @@ class FolderAccess(ValueType[Mapping[Path, str]]):
         return found
 
     def schema(self) -> JsonSchema:
-        return MapOf(self._access).schema()
+        return MapOf(_ACCESS).schema()
 
     def example(self, value: Mapping[Path, str]) -> Any:
         return {str(path): access for path, access in value.items()}
@@ -61,7 +60,7 @@ class SandboxSettings(Section):
     """Whether commands run in a sandbox, and what they find in it."""
 
     mode: str = key(
-        Choice("auto", "required", "off"),
+        _MODE,
         default="auto",
         doc="Use a sandbox if bubblewrap works, refuse to run without one, or never use one",
     )
@@ -86,18 +85,15 @@ class SandboxSettings(Section):
 class SandboxKey(ValueType[SandboxSettings]):
     """The mode as one word, or the whole section."""
 
-    _mode: Final = Choice("auto", "required", "off")
-
     def read(self, node: Node, reader: ConfigReader) -> SandboxSettings:
         if isinstance(node, Table):
             return read_section(SandboxSettings, node, reader)
         if isinstance(node, Scalar) and node.kind == "boolean":
             raise reader.wrong_type(node, "`auto`, `required` or `off`")
-        return SandboxSettings(mode=self._mode.read(node, reader))
+        return SandboxSettings(mode=_MODE.read(node, reader))
 
     def schema(self) -> JsonSchema:
-        words = or_reference({"enum": ["auto", "required", "off"]})["anyOf"]
-        return {"anyOf": [*words, section_schema(SandboxSettings) | {"type": "object"}]}
+        return {"anyOf": [*_MODE.schema()["anyOf"], section_schema(SandboxSettings) | {"type": "object"}]}
 
     def example(self, value: SandboxSettings) -> Any:
         return value.mode

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.config.files import parse_text
-from trunkline.config.problems import LINE_BREAK, InvalidValue, Report
+from trunkline.config.problems import LINE_BREAK, InvalidValue, Report, TextPositions
 from trunkline.config.reader import ConfigReader, has_reference
 from trunkline.config.secret_names import NAME_WORDS, is_secret_name
 from trunkline.config.secret_values import CREDENTIAL, is_named_secret, is_path_for_certain, secrets_in
@@ -95,12 +95,12 @@ def hide_secrets(text: str, root: Node | None) -> str:
     """
     if root is None:
         return _hide_credentials(_UNPARSED.sub(_hide_value, text))
-    starts = [0, *(line_break.end() for line_break in LINE_BREAK.finditer(text))]
+    positions = TextPositions(text)
     parts: list[str] = []
     at = 0
     for node in sorted(_secret_scalars(root), key=lambda node: node.span):
-        start = starts[node.span.line - 1] + node.span.column - 1
-        end = starts[node.span.end_line - 1] + node.span.end_column - 1
+        start = positions.offset_of(*node.span[:2])
+        end = positions.offset_of(*node.span[2:])
         if start >= at:  # a value reused by an alias is hidden already
             parts += [_hide_credentials(text[at:start]), _hide_node(node, text[start:end])]
             at = end

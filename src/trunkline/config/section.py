@@ -14,7 +14,7 @@ from trunkline.config.problems import InvalidValue, hint_for
 from trunkline.config.reader import ConfigReader
 from trunkline.config.tree import Node, Scalar, Table, TableEntry
 from trunkline.config.value_types import JsonSchema, ValueType
-from trunkline.core.errors import MISSING_KEY, NO_EFFECT_YET, UNKNOWN_KEY
+from trunkline.core.errors import MISSING_KEY, UNKNOWN_KEY
 
 S = TypeVar("S", bound="Section")
 T = TypeVar("T")
@@ -29,7 +29,6 @@ class Key(NamedTuple):
     default: Any
     doc: str
     secret: bool
-    later: bool
     formerly: str
 
     @property
@@ -43,15 +42,13 @@ def key(
     default: Any = _REQUIRED,
     doc: str,
     secret: bool = False,
-    later: bool = False,
     formerly: str = "",
 ) -> Any:
     """Declare one key. Without a default it is required; a secret one is left out of the repr.
 
-    `later` is for a key whose feature is still to come: using it is a warning. `formerly` is the key's old name, which
-    is an error that names the new one.
+    `formerly` is the key's old name, which is an error that names the new one.
     """
-    declaration = {_KEY: Key(value_type, default, doc, secret, later, formerly)}
+    declaration = {_KEY: Key(value_type, default, doc, secret, formerly)}
     if default is _REQUIRED:
         return field(metadata=declaration)
     # a factory, because `dataclass` takes unhashable defaults for mutable ones
@@ -173,8 +170,6 @@ def _read_entry(kind: type[Section], entry: TableEntry, reader: ConfigReader, al
     declared = kind.declared.get(name)
     if declared is None:
         raise kind.unknown_key_error(entry.key, reader, (*also_known, *kind.declared))
-    if declared.later:
-        reader.warn(NO_EFFECT_YET, entry.key, f"`{name}` has no effect in this version")
     if isinstance(entry.value, Scalar) and entry.value.kind == "null" and declared.default is None:
         return None
     return declared.value_type.read(entry.value, reader)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -240,11 +240,6 @@ def needs_token(listen: BindAddress, token: str) -> bool:
     return not listen.is_loopback and not token
 
 
-def with_commands_shown(gateway: GatewaySettings) -> GatewaySettings:
-    """The settings with `log.show_commands` on, as a command line may ask."""
-    return gateway.replace(log=gateway.log.replace(show_commands=True))
-
-
 def with_listen(settings: GatewaySettings, *, host: str | None, port: int | None) -> GatewaySettings:
     """The settings with the address of a command line. Raises GatewayError where that cannot be listened on."""
     host = settings.listen.host if host is None else host.removeprefix("[").removesuffix("]")
@@ -270,6 +265,11 @@ class Settings:
     referenced_variables: frozenset[ReferencedVariable] = field(default=frozenset(), repr=False)
     files: frozenset[Path] = frozenset()
     origin: Origin = "named"
+
+    def with_commands_shown(self) -> Settings:
+        """The settings with `log.show_commands` on."""
+        gateway = self.gateway
+        return replace(self, gateway=gateway.replace(log=gateway.log.replace(show_commands=True)))
 
     @property
     def file(self) -> ConfigFile:

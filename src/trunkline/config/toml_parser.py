@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import re
 import tomllib
-from bisect import bisect_right
 from typing import Final, NamedTuple, cast
 
-from trunkline.config.problems import LINE_BREAK, InvalidValue, Report, TextSpan
-from trunkline.config.tree import MAX_DEPTH, ListNode, Node, Scalar, Table, TreeBuilder, span_at
+from trunkline.config.problems import InvalidValue, Report, TextPositions, TextSpan, span_at
+from trunkline.config.tree import MAX_DEPTH, ListNode, Node, Scalar, Table, TreeBuilder
 from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_DEEP
 
 PathPart = str | int
@@ -54,12 +53,12 @@ def find_headers(text: str) -> list[tuple[int, tuple[PathPart, ...]]]:
 
 def _scan(text: str) -> _Scanner:
     scanner = _Scanner(text)
-    with contextlib.suppress(_Lost, RecursionError):
+    with contextlib.suppress(_ScanError, RecursionError):
         scanner.scan()
     return scanner
 
 
-class _Lost(Exception):
+class _ScanError(Exception):
     """The scanner does not find what it expects."""
 
 
@@ -71,7 +70,7 @@ class _Scanner:
         self.headers: list[tuple[int, tuple[PathPart, ...]]] = []
         self._text = text
         self._at = 0
-        self._line_starts = [0, *(match.end() for match in LINE_BREAK.finditer(text))]
+        self._positions = TextPositions(text)
         self._tables: dict[tuple[PathPart, ...], int] = {}
         """How many tables each list of tables has so far."""
 
@@ -106,7 +105,7 @@ class _Scanner:
         """The path through these keys; in a list of tables, through the latest one."""
         for text, span in keys:
             if len(path) > MAX_DEPTH:
-                raise _Lost  # deeper values are refused, and each path holds all the parts before it
+                raise _ScanError  # deeper values are refused, and each path holds all the parts before it
             path = (*path, text)
             self.spans.setdefault(path, EntrySpans(span, span))
             if path in self._tables:
@@ -120,7 +119,7 @@ class _Scanner:
         path = (*self._path(table, keys[:-1]), text)
         start = self._at
         self._value(path)
-        self.spans[path] = EntrySpans(span, self._span(start, self._at))
+        self.spans[path] = EntrySpans(span, self._positions.span(start, self._at))
 
     def _value(self, path: tuple[PathPart, ...]) -> None:
         """Skip a value, keeping the positions of what is inside it."""
@@ -141,7 +140,7 @@ class _Scanner:
         while self._next_inside("]"):
             start = self._at
             self._value((*path, index))
-            span = self._span(start, self._at)
+            span = self._positions.span(start, self._at)
             self.spans[*path, index] = EntrySpans(span, span)
             index += 1
 
@@ -152,7 +151,7 @@ class _Scanner:
             self._at += 1
             self._skip(_BLANK)
         if self._at >= len(self._text):
-            raise _Lost
+            raise _ScanError
         if self._text[self._at] != closing:
             return True
         self._at += 1
@@ -169,12 +168,12 @@ class _Scanner:
         quoted = self._text[start : start + 1] in ('"', "'")
         written = self._take(_STRING if quoted else _BARE_KEY)
         text = tomllib.loads(f"key={written}")["key"] if quoted else written
-        return text, self._span(start, self._at)
+        return text, self._positions.span(start, self._at)
 
     def _take(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self._at)
         if match is None:
-            raise _Lost
+            raise _ScanError
         self._at = match.end()
         return match.group()
 
@@ -182,13 +181,6 @@ class _Scanner:
         match = pattern.match(self._text, self._at)
         self._at = match.end() if match is not None else self._at
         return match is not None
-
-    def _span(self, start: int, end: int) -> TextSpan:
-        return TextSpan(*self._place(start), *self._place(end))
-
-    def _place(self, offset: int) -> tuple[int, int]:
-        line = bisect_right(self._line_starts, offset)
-        return line, offset - self._line_starts[line - 1] + 1
 
 
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)\Z")

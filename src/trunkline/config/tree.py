@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple
 
-from trunkline.config.problems import LINE_BREAK, Report, TextSpan
+from trunkline.config.problems import Report, TextSpan
 from trunkline.core.errors import BAD_VALUE, CONFIG_TOO_DEEP, CONFIG_TOO_LARGE, DUPLICATE_KEY, WRONG_TYPE
 
 MAX_BYTES: Final = 1024 * 1024
@@ -49,9 +49,9 @@ class ListNode:
 
     __slots__ = ("items", "span")
 
-    def __init__(self, span: TextSpan) -> None:
+    def __init__(self, span: TextSpan, items: list[Node] | None = None) -> None:
         self.span = span
-        self.items: list[Node] = []
+        self.items: list[Node] = [] if items is None else items
 
 
 class Table:
@@ -92,35 +92,27 @@ _WORDS: Final[dict[ScalarKind, str]] = {
 }
 
 
-def span_at(text: str, offset: int) -> TextSpan:
-    """The position of one character of a text."""
-    line, start = 1, 0
-    for line_break in LINE_BREAK.finditer(text, 0, offset):
-        line, start = line + 1, line_break.end()
-    return TextSpan(line, offset - start + 1, line, offset - start + 2)
+class SizedNode:
+    """A node, with how many nodes and how much text it expands to, and how deeply it is nested."""
+
+    __slots__ = ("characters", "height", "node", "nodes")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.nodes = 1
+        self.characters = len(node.text) if isinstance(node, Scalar) else 0
+        self.height = 0 if isinstance(node, Scalar) else 1
 
 
-class _Open:
+class _OpenNode(SizedNode):
     """A list or table that is not closed yet."""
 
-    __slots__ = ("characters", "height", "key", "node", "nodes", "seen")
+    __slots__ = ("key", "seen")
 
     def __init__(self, node: ListNode | Table) -> None:
-        self.node = node
+        super().__init__(node)
         self.seen: dict[str, Scalar] = {}
         self.key: Node | None = None
-        self.nodes = 1
-        self.characters = 0
-        self.height = 1
-
-
-class Built(NamedTuple):
-    """A finished node, with how many nodes and how much text it expands to, and how deeply it is nested."""
-
-    node: Node
-    nodes: int
-    characters: int
-    height: int
 
 
 class TreeBuilder:
@@ -128,7 +120,7 @@ class TreeBuilder:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._open: list[_Open] = []
+        self._open: list[_OpenNode] = []
         self._nodes = 0
         self._characters = 0
         self.root: Node | None = None
@@ -136,52 +128,49 @@ class TreeBuilder:
     def start(self, node: ListNode | Table) -> None:
         if len(self._open) >= MAX_DEPTH:
             raise self._too_deep(node.span)
-        self._open.append(_Open(node))
+        self._open.append(_OpenNode(node))
 
-    def end(self) -> Built:
+    def end(self) -> SizedNode:
         """Close the innermost list or table."""
-        done = self._open.pop()
-        built = Built(done.node, done.nodes, done.characters, done.height)
+        closed = self._open.pop()
         # what it holds was counted when it was added
-        self._nodes -= done.nodes - 1
-        self._characters -= done.characters
-        self.add(built, done.node.span)
-        return built
+        self._nodes -= closed.nodes - 1
+        self._characters -= closed.characters
+        return self.add(closed, closed.node.span)
 
-    def scalar(self, node: Scalar) -> Built:
-        built = Built(node, 1, len(node.text), 0)
-        self.add(built, node.span)
-        return built
+    def scalar(self, node: Scalar) -> SizedNode:
+        return self.add(SizedNode(node), node.span)
 
-    def add(self, built: Built, span: TextSpan) -> None:
+    def add(self, added: SizedNode, span: TextSpan) -> SizedNode:
         """Add a finished node. `span` is where it is used, which differs from its own span for an alias."""
-        self._nodes += built.nodes
-        self._characters += built.characters
+        self._nodes += added.nodes
+        self._characters += added.characters
         if self._nodes > MAX_NODES or self._characters > MAX_CHARACTERS:
             message = f"The file expands to more than {MAX_NODES:,} values or {MAX_CHARACTERS:,} characters"
             raise self._report.error(CONFIG_TOO_LARGE, span, message, "use fewer values or fewer aliases")
         if not self._open:
-            self.root = built.node
-            return
+            self.root = added.node
+            return added
         parent = self._open[-1]
-        parent.nodes += built.nodes
-        parent.characters += built.characters
-        parent.height = max(parent.height, built.height + 1)
-        if len(self._open) + built.height > MAX_DEPTH:
+        parent.nodes += added.nodes
+        parent.characters += added.characters
+        parent.height = max(parent.height, added.height + 1)
+        if len(self._open) + added.height > MAX_DEPTH:
             raise self._too_deep(span)
         if isinstance(parent.node, ListNode):
-            parent.node.items.append(built.node)
+            parent.node.items.append(added.node)
         elif parent.key is None:
-            parent.key = built.node
+            parent.key = added.node
         else:
-            self._add_entry(parent, parent.node, parent.key, built.node)
+            self._add_entry(parent, parent.key, added.node)
             parent.key = None
+        return added
 
     def at_key(self) -> bool:
         """Whether the next node is the key of a table entry."""
         return bool(self._open) and isinstance(self._open[-1].node, Table) and self._open[-1].key is None
 
-    def _add_entry(self, parent: _Open, table: Table, key: Node, value: Node) -> None:
+    def _add_entry(self, parent: _OpenNode, key: Node, value: Node) -> None:
         if not isinstance(key, Scalar) or key.kind == "null":
             self._report.error(WRONG_TYPE, key.span, f"A key must be text, not {describe(key)}")
             return
@@ -190,7 +179,8 @@ class TreeBuilder:
             return
         first = parent.seen.setdefault(key.text, key)
         if first is key:
-            table.entries.append(TableEntry(key, value))
+            assert isinstance(parent.node, Table)
+            parent.node.entries.append(TableEntry(key, value))
             return
         message = f"`{key.text}` is given twice; the first is on line {first.span.line}"
         self._report.error(DUPLICATE_KEY, key.span, message, "keep one of them")

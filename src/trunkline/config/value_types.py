@@ -23,7 +23,7 @@ JsonSchema = dict[str, Any]
 REFERENCE_PATTERN: Final = r"\$\{[A-Za-z_]"
 
 
-def or_reference(schema: JsonSchema) -> JsonSchema:
+def _or_reference(schema: JsonSchema) -> JsonSchema:
     """The schema of a value that is not text but may be given as a reference to the environment."""
     return {"anyOf": [schema, {"$ref": "#/$defs/reference"}]}
 
@@ -55,12 +55,10 @@ class Text(ValueType[str]):
         any_scalar: bool = False,
         may_be_empty: bool = True,
         check: Callable[[str], str | None] | None = None,
-        hint: str = "",
     ) -> None:
         self._any_scalar = any_scalar
         self._may_be_empty = may_be_empty
         self._check = check
-        self._hint = hint
 
     def read(self, node: Node, reader: ConfigReader) -> str:
         if not isinstance(node, Scalar) or node.kind == "null":
@@ -69,10 +67,10 @@ class Text(ValueType[str]):
             raise reader.wrong_type(node, "text", "put it in quotes")
         text = reader.text(node)
         if not text and not self._may_be_empty:
-            raise reader.error(BAD_VALUE, node, "The text is empty", self._hint)
+            raise reader.error(BAD_VALUE, node, "The text is empty")
         wrong = self._check(text) if self._check is not None else None
         if wrong is not None:
-            raise reader.error(BAD_VALUE, node, wrong, self._hint)
+            raise reader.error(BAD_VALUE, node, wrong)
         return text
 
     def schema(self) -> JsonSchema:
@@ -92,7 +90,7 @@ class Boolean(ValueType[bool]):
         raise reader.wrong_type(node, "`true` or `false`")
 
     def schema(self) -> JsonSchema:
-        return or_reference({"type": "boolean"})
+        return _or_reference({"type": "boolean"})
 
 
 _NUMBER: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z", re.ASCII)
@@ -131,7 +129,7 @@ class Integer(ValueType[int]):
         schema: JsonSchema = {"type": "integer", "minimum": self._minimum}
         if self._maximum is not None:
             schema["maximum"] = self._maximum
-        return or_reference(schema)
+        return _or_reference(schema)
 
 
 TimeUnit = Literal["seconds", "milliseconds"]
@@ -157,7 +155,7 @@ class Seconds(ValueType[float]):
 
     def schema(self) -> JsonSchema:
         least = {"minimum": 0} if self._allow_zero else {"exclusiveMinimum": 0}
-        return or_reference({"type": "number", **least, "maximum": self._maximum})
+        return _or_reference({"type": "number", **least, "maximum": self._maximum})
 
     def example(self, value: float) -> Any:
         counted = value * self._per_second
@@ -182,7 +180,7 @@ class Choice(ValueType[str]):
         raise reader.error(BAD_VALUE, node, message, f"did you mean `{guess}`?" if guess else "")
 
     def schema(self) -> JsonSchema:
-        return or_reference({"enum": list(self._words)})
+        return _or_reference({"enum": list(self._words)})
 
 
 class FilePath(ValueType[Path]):

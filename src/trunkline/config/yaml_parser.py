@@ -11,18 +11,8 @@ from typing import Any, Final
 
 import yaml
 
-from trunkline.config.problems import InvalidValue, Report, TextSpan
-from trunkline.config.tree import (
-    Built,
-    ListNode,
-    Node,
-    Scalar,
-    Table,
-    TreeBuilder,
-    ambiguity,
-    plain_scalar_kind,
-    span_at,
-)
+from trunkline.config.problems import InvalidValue, Report, TextSpan, span_at
+from trunkline.config.tree import ListNode, Node, Scalar, SizedNode, Table, TreeBuilder, ambiguity, plain_scalar_kind
 from trunkline.core.errors import AMBIGUOUS_SCALAR, CONFIG_SYNTAX, CONFIG_TOO_LARGE
 
 _UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|(?!^)\ufeff")
@@ -61,7 +51,7 @@ class _Composer:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._builder = TreeBuilder(report)
-        self._anchors: dict[str, Built | None] = {}
+        self._anchors: dict[str, SizedNode | None] = {}
         self._open_anchors: list[str | None] = []
         self._documents = 0
 
@@ -108,14 +98,14 @@ class _Composer:
         if event.anchor not in self._anchors:
             message = f"The alias `*{event.anchor}` is not defined"
             raise self._report.error(CONFIG_SYNTAX, span, message, "put a value that starts with `*` in quotes")
-        built = self._anchors[event.anchor]
-        if built is None:
+        sized = self._anchors[event.anchor]
+        if sized is None:
             raise self._report.error(CONFIG_TOO_LARGE, span, f"The alias `*{event.anchor}` contains itself")
-        self._builder.add(built, span)
+        self._builder.add(sized, span)
 
-    def _anchor(self, name: str | None, built: Built | None) -> None:
+    def _anchor(self, name: str | None, sized: SizedNode | None) -> None:
         if name is not None:
-            self._anchors[name] = built
+            self._anchors[name] = sized
 
     def _refuse_tag(self, event: Any) -> None:
         if event.tag is not None:

@@ -4,7 +4,7 @@ import click
 import pytest
 from tests.support.fake_terminal import screen
 
-from trunkline.cli.terminal import fitted, shown_width, table
+from trunkline.cli.terminal import fit_columns, shown_width, table
 
 HEADS = ("NAME", "STATE", "WHY")
 ROWS = [("one", "ready", ""), ("a-server-with-a-name", "down", "because " * 40), ("東京", "ready", "東" * 90)]
@@ -50,7 +50,7 @@ def test_cells_are_made_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_widest_column_gives_way_first_and_the_name_last(widths: list[int], room: int, expected: list[int]) -> None:
-    assert fitted(widths, room) == expected
+    assert fit_columns(widths, room) == expected
 
 
 def test_a_thousand_rows_with_endless_cells_are_quick_to_lay_out(monkeypatch: pytest.MonkeyPatch) -> None:

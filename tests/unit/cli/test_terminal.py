@@ -12,17 +12,17 @@ import pytest
 from tests.support.fake_terminal import screen
 
 from trunkline.cli.terminal import (
-    advise,
-    complain,
-    cut,
     echo_data,
     echo_json,
     json_text,
     plain,
     prepare_streams,
+    print_error,
+    print_hint,
     shown_width,
-    tamed,
+    terminal_safe,
     terminal_width,
+    truncated,
     wants_colour,
 )
 
@@ -39,18 +39,18 @@ def test_plain_text_is_one_line_of_printable_characters() -> None:
 
 
 def test_tamed_text_keeps_its_lines_and_tabs_and_nothing_a_terminal_obeys() -> None:
-    assert tamed("a\tb\r\nc\nd") == "a\tb\nc\nd"
-    assert tamed("progress\rdone") == "progress\ufffddone"
-    assert tamed("\x1b[2J") == "\ufffd[2J"
-    assert all(ch.isprintable() for ch in tamed(HOSTILE))
-    assert tamed("مرحبا שלום") == "مرحبا שלום"
+    assert terminal_safe("a\tb\r\nc\nd") == "a\tb\nc\nd"
+    assert terminal_safe("progress\rdone") == "progress\ufffddone"
+    assert terminal_safe("\x1b[2J") == "\ufffd[2J"
+    assert all(ch.isprintable() for ch in terminal_safe(HOSTILE))
+    assert terminal_safe("مرحبا שלום") == "مرحبا שלום"
 
 
 def test_what_is_hidden_is_shown_and_what_is_joined_stays() -> None:
     tagged = "x\U000e0041\u200b\u3164"
-    assert plain(tagged) == tamed(tagged) == "x<U+E0041><U+200B><U+3164>"
+    assert plain(tagged) == terminal_safe(tagged) == "x<U+E0041><U+200B><U+3164>"
     family = "\U0001f468\u200d\U0001f469"
-    assert plain(family) == tamed(family) == family
+    assert plain(family) == terminal_safe(family) == family
     text = json_text(json.dumps({"s": tagged + family}, ensure_ascii=False).encode())
     assert r"x\udb40\udc41\u200b\u3164" in text
     assert json.loads(text) == {"s": tagged + family}
@@ -66,7 +66,7 @@ def test_what_is_tamed_depends_on_the_stream_it_goes_to(
     echo_data(HOSTILE)
     echo_data(HOSTILE, err=True)
     assert capsys.readouterr().out == f"{HOSTILE}\n"
-    assert error_screen.getvalue() == f"{tamed(HOSTILE)}\n"
+    assert error_screen.getvalue() == f"{terminal_safe(HOSTILE)}\n"
 
 
 def test_json_keeps_every_digit_and_shows_nothing_that_a_terminal_obeys() -> None:
@@ -91,9 +91,9 @@ def test_values_of_our_own_are_json_too(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_complaint_is_one_line_and_its_hint_another(capsys: pytest.CaptureFixture[str]) -> None:
-    complain("TL1:\nwrong\x1b[0m", "do\nthis")
-    complain("look", kind="warning")
-    advise("then that", indent="  ")
+    print_error("TL1:\nwrong\x1b[0m", "do\nthis")
+    print_error("look", kind="warning")
+    print_hint("then that", indent="  ")
     assert capsys.readouterr() == ("", "error: TL1: wrong [0m\nhint: do this\nwarning: look\n  hint: then that\n")
 
 
@@ -108,7 +108,7 @@ def test_widths_are_columns_on_a_screen(text: str, width: int) -> None:
 @pytest.mark.parametrize("width", range(1, 12))
 @pytest.mark.parametrize("text", ["hello world", "東京東京東京", "a", "e\u0301" * 20])
 def test_cut_text_fits(text: str, width: int) -> None:
-    found = cut(text, width)
+    found = truncated(text, width)
     assert shown_width(found) <= width
     assert found == text or found.endswith("…")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.config_files import KINDS, codes, found, load_json, load_text, settings_of
 from tests.support.waiting import at_most
 
-from trunkline.config.config_file import ConfigFile, find_config
+from trunkline.config.config_file import ConfigFile, find_config, plugins_at
 from trunkline.config.load import load_config
 
 
@@ -36,7 +36,7 @@ def test_the_users_own_file_is_their_own_from_whichever_folder_it_is_reached(tmp
     for cwd in (own, tmp_path / "link", tmp_path):
         file = find_config(None, cwd, tmp_path)
         assert file is not None
-        assert (file.origin, file.plugins(tmp_path).origin) == ("own", "own")
+        assert (file.origin, plugins_at(file.path.absolute().parent, tmp_path).origin) == ("own", "own")
 
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from tests.support.config_files import KINDS
 from tests.support.trust import trust, verdict_of
 
 from trunkline.config.config_file import ConfigFile
-from trunkline.config.load import inspect_config, load_config
+from trunkline.config.load import load_config
 from trunkline.config.trust.store import TrustStore
+from trunkline.core.errors import GatewayError
 
 CONFIG = """\
 # a comment
@@ -513,7 +514,7 @@ def test_a_list_that_somebody_else_could_have_written_is_none(tmp_path: Path, ho
         os.mkfifo(store.path)
     assert not is_trusted(file, tmp_path)
     assert store.read().fault
-    with pytest.raises(OSError, match="move it away"):
+    with pytest.raises(GatewayError, match="move it away"):
         store.trust(file, "x")
 
 
@@ -542,7 +543,7 @@ def test_of_a_found_file_that_is_not_trusted_there_are_no_settings_whatever_it_s
 def test_whoever_only_looks_reads_it_all_the_same(tmp_path: Path) -> None:
     file = tmp_path / "trunkline.yaml"
     file.write_text("mcpServers: {a: {command: cat}}")
-    loaded = inspect_config(ConfigFile(file, "found"), environ={"HOME": str(tmp_path)}, kinds=KINDS)
+    loaded = load_config(ConfigFile(file, "found"), environ={"HOME": str(tmp_path)}, kinds=KINDS, inspect_only=True)
     assert loaded.settings is not None
     assert [(problem.code.id, problem.severity) for problem in loaded.problems] == [("TL116", "warning")]
 

@@ -1,4 +1,4 @@
-"""What a command can ask of a gateway, whether it runs already or is started for this command."""
+"""The gateway client of commands: what they can ask of a gateway, running already or started for the command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from trunkline.cli.client.target import LocalTarget, RemoteTarget
+from trunkline.cli.client.target import RemoteTarget
+from trunkline.config.settings import Settings
 from trunkline.core.call import Json, Outcome
 from trunkline.core.tool import ToolDefinition
 from trunkline.protocol.jsonrpc import BadMessage, members_of
@@ -17,7 +18,7 @@ Status = Mapping[str, Any]
 """One server's status, as `router.status.status_json` writes it."""
 Budget = Mapping[str, Any]
 """What the tools cost in tokens, as `search.listing` writes it."""
-Progress = Callable[[str], None]
+ShowProgress = Callable[[str], None]
 """Receives one line of text for people for each step of progress."""
 
 
@@ -61,7 +62,7 @@ class GatewayClient(Protocol):
         """The input schema of a tool, looked up by any of its names; empty if it is not known."""
         ...
 
-    async def call(self, name: str, arguments: bytes, progress: Progress) -> Outcome:
+    async def call(self, name: str, arguments: bytes, progress: ShowProgress) -> Outcome:
         """Call a tool. Cancelling this cancels the call."""
         ...
 
@@ -69,16 +70,19 @@ class GatewayClient(Protocol):
         """What a call of this tool is waiting for, in words; empty if it is not known."""
         ...
 
-    async def why(self, name: str) -> Mapping[str, Any]:
+    async def diagnose(self, name: str) -> Mapping[str, Any]:
         """Where a tool comes from, or why it is missing."""
         ...
 
 
 @asynccontextmanager
 async def open_client(
-    target: RemoteTarget | LocalTarget, progress: Progress, *, tool: str = ""
+    target: RemoteTarget | Settings, progress: ShowProgress, *, tool: str = ""
 ) -> AsyncGenerator[GatewayClient, None]:
-    """Connect to a running gateway, or start one. With `tool`, only the servers that may have that tool are started."""
+    """Connect to a running gateway, or start one with these settings.
+
+    With `tool`, only the servers that may have that tool are started.
+    """
     if isinstance(target, RemoteTarget):
         from trunkline.cli.client.remote import remote_client
 
@@ -87,7 +91,7 @@ async def open_client(
     else:
         from trunkline.cli.client.local import local_client
 
-        async with local_client(target.settings, progress, tool) as client:
+        async with local_client(target, progress, tool) as client:
             yield client
 
 

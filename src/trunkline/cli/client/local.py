@@ -15,12 +15,12 @@ from trunkline.cli.client.gateway_client import (
     Budget,
     Match,
     MatchReasons,
-    Progress,
+    ShowProgress,
     Status,
     input_schema,
     progress_line,
 )
-from trunkline.cli.terminal import complain, plain
+from trunkline.cli.terminal import plain, print_error
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Caller, Outcome
 from trunkline.core.errors import DEFINITION_CHANGED
@@ -47,7 +47,7 @@ class LocalClient:
     """The GatewayClient of a gateway started for one command. `settings` are those of the whole file, of whose servers
     the gateway may have started only some."""
 
-    def __init__(self, gateway: GatewayRuntime, settings: Settings, progress: Progress) -> None:
+    def __init__(self, gateway: GatewayRuntime, settings: Settings, progress: ShowProgress) -> None:
         self._gateway = gateway
         self._settings = settings
         self._progress = progress
@@ -91,12 +91,12 @@ class LocalClient:
         entry = await self._entry(name)
         return {} if entry is None else input_schema(entry.tool)
 
-    async def why(self, name: str) -> Mapping[str, Any]:
+    async def diagnose(self, name: str) -> Mapping[str, Any]:
         await self._settled()
         await self._entry(name)
         return diagnose_tool(self._gateway.router, name)
 
-    async def call(self, name: str, arguments: bytes, progress: Progress) -> Outcome:
+    async def call(self, name: str, arguments: bytes, progress: ShowProgress) -> Outcome:
         await self._entry(name)
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -155,7 +155,7 @@ class LocalClient:
 
 
 @asynccontextmanager
-async def local_client(settings: Settings, progress: Progress, tool: str) -> AsyncGenerator[LocalClient, None]:
+async def local_client(settings: Settings, progress: ShowProgress, tool: str) -> AsyncGenerator[LocalClient, None]:
     """Start a gateway with the servers that may have `tool` (all of them if it is empty), and close it at the end."""
     needed = narrowed(settings, tool)
     servers = "1 server" if len(needed.sources) == 1 else f"{len(needed.sources)} servers"
@@ -173,7 +173,7 @@ async def local_client(settings: Settings, progress: Progress, tool: str) -> Asy
     finally:
         await gateway.close()
         for change in () if client.shows_changes else changes:  # the new definitions count as known from now on
-            complain(f"{DEFINITION_CHANGED}: {change.message}", str(dict(change.fields)["hint"]), kind="warning")
+            print_error(f"{DEFINITION_CHANGED}: {change.message}", str(dict(change.fields)["hint"]), kind="warning")
 
 
 def narrowed(settings: Settings, tool: str) -> Settings:

@@ -16,7 +16,7 @@ from trunkline.cli.client.gateway_client import (
     Budget,
     Match,
     MatchReasons,
-    Progress,
+    ShowProgress,
     Status,
     input_schema,
     progress_line,
@@ -91,14 +91,14 @@ class RemoteClient:
     async def schema(self, name: str) -> Mapping[str, Any]:
         tools = {tool.name: tool for tool in await self.tools()}
         if name not in tools and self._target.operator_token:
-            name = str((await self.why(name)).get("exposed", ""))
+            name = str((await self.diagnose(name)).get("exposed", ""))
         elif name not in tools:  # only the operator may ask the gateway for the name that clients see
             name = guess_exposed_name(name, list(tools))
         return input_schema(tools[name]) if name in tools else {}
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    async def call(self, name: str, arguments: bytes, progress: Progress) -> Outcome:
+    async def call(self, name: str, arguments: bytes, progress: ShowProgress) -> Outcome:
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def done(request: Request) -> None:
@@ -134,7 +134,7 @@ class RemoteClient:
         if not self._target.operator_token:
             return ""
         try:
-            findings = (await self.why(name))["findings"]
+            findings = (await self.diagnose(name))["findings"]
         except GatewayError:
             return ""
         return next((finding["what"] for finding in findings if "is starting" in finding["what"]), "")
@@ -152,19 +152,19 @@ class RemoteClient:
             raise GatewayError(replace(problem, executed="no"))
         try:
             assert isinstance(outcome, Result)
-            body = bytes(msgspec.json.decode(outcome.raw, type=_OwnAnswer).structured_content)
+            body = bytes(msgspec.json.decode(outcome.raw, type=_StructuredResult).structured_content)
             return self._checked(body, _Statuses, "list of servers")["servers"]
         except (AssertionError, msgspec.MsgspecError, GatewayError):
             hint = f"set {OPERATOR_VARIABLE}, or turn on `gateway.meta_tools`"
             message = f"{self._target.url} does not show its servers to clients"
             raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint=hint)) from None
 
-    async def why(self, name: str) -> Mapping[str, Any]:
+    async def diagnose(self, name: str) -> Mapping[str, Any]:
         if not self._target.operator_token:
             message = "Only the operator may ask a running gateway about a tool"
             raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint=f"set {OPERATOR_VARIABLE}"))
         body = await self._get(f"/api/tools/{quote(name, safe='')}/why", self._target.operator_token, OPERATOR_VARIABLE)
-        return self._checked(body, _Why, "answer about the tool")
+        return self._checked(body, _Diagnosis, "answer about the tool")
 
     def _checked(self, body: bytes, shape: type[msgspec.Struct], what: str) -> Any:
         """Decode a body that has at least the members of `shape`, which commands rely on."""
@@ -337,7 +337,7 @@ class _Finding(msgspec.Struct):
     hint: str = ""
 
 
-class _Why(msgspec.Struct):
+class _Diagnosis(msgspec.Struct):
     found: bool
     findings: list[_Finding]
     address: str = ""
@@ -345,7 +345,7 @@ class _Why(msgspec.Struct):
     similar: list[str] = []
 
 
-class _Share(msgspec.Struct):
+class _TokenCost(msgspec.Struct):
     tokens: int
     server: str = ""
     tool_id: str = ""
@@ -354,49 +354,49 @@ class _Share(msgspec.Struct):
     dialogue: int = 0
 
 
-class _Auto(msgspec.Struct):
+class _AutoMode(msgspec.Struct):
     chosen: str
     why: str
 
 
 class _Modes(msgspec.Struct):
-    all: _Share
-    search: _Share
-    auto: _Auto
+    all: _TokenCost
+    search: _TokenCost
+    auto: _AutoMode
 
 
 class _Budget(msgspec.Struct):
-    servers: list[_Share]
-    tools: list[_Share]
+    servers: list[_TokenCost]
+    tools: list[_TokenCost]
     modes: _Modes
     disclosure: str
     shown: str
 
 
-class _OwnAnswer(msgspec.Struct, rename="camel"):
+class _StructuredResult(msgspec.Struct, rename="camel"):
     structured_content: msgspec.Raw
 
 
-class _Found(msgspec.Struct, rename="camel"):
+class _DiscoveredTool(msgspec.Struct, rename="camel"):
     tool_id: str = msgspec.field(name="tool_id")
     description: str = ""
     input_schema: msgspec.Raw = msgspec.Raw(b"{}")
     why: MatchReasons = msgspec.field(default_factory=MatchReasons)
 
 
-class _Discovered(msgspec.Struct):
-    tools: list[_Found]
+class _DiscoveredTools(msgspec.Struct):
+    tools: list[_DiscoveredTool]
 
 
 def read_matches(body: bytes, known: Mapping[str, ToolDefinition]) -> list[Match]:
     """The answer of `/api/tools/discover`, with the full definitions of `known` tools.
 
     Raises msgspec.MsgspecError or RecursionError where it is malformed."""
-    found = msgspec.json.decode(body, type=_Discovered).tools
+    found = msgspec.json.decode(body, type=_DiscoveredTools).tools
     return [Match(known.get(each.tool_id) or _definition_of(each), each.why) for each in found]
 
 
-def _definition_of(found: _Found) -> ToolDefinition:
+def _definition_of(found: _DiscoveredTool) -> ToolDefinition:
     """For a tool that is not listed, such as one whose name another tool has."""
     members = {"name": encode(found.tool_id), "description": encode(found.description)}
     return ToolDefinition("", found.tool_id, encode_members({**members, "inputSchema": found.input_schema}))

@@ -17,7 +17,7 @@ from trunkline.cli.client.gateway_client import GatewayClient, open_client
 from trunkline.cli.client.target import find_target
 from trunkline.cli.interrupts import INTERRUPTED
 from trunkline.cli.spinner import Spinner, spinning
-from trunkline.cli.terminal import complain
+from trunkline.cli.terminal import print_failure
 from trunkline.core.call import Outcome
 from trunkline.core.errors import GatewayError
 from trunkline.runtime.own_process import run_event_loop, unignored_signals
@@ -25,14 +25,10 @@ from trunkline.runtime.own_process import run_event_loop, unignored_signals
 T = TypeVar("T")
 _CHECK_DELAY_S: Final = 1.5
 
-Request = Callable[[GatewayClient, Spinner], Awaitable[T]]
-Show = Callable[[T], int]
-"""Prints a result and returns the exit status."""
-
 
 def run_with_client(
-    request: Request[T],
-    show: Show[T],
+    request: Callable[[GatewayClient, Spinner], Awaitable[T]],
+    show: Callable[[T], int],
     config: Path | None,
     url: str | None,
     *,
@@ -40,7 +36,7 @@ def run_with_client(
     message: str = "asking the gateway",
     if_cancelled: str = "",
 ) -> NoReturn:
-    """Send a request, show the result, and exit; errors are shown and give the exit status.
+    """Send a request, show the result, and exit with what `show` returns; errors are shown, and decide the status.
 
     `tool` names the tool it is about, `message` is what the spinner shows first, `if_cancelled` what Ctrl+C did.
     """
@@ -51,7 +47,7 @@ def run_with_client(
         nonlocal has_result
         async with AsyncExitStack() as stack:
             async with spinning(spinner):
-                client = await stack.enter_async_context(open_client(target, spinner.say, tool=tool))
+                client = await stack.enter_async_context(open_client(target, spinner.update, tool=tool))
                 result = await request(client, spinner)
             has_result = True
             return show(result)  # before servers that were started for it are ended, which may take a while
@@ -60,7 +56,7 @@ def run_with_client(
         target = find_target(config, url)
         status = run_event_loop(lambda: _cancelled_by_signals(answer(), spinner))
     except GatewayError as error:
-        status = report(error)
+        status = print_failure(error)
     except asyncio.CancelledError:
         click.echo(f"interrupted{f': {if_cancelled}' if if_cancelled and not has_result else ''}", err=True)
         status = INTERRUPTED
@@ -79,7 +75,7 @@ async def _cancelled_by_signals(work: Coroutine[Any, Any, T], spinner: Spinner) 
         if presses > 1:
             spinner.clear()
             os._exit(INTERRUPTED)
-        spinner.say("interrupted: cleaning up")
+        spinner.update("interrupted: cleaning up")
         task.cancel()
 
     for number in unignored_signals(signal.SIGINT, signal.SIGTERM):
@@ -94,20 +90,8 @@ async def show_delays(call: Awaitable[Outcome], client: GatewayClient, name: str
         while not calling.done():
             await asyncio.wait([calling], timeout=_CHECK_DELAY_S)
             if not calling.done():
-                spinner.say(await client.delay_reason(name))
+                spinner.update(await client.delay_reason(name))
         return calling.result()
     finally:
         calling.cancel()
         await asyncio.wait([calling])
-
-
-def report(error: GatewayError) -> int:
-    """Print an error as every command does. Returns its exit status."""
-    problem = error.problem
-    where = f"{problem.where}: " if problem.where else ""
-    complain(f"{where}{problem.code}: {problem.message}", problem.hint)
-    for detail in error.details:
-        complain(str(detail))
-    if problem.executed == "unknown":
-        click.echo("the tool may have run", err=True)
-    return problem.code.exit or 1

@@ -19,7 +19,7 @@ from trunkline.cli.configuration import (
     settings_or_exit,
 )
 from trunkline.cli.options import TOKEN_VARIABLE, mcp_url
-from trunkline.cli.terminal import complain
+from trunkline.cli.terminal import print_error
 from trunkline.config.config_file import ConfigFile, find_config
 from trunkline.config.settings import STATE_DIR, Settings
 from trunkline.core.bind_address import is_loopback
@@ -41,15 +41,11 @@ class RemoteTarget:
     operator_token: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalTarget:
-    """A gateway to start for one command, with these settings."""
+def find_target(config: Path | None, url: str | None) -> RemoteTarget | Settings:
+    """The running gateway to ask, or the settings to start one with for a single command.
 
-    settings: Settings
-
-
-def find_target(config: Path | None, url: str | None) -> RemoteTarget | LocalTarget:
-    """Raises GatewayError where there is no gateway to use; a bad file ends the program, as for every command."""
+    Raises GatewayError where there is neither; a bad file ends the program, as for every command.
+    """
     if url is not None:
         return _named(mcp_url(url), config)
     file = find_config(config, Path(), Path.home())
@@ -61,11 +57,11 @@ def find_target(config: Path | None, url: str | None) -> RemoteTarget | LocalTar
     state_dir = _default_state_dir() if settings is None else settings.gateway.state_dir
     record = find_running(gateways_folder(state_dir) / gateway_key(file.path.absolute()))
     if record is None:
-        return LocalTarget(settings_of(file) if loaded.untrusted else settings_or_exit(loaded))
+        return settings_of(file) if loaded.untrusted else settings_or_exit(loaded)
     if settings is None:
         wrong = "is not trusted" if loaded.untrusted else "has errors"
         message = f"`{file.path}` {wrong}; asking the running gateway, which still uses the previous version"
-        complain(message, "run `trunkline check` for details", kind="warning")
+        print_error(message, "run `trunkline check` for details", kind="warning")
     return _of_record(record, state_dir, settings)
 
 

@@ -62,7 +62,7 @@ def read_client_file(dialect: str, root: Table, path: Path, sources: SourceList,
         reader.warn(MISSING_KEY, root.span, "The file has no MCP servers", f"they belong under `{group}`")
         return
     sources.reserve(node.entries if isinstance(node, Table) else ())
-    read_mcp_servers(node, sources, listen, client_format)
+    read_mcp_servers(node, sources, listen, client_format._replace(start_folder=project))
 
 
 def project_of(path: Path, home: Path) -> Path | None:
@@ -102,7 +102,7 @@ def mcp_servers(file: ClientFile) -> ClientServers:
     for key, value in file.root.entries:
         if key.text == "projects" and isinstance(value, SkippedValue):
             _warn_about_projects(key, value.value, file.reader)
-    client_format = ClientFormat(adapt=partial(rewrite_keys, rewrite=references), start_folder=file.project)
+    client_format = ClientFormat(adapt=partial(rewrite_keys, rewrite=references))
     return ClientServers(_GROUP, file.root.get(_GROUP), client_format)
 
 
@@ -138,7 +138,7 @@ def vscode_servers(file: ClientFile) -> ClientServers:
                 given[name] = TableEntry(given[name].key, change(given[name].value, file.reader))
         return given
 
-    client_format = ClientFormat(adapt=adapt, notes=frozenset({"gallery", "version"}), start_folder=file.project)
+    client_format = ClientFormat(adapt=adapt, notes=frozenset({"gallery", "version"}))
     return ClientServers("servers", group.get("servers"), client_format)
 
 
@@ -157,14 +157,13 @@ def _expand_home(args: Node, reader: ConfigReader) -> Node:
     if not isinstance(args, ListNode):
         return args
     home = reader.define(str(reader.home))
-    replaced = ListNode(args.span)
-    replaced.items = [
+    expanded = (
         Scalar(arg.span, arg.kind, home + arg.text[1:])
         if isinstance(arg, Scalar) and (arg.text == "~" or arg.text.startswith("~/"))
         else arg
         for arg in args.items
-    ]
-    return replaced
+    )
+    return ListNode(args.span, [*expanded])
 
 
 def _adapt_env(env: Node, reader: ConfigReader) -> Node:
@@ -190,7 +189,7 @@ def gemini_servers(file: ClientFile) -> ClientServers:
     servers = file.root.get(_GROUP)
     if isinstance(servers, Table):
         servers = _with_unused_disabled(servers, file.root.get("mcp"))
-    client_format = ClientFormat(adapt=partial(rewrite_keys, rewrite=references), start_folder=file.project)
+    client_format = ClientFormat(adapt=partial(rewrite_keys, rewrite=references))
     return ClientServers(_GROUP, servers, client_format)
 
 
@@ -237,9 +236,7 @@ def opencode_servers(file: ClientFile) -> ClientServers:
 
     if isinstance(servers, Table):
         servers = _without_bare_switches(servers, file.reader)
-    client_format = ClientFormat(
-        names=_OPENCODE_NAMES, instead={"env": "environment", "args": "command"}, adapt=adapt, start_folder=file.project
-    )
+    client_format = ClientFormat(names=_OPENCODE_NAMES, instead={"env": "environment", "args": "command"}, adapt=adapt)
     return ClientServers("mcp", servers, client_format)
 
 
@@ -287,8 +284,7 @@ def _adapt_opencode(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
 def _command(entry: TableEntry, reader: ConfigReader) -> ServerKeys:
     if not isinstance(entry.value, ListNode) or not entry.value.items:
         raise reader.error(WRONG_TYPE, entry.value, "Expected a list: the program, then its arguments")
-    args = ListNode(entry.value.span)
-    args.items = entry.value.items[1:]
+    args = ListNode(entry.value.span, entry.value.items[1:])
     command = entry_as("command", entry, entry.value.items[0])
     return {"command": command, "args": entry_as("args", entry, args)} if args.items else {"command": command}
 
@@ -327,9 +323,7 @@ def codex_servers(file: ClientFile) -> ClientServers:
     def adapt(given: ServerKeys) -> ServerKeys:
         return _adapt_codex(rewrite_keys(given, lambda node: escape_references(node.text)), file.reader)
 
-    client_format = ClientFormat(
-        names=_CODEX_NAMES, client_only=_CLIENT_ONLY, instead=_OF_OTHERS, adapt=adapt, start_folder=file.project
-    )
+    client_format = ClientFormat(names=_CODEX_NAMES, client_only=_CLIENT_ONLY, instead=_OF_OTHERS, adapt=adapt)
     return ClientServers(_CODEX_GROUP, file.root.get(_CODEX_GROUP), client_format)
 
 
@@ -343,11 +337,9 @@ def _adapt_codex(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
         given.pop("start_timeout_ms", None)
     inherited = given.get("inherit_env")
     if inherited is not None and isinstance(inherited.value, ListNode):
-        names = ListNode(inherited.value.span)  # some are written as `{name = "X", source = "local"}`
-        names.items = [
-            (item.get("name") or item) if isinstance(item, Table) else item for item in inherited.value.items
-        ]
-        given["inherit_env"] = TableEntry(inherited.key, names)
+        # some are written as `{name = "X", source = "local"}`
+        names = [(item.get("name") or item) if isinstance(item, Table) else item for item in inherited.value.items]
+        given["inherit_env"] = TableEntry(inherited.key, ListNode(inherited.value.span, names))
     return _with_headers(given, reader)
 
 

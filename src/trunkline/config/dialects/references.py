@@ -40,9 +40,7 @@ def rewrite_node(node: Node, rewrite: TextRewriter) -> Node:
         return Scalar(node.span, "text", rewrite(node)) if node.kind == "text" else node
     if isinstance(node, Table):
         return Table(node.span, [TableEntry(key, rewrite_node(value, rewrite)) for key, value in node.entries])
-    items = ListNode(node.span)
-    items.items = [rewrite_node(item, rewrite) for item in node.items]
-    return items
+    return ListNode(node.span, [rewrite_node(item, rewrite) for item in node.items])
 
 
 def text_of_file(node: Node, path: Path, reader: ConfigReader) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from json import dumps
 from pathlib import Path
@@ -28,10 +28,10 @@ from trunkline.config.edit.toml_edit import TomlText, table_lines
 from trunkline.config.edit.yaml_edit import CannotEdit, EntryValue, YamlText
 from trunkline.config.files import parse_text
 from trunkline.config.load import LoadedConfig, load_text
-from trunkline.config.problems import FileProblem, InvalidValue, Report, hint_for
+from trunkline.config.problems import FileProblem, InvalidValue, Report, TextPositions, TextSpan, hint_for, span_at
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceKinds, UnreadySource
-from trunkline.config.tree import UNUSABLE, ListNode, Node, Table, span_at
+from trunkline.config.tree import UNUSABLE, ListNode, Node, Table
 from trunkline.core.errors import (
     BAD_NAME,
     BAD_VALUE,
@@ -72,7 +72,7 @@ class ConfigText:
         return load_text(self.text, self.path, environ=self.environ, kinds=self.kinds)
 
 
-def check_only_change(
+def _check_only_change(
     before: ConfigText, after: ConfigText, entry: tuple[str, ...], body: Mapping[str, EntryValue] | None
 ) -> None:
     """Raise CannotEdit where anything but this entry differs, or the entry is not `body`."""
@@ -119,7 +119,7 @@ def _plain(node: Node) -> Any:
     return node.text == "true" if node.kind == "boolean" else node.text if node.kind == "text" else node
 
 
-def check_client_reads_it(file: ConfigText, path: tuple[str, ...], body: EntryBody, server: NewServer) -> None:
+def _check_client_reads_it(file: ConfigText, path: tuple[str, ...], body: EntryBody, server: NewServer) -> None:
     """Raise CannotEdit where the client would read the entry differently: clients differ in their references.
 
     Every variable that may be meant has a value here, as it may be set where the entry is used.
@@ -155,15 +155,8 @@ def _texts_of(file: ConfigText) -> dict[str, Any] | None:
     return texts | {"env": {name: file.environ.get(name) for name in passed_on} | dict(texts["env"] or {})}
 
 
-def problems_of_entry(loaded: LoadedConfig, text: str, start: int, end: int) -> list[FileProblem]:
-    """The problems positioned between two offsets of the text."""
-    first, last = span_at(text, start)[:2], span_at(text, end)[:2]
-    return [problem for problem in loaded.problems if problem.span is not None and first <= problem.span[:2] <= last]
-
-
-def check_no_new_errors(before: LoadedConfig, after: LoadedConfig, of_entry: Iterable[FileProblem]) -> None:
-    """Raise GatewayError or CannotEdit where the file has errors that it did not have before."""
-    own = list(of_entry)
+def _check_no_new_errors(before: LoadedConfig, after: LoadedConfig, own: Collection[FileProblem]) -> None:
+    """Raise GatewayError or CannotEdit where the file has errors that it did not have before. `own` are the entry's."""
     for problem in own:
         if problem.severity == "error":
             raise GatewayError(Problem(code=problem.code, message=problem.message, hint=problem.hint))
@@ -178,12 +171,12 @@ def check_no_new_errors(before: LoadedConfig, after: LoadedConfig, of_entry: Ite
             raise CannotEdit(f"the file would no longer load: {problem.message}")
 
 
-def check_other_servers(before: LoadedConfig, after: LoadedConfig, changed: set[str]) -> None:
-    """Raise CannotEdit where a server other than those to be changed comes, goes or changes."""
+def _check_other_servers(before: LoadedConfig, after: LoadedConfig, changed: str) -> None:
+    """Raise CannotEdit where a server other than the one to be changed comes, goes or changes."""
     if before.settings is None or after.settings is None:
         return
     old, new = before.settings.sources, after.settings.sources
-    for name in (old.keys() | new.keys()) - changed:
+    for name in (old.keys() | new.keys()) - {changed}:
         if old.get(name) != new.get(name):
             raise CannotEdit(f"the server `{name}` would change too")
 
@@ -194,7 +187,7 @@ Action = Literal["added", "replaced", "removed"]
 
 
 class EditResult(NamedTuple):
-    """The new text of the file, and the line that the entry is or was on.
+    """The new text of the file, the group of the entry (`place`), and the line that it is or was on.
 
     `problems` are those of the new entry, to be shown with `shown`, the text with its secrets hidden. `settings` are
     those of the new text; None where it has errors.
@@ -207,6 +200,7 @@ class EditResult(NamedTuple):
     problems: tuple[FileProblem, ...]
     shown: str
     settings: Settings | None
+    created: bool = False
 
 
 class _Servers:
@@ -215,7 +209,6 @@ class _Servers:
     def __init__(self, file: ConfigText) -> None:
         self._root = file.tree()  # an outline is only made of text without syntax errors
         suffix = file.path.suffix.lower()
-        self._file = file
         is_json = suffix in (".json", ".jsonc")
         self.editor = TomlText(file.text) if suffix == ".toml" else YamlText(file.text, json=is_json)
         root = self._root if isinstance(self._root, Table) else Table(self._root.span)
@@ -247,9 +240,6 @@ class _Servers:
                 return (deeper,)
         return (first,)
 
-    def line_of(self, key: OutlineKey) -> int:
-        return span_at(self._file.text, key.start).line
-
 
 def _source_name(key: str) -> str:
     """The name of an entry's source."""
@@ -267,7 +257,7 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
     servers = _Servers(file)
     existing = servers.find(server.name)
     if existing is not None and not force:
-        message = f"`{existing[1].key}` already exists, on line {servers.line_of(existing[1])}"
+        message = f"`{existing[1].key}` already exists, on line {span_at(file.text, existing[1].start).line}"
         raise _refusal(file, message, "use another name, or replace it with `--force`", code=DUPLICATE_KEY)
     if existing is None and server.name in servers.names():
         raise _not_editable(file, server.name)
@@ -276,7 +266,7 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
     try:
         body = group.body(server)
         if servers.dialect is not None:
-            check_client_reads_it(file, group.path, body, server)
+            _check_client_reads_it(file, group.path, body, server)
         if existing is None:
             edits = servers.editor.add(group.path, server.name, body)
             return _checked(file, edits, group, server.name, body, "added")
@@ -300,7 +290,7 @@ def remove_server(file: ConfigText, name: str) -> EditResult:
         hint = hint_for(name, names, "servers") if names else "the file has no servers"
         raise _refusal(file, f"Unknown server `{name}`", hint, code=UNKNOWN_TOOL)
     group, member = found
-    line = servers.line_of(member)
+    line = span_at(file.text, member.start).line
     try:
         edits = servers.editor.remove(group.path, member)
         return _checked(file, edits, group, member.key, None, "removed")._replace(line=line)
@@ -326,23 +316,22 @@ def _checked(
     """The result of an edit, after checking that only this entry differs."""
     new = replace(file, text=apply_edits(file.text, edits))
     try:
-        check_only_change(file, new, (*group.path, key), body)
+        _check_only_change(file, new, (*group.path, key), body)
     except GatewayError as error:
         raise CannotEdit(f"the file would no longer load: {error.problem.message}") from None
     before, after = file.load(), new.load()
     own: list[FileProblem] = []
-    line = 0
-    servers = _Servers(new)
-    found = servers.find(key)
+    span = TextSpan(0, 0, 0, 0)
+    found = _Servers(new).find(key)
     if body is not None and found is not None:
-        line = servers.line_of(found[1])
-        own = problems_of_entry(after, new.text, found[1].start, found[1].end)
-        check_other_servers(before, after, {_source_name(key)})
-    check_no_new_errors(before, after, own)
+        span = TextPositions(new.text).span(found[1].start, found[1].end)
+        own = [problem for problem in after.problems if problem.span and span[:2] <= problem.span[:2] <= span[2:]]
+        _check_other_servers(before, after, _source_name(key))
+    _check_no_new_errors(before, after, own)
     if any(problem.code is OWN_ENTRY_SKIPPED for problem in own):
         message = "This server is Trunkline itself; a gateway behind itself would call itself without end"
         raise GatewayError(Problem(code=NOT_EDITED, message=message))
-    return EditResult(action, new.text, group.shown, line, tuple(own), after.text, after.settings)
+    return EditResult(action, new.text, group.shown, span.line, tuple(own), after.text, after.settings)
 
 
 def _refusal(file: ConfigText, message: str, hint: str, *, code: Code = NOT_EDITED) -> GatewayError:

@@ -58,6 +58,7 @@ _PIECE_BYTES: Final = 1024 * 1024
 _MOST_BYTES: Final = 512 * 1024 * 1024
 """Limit for all files together. Of a file beyond it only the size, times and inode count."""
 
+SOURCE_GROUPS: Final = ("sources", "mcpServers", "plugins")
 ABSENT: Final = ("none", "no plain file")
 """States of files that do not exist but would be started if they did."""
 LEADS_TO: Final = "leads to "
@@ -88,7 +89,7 @@ def local_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[Loc
     below = str(file.absolute().parents[1]) if file.parts[-2:] == PLUGINS.parts else folder
     found: dict[str, str] = {}
     left_bytes = _MOST_BYTES
-    for entry in _entries(root):
+    for _, entry in entries_of(root):
         found |= {path: f"{LEADS_TO}{real}" for path, real in _links_out(entry, folder, below, environ)}
         for written in _paths(_program(entry, folder, below, environ)):
             path = written if ".." in written.split(os.sep) else os.path.normpath(written)
@@ -98,12 +99,14 @@ def local_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[Loc
     return tuple(LocalFile(path, found[path]) for path in sorted(found))
 
 
-def _entries(root: Node) -> Iterator[Table]:
-    for group in ("sources", "mcpServers", "plugins"):
+def entries_of(root: Node) -> Iterator[tuple[str, Table]]:
+    """The sources of a file by name, those in a list by number."""
+    for group in SOURCE_GROUPS:
         node = root.get(group) if isinstance(root, Table) else None
-        members = [value for _, value in node.entries] if isinstance(node, Table) else []
-        members += node.items if isinstance(node, ListNode) else []
-        yield from (member for member in members if isinstance(member, Table))
+        members = [(key.text, value) for key, value in node.entries] if isinstance(node, Table) else []
+        if isinstance(node, ListNode):
+            members = [(str(number), item) for number, item in enumerate(node.items, 1)]
+        yield from ((name, member) for name, member in members if isinstance(member, Table))
 
 
 def _links_out(entry: Table, folder: str, below: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from trunkline.config.config_file import PLUGINS, home_folder
 from trunkline.config.settings import STATE_DIR
+from trunkline.core.errors import STATE_NOT_WRITTEN, GatewayError, Problem
 from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
@@ -78,31 +79,37 @@ class TrustStore:
             return TrustedFiles({}, "it is damaged")
 
     def trust(self, path: Path, digest: str, *, also: str = "") -> None:
-        """Trust a file as it is with this fingerprint. Raises OSError."""
+        """Trust a file as it is with this fingerprint. Raises GatewayError where the list cannot be written."""
         since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         with self._changing() as files:
             files[trust_key(path)] = TrustedFile(digest, since, also)
 
     def revoke(self, path: Path) -> bool:
-        """Stop trusting a file and return whether it was trusted. Raises OSError."""
+        """Stop trusting a file and return whether it was trusted. Raises GatewayError like `trust`."""
         with self._changing() as files:
             return files.pop(trust_key(path), None) is not None
 
     @contextlib.contextmanager
     def _changing(self) -> Generator[dict[str, TrustedFile]]:
         """The list, locked while it is changed. A damaged one is put aside."""
-        make_private_folder(self.folder)
-        with self._locked():
-            kept = self.read()
-            if not kept.is_ours:
-                raise OSError(f"{kept.fault}; move it away")
-            if kept.fault:
-                self.path.replace(self.path.with_name("trusted.json.damaged"))
-            files = dict(kept.files)
-            yield files
-            if files != kept.files or kept.fault:
-                listed = {name: asdict(one) for name, one in sorted(files.items())}
-                write_private(self.path, json.dumps({"version": 1, "files": listed}, indent=1).encode())
+        try:
+            make_private_folder(self.folder)
+            with self._locked():
+                kept = self.read()
+                if not kept.is_ours:
+                    raise OSError(f"{kept.fault}; move it away")
+                if kept.fault:
+                    self.path.replace(self.path.with_name("trusted.json.damaged"))
+                files = dict(kept.files)
+                yield files
+                if files != kept.files or kept.fault:
+                    listed = {name: asdict(one) for name, one in sorted(files.items())}
+                    write_private(self.path, json.dumps({"version": 1, "files": listed}, indent=1).encode())
+        except OSError as error:
+            message = f"The list of trusted files cannot be written: {error.strerror or error}"
+            hint = "name the file with `-c` instead"
+            problem = Problem(code=STATE_NOT_WRITTEN, message=message, where=str(self.path), hint=hint)
+            raise GatewayError(problem) from error
 
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:

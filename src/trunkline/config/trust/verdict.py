@@ -24,7 +24,7 @@ from trunkline.config.secret_names import is_secret_name
 from trunkline.config.secret_values import CREDENTIAL, is_path_for_certain, secrets_in_urls
 from trunkline.config.secrets import ONLY_REFERENCES
 from trunkline.config.tree import ListNode, Node, Scalar, Table
-from trunkline.config.trust.local_programs import ABSENT, LEADS_TO, LocalFile, local_files
+from trunkline.config.trust.local_programs import ABSENT, LEADS_TO, SOURCE_GROUPS, LocalFile, entries_of, local_files
 from trunkline.config.trust.store import TrustStore, trust_key
 from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import NOT_TRUSTED, GatewayError, Severity
@@ -127,7 +127,6 @@ _EFFECTS: Final[dict[str, Effect]] = {
     **dict.fromkeys(("headers", "tokens"), "reach"),
 }
 """The effects of keys: what decides what a program does, and what is sent to a server."""
-_SOURCES: Final = ("sources", "mcpServers", "plugins")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ def summary_lines(root: Node, files: Sequence[LocalFile]) -> tuple[SummaryLine, 
     """All that the fingerprint covers, the most important first."""
     lines = [*_programs(root)]
     for path, node in fingerprinted_values(root):
-        if len(path) != 3 or path[0] not in _SOURCES or path[2] not in (*_PROGRAMS, "args"):  # those have a line
+        if len(path) != 3 or path[0] not in SOURCE_GROUPS or path[2] not in (*_PROGRAMS, "args"):  # those have a line
             lines.append(_line(path, node))
     for file in files:
         if file.state.startswith(LEADS_TO):
@@ -156,27 +155,20 @@ def summary_lines(root: Node, files: Sequence[LocalFile]) -> tuple[SummaryLine, 
 
 
 def _programs(root: Node) -> Iterator[SummaryLine]:
-    for group in _SOURCES:
-        node = root.get(group) if isinstance(root, Table) else None
-        entries = [(key.text, value) for key, value in node.entries] if isinstance(node, Table) else []
-        if isinstance(node, ListNode):
-            entries += [(str(number), item) for number, item in enumerate(node.items, 1)]
-        for name, entry in entries:
-            if not isinstance(entry, Table):
-                continue
-            programs = [word for key in _PROGRAMS if (word := entry.get(key)) is not None]
-            args = entry.get("args")
-            words = [_words(word, hide=False) for word in programs] + ([] if args is None else [_words(args)])
-            if words:
-                yield SummaryLine("start", name, " ".join(words))
+    for name, entry in entries_of(root):
+        programs = [word for key in _PROGRAMS if (word := entry.get(key)) is not None]
+        args = entry.get("args")
+        words = [_words(word, hide=False) for word in programs] + ([] if args is None else [_words(args)])
+        if words:
+            yield SummaryLine("start", name, " ".join(words))
 
 
 def _line(path: KeyPath, node: Node) -> SummaryLine:
-    in_source = len(path) > 2 and path[0] in _SOURCES
+    in_source = len(path) > 2 and path[0] in SOURCE_GROUPS
     what, rest = ("".join(path[1:2]), path[2:]) if in_source else ("", path)
     if in_source and rest[:1] in (("url",), ("httpUrl",), ("serverUrl",), ("endpoint",)) and isinstance(node, Scalar):
         return SummaryLine("reach", what, _url(node.text))
-    why = _weakened(rest, node)
+    why = next((why for key, weakens, why in _WEAKENING if rest[: len(key)] == key and weakens(node)), "")
     effect: Effect = _EFFECTS.get(rest[0], "set") if in_source and rest else "set"
     text = f"{'.'.join(rest)}: {_words(node, secret=any(map(is_secret_name, rest)))}"
     return SummaryLine("weaken" if why else effect, what, f"{text} ({why})" if why else text)
@@ -292,10 +284,6 @@ _WEAKENING: Final[tuple[tuple[KeyPath, Callable[[Node], bool], str], ...]] = (
     (("gateway", "socket"), _always, "others can reach the gateway there"),
     (("gateway", "telemetry"), _always, "calls are reported there"),
 )
-
-
-def _weakened(path: KeyPath, node: Node) -> str:
-    return next((why for key, weakens, why in _WEAKENING if path[: len(key)] == key and weakens(node)), "")
 
 
 # -- the verdict -----------------------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ async def test_a_name_that_only_looks_like_a_servers_is_found_with_the_rest(tmp_
     async with local_client(settings, nothing, "git_add") as client:
         assert (await client.schema("git_add"))["properties"] == {"a": {"type": "integer"}}
         assert isinstance(await call(client, "git_add", a=1), Result)
-        assert (await client.why("git_add"))["address"] == "other.git_add"
+        assert (await client.diagnose("git_add"))["address"] == "other.git_add"
     assert [event["tool"] for event in other.calls()] == ["git_add"]
 
 
@@ -120,7 +120,7 @@ async def test_an_address_and_a_server_that_is_down_are_no_reason_to_start_the_r
             outcome = await call(client, name)
             assert isinstance(outcome, Failure)
             assert "bad" in outcome.problem.message
-            assert (await client.why(name))["found"] is False
+            assert (await client.diagnose(name))["found"] is False
     assert rest.events("start") == []
 
 

@@ -217,7 +217,7 @@ async def test_an_operator_asks_the_operators_routes() -> None:
     pages = {"/mcp": greeting(), "/api/mcp/servers": (200, STATUSES), "/api/tools/s.add%2F%20x/why": (200, WHY)}
     async with canned(pages) as server, remote_client(RemoteTarget(f"{server.url}/mcp", "", "client", "op")) as client:
         assert await client.servers() == json.loads(STATUSES)["servers"]
-        assert await client.why("s.add/ x") == json.loads(WHY)
+        assert await client.diagnose("s.add/ x") == json.loads(WHY)
     tokens = {asked.path: asked.headers.get("authorization") for asked in server.asked}
     assert tokens.pop("/mcp") == "Bearer client"
     assert set(tokens.values()) == {"Bearer op"}
@@ -261,7 +261,7 @@ async def test_what_an_operators_route_may_answer_else_is_told(page: tuple[int, 
     async with canned(pages) as server:
         there = RemoteTarget(f"{server.url}/mcp", operator_token="op")
         assert (await problem_with(there, RemoteClient.servers)).code.id == code
-        assert (await problem_with(there, lambda client: client.why("x"))).code.id == code
+        assert (await problem_with(there, lambda client: client.diagnose("x"))).code.id == code
 
 
 async def test_an_operators_route_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,7 +305,7 @@ async def test_another_answer_than_the_gateways_own_is_not_taken_for_it(answer: 
 
 async def test_why_is_for_operators() -> None:
     async with canned({"/mcp": greeting()}) as server:
-        problem = await problem_with(RemoteTarget(f"{server.url}/mcp"), lambda client: client.why("x"))
+        problem = await problem_with(RemoteTarget(f"{server.url}/mcp"), lambda client: client.diagnose("x"))
     assert problem.code is UNAUTHORIZED
     assert "TRUNKLINE_OPERATOR_TOKEN" in problem.hint
 

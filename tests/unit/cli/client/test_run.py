@@ -10,8 +10,9 @@ import pytest
 from tests.support.ports import free_port
 
 from trunkline.cli.client.gateway_client import GatewayClient
-from trunkline.cli.client.run import report, run_with_client
+from trunkline.cli.client.run import run_with_client
 from trunkline.cli.spinner import Spinner
+from trunkline.cli.terminal import print_failure
 from trunkline.core.errors import BAD_VALUE, DEADLINE, SOURCE_DOWN, GatewayError, Problem
 
 
@@ -81,10 +82,10 @@ def test_wrong_use_that_only_the_schema_shows_is_still_wrong_use(config: Path) -
 def test_a_problem_is_told_with_the_status_it_owns(
     capsys: pytest.CaptureFixture[str], problem: Problem, status: int, told: str
 ) -> None:
-    assert report(GatewayError(problem)) == status
+    assert print_failure(GatewayError(problem)) == status
     assert capsys.readouterr() == ("", told)
 
 
 def test_single_faults_follow_the_problem(capsys: pytest.CaptureFixture[str]) -> None:
-    report(GatewayError(Problem(code=BAD_VALUE, message="all"), (Problem(code=BAD_VALUE, message="one"),)))
+    print_failure(GatewayError(Problem(code=BAD_VALUE, message="all"), (Problem(code=BAD_VALUE, message="one"),)))
     assert capsys.readouterr().err == "error: TL104: all\nerror: TL104: one\n"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.support.trust import trust
 
-from trunkline.cli.client.target import LocalTarget, RemoteTarget, find_target
+from trunkline.cli.client.target import RemoteTarget, find_target
+from trunkline.config.settings import Settings
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, GatewayError
 from trunkline.runtime.gateway_records import RunningGateway, announce_running
 from trunkline.runtime.state_files import gateway_key, gateways_folder
@@ -70,8 +71,8 @@ def test_without_a_gateway_the_servers_of_the_file_are_started(place: Place) -> 
     path = place.file("mcpServers: {a: {command: cat}}")
     for config in (path, Path("trunkline.yaml"), None):
         whom = find_target(config, None)
-        assert isinstance(whom, LocalTarget)
-        assert list(whom.settings.sources) == ["a"]
+        assert isinstance(whom, Settings)
+        assert list(whom.sources) == ["a"]
 
 
 def test_a_gateway_that_runs_for_the_file_is_asked(place: Place) -> None:
@@ -88,7 +89,7 @@ def test_its_state_may_be_anywhere(place: Place) -> None:
 def test_a_gateway_for_another_file_is_not_asked(place: Place) -> None:
     place.file()
     place.gateway(place.file(name="other.yaml"))
-    assert isinstance(find_target(None, None), LocalTarget)
+    assert isinstance(find_target(None, None), Settings)
 
 
 def test_the_tokens_of_the_file_come_first_and_those_of_the_environment_last(
