@@ -1,8 +1,8 @@
 """A misbehaving MCP server in a process of its own: `python -I -S fault_server.py '{"transport": "stdio"}'`.
 
 The standard library only and few imports, because tests start hundreds of these. What goes wrong is chosen by the name
-of the tool that is called (fault/tools.py, fault/protocol_violations.py) or, for faults of a whole process, by `faults` in the
-options (fault/options.py).
+of the tool that is called (fault/tools.py, fault/protocol_violations.py) or, for faults of a whole process, by
+`faults` in the options (fault/options.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the feature server asks its client: at once on an old connection, by `input_required` on a new one.
 
-Tools say what they want to know with `RequestContext.ask`; which of the two ways it takes is decided here alone. Answers of
-earlier rounds travel in `requestState`, whose checksum shows that it came back as it was sent.
+Tools say what they want to know with `RequestContext.ask`; which of the two ways it takes is decided here alone.
+Answers of earlier rounds travel in `requestState`, whose checksum shows that it came back as it was sent.
 """
 
 from __future__ import annotations
