@@ -103,7 +103,7 @@ def test_what_was_not_declared_is_refused_at_once(tmp_path: Path, variant: Varia
 
 
 @every_legacy_kind
-def test_a_question_taken_back_is_withdrawn(tmp_path: Path, variant: Variant) -> None:
+def test_a_server_request_taken_back_is_withdrawn(tmp_path: Path, variant: Variant) -> None:
     async def scene() -> None:
         async with staged(tmp_path, variant) as stage:
             client = Client(stage, "one")
@@ -156,7 +156,7 @@ def test_a_call_given_up_takes_back_what_its_server_asked(tmp_path: Path, varian
 
 
 @every_legacy_kind
-def test_a_flood_of_questions_leaves_the_source_at_work(tmp_path: Path, variant: Variant) -> None:
+def test_a_flood_of_server_requests_leaves_the_source_at_work(tmp_path: Path, variant: Variant) -> None:
     async def scene() -> None:
         async with staged(tmp_path, variant) as stage:
             client = Client(stage, "one")

@@ -123,7 +123,7 @@ async def test_instructions_are_joined_and_say_whose_they_are(client: AbstractAs
             assert f"These are the instructions of {name}." in instructions
 
 
-async def test_questions_say_which_server_asks(client: AbstractAsyncContextManager[Client]) -> None:
+async def test_server_requests_say_which_server_asks(client: AbstractAsyncContextManager[Client]) -> None:
     async with client as asking:
         for name in (ALPHA, BETA):
             asking.person.asked.clear()

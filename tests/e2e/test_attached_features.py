@@ -69,7 +69,7 @@ async def attached(url: str, era: str, folder: Path) -> AsyncIterator[tuple[Any,
 @pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
 @pytest.mark.parametrize("era", ["legacy", MODERN])
 @pytest.mark.parametrize("url", ["stdio", "http"], indirect=True)
-async def test_questions_progress_notifications_and_arguments_in_headers_pass(
+async def test_server_requests_progress_notifications_and_arguments_in_headers_pass(
     url: str, era: str, tmp_path: Path
 ) -> None:
     async with attached(url, era, tmp_path) as (client, heard):

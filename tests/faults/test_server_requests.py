@@ -60,7 +60,7 @@ async def kill_the_last(server: Server) -> None:
 # The server is gone ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_killed_server_takes_its_question_back_and_ends_its_call(tmp_path: Path) -> None:
+async def test_a_killed_server_takes_its_request_back_and_ends_its_call(tmp_path: Path) -> None:
     with over_every_wire(tmp_path) as (gateway, servers):
         for name, server in servers.items():
             client = await gateway.client().open(FORMS)

@@ -10,7 +10,7 @@ import mcp_types as types
 from mcp import MCPError
 from tests.support.conformance.changes import Changes
 from tests.support.conformance.contents import RED_PIXEL, Content, embedded, image, text
-from tests.support.conformance.questions import Context, ask, form, is_modern
+from tests.support.conformance.server_requests import Context, ask, form, is_modern
 
 Result = dict[str, Any]
 RESOURCE_NOT_FOUND = -32002

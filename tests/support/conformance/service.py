@@ -13,7 +13,7 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import ListenHandler
 from tests.support.conformance import library, tools
 from tests.support.conformance.changes import Changes
-from tests.support.conformance.questions import Context, InputRequired
+from tests.support.conformance.server_requests import Context, InputRequired
 
 FRESH_MS = 60_000
 LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")

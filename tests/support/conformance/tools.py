@@ -11,7 +11,7 @@ import mcp_types as types
 from mcp import MCPError
 from tests.support.conformance.changes import Changes
 from tests.support.conformance.contents import answer, audio, embedded, image, text
-from tests.support.conformance.questions import Context, ask, declared, form, is_modern, roots, sample
+from tests.support.conformance.server_requests import Context, ask, declared, form, is_modern, roots, sample
 
 Params = types.CallToolRequestParams
 Result = dict[str, Any]

@@ -11,7 +11,7 @@ def open_call() -> Call:
     return Call("tools/call", b"{}", lambda request: None, caller=Caller(), reply=lambda call: None)
 
 
-def test_a_question_ends_once_whoever_is_first() -> None:
+def test_a_server_request_ends_once_whoever_is_first() -> None:
     endings: list[tuple[ResponseKind, bytes]] = []
     withdrawn: list[bool] = []
     server_request = ServerRequest("s", ROOTS_LIST, b"{}", lambda ending, raw: endings.append((ending, bytes(raw))))
@@ -23,7 +23,7 @@ def test_a_question_ends_once_whoever_is_first() -> None:
     assert (endings, withdrawn) == ([("result", b"{}")], [])
 
 
-def test_a_question_that_its_server_takes_back_is_answered_to_nobody() -> None:
+def test_a_server_request_that_its_server_takes_back_gets_no_response() -> None:
     withdrawn: list[bool] = []
     server_request = ServerRequest("s", ROOTS_LIST, b"{}", lambda ending, raw: pytest.fail("nobody waits for this"))
     server_request.withdraw()

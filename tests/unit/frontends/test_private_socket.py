@@ -271,7 +271,7 @@ def test_a_client_that_does_not_read_is_not_read_from(loop_factory: Loop, tmp_pa
     run_on(loop_factory, main())
 
 
-async def test_a_question_goes_to_the_client_whose_call_it_belongs_to(tmp_path: Path) -> None:
+async def test_a_server_request_goes_to_the_client_whose_call_it_belongs_to(tmp_path: Path) -> None:
     async with run(tmp_path) as here:
         sessions: list[str | None] = []
 

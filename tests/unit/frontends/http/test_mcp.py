@@ -471,7 +471,7 @@ async def test_changes_of_the_list_are_told_on_the_stream_and_wait_for_it(tmp_pa
             assert await client.tool_names() == {"s_newest"}
 
 
-async def test_notifications_that_wait_have_a_size_and_leave_room_for_questions(tmp_path: Path) -> None:
+async def test_notifications_that_wait_have_a_size_and_leave_room_for_server_requests(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client:
         session = here.session(client)
         for number in range(200):

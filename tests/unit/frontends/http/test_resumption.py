@@ -18,7 +18,7 @@ from trunkline.frontends.http.exchange import HttpExchange
 
 STREAM = {"Accept": "text/event-stream, application/json"}
 NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/x"}'
-QUESTION = b'{"jsonrpc":"2.0","id":"q1","method":"roots/list"}'
+SERVER_REQUEST = b'{"jsonrpc":"2.0","id":"q1","method":"roots/list"}'
 
 
 class LatestClient(HttpClient):
@@ -161,10 +161,10 @@ async def test_notifications_that_a_broken_stream_lost_come_again(tmp_path: Path
         assert (await events.next())["data"] == NOTIFICATION.decode()
         await wire.abort()
         await until(lambda: session.stream is None, "the stream is gone")
-        session.push(QUESTION)
+        session.push(SERVER_REQUEST)
         wire, events = await resume(client, first["id"])
         received = [(await events.next())["data"] for _ in range(3)]
-        assert received == ["", NOTIFICATION.decode(), QUESTION.decode()]
+        assert received == ["", NOTIFICATION.decode(), SERVER_REQUEST.decode()]
         await wire.close()
 
 
@@ -192,13 +192,15 @@ async def test_an_id_nobody_knows_opens_the_stream_of_the_session(tmp_path: Path
         await wire.close()
 
 
-async def test_a_question_of_no_call_takes_the_stream_of_a_call_where_the_session_has_none(tmp_path: Path) -> None:
+async def test_a_server_request_of_no_call_takes_the_stream_of_a_call_where_the_session_has_none(
+    tmp_path: Path,
+) -> None:
     async with house(tmp_path) as here, LatestClient(here.port) as client:
         wire, events = await ask(client, call())
         await events.next()
         session = here.session()
-        session.push(QUESTION)
-        assert (await events.next())["data"] == QUESTION.decode()
+        session.push(SERVER_REQUEST)
+        assert (await events.next())["data"] == SERVER_REQUEST.decode()
         session.push(NOTIFICATION)
         (await held(here)).finish(OK)
         (answer,) = await events.rest()
@@ -206,7 +208,7 @@ async def test_a_question_of_no_call_takes_the_stream_of_a_call_where_the_sessio
         await wire.close()
 
 
-async def test_a_question_also_takes_the_stream_of_a_call_that_was_come_back_to(tmp_path: Path) -> None:
+async def test_a_server_request_also_takes_the_stream_of_a_call_that_was_come_back_to(tmp_path: Path) -> None:
     async with house(tmp_path) as here, LatestClient(here.port) as client:
         wire, events = await ask(client, call())
         first = await events.next()
@@ -215,15 +217,15 @@ async def test_a_question_also_takes_the_stream_of_a_call_that_was_come_back_to(
         assert await events.rest() == []
         await more.next()
         session = here.session()
-        session.push(QUESTION)
-        assert (await more.next())["data"] == QUESTION.decode()
+        session.push(SERVER_REQUEST)
+        assert (await more.next())["data"] == SERVER_REQUEST.decode()
         running.finish(OK)
         assert len(await more.rest()) == 1
         await wire.close()
         await again.close()
 
 
-async def test_a_question_that_outlives_the_stream_of_its_call_is_taken_back_on_the_sessions_own(
+async def test_a_server_request_that_outlives_the_stream_of_its_call_is_taken_back_on_the_sessions_own(
     tmp_path: Path,
 ) -> None:
     async with house(tmp_path) as here:

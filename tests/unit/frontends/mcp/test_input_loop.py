@@ -175,7 +175,7 @@ async def test_a_url_to_visit_gets_the_id_that_the_client_expects(tmp_path: Path
         assert params == {**url, "_meta": {"trunkline/server": "s"}}
 
 
-async def test_taking_the_request_back_ends_the_question(tmp_path: Path) -> None:
+async def test_taking_the_request_back_ends_the_server_request(tmp_path: Path) -> None:
     async with modern_server(tmp_path) as talk:
         needs(await talk.call(9))
         number = (await talk.next())["id"]

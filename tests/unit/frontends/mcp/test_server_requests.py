@@ -18,7 +18,7 @@ from trunkline.protocol.mcp.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPL
 URL = {"mode": "url", "message": "Log in", "url": "https://e.example/", "elicitationId": "e1"}
 
 
-async def test_a_question_is_asked_in_the_middle_of_its_call_and_says_who_asks(tmp_path: Path) -> None:
+async def test_a_server_request_comes_in_the_middle_of_its_call_and_says_who_asks(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         call = await talk.call()
         asking = Asking(call)
@@ -48,7 +48,7 @@ async def test_with_several_servers_its_user_reads_which_one_asks(tmp_path: Path
         assert (await talk.next())["params"] == {"messages": [], "_meta": {"trunkline/server": "s"}}
 
 
-async def test_every_question_has_an_id_of_its_own_and_gets_its_own_answer(tmp_path: Path) -> None:
+async def test_every_server_request_has_an_id_of_its_own_and_gets_its_own_response(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         call = await talk.call(1)
         first, second = Asking(call), Asking(call, ROOTS_LIST, {})
@@ -117,7 +117,7 @@ async def test_a_client_that_declared_nothing_cannot_be_asked_at_all(tmp_path: P
         assert (await talk.call()).on_server_request is None
 
 
-async def test_a_question_taken_back_is_taken_back_from_the_client_too(tmp_path: Path) -> None:
+async def test_a_server_request_taken_back_is_taken_back_from_the_client_too(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         asking = Asking(await talk.call())
         number = (await talk.next())["id"]
@@ -138,7 +138,9 @@ async def test_a_client_that_thinks_too_long_is_told_so(tmp_path: Path) -> None:
         assert asking.error == {"code": -32603, "message": "The client gave no answer within 0.05 seconds"}
 
 
-async def test_the_questions_of_a_client_that_goes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_server_requests_of_a_client_that_goes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wait_for_last_answers(monkeypatch, 0.05)
     async with legacy(tmp_path) as talk:
         call = await talk.call()
@@ -153,7 +155,7 @@ async def test_the_questions_of_a_client_that_goes_are_refused(tmp_path: Path, m
         assert late.error["code"] == -32601
 
 
-async def test_a_thousand_questions_do_not_flood_a_client(tmp_path: Path) -> None:
+async def test_a_thousand_server_requests_do_not_flood_a_client(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         call = await talk.call()
         asking = [Asking(call) for _ in range(1000)]
@@ -179,7 +181,7 @@ async def test_a_clients_progress_goes_to_the_server_under_its_own_token(tmp_pat
         assert [json.loads(one) for one in progress] == [{"progressToken": "theirs", "progress": 1}]
 
 
-async def test_a_question_outside_any_call_reaches_the_client_whose_server_asks(tmp_path: Path) -> None:
+async def test_a_server_request_outside_any_call_reaches_the_client_whose_server_asks(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         asking = Asking(None, ROOTS_LIST, {})
         talk.house.rig.sinks["s"].forward_request("stdio", asking.server_request)
@@ -201,7 +203,7 @@ async def test_what_a_server_says_outside_calls_passes_if_the_client_knows_it(tm
         await talk.ping()
 
 
-async def test_over_http_the_question_is_on_the_stream_of_its_call(tmp_path: Path) -> None:
+async def test_over_http_the_server_request_is_on_the_stream_of_its_call(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         client = await here.client().open({"elicitation": {}})
         body = encode({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "s_t"}})

@@ -40,7 +40,7 @@ async def test_a_call_whose_server_asks_waits_for_the_client_to_come_back(tmp_pa
         assert not talk.source.held
 
 
-async def test_questions_that_come_together_are_asked_together_and_missing_answers_again(tmp_path: Path) -> None:
+async def test_server_requests_that_come_together_are_sent_together_and_missing_ones_again(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
         call, (form, roots), result = await talk.suspended({}, {"method": ROOTS_LIST, "params": {}})
         keys = {request["method"]: key for key, request in result["inputRequests"].items()}
@@ -223,7 +223,7 @@ async def test_progress_and_log_go_to_the_request_that_waits_now(tmp_path: Path)
         assert notices == [{"progressToken": "second", "progress": 2}, {"level": "error", "data": 2}]
 
 
-async def test_a_question_that_is_withdrawn_is_asked_no_more(tmp_path: Path) -> None:
+async def test_a_server_request_that_is_withdrawn_is_sent_no_more(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
         call, (first, second), result = await talk.suspended({}, {"method": ROOTS_LIST, "params": {}})
         first.server_request.withdraw()
@@ -251,7 +251,7 @@ async def test_only_what_the_request_declared_is_asked(tmp_path: Path) -> None:
         await nothing
 
 
-async def test_a_thousand_questions_of_one_call_are_bounded(tmp_path: Path) -> None:
+async def test_a_thousand_server_requests_of_one_call_are_bounded(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
         call, asking, result = await talk.suspended(*({} for _ in range(1000)))
         assert len(result["inputRequests"]) == MAX_OPEN
@@ -262,7 +262,7 @@ async def test_a_thousand_questions_of_one_call_are_bounded(tmp_path: Path) -> N
         assert (await retry).result["content"] == []
 
 
-async def test_questions_to_a_modern_client_carry_nothing_of_the_legacy_era(tmp_path: Path) -> None:
+async def test_server_requests_to_a_modern_client_carry_nothing_of_the_legacy_era(tmp_path: Path) -> None:
     url = {"mode": "url", "message": "Go", "url": "https://e.example/", "elicitationId": "e"}
     async with modern(tmp_path) as talk:
         talk.house.rig.add("other", "x")
@@ -298,7 +298,7 @@ async def test_what_a_modern_server_asks_passes_byte_for_byte(tmp_path: Path) ->
         assert (await retry).result["content"] == []
 
 
-async def test_with_several_servers_a_modern_ones_questions_say_whose_they_are(tmp_path: Path) -> None:
+async def test_with_several_servers_requests_of_a_modern_one_say_whose_they_are(tmp_path: Path) -> None:
     form = b'{"method":"elicitation/create","x":1,"params":{"message":"Who?","y":1.10}}'
     raw = b'{"resultType":"input_required","inputRequests":{"k":%b},"requestState":"\\u0061","z":1.10}' % form
     async with modern(tmp_path) as talk:
@@ -321,7 +321,7 @@ VISIT = {
 }
 
 
-async def test_urls_to_visit_become_questions_and_the_retry_calls_again(tmp_path: Path) -> None:
+async def test_urls_to_visit_become_server_requests_and_the_retry_calls_again(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
         first = asyncio.get_running_loop().create_task(talk.call(arguments={"a": 1}))
         (await talk.held()).finish(RemoteError(encode(VISIT)))
@@ -363,7 +363,7 @@ async def test_a_client_that_cannot_visit_urls_gets_an_error_it_knows(
         assert (error["code"], error["message"]) == (-32603, "Log in first")
 
 
-async def test_a_read_only_result_after_a_question_is_complete(tmp_path: Path) -> None:
+async def test_a_read_only_result_after_a_server_request_is_complete(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
         call, _, result = await talk.suspended()
         retry = talk.retry(result, {only_key(result): YES})

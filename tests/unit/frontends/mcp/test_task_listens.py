@@ -81,7 +81,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path, monk
         assert (await heard())["method"] == "notifications/tools/list_changed"
 
 
-async def test_questions_in_notifications_say_which_of_several_servers_asks(tmp_path: Path) -> None:
+async def test_server_requests_in_notifications_say_which_of_several_servers_asks(tmp_path: Path) -> None:
     server_request = {"method": "elicitation/create", "params": {"message": "Who?"}}
     async with house(tmp_path) as here:
         here.rig.add("other")

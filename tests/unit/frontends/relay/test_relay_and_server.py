@@ -46,7 +46,7 @@ async def test_arguments_that_headers_repeat_are_found_out_and_sent(tmp_path: Pa
             assert answer["result"]["arguments"] == arguments
 
 
-async def test_a_question_reaches_the_client_and_its_answer_the_server(tmp_path: Path) -> None:
+async def test_a_server_request_reaches_the_client_and_its_response_the_server(tmp_path: Path) -> None:
     async with house(tmp_path) as here, stage(url(here)) as on:
         await on.ask(hello("2025-11-25", roots={}))
         on.pipes.send({"method": "notifications/initialized"})

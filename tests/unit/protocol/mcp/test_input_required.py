@@ -66,12 +66,12 @@ def test_no_message_takes_back_the_name_in_front_of_it() -> None:
 
 
 @pytest.mark.parametrize("params", [b"[]", b'{"_meta":[]}', b'{"message":1}', b'{"a":1,"a":2}'])
-def test_a_question_that_cannot_be_read_for_sure_gets_no_label(params: bytes) -> None:
+def test_a_server_request_that_cannot_be_read_for_sure_gets_no_label(params: bytes) -> None:
     with pytest.raises(BadMessage):
         labelled("s", ELICITATION_CREATE, params, in_text=True)
 
 
-def test_a_result_without_questions_needs_no_labels() -> None:
+def test_a_result_without_server_requests_needs_no_labels() -> None:
     raw = b'{"resultType":"input_required" ,"requestState":"x"}'
     assert labelled_result("s", raw, in_text=True) == raw
 

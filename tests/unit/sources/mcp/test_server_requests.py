@@ -42,7 +42,7 @@ def ask(session: MemorySession, method: str = "elicitation/create", id: Any = 1,
 # Who is asked --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_question_goes_to_the_call_in_flight_and_its_answer_back_under_the_servers_id() -> None:
+async def test_a_server_request_goes_to_the_call_in_flight_and_its_response_back_under_the_servers_id() -> None:
     session, asked = session_that_declares(), []
     call = calling(session, asked)
     session.received(b'{"jsonrpc":"2.0","id":"q-1","method":"elicitation/create","params":{"message":"m","x":1.10}}')
@@ -77,7 +77,7 @@ async def test_the_latest_call_is_asked_and_the_clocks_of_all_rest() -> None:
     assert [call.open_server_requests for call in calls] == [1, 1, 1]
 
 
-async def test_a_question_on_the_stream_of_a_call_is_that_calls() -> None:
+async def test_a_server_request_on_the_stream_of_a_call_is_that_calls() -> None:
     session = session_that_declares()
     first, second = [], []
     call, other = calling(session, first), calling(session, second)
@@ -87,7 +87,7 @@ async def test_a_question_on_the_stream_of_a_call_is_that_calls() -> None:
     assert other.open_server_requests == 0
 
 
-async def test_a_question_outside_calls_goes_to_whoever_attends_the_session() -> None:
+async def test_a_server_request_outside_calls_goes_to_whoever_attends_the_session() -> None:
     session, asked = session_that_declares(), []
     session.server_requests.set_handler(asked.append)
     ask(session)
@@ -99,7 +99,7 @@ async def test_a_question_outside_calls_goes_to_whoever_attends_the_session() ->
     assert [len(server_request.calls) for server_request in asked] == [0, 1, 0]
 
 
-async def test_a_question_that_comes_before_anyone_attends_is_held() -> None:
+async def test_a_server_request_that_comes_before_anyone_attends_is_held() -> None:
     session, asked = session_that_declares(), []
     ask(session)
     ask(session, id=2)
@@ -118,7 +118,7 @@ async def test_where_nobody_can_be_asked_the_server_is_told_so() -> None:
     assert session.sent[0]["error"]["code"] == -32601
 
 
-async def test_a_client_that_fails_when_it_is_asked_costs_its_question_only() -> None:
+async def test_a_client_that_fails_at_a_server_request_costs_that_one_only() -> None:
     session = session_that_declares()
     call = calling(session)
 
@@ -190,7 +190,7 @@ async def test_a_request_without_a_proper_id_is_counted_and_dropped(id_json: byt
     assert (session.sent, asked, session.counted) == ([], [], ["protocol_errors"] * 2)
 
 
-async def test_a_server_cannot_open_questions_without_end() -> None:
+async def test_a_server_cannot_open_server_requests_without_end() -> None:
     session, asked = session_that_declares(), []
     calling(session, asked)
     for number in range(1000):
@@ -203,7 +203,7 @@ async def test_a_server_cannot_open_questions_without_end() -> None:
     assert len(asked) == MAX_OPEN + 1
 
 
-async def test_a_second_question_under_an_id_that_is_open_is_dropped() -> None:
+async def test_a_second_server_request_under_an_id_that_is_open_is_dropped() -> None:
     session, asked = session_that_declares(), []
     calling(session, asked)
     ask(session, id=1)
@@ -227,7 +227,7 @@ async def test_an_answer_that_is_none_becomes_an_error_for_the_server(answer: by
 # Progress, taking back, the end --------------------------------------------------------------------------------------
 
 
-async def test_a_clients_progress_reaches_the_server_while_the_question_is_open() -> None:
+async def test_a_clients_progress_reaches_the_server_while_the_server_request_is_open() -> None:
     session, asked = session_that_declares(), []
     calling(session, asked)
     ask(session)
@@ -243,7 +243,7 @@ async def test_a_clients_progress_reaches_the_server_while_the_question_is_open(
 
 
 @pytest.mark.parametrize("end", ["cancelled", "lost"])
-async def test_a_question_the_server_takes_back_or_dies_with_is_withdrawn(end: str) -> None:
+async def test_a_server_request_the_server_takes_back_or_dies_with_is_withdrawn(end: str) -> None:
     session, asked = session_that_declares(), []
     call = calling(session, asked)
     ask(session, id="a")
@@ -276,7 +276,7 @@ async def test_a_cancellation_of_anything_else_is_for_whoever_tends_the_session(
     assert not asked[0].ended
 
 
-async def test_questions_of_calls_that_are_over_are_refused_and_withdrawn() -> None:
+async def test_server_requests_of_calls_that_are_over_are_refused_and_withdrawn() -> None:
     session, asked = session_that_declares(), []
     calling(session, asked)
     ask(session)
@@ -301,7 +301,7 @@ async def test_a_server_that_asks_without_taking_answers_does_not_fill_the_memor
     await session.close()
 
 
-async def test_questions_that_are_open_together_have_a_size_and_one_alone_may_be_of_any() -> None:
+async def test_server_requests_that_are_open_together_have_a_size_and_one_alone_may_be_of_any() -> None:
     session, asked = session_that_declares(), []
     calling(session, asked)
     ask(session, id=1, message="x" * MAX_OPEN_BYTES)

@@ -256,7 +256,7 @@ async def test_a_server_asks_the_one_call_that_it_works_for_and_nobody_between_c
         assert len(asked) == 2
 
 
-async def test_a_question_that_comes_while_the_session_is_greeted_is_for_the_call_it_was_opened_for() -> None:
+async def test_a_server_request_that_comes_while_the_session_is_greeted_is_for_the_call_it_was_opened_for() -> None:
     opener, asked = Opener(), []
 
     async def eager(capabilities: bytes) -> UpstreamSession:

@@ -338,7 +338,7 @@ async def test_a_storm_of_announced_changes_is_a_few_lists(session: int) -> None
 # What servers ask and say --------------------------------------------------------------------------------------------
 
 FORMS = b'{"elicitation":{}}'
-QUESTION = {"id": 1, "method": "elicitation/create", "params": {"message": "m"}}
+SERVER_REQUEST = {"id": 1, "method": "elicitation/create", "params": {"message": "m"}}
 
 
 class ReceivedRequests(list[ServerRequest]):
@@ -351,7 +351,7 @@ class ReceivedRequests(list[ServerRequest]):
 
 
 @pytest.mark.law
-async def test_a_question_reaches_the_client_whose_server_asks_and_no_other() -> None:
+async def test_a_server_request_reaches_the_client_whose_server_asks_and_no_other() -> None:
     server = Server()
     server.silent.add("tools/call")
     async with living(server) as (source, book):
@@ -362,7 +362,7 @@ async def test_a_question_reaches_the_client_whose_server_asks_and_no_other() ->
         await until(lambda: len(server.sessions) == 3 and server.sessions[2].sent, "both have a server")
         await until(lambda: server.sessions[1].sent, "both are at work")
         for session in server.sessions:
-            session.say(QUESTION)
+            session.say(SERVER_REQUEST)
         assert [len(asked) for asked in clients.values()] == [1, 1]
         clients["two"][0].answer(b'{"of":"two"}')
         clients["one"][0].answer(b'{"of":"one"}')
@@ -378,7 +378,7 @@ async def test_between_calls_the_session_is_asked_and_told() -> None:
         for name in ("one", "two"):
             call = submitted(source, new_call(name, capabilities=FORMS))
             await until(lambda call=call: call.done, "it has a server")
-        server.sessions[2].say(QUESTION)
+        server.sessions[2].say(SERVER_REQUEST)
         server.sessions[1].say({"method": "notifications/message", "params": {"level": "info", "data": 1}})
         server.sessions[1].say({"method": "notifications/elicitation/complete", "params": {"elicitationId": "e"}})
         server.sessions[1].say({"method": "notifications/resources/updated", "params": {"uri": "a:b"}})
@@ -397,7 +397,7 @@ async def test_a_server_that_several_share_can_ask_nobody(session: str | None, s
         await ready(book)
         asked = ReceivedRequests()
         submitted(source, asked.call(session, FORMS if shared else b"{}"))
-        server.sessions[0].say(QUESTION)
+        server.sessions[0].say(SERVER_REQUEST)
         assert server.sessions[0].sent[-1]["error"]["code"] == -32601
         assert (asked, book.asked) == ([], [])
 
@@ -411,17 +411,17 @@ async def test_callers_without_a_session_have_a_server_to_themselves_while_they_
         calls = [submitted(source, asked.call(None)) for asked in clients]
         await until(lambda: all(call.upstream_id for call in calls), "both are at work")
         assert server.declared == [b"{}", FORMS, FORMS]
-        server.sessions[2].say(QUESTION)
+        server.sessions[2].say(SERVER_REQUEST)
         assert [len(asked) for asked in clients] == [0, 1]
         server.sessions[2].answer({"id": calls[1].upstream_id}, {})
         server.sessions[1].answer({"id": calls[0].upstream_id}, {})
         again = submitted(source, clients[1].call(None))
         assert list(server.sessions[1].pending.values()) == [again]
-        server.sessions[2].say({**QUESTION, "id": 2})
+        server.sessions[2].say({**SERVER_REQUEST, "id": 2})
         assert server.sessions[2].sent[-1]["error"]["code"] == -32601
 
 
-async def test_a_server_lost_in_the_middle_of_a_question_withdraws_it_and_ends_the_call() -> None:
+async def test_a_server_lost_in_the_middle_of_a_server_request_withdraws_it_and_ends_the_call() -> None:
     server = Server()
     server.silent.add("tools/call")
     async with living(server) as (source, book):
@@ -429,7 +429,7 @@ async def test_a_server_lost_in_the_middle_of_a_question_withdraws_it_and_ends_t
         asked = ReceivedRequests()
         call = submitted(source, asked.call("one"))
         await until(lambda: call.upstream_id, "it is at work")
-        server.sessions[1].say(QUESTION)
+        server.sessions[1].say(SERVER_REQUEST)
         withdrawn: list[bool] = []
         asked[0].on_withdrawn = lambda: withdrawn.append(call.done)
         server.sessions[1].lose(Problem(code=SOURCE_LOST, message="Server s: exited"))

@@ -146,7 +146,7 @@ def test_the_last_words_on_stderr_come_with_the_failure_and_hold_no_secret(loop_
 
 
 @both_loops
-def test_a_question_of_ours_to_a_process_that_is_just_ending_learns_how_it_ended(loop_factory: Loop) -> None:
+def test_a_request_of_ours_to_a_process_that_is_just_ending_learns_how_it_ended(loop_factory: Loop) -> None:
     async def main() -> None:
         async with session_to("print('no such database', file=sys.stderr); sys.exit(7)") as session:
             await until(lambda: not session.usable, "its end is noticed")
