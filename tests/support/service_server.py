@@ -139,7 +139,9 @@ class Service:
         connection.respond(200, b"", JSON)
 
     def do_leak(self, connection: Connection, args: dict[str, Any]) -> None:
-        leaked = f"your token is {self.options['token']} " + "x" * 10_000
+        token = self.options["token"]
+        split = "\0".join(token)
+        leaked = f"your token is {token} or {split} " + "x" * 10_000
         connection.respond(500, leaked.encode(), "text/plain")
 
     def do_redirect(self, connection: Connection, args: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
@@ -18,7 +17,7 @@ import msgspec
 from trunkline.core.traversal import has_path_traversal
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.service import EXECUTE, BadServiceResponse, execute_body, parse_execute_response
-from trunkline.runtime.child_io import head_text
+from trunkline.runtime.child_io import head_text, safe_text
 from trunkline.runtime.http_client import HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
 from trunkline.services.registry import ProjectServerRecord, ProjectServerRegistry, SessionTokenStore
 
@@ -30,7 +29,6 @@ CONNECT_TIMEOUT_S: Final = 5.0
 LARGEST_ANSWER_BYTES: Final = 16 * 1024 * 1024
 _LONG_BYTES: Final = 32 * 1024
 _SHOWN_CHARACTERS: Final = 2 * 1024
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,5 +238,5 @@ def _result(call: ToolCall, reply: HttpResponse, token: str) -> ToolResult:
 
 def _shown(reply: HttpResponse, token: str) -> str:
     """The answer as people see it. It is cut after the token is hidden: half a token would not be recognised."""
-    text = _UNPRINTABLE.sub("", head_text(reply.body, 4 * _SHOWN_CHARACTERS))
-    return text.replace(token, "***").strip()[:_SHOWN_CHARACTERS]
+    text = safe_text(head_text(reply.body, 4 * _SHOWN_CHARACTERS), lambda text: text.replace(token, "***"))
+    return text.strip()[:_SHOWN_CHARACTERS]

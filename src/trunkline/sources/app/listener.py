@@ -234,9 +234,7 @@ class AppListener(ToolsOnlySource):
         if listener_closes:
             self._stop_listening()
         del self._apps[app.name]
-        timer = self._absent.pop(app.name, None)
-        if timer is not None:
-            timer.cancel()
+        self._cancel_absence(app.name)
         if app.connection is not None:
             self._connected -= 1
             self._report_soon()
@@ -267,9 +265,7 @@ class AppListener(ToolsOnlySource):
     def _admit(self, connection: AppConnection, app: ConnectedApp) -> None:
         self._pending.discard(connection)
         self._apps[app.name] = app
-        timer = self._absent.pop(app.name, None)
-        if timer is not None:
-            timer.cancel()
+        self._cancel_absence(app.name)
         if app.connection is None:
             self._connected += 1
             self._report_soon()
@@ -288,11 +284,14 @@ class AppListener(ToolsOnlySource):
         self._open_connections.discard(connection)
 
     def _forget(self, name: str) -> None:
+        self._cancel_absence(name)
+        del self._apps[name]
+        self._sink.remove_app(name)
+
+    def _cancel_absence(self, name: str) -> None:
         timer = self._absent.pop(name, None)
         if timer is not None:
             timer.cancel()
-        del self._apps[name]
-        self._sink.remove_app(name)
 
 
 def server_name(app_name: str) -> str:

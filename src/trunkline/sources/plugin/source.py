@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -29,60 +28,6 @@ _FAILED_PROBES: Final = 3
 _LONGEST_NAME: Final = 128
 
 
-class PluginStart:
-    """One attempt to start the plugin, within one deadline. Raises GatewayError and leaves nothing running."""
-
-    def __init__(
-        self,
-        name: str,
-        section: PluginSection,
-        context: SourceContext,
-        queued: QueuedCalls,
-        count: Callable[[str, int], None],
-    ) -> None:
-        self._name = name
-        self._section = section
-        self._context = context
-        self._queued = queued
-        self._count = count
-        self._awaited = "its process"
-        self._process: PluginProcess | None = None
-
-    async def run(self) -> RunningPlugin:
-        grpc = load_grpc(self._name)
-        timeout_s = self._section.start_timeout
-        config = {key: encode(value) for key, value in self._section.config.items()}
-        try:
-            async with TimeLimit(timeout_s), self._context.start_slots.turn():
-                plugin = await self._connect(grpc)
-                try:
-                    await plugin.initialize(config, self._awaits)
-                except BaseException:
-                    await plugin.close()
-                    raise
-                return plugin
-        except TimeoutError:
-            tail = "" if self._process is None else str(self._process.tail)
-            message = f"it was not ready after {timeout_s:g} s: waited for {self._awaited}"
-            hint = stderr_hint(tail) or "is it a plugin? `start_timeout` gives a slow one more time"
-            problem = start_failed(self._name, message, hint, retryable=True).problem
-            raise GatewayError(replace(problem, stderr_tail=tail)) from None
-
-    async def _connect(self, grpc: object) -> RunningPlugin:
-        self._process = process = await start_process(self._name, self._section, self._context, self._count)
-        try:
-            self._awaits("the line on stdout that says where it listens")
-            target = await process.handshake()
-            channel = PluginChannel(grpc, target, self._context.message_bytes)
-        except BaseException:
-            await process.close()
-            raise
-        return RunningPlugin(self._name, process, channel, self._queued, self._context)
-
-    def _awaits(self, what: str) -> None:
-        self._awaited = what
-
-
 class PluginSource(ToolsOnlySource):
     def __init__(
         self, name: str, section: PluginSection, context: SourceContext, *, probe_every_s: float = PROBE_EVERY_S
@@ -94,6 +39,7 @@ class PluginSource(ToolsOnlySource):
         self._plugin: RunningPlugin | None = None
         self._sink: Sink | None = None
         self._queued = QueuedCalls()
+        self._awaited = ""
         self._stopped = False
         self._not_offered = ""
         self._backoff = RetryBackoff()
@@ -129,7 +75,7 @@ class PluginSource(ToolsOnlySource):
         """Start once and serve until the end. Whatever goes wrong ends as a health state with a reason."""
         plugin: RunningPlugin | None = None
         try:
-            plugin = await PluginStart(self.name, self._section, self._context, self._queued, self._count).run()
+            plugin = await self._start()
             self._publish(plugin, sink)
             self._on_up(plugin)
             self._health_tracker.lost(await self._watch(plugin))
@@ -139,6 +85,42 @@ class PluginSource(ToolsOnlySource):
             self._plugin = None
             if plugin is not None:
                 await plugin.close()
+
+    async def _start(self) -> RunningPlugin:
+        """Start the plugin within one deadline. Raises GatewayError, and leaves nothing running then."""
+        grpc = load_grpc(self.name)
+        timeout_s = self._section.start_timeout
+        process: PluginProcess | None = None
+        self._awaits("its process")
+        try:
+            async with TimeLimit(timeout_s), self._context.start_slots.turn():
+                process = await start_process(self.name, self._section, self._context, self._count)
+                return await self._initialized(grpc, process)
+        except TimeoutError:
+            tail = "" if process is None else str(process.tail)
+            message = f"it was not ready after {timeout_s:g} s: waited for {self._awaited}"
+            hint = stderr_hint(tail) or "is it a plugin? `start_timeout` gives a slow one more time"
+            problem = start_failed(self.name, message, hint, retryable=True).problem
+            raise GatewayError(replace(problem, stderr_tail=tail)) from None
+
+    async def _initialized(self, grpc: object, process: PluginProcess) -> RunningPlugin:
+        try:
+            self._awaits("the line on stdout that says where it listens")
+            channel = PluginChannel(grpc, await process.handshake(), self._context.message_bytes)
+        except BaseException:
+            await process.close()
+            raise
+        plugin = RunningPlugin(self.name, process, channel, self._queued, self._context)
+        try:
+            config = {key: encode(value) for key, value in self._section.config.items()}
+            await plugin.initialize(config, self._awaits)
+        except BaseException:
+            await plugin.close()
+            raise
+        return plugin
+
+    def _awaits(self, what: str) -> None:
+        self._awaited = what
 
     def _publish(self, plugin: RunningPlugin, sink: Sink) -> None:
         tools, faults = tools_of(self.name, plugin.operations)

@@ -136,9 +136,11 @@ class ExecuteRequest(Exchange):
 
 def shown_body(body: bytes, token: str | None, redact: Callable[[str], str]) -> str:
     """The text of an answer as people see it. It is cut after redaction: half a token would not be recognised."""
-    text = head_text(body, _KEPT_BYTES)
-    text = text.replace(token, "***") if token else text
-    return safe_text(text, redact).strip()[:_SHOWN_CHARACTERS]
+
+    def without_secrets(text: str) -> str:
+        return redact(text.replace(token, "***") if token else text)
+
+    return safe_text(head_text(body, _KEPT_BYTES), without_secrets).strip()[:_SHOWN_CHARACTERS]
 
 
 class Tokens:
