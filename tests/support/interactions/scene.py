@@ -18,7 +18,7 @@ from tests.support.peers.programs import ROOT, HttpPeer, StdioPeer
 
 W = TypeVar("W", bound=Hashable)
 FEATURE_SERVER = [sys.executable, "-m", "tests.support.interactions.feature_server"]
-_CHECKS = [f"tests.support.interactions.checks_{part}" for part in ("tools", "questions", "lists")]
+_CHECKS = [f"tests.support.interactions.checks_{part}" for part in ("tools", "server_requests", "lists")]
 pytest.register_assert_rewrite(*_CHECKS)  # a failed check shows what it compared
 for _module in _CHECKS:
     importlib.import_module(_module)
