@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import httptools
 import msgspec
@@ -17,28 +17,23 @@ import msgspec
 from trunkline.protocol.framing import ByteBuffer
 from trunkline.protocol.http1_message import (
     CLOSED,
-    HEAD_END,
     IDLE,
     IN_BODY,
     IN_HEAD,
     HttpLimits,
     HttpProblem,
-    KnownHeads,
     MessageParser,
     content_length,
 )
 
-_HOST: Final = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]*(:[0-9]*)?|\[[0-9A-Za-z:.%]+\](:[0-9]*)?")
-_HEADER_BYTES: Final = 200
-"""The memory that a header takes besides its bytes: two objects and a place in a dictionary."""
-_FIRST_LINE_BYTES: Final = 14  # two spaces, `HTTP/1.1`, CRLF, and the CRLF that ends the head
-
-
 Headers = Iterable[tuple[bytes, bytes]]
 
-_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FIRST_LINE_BYTES: Final = 14  # two spaces, `HTTP/1.1`, CRLF, and the CRLF that ends the head
+_HEADER_BYTES: Final = 200
+"""The memory that a header takes besides its bytes: two objects and a place in a dictionary."""
+_HOST: Final = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]*(:[0-9]*)?|\[[0-9A-Za-z:.%]+\](:[0-9]*)?")
 _TARGET: Final = re.compile(rb"/[!-\"$-~]*")
-
+_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _REASONS: Final = {
     100: "Continue",
     200: "OK",
@@ -91,16 +86,19 @@ class HttpRequest(msgspec.Struct, gc=False):
     keep_alive: bool
     body: bytes
 
+    if TYPE_CHECKING:  # every struct has it, but msgspec's type stubs do not
 
-_Head = tuple[bytes, bytes, bytes, Mapping[bytes, bytes], tuple[bytes, ...], bool, bool]
+        def __copy__(self) -> HttpRequest: ...
 
 
-class RequestParser(MessageParser):
+class RequestParser(MessageParser[HttpRequest]):
     """Reads the requests of one connection in order, including pipelined ones.
 
     `on_request`, `on_head` and `on_expect_continue` are called from `feed`, never from inside llhttp, so they may close
     the parser or raise (which closes it too). `on_head` gets a request whose body has not arrived yet, without it.
     After a request that ends the connection, and after a problem, whatever else arrives is ignored.
+
+    A head is kept as a request without a body, and copied for every request that has it.
     """
 
     __slots__ = (
@@ -109,8 +107,7 @@ class RequestParser(MessageParser):
         "_expects_continue",
         "_head",
         "_head_bytes",
-        "_head_told",
-        "_known",
+        "_head_reported",
         "_llhttp",
         "_on_expect_continue",
         "_on_head",
@@ -133,13 +130,12 @@ class RequestParser(MessageParser):
         self._on_expect_continue = on_expect_continue
         self.held_bytes = 0
         """How much of an incomplete request is kept here."""
-        self._known = KnownHeads[_Head]()
         self._done: list[HttpRequest] = []
         self._url = b""
-        self._head: _Head | None = None
+        self._head: HttpRequest | None = None
         self._body = ByteBuffer()
         self._head_bytes = 0
-        self._head_told = False
+        self._head_reported = False
         self._expects_continue = False
         self._resuming = False
         self._llhttp: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
@@ -148,10 +144,9 @@ class RequestParser(MessageParser):
         """Whether all of this is quick to read: part of a body whose length is known, or a repeated head. Anything else
         may be many requests, or chunks of one byte each."""
         if self._state == IN_BODY and self._head is not None:
-            length = self._head[3].get(b"content-length")
+            length = self._head.headers.get(b"content-length")
             return length is not None and content_length(length) - self._body.size >= len(data)
-        known = self._known.get(data[: data.find(HEAD_END) + 4]) if self._state == IDLE else None
-        return known is not None and known[0] == len(data)
+        return self._state == IDLE and self._is_cached(data)
 
     @property
     def target(self) -> bytes:
@@ -160,12 +155,11 @@ class RequestParser(MessageParser):
 
     def forget_heads(self) -> None:
         """Do not keep the heads of this peer: it is not trusted."""
-        self._known.clear()
+        self._cached_heads.clear()
 
     def close(self) -> None:
-        """Report nothing more, and drop the callbacks and llhttp, which both refer back to this object."""
         self._state = CLOSED
-        self._known.clear()
+        self._cached_heads.clear()
         self._done.clear()
         self._body.clear()
         self.held_bytes = 0
@@ -173,33 +167,15 @@ class RequestParser(MessageParser):
         self._on_request = _ignore
         self._on_head = self._on_expect_continue = None
 
-    def feed(self, data: bytes) -> None:
-        """Take received data. Raises `HttpProblem` after reporting the requests before it."""
-        try:
-            if self._state == IDLE:
-                head_end = data.find(HEAD_END) + 4
-                known = self._known.get(data[:head_end])
-                if known is not None and known[0] == len(data):
-                    self._on_request(HttpRequest(*known[1], data[head_end:]))
-                else:
-                    self._parse(data, head_end)
-            elif self._state != CLOSED:
-                self._parse(data, 0)
-        except BaseException:
-            self.close()
-            raise
+    def _report_cached(self, head: HttpRequest, body: bytes) -> None:
+        request = head.__copy__()
+        request.body = body
+        self._on_request(request)
 
-    def _parse(self, data: bytes, head_end: int) -> None:
-        """`head_end` is the end of a head that begins with this chunk; 0 when the chunk begins inside a message."""
-        size = len(data)
-        self._fed_bytes = size if head_end else self._fed_bytes + size
-        self._quiet_bytes += size
-        problem = self._execute(data)
-        if problem is None and self._quiet_bytes > self._quiet_limit_bytes:
-            problem = self._headers_too_large()
+    def _report_parsed(self, data: bytes, head_end: int, problem: BaseException | None) -> None:
         done = self._done
         if len(done) == 1 and head_end and self._state == IDLE and self._head is not None:
-            self._known.remember(data, head_end, len(done[0].body), self._head)
+            self._cached_heads.add(data, head_end, len(done[0].body), self._head)
         done.reverse()
         while done:
             self._on_request(done.pop())
@@ -208,7 +184,7 @@ class RequestParser(MessageParser):
         if self._state == IN_BODY:
             self._body_awaited()
         if self._state == IN_HEAD:  # llhttp does not say where in this chunk it began
-            self.held_bytes = self._quiet_bytes or min(size, self._limits.header_bytes)
+            self.held_bytes = self._quiet_bytes or min(len(data), self._limits.header_bytes)
             self.held_bytes += _HEADER_BYTES * len(self._headers)
         elif self._state == IN_BODY:
             self.held_bytes = self._body.size + self._head_bytes
@@ -217,18 +193,17 @@ class RequestParser(MessageParser):
 
     def _body_awaited(self) -> None:
         """Report a head whose body is incomplete: the last chance to refuse the request without reading its body."""
-        if not self._head_told and self._head is not None:
-            self._head_told = True
-            self._head_bytes = head_size(*self._head[1:4])
+        if not self._head_reported and self._head is not None:
+            self._head_reported = True
+            self._head_bytes = head_size(self._head)
             if self._on_head is not None:
-                self._on_head(HttpRequest(*self._head, b""))
+                self._on_head(self._head.__copy__())
         if self._expects_continue:
             self._expects_continue = False
             if self._body.size == 0 and self._on_expect_continue is not None:
                 self._on_expect_continue()
 
     def _execute(self, data: bytes) -> BaseException | None:
-        """Run llhttp over the data; returns what went wrong, unless the last request of the connection had ended."""
         while self._llhttp is not None:
             try:
                 self._llhttp.feed_data(data)
@@ -247,7 +222,7 @@ class RequestParser(MessageParser):
 
     def on_message_begin(self) -> None:
         self._state = IN_HEAD
-        self._head_told = False
+        self._head_reported = False
         self._url = b""
         self._headers = {}
         self._repeated = ()
@@ -274,7 +249,7 @@ class RequestParser(MessageParser):
         elif not http10:
             raise HttpProblem(400, "Host is missing")
         self._check_body(headers, http10)
-        self._head = (method, path, query, headers, repeated, http10, llhttp.should_keep_alive())
+        self._head = HttpRequest(method, path, query, headers, repeated, http10, llhttp.should_keep_alive(), b"")
         self._resuming = llhttp.should_upgrade()
 
     def on_body(self, data: bytes) -> None:
@@ -288,8 +263,10 @@ class RequestParser(MessageParser):
         if self._resuming or head is None:
             return
         self._quiet_bytes = 0
-        self._state = IDLE if head[-1] else CLOSED
-        self._done.append(HttpRequest(*head, self._body.take()))
+        self._state = IDLE if head.keep_alive else CLOSED
+        request = head.__copy__()
+        request.body = self._body.take()
+        self._done.append(request)
 
     def _framing_without_upgrade(self) -> bytes:
         """A head that makes a new llhttp parser read the body of the request at which the old one stopped.
@@ -298,9 +275,9 @@ class RequestParser(MessageParser):
         clients (Java's) offer HTTP/2 with their first POST, so that request is resumed after its head.
         """
         assert self._head is not None
-        headers, keep_alive = self._head[3], self._head[6]
+        headers = self._head.headers
         framing = [(name, headers[name]) for name in (b"content-length", b"transfer-encoding") if name in headers]
-        if not keep_alive:
+        if not self._head.keep_alive:
             framing.append((b"connection", b"close"))
         return request_head(b"POST", b"/", framing)
 
@@ -320,9 +297,10 @@ class RequestParser(MessageParser):
         return HttpProblem(413, f"body is larger than {self._limits.body_bytes} bytes")
 
 
-def head_size(path: bytes, query: bytes, headers: Mapping[bytes, bytes]) -> int:
+def head_size(request: HttpRequest) -> int:
     """Roughly the memory that a head takes: its target is kept twice, whole and in parts."""
-    written = 2 * (len(path) + len(query)) + sum(map(len, headers)) + sum(map(len, headers.values()))
+    headers = request.headers
+    written = 2 * (len(request.path) + len(request.query)) + sum(map(len, headers)) + sum(map(len, headers.values()))
     return written + _HEADER_BYTES * len(headers)
 
 

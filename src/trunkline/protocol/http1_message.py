@@ -7,6 +7,7 @@ checked further here and by the two parsers.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
@@ -17,12 +18,12 @@ IDLE: Final = 0
 IN_HEAD: Final = 1
 IN_BODY: Final = 2
 CLOSED: Final = 3
-HEAD_END: Final = b"\r\n\r\n"
+_HEAD_END: Final = b"\r\n\r\n"
 _HEADER_OVERHEAD_BYTES: Final = 3  # a colon, CR and LF; the optional space is not counted
-_KNOWN_HEADS: Final = 8
-_KNOWN_HEAD_BYTES: Final = 2048
-_KNOWN_HEAD_LINES: Final = 26
-"""Only small heads are kept: as objects, headers take ten times their bytes."""
+_MAX_CACHED_HEADS: Final = 8
+_MAX_CACHED_HEAD_BYTES: Final = 2048
+_MAX_CACHED_HEAD_LINES: Final = 26
+"""Only small heads are cached: as objects, headers take ten times their bytes."""
 
 _Head = TypeVar("_Head")
 
@@ -54,34 +55,44 @@ def content_length(value: bytes) -> int:
     return int(value.lstrip(b"0") or b"0")
 
 
-class KnownHeads(dict[bytes, tuple[int, _Head]], Generic[_Head]):
+class HeadCache(dict[bytes, tuple[int, _Head]], Generic[_Head]):
     """Heads that llhttp has accepted on this connection: bytes → size of the whole message, and the parsed head.
 
     A peer often sends the same head again and again on one connection, byte for byte. It is not parsed again when it
     arrives in one chunk with a body of the same length.
     """
 
-    def remember(self, data: bytes, head_bytes: int, body_bytes: int, head: _Head) -> None:
+    def add(self, data: bytes, head_bytes: int, body_bytes: int, head: _Head) -> None:
         """Keep the head of `data`, one whole message. Chunked bodies and stray line ends show in its size: not kept."""
-        if len(data) != head_bytes + body_bytes or head_bytes > _KNOWN_HEAD_BYTES:
+        if len(data) != head_bytes + body_bytes or head_bytes > _MAX_CACHED_HEAD_BYTES:
             return
-        if data.count(b"\n", 0, head_bytes) > _KNOWN_HEAD_LINES:
+        if data.count(b"\n", 0, head_bytes) > _MAX_CACHED_HEAD_LINES:
             return
-        if len(self) >= _KNOWN_HEADS:
+        if len(self) >= _MAX_CACHED_HEADS:
             self.clear()
         self[data[:head_bytes]] = (len(data), head)
 
 
-class MessageParser:
-    """Base of both parsers: their state, the headers of the current message, and how much of it llhttp may hold."""
+class MessageParser(ABC, Generic[_Head]):
+    """Base of both parsers: their state, known heads, the current message's headers, and how much llhttp may hold."""
 
-    __slots__ = ("_fed_bytes", "_headers", "_limits", "_quiet_bytes", "_quiet_limit_bytes", "_repeated", "_state")
+    __slots__ = (
+        "_cached_heads",
+        "_fed_bytes",
+        "_headers",
+        "_limits",
+        "_quiet_bytes",
+        "_quiet_limit_bytes",
+        "_repeated",
+        "_state",
+    )
 
     _too_large_status: ClassVar[int] = 431
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
         self._state = IDLE
+        self._cached_heads = HeadCache[_Head]()
         self._headers: dict[bytes, bytes] = {}
         self._repeated: tuple[bytes, ...] = ()
         # Bytes fed since the connection was last idle: at least the size of the current message.
@@ -90,6 +101,53 @@ class MessageParser:
         # httptools keeps a header or trailer until it ends: this stops one that never does.
         self._quiet_bytes = 0
         self._quiet_limit_bytes = limits.header_bytes + 2 * limits.header_count
+
+    @abstractmethod
+    def close(self) -> None:
+        """Report nothing more, and drop the callbacks and llhttp, which both refer back to this object."""
+
+    def feed(self, data: bytes) -> None:
+        """Take received data. Raises `HttpProblem` after reporting what came before it; a callback may raise too."""
+        try:
+            if self._state == IDLE:
+                head_end = data.find(_HEAD_END) + 4
+                cached = self._cached_heads.get(data[:head_end])
+                if cached is not None and cached[0] == len(data):
+                    self._report_cached(cached[1], data[head_end:])
+                else:
+                    self._parse(data, head_end)
+            elif self._state != CLOSED:
+                self._parse(data, 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def _parse(self, data: bytes, head_end: int) -> None:
+        """`head_end` is the end of a head that begins with this chunk; 0 when the chunk begins inside a message."""
+        size = len(data)
+        self._fed_bytes = size if head_end else self._fed_bytes + size
+        self._quiet_bytes += size
+        problem = self._execute(data)
+        if problem is None and self._quiet_bytes > self._quiet_limit_bytes:
+            problem = self._headers_too_large()
+        self._report_parsed(data, head_end, problem)
+
+    @abstractmethod
+    def _report_cached(self, head: _Head, body: bytes) -> None:
+        """Report a whole message whose head was parsed before."""
+
+    @abstractmethod
+    def _execute(self, data: bytes) -> BaseException | None:
+        """Run llhttp over the data; returns what went wrong, unless the last message of the connection had ended."""
+
+    @abstractmethod
+    def _report_parsed(self, data: bytes, head_end: int, problem: BaseException | None) -> None:
+        """Report what this chunk has brought, then raise the problem."""
+
+    def _is_cached(self, data: bytes) -> bool:
+        """Whether the data is one whole message whose head is cached."""
+        cached = self._cached_heads.get(data[: data.find(_HEAD_END) + 4])
+        return cached is not None and cached[0] == len(data)
 
     @property
     def mid_message(self) -> bool:

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 import httptools
 
 from trunkline.protocol.http1_message import (
     CLOSED,
-    HEAD_END,
     IDLE,
     IN_BODY,
     IN_HEAD,
     HttpLimits,
     HttpProblem,
-    KnownHeads,
     MessageParser,
     content_length,
 )
 
-_GZIP: Final = 16 + zlib.MAX_WBITS
-_ZLIB: Final = zlib.MAX_WBITS
-_RAW: Final = -zlib.MAX_WBITS
 PIECE_BYTES: Final = 65536
 _FIRST_LINE_BYTES: Final = 17  # `HTTP/1.1 200`, a space, CRLF, and the CRLF that ends the head
+_GZIP_BITS: Final = 16 + zlib.MAX_WBITS
+_ZLIB_BITS: Final = zlib.MAX_WBITS
+_RAW_BITS: Final = -zlib.MAX_WBITS
 
 
 class CodingError(Exception):
@@ -58,10 +56,10 @@ class Inflater:
     def decode(self, data: bytes) -> Iterator[bytes]:
         stream = self._stream
         if stream is None:
-            bits = _GZIP
+            bits = _GZIP_BITS
             if self._coding == b"deflate":
                 # `deflate` means zlib's format, but some servers send a raw stream: the first byte tells them apart.
-                bits = _ZLIB if data[0] & 0x0F == 8 else _RAW
+                bits = _ZLIB_BITS if data[0] & 0x0F == 8 else _RAW_BITS
             stream = self._stream = zlib.decompressobj(bits)
         try:
             while data or not stream.eof:
@@ -82,7 +80,12 @@ class Inflater:
             raise CodingError("compressed body ends too soon")
 
 
-class ResponseParser(MessageParser):
+class ResponseHead(NamedTuple):
+    status: int
+    headers: Mapping[bytes, bytes]
+
+
+class ResponseParser(MessageParser[ResponseHead]):
     """Reads the responses of one connection, one after the other.
 
     The callbacks run from `feed`, never from inside llhttp, so they may close the parser or raise (which closes it
@@ -100,14 +103,12 @@ class ResponseParser(MessageParser):
         "_head",
         "_head_ready",
         "_inflater",
-        "_known",
         "_lifted",
         "_llhttp",
         "_on_body",
         "_on_end",
         "_on_head",
         "_pieces",
-        "_status",
         "keep_alive",
     )
 
@@ -124,13 +125,11 @@ class ResponseParser(MessageParser):
         self._on_head = on_head
         self._on_body = on_body
         self._on_end = on_end
-        self._status = 0
-        self._head: Mapping[bytes, bytes] = {}
+        self._head = ResponseHead(0, {})
         self._head_ready = False
         self._ended = False
         self._pieces: list[bytes] = []
         self._inflater: Inflater | None = None
-        self._known = KnownHeads[tuple[int, Mapping[bytes, bytes]]]()
         self._decoded_bytes = 0
         self._lifted = False
         self.keep_alive = True
@@ -142,49 +141,28 @@ class ResponseParser(MessageParser):
         self._lifted = True
 
     def close(self) -> None:
-        """Report nothing more, and drop the callbacks and llhttp, which both refer back to this object."""
         self._stop()
         self._pieces.clear()
         self._head_ready = self._ended = False
         self._on_head = self._on_body = self._on_end = _ignore
 
-    def feed(self, data: bytes) -> None:
-        """Take received data. Raises `HttpProblem`; exceptions of the callbacks pass through."""
-        try:
-            if self._state == IDLE:
-                head_end = data.find(HEAD_END) + 4
-                known = self._known.get(data[:head_end])
-                if known is not None and known[0] == len(data):
-                    self.keep_alive = True
-                    self._on_head(*known[1])
-                    if head_end < len(data):
-                        self._on_body(data[head_end:])
-                    self._on_end()
-                else:
-                    self._parse(data, head_end)
-            elif self._state != CLOSED:
-                self._parse(data, 0)
-        except BaseException:
-            self.close()
-            raise
+    def _report_cached(self, head: ResponseHead, body: bytes) -> None:
+        self.keep_alive = True
+        self._on_head(head.status, head.headers)
+        if body:
+            self._on_body(body)
+        self._on_end()
 
-    def _parse(self, data: bytes, head_end: int) -> None:
-        """`head_end` is the end of a head that begins with this chunk; 0 when the chunk begins inside a response."""
-        size = len(data)
-        self._fed_bytes = size if head_end else self._fed_bytes + size
-        self._quiet_bytes += size
-        problem = self._execute(data)
-        if problem is None and self._quiet_bytes > self._quiet_limit_bytes:
-            problem = self._headers_too_large()
-        if head_end and self._ended and self.keep_alive and b"content-encoding" not in self._head:
-            self._known.remember(data, head_end, sum(map(len, self._pieces)), (self._status, self._head))
+    def _report_parsed(self, data: bytes, head_end: int, problem: BaseException | None) -> None:
+        if head_end and self._ended and self.keep_alive and b"content-encoding" not in self._head.headers:
+            self._cached_heads.add(data, head_end, sum(map(len, self._pieces)), self._head)
         self._report()
         if problem is not None:
             raise problem
 
     def eof(self) -> None:
         """The server closed the connection: this ends a response without a length and truncates any other."""
-        state, headers = self._state, self._head
+        state, headers = self._state, self._head.headers
         framed = b"content-length" in headers or b"transfer-encoding" in headers
         try:
             if state == IN_HEAD or (state == IN_BODY and framed):
@@ -197,7 +175,6 @@ class ResponseParser(MessageParser):
             self.close()
 
     def _execute(self, data: bytes) -> BaseException | None:
-        """Run llhttp over the data; returns what went wrong, unless the response had ended before."""
         assert self._llhttp is not None
         try:
             self._llhttp.feed_data(data)
@@ -216,15 +193,15 @@ class ResponseParser(MessageParser):
         """Read nothing more; what was read is still reported."""
         self._state = CLOSED
         self.keep_alive = False
-        self._known.clear()
+        self._cached_heads.clear()
         self._llhttp = None
 
     def _report(self) -> None:
         if self._head_ready:
             self._head_ready = False
-            self._on_head(self._status, self._head)
+            self._on_head(*self._head)
             if self._pieces or self._state == IN_BODY:
-                length = self._head.get(b"content-length")
+                length = self._head.headers.get(b"content-length")
                 if length is not None and content_length(length) > self._limits.body_bytes and not self._lifted:
                     raise self._body_too_large()
         if self._pieces:
@@ -253,7 +230,7 @@ class ResponseParser(MessageParser):
             raise HttpProblem(502, str(error)) from error
 
     def _decoded(self, data: bytes) -> Iterable[bytes]:
-        coding = self._head.get(b"content-encoding", b"identity").lower()
+        coding = self._head.headers.get(b"content-encoding", b"identity").lower()
         if coding == b"identity":
             return (data,)
         if self._inflater is None:
@@ -278,12 +255,12 @@ class ResponseParser(MessageParser):
     def on_headers_complete(self) -> None:
         assert self._llhttp is not None
         headers, _ = self._take_headers(_FIRST_LINE_BYTES)
-        status = self._status = self._llhttp.get_status_code()
+        status = self._llhttp.get_status_code()
         if status < 100 or status == 101 or not self._llhttp.get_http_version().startswith("1."):
             raise HttpProblem(502, f"response with status {status}, which is not HTTP/1.1")
         if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             raise HttpProblem(502, "Transfer-Encoding is not `chunked`")
-        self._head = headers
+        self._head = ResponseHead(status, headers)
         self._state = IN_BODY
         self._head_ready = status >= 200
 
@@ -295,7 +272,7 @@ class ResponseParser(MessageParser):
         assert self._llhttp is not None
         self._quiet_bytes = 0
         self._state = IDLE
-        if self._status >= 200:
+        if self._head.status >= 200:
             self._ended = True
             self.keep_alive = self._llhttp.should_keep_alive()
 

@@ -444,7 +444,7 @@ class Connection(asyncio.Protocol):
 
 
 def _size_of(request: HttpRequest) -> int:
-    return _REQUEST_BYTES + len(request.body) + head_size(request.path, request.query, request.headers)
+    return _REQUEST_BYTES + len(request.body) + head_size(request)
 
 
 def _parse_problem(status: int, reason: str) -> Problem:
