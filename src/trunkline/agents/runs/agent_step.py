@@ -63,28 +63,27 @@ class AgentStepRunner:
 
     async def run(self, task: AgentTask) -> StepResult:
         """Run a step. Cancelling this ends the agent, and everything that was started for it."""
-        watch = ToolCallEvents(task.name, self._emit)
         try:
-            return await self._run(task, watch)
+            return await self._run(task)
         except GatewayError as error:
             for detail in error.details:
                 self._telemetry.warn(task.name, detail)
             return StepResult(problem=error.problem)
 
-    async def _run(self, task: AgentTask, watch: ToolCallEvents) -> StepResult:
+    async def _run(self, task: AgentTask) -> StepResult:
         async with AsyncExitStack() as stack:
             instructions = self._instructions(task)
             if task.state.provider not in PROVIDERS:
-                gateway = await self._gateway(task, watch, stack)
+                gateway = await self._gateway(task, stack)
                 self._ready(task, gateway, "")
                 return await run_model(task, gateway, partial(self._on_event, task), instructions, self._dialects)
             folder = RunFolder(self._children, task.name)  # with the socket to the gateway, and the agent's files
             stack.callback(folder.remove)
-            gateway = await self._gateway(task, watch, stack, private=(str(folder.path),))
+            gateway = await self._gateway(task, stack, private=(str(folder.path),))
             return await self._run_program(task, folder.path, gateway, instructions)
 
     async def _gateway(
-        self, task: AgentTask, watch: ToolCallEvents, stack: AsyncExitStack, private: tuple[str, ...] = ()
+        self, task: AgentTask, stack: AsyncExitStack, private: tuple[str, ...] = ()
     ) -> StepGateway | None:
         """The step's tools, all of them up; None where the agent keeps its own alone. `stack` closes them."""
         if task.state.proxy is None:
@@ -106,7 +105,7 @@ class AgentStepRunner:
             tracer.set_call_parent(task.caller.principal, task.span)
             stack.callback(tracer.set_call_parent, task.caller.principal, None)
         self._telemetry.follow(task.name, gateway.router, gateway.command_of)
-        watch.attach(gateway.router, gateway.command_of)
+        ToolCallEvents(task.name, self._emit, gateway.router, gateway.command_of)
         try:
             async with task.in_time():
                 await gateway.start()

@@ -21,6 +21,7 @@ from trunkline.core.source import Level
 from trunkline.runtime.child_io import HeadTailBuffer, tail_text
 from trunkline.runtime.children import child_environment
 from trunkline.runtime.commands import CommandResult, CommandRunner, CommandSpec
+from trunkline.sources.builtin import BuiltinSection, find_program, no_sandbox_message
 from trunkline.sources.builtin.protection.git import (
     IncompleteGitConfig,
     git_environment,
@@ -33,7 +34,6 @@ from trunkline.sources.builtin.protection.places import ProtectedPlaces, protect
 from trunkline.sources.builtin.protection.scanner import PlaceScanner
 from trunkline.sources.builtin.sandbox import Sandbox
 from trunkline.sources.builtin.sandbox_provider import SandboxProvider
-from trunkline.sources.builtin.section import BuiltinSection, find_program, no_sandbox_message
 from trunkline.sources.builtin.tool import ToolFault
 
 _SHELL: Final = "/bin/sh"
@@ -150,7 +150,7 @@ class CommandStepRunner:
         sandbox = await _or_failure(choice.get())
         if sandbox is None and choice.obstacle:
             message = f"The command of step `{state.name}` runs without a sandbox: {choice.obstacle}"
-            hint = no_sandbox_message(state.sandbox.mode, choice.obstacle, choice.hint).hint
+            _, hint = no_sandbox_message(state.sandbox.mode, choice.obstacle, choice.hint)
             self._warn(state.name, Problem(code=PART_MISSING, message=message, hint=hint, severity="warning"))
         return sandbox
 

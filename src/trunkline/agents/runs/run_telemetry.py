@@ -11,9 +11,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, cast
-
-import msgspec
+from typing import cast
 
 from trunkline.agents.runs import run_events
 from trunkline.agents.runs.step import StepResult, StepUsage
@@ -27,7 +25,7 @@ from trunkline.core.source import Health
 from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.router.router import Router
 from trunkline.telemetry.call_log import CallLines, CallLog
-from trunkline.telemetry.call_summary import outcome_word
+from trunkline.telemetry.call_summary import outcome_word, tool_failed
 from trunkline.telemetry.redaction import Redactor
 from trunkline.telemetry.span import Span, Value
 from trunkline.telemetry.tracing import Tracer, make_tracer
@@ -204,23 +202,18 @@ def _attributes(state: AgentState | CommandState, model: str) -> dict[str, Value
     return attributes | ({"gen_ai.request.model": model} if model else {})
 
 
-_LONGEST_READ: Final = 1 << 20
-"""Larger results are not parsed just to learn whether the tool reports a failure."""
-
-
 class ToolCallEvents:
-    """Emits the tool calls of a step's router as events of the run."""
+    """Emits the tool calls of a step's router as events of the run. `command_of` gives the command that a call runs, as
+    it may be shown."""
 
-    def __init__(self, step: str, emit: run_events.EmitEvent) -> None:
+    def __init__(
+        self, step: str, emit: run_events.EmitEvent, router: Router, command_of: Callable[[Call], str] | None
+    ) -> None:
         self._step = step
         self._emit = emit
-        self._command_of: Callable[[Call], str] | None = None
+        self._command_of = command_of
         self._begun: set[Call] = set()
         self._loop = asyncio.get_running_loop()
-
-    def attach(self, router: Router, command_of: Callable[[Call], str] | None = None) -> None:
-        """`command_of` gives the command that a call runs, as it may be shown."""
-        self._command_of = command_of
         router.events.call_done.append(self._ended)
         others = router.on_call
 
@@ -234,10 +227,10 @@ class ToolCallEvents:
 
     def _began(self, call: Call) -> None:
         if not call.done:
-            self._tell_began(call)
+            self._emit_start(call)
             self._begun.add(call)
 
-    def _tell_began(self, call: Call) -> None:
+    def _emit_start(self, call: Call) -> None:
         command = "" if self._command_of is None else self._command_of(call)
         self._emit(run_events.ToolCallStarted(step=self._step, tool=call.tool, source=call.source, command=command))
 
@@ -245,29 +238,16 @@ class ToolCallEvents:
         if call.method != TOOLS_CALL:
             return
         if call not in self._begun:
-            self._tell_began(call)
+            self._emit_start(call)
         self._begun.discard(call)
+        outcome = call.outcome
         self._emit(
             run_events.ToolCallEnded(
                 step=self._step,
                 tool=call.tool,
                 source=call.source,
-                outcome=outcome_word(call.outcome),
-                is_error=_is_error(call),
+                outcome=outcome_word(outcome),
+                is_error=isinstance(outcome, Result) and tool_failed(outcome),
                 ms=round(seconds * 1000, 3),
             )
         )
-
-
-class _ErrorFlag(msgspec.Struct):
-    isError: bool = False
-
-
-def _is_error(call: Call) -> bool:
-    outcome = call.outcome
-    if not isinstance(outcome, Result) or len(outcome.raw) > _LONGEST_READ:
-        return False
-    try:
-        return msgspec.json.decode(outcome.raw, type=_ErrorFlag).isError
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False

@@ -54,11 +54,15 @@ class Interrupt:
         self._at = monotonic()
         self.received.set_result(signal.Signals(number).name)
 
-    async def ended_in_time(self, task: asyncio.Task[Any]) -> bool:
-        """Cancel a task, and tell whether it ended within the time for an orderly end."""
-        task.cancel()
-        await asyncio.wait({task, self.second}, timeout=ORDERLY_S, return_when=asyncio.FIRST_COMPLETED)
-        return task.done()
+    async def until_ended(self, task: asyncio.Task[Any]) -> None:
+        """Wait for a task to end. On a signal, or if this is cancelled, the task is cancelled; it is not done
+        afterwards if it did not end within the time for an orderly end."""
+        try:
+            await asyncio.wait({task, self.received}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task, self.second}, timeout=ORDERLY_S, return_when=asyncio.FIRST_COMPLETED)
 
 
 @contextmanager
@@ -106,8 +110,8 @@ async def unless_interrupted(work: Coroutine[Any, Any, T]) -> T | None:
     process."""
     with interrupt_on_signals() as interrupt:
         task = asyncio.get_running_loop().create_task(work)
-        await asyncio.wait({task, interrupt.received}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done() and not await interrupt.ended_in_time(task):
+        await interrupt.until_ended(task)
+        if not task.done():
             os._exit(INTERRUPTED)
     if not interrupt.signal:
         return task.result()
@@ -178,11 +182,7 @@ class SessionSignals:
         """The result of `work`; on a signal it is cancelled, and GatewayError raised. If it does not end then, this
         process does, and the supervisors end the rest."""
         task = asyncio.get_running_loop().create_task(work, name=what)
-        try:
-            await asyncio.wait({task, self.interrupt.received}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not task.done():
-                await self.interrupt.ended_in_time(task)
+        await self.interrupt.until_ended(task)
         if not task.done():
             os._exit(INTERRUPTED)
         if task.cancelled():

@@ -76,11 +76,9 @@ class StepGateway:
         """
         self._events.health.append(self._health_changed)
         self._gateway.start()
-        left_s = (
-            (max((section.start_timeout for section in self.settings.sources.values()), default=0.0) + _SPARE_S)
-            if at_most_s is None
-            else at_most_s
-        )
+        sections = self.settings.sources.values()
+        slowest_s = max((section.start_timeout for section in sections), default=0.0)
+        left_s = slowest_s + _SPARE_S if at_most_s is None else at_most_s
         if not await self._settled_within(min(left_s, START_S)) and left_s >= START_S:
             for name in self.starting():
                 message = f"Server `{name}` is still starting after {START_S:g} s"
@@ -100,10 +98,6 @@ class StepGateway:
     def tools(self) -> tuple[str, ...]:
         """The names of the tools, without the prefix that the agent adds."""
         return tuple(entry.public_name for entry in server_tools(self.router.catalog))
-
-    def kind_of(self, source: str) -> str:
-        section = self.settings.sources.get(source)
-        return "" if section is None else section.kind
 
     # -- waiting --------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.router.options import NameRules
-from trunkline.sources.builtin.section import BuiltinSection
+from trunkline.sources.builtin import BuiltinSection
 
 BUILTIN: Final = "builtin"
 WITHOUT_SOURCE: Final = "change that, or leave the source out of the step"

@@ -182,7 +182,7 @@ RunStep = Callable[[Step, TemplateValues], Coroutine[Any, Any, StepResult]]
 
 
 @dataclass(slots=True)
-class _Sums:
+class _RunTotals:
     steps: int = 0
     tool_calls: int = 0
     input_tokens: int = 0
@@ -209,9 +209,8 @@ class WorkflowExecutor:
         self._interrupt = interrupt
         self._outputs: dict[str, str] = {}
         self._exit_codes: dict[str, int] = {}
-        self._last_output = ""
-        self._last_problem: Problem | None = None
-        self._sums = _Sums()
+        self._last = StepResult()
+        self._totals = _RunTotals()
         self._started_at = monotonic()
         self.stuck = False
 
@@ -224,9 +223,9 @@ class WorkflowExecutor:
             values = TemplateValues(inputs=inputs, outputs=self._outputs)
             if isinstance(state, TerminalState):
                 status: run_events.Status = "success" if state.success else "failure"
-                problem = None if state.success else self._last_problem
+                problem = None if state.success else self._last.problem
                 return self._ended(status, state=state.name, message=values.of(state.message), problem=problem)
-            if self._sums.steps >= MOST_STEPS:
+            if self._totals.steps >= MOST_STEPS:
                 message = f"The run took {MOST_STEPS} steps without reaching an end; the next would be `{name}`"
                 hint = "check the transitions of the states in this loop"
                 return self._ended("failure", problem=Problem(code=TOO_MANY_STEPS, message=message, hint=hint))
@@ -252,17 +251,16 @@ class WorkflowExecutor:
         tool_calls, tokens = self._usage.take()
         self._outputs = {**self._outputs, state.name: result.output}
         self._exit_codes[state.name] = result.exit_status
-        self._last_output, self._last_problem = result.output, result.problem
-        self._sums.add(tool_calls, tokens)
+        self._last = result
+        self._totals.add(tool_calls, tokens)
+        status: run_events.Status = "interrupted"
         following = ""
         if not self._interrupt.signal:
-            facts = ConditionContext(inputs=values.inputs, outputs=self._outputs, exit_codes=self._exit_codes)
+            status = "success" if result.problem is None else "failure"
+            context = ConditionContext(inputs=values.inputs, outputs=self._outputs, exit_codes=self._exit_codes)
             usual = state.on_success if result.problem is None else state.on_failure
-            taken = (each.goto for each in state.transitions if each.when is None or each.when.holds(facts))
+            taken = (each.goto for each in state.transitions if each.when is None or each.when.holds(context))
             following = next(taken, usual)
-        status: run_events.Status = "success" if result.problem is None else "failure"
-        if result.problem is not None and result.problem.code is STEP_INTERRUPTED:
-            status = "interrupted"
         self._emit(
             run_events.StepEnded(
                 step=state.name,
@@ -282,9 +280,9 @@ class WorkflowExecutor:
         """Run the step in a task of its own, which signals can end without ending the run."""
         task = asyncio.get_running_loop().create_task(self._run_step(state, values), name=f"step {state.name}")
         try:
-            await asyncio.wait({task, self._interrupt.received}, return_when=asyncio.FIRST_COMPLETED)
+            await self._interrupt.until_ended(task)
         finally:
-            self.stuck = not (task.done() or await self._interrupt.ended_in_time(task))
+            self.stuck = not task.done()
         return StepResult() if self.stuck else _result_of(task, state)
 
     # -- the end --------------------------------------------------------------------------------------------------
@@ -297,8 +295,8 @@ class WorkflowExecutor:
             state=state,
             message=message,
             seconds=monotonic() - self._started_at,
-            **asdict(self._sums),
-            output=self._last_output,
+            **asdict(self._totals),
+            output=self._last.output,
             problem=problem,
         )
         self._emit(ended)

@@ -128,7 +128,7 @@ def _states_of(root: Table, reader: WorkflowReader) -> Table | None:
         )
         return None
     if not isinstance(node, Table):
-        reader.wrong_type(node, "a group of keys", "give each state a name, and its keys below")
+        reader.wrong_type(node, "a mapping", "give each state a name, and its keys below")
         return None
     return node
 

@@ -58,7 +58,7 @@ def read_proxy(node: Node | None, provider: Node | None, reader: WorkflowReader)
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
         return None
     if not isinstance(node, Table):
-        reader.wrong_type(node, "a group of keys")
+        reader.wrong_type(node, "a mapping")
         return None
     keys = or_none(lambda: read_section(ProxyKeys, node, reader, also_known=("plugin_tools",)))
     entries = _entries(node.get("plugin_tools"), reader)

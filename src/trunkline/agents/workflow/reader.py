@@ -146,7 +146,7 @@ FOR_CALLERS: Final = frozenset({"outputs"})
 
 
 class WorkflowSection(Section):
-    """A group of keys that refuses unknown ones by name. `called` names it in messages; `elsewhere` says where keys
+    """A mapping that refuses unknown keys by name. `called` names it in messages; `elsewhere` says where keys
     belong that do not belong here. `has_metadata` allows keys for people; `unused` are others without effect."""
 
     called: ClassVar[str] = "a workflow"

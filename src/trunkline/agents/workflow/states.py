@@ -129,7 +129,7 @@ class CommandKeys(WithTransitions):
     sandbox: SandboxSettings = key(
         SandboxKey(),
         default=NO_SANDBOX,
-        doc="Whether it runs in a sandbox as Bash does: a mode, or a group of keys",
+        doc="Whether it runs in a sandbox as Bash does: a mode, or a mapping",
     )
 
 
@@ -156,7 +156,7 @@ def read_states(entries: Mapping[str, TableEntry], reader: WorkflowReader) -> di
 
 def _read_state(entry: TableEntry, reader: WorkflowReader) -> State:
     if not isinstance(entry.value, Table):
-        raise reader.wrong_type(entry.value, "a group of keys")
+        raise reader.wrong_type(entry.value, "a mapping")
     kind = _type_of(entry.key, entry.value, reader)
     name, table = entry.key, entry.value
     if kind == "terminal":
@@ -225,7 +225,7 @@ def _read_agent_step(name: Scalar, table: Table, agent: Node, reader: WorkflowRe
     """`type: step` with `agent`: the same keys in two groups."""
     around = or_none(lambda: read_section(AgentStepKeys, table, reader, at=name, also_known=("type", "agent")))
     if not isinstance(agent, Table):
-        raise reader.wrong_type(agent, "a group of keys")
+        raise reader.wrong_type(agent, "a mapping")
     at = _key_of(table, "agent")
     block = or_none(lambda: read_section(AgentBlock, agent, reader, at=at, also_known=_READ_SEPARATELY))
     if table.get("timeout") is not None and agent.get("timeout") is not None:

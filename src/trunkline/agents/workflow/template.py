@@ -83,11 +83,6 @@ def parse_template(text: str) -> tuple[Template, tuple[TemplateProblem, ...]]:
     return Template((*parts, plain) if plain else tuple(parts)), tuple(faults)
 
 
-def escape(text: str) -> str:
-    """A template for exactly this text."""
-    return text.replace(_OPEN, f"{_OPEN}{_BRACES}{_CLOSE}")
-
-
 def _meaning(written: str) -> str | Reference | TemplateProblem:
     if not written.endswith(_CLOSE):
         return TemplateProblem(written.partition("\n")[0], "")

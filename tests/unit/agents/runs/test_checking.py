@@ -19,7 +19,7 @@ from trunkline.agents.runs.checking import CheckedWorkflow, PluginStart, check_s
 from trunkline.agents.runs.plugins import probe_plugins
 from trunkline.agents.runs.step_settings import settings_of_step
 from trunkline.agents.workflow.document import Proxy
-from trunkline.sources.builtin.section import BuiltinSection
+from trunkline.sources.builtin import BuiltinSection
 from trunkline.sources.plugin import PluginSection, operations
 
 PROXY = "USER.MCP_PROXY."

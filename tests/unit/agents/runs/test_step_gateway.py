@@ -22,7 +22,7 @@ from trunkline.config.sources import SourceSection
 from trunkline.core.call import Caller
 from trunkline.core.events import Events
 from trunkline.gateway.library.results import CallResult
-from trunkline.sources.builtin.section import BuiltinSection
+from trunkline.sources.builtin import BuiltinSection
 from trunkline.sources.plugin import PluginSection
 from trunkline.sources.sections import McpStdioSection
 
