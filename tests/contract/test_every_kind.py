@@ -1,4 +1,4 @@
-"""What every kind of source owes its users, MCP or not: one suite over the whole table of kinds."""
+"""The contract of every kind of source, MCP or not: one suite over the whole table of kinds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.contract.kinds.rig import Rig, Use, rig_of
 from tests.contract.stage import over, play, problem, value
 from tests.support.gateway import write_config
 from tests.support.waiting import at_most, until
-
 from trunkline.config.config_file import ConfigFile
+
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Outcome, Result
 from trunkline.core.errors import DEADLINE, SOURCE_DISABLED, SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL

@@ -1,4 +1,4 @@
-"""Resources of a modern HTTP server that are watched: one stream for all of them, replaced when the set changes."""
+"""Resource subscriptions at a modern HTTP server: one stream for all of them, replaced when the set changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real servers ask, over every wire: it reaches the client they work for, and the answer gets back."""
+"""Requests of real servers, over every transport: they reach the client of the call, and its response gets back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every kind of source that speaks MCP owes the router, whatever wire and era its server speaks."""
+"""The contract between MCP sources and the router, for every transport and protocol era."""
 
 from __future__ import annotations
 

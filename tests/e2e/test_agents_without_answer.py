@@ -1,4 +1,4 @@
-"""The real programs with a model that ends without an answer: no step of theirs is a success then."""
+"""Agent programs whose model ends without an answer: the step fails."""
 
 from __future__ import annotations
 

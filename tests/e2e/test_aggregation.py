@@ -1,4 +1,4 @@
-"""Two servers that have everything in common behind one gateway: whatever is used leads to the right one of them.
+"""Two servers with the same names behind one gateway: every request reaches the right one.
 
 `alpha` speaks an old version and `beta` 2026-07-28, so half of what each client does here is translated as well.
 """

@@ -1,4 +1,4 @@
-"""Servers that are down, slow, restarted or hostile: the others' lists are neither empty nor late, and say so."""
+"""Servers that are down, slow, restarted or hostile: lists are neither empty nor late, and say what is missing."""
 
 from __future__ import annotations
 

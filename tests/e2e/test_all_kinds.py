@@ -1,4 +1,4 @@
-"""Every kind of source in one gateway: people, agents and programs see no difference between them."""
+"""Every kind of source in one gateway: clients see no difference between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that goes both ways, for a client that joined a running gateway by `trunkline stdio`."""
+"""Server requests, notifications and the like, for a client that joined a running gateway by `trunkline stdio`."""
 
 from __future__ import annotations
 

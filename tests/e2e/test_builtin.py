@@ -1,4 +1,4 @@
-"""Built-in tools through a real gateway: what clients see of them, what a changed file does to them, the example."""
+"""Built-in tools through a real gateway: their definitions, configuration changes, and the example."""
 
 from __future__ import annotations
 

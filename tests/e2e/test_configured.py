@@ -1,4 +1,4 @@
-"""Servers as people configure them: a client's file, npx, `localhost`, credentials, HTTPS, gateways in a row."""
+"""Servers in common configurations: a client's file, npx, `localhost`, credentials, HTTPS, chained gateways."""
 
 from __future__ import annotations
 

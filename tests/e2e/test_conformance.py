@@ -1,4 +1,4 @@
-"""The official conformance harness: through the gateway everything is as it is without it, in every layout."""
+"""The official conformance suite: in every layout the results through the gateway equal the direct ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trunkline demo`, which `make run` runs: it comes up by itself, says how to use it, answers, and leaves nothing."""
+"""`trunkline demo`, which `make run` runs: it starts, prints how to use it, serves calls, and leaves nothing behind."""
 
 from __future__ import annotations
 

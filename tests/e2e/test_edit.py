@@ -1,4 +1,4 @@
-"""Servers that are added and removed on the command line come and go in a gateway that runs."""
+"""`trunkline add` and `remove` change the servers of a running gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway inside the test's own program: real servers, called, cancelled, and gone at the end."""
+"""The embedded gateway with real servers: calls, cancellation, shutdown."""
 
 from __future__ import annotations
 

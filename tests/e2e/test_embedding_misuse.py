@@ -1,4 +1,4 @@
-"""A program that uses its gateway wrongly is told so at once, and nothing is left hanging by it."""
+"""Misuse of the embedded gateway raises at once and leaves nothing hanging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whiteboard of the examples: what an agent draws on it, somebody who looks at its terminal sees."""
+"""The whiteboard example: what an agent draws appears on its terminal."""
 
 from __future__ import annotations
 

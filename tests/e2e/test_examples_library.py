@@ -1,4 +1,4 @@
-"""The examples of the library do what they say."""
+"""The library examples do what their pages say."""
 
 from __future__ import annotations
 

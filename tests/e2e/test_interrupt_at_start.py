@@ -1,4 +1,4 @@
-"""Ctrl+C while a command starts: it ends with 130, without a word about itself, and nothing of it is left."""
+"""Ctrl+C while a command starts: exit status 130, no traceback, nothing left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks of 2025-11-25 between a client and servers of that version: they pass, under ids of ours."""
+"""Tasks of 2025-11-25 between a client and servers of that version pass, under the gateway's own ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said where the program by which an agent reaches its tools is killed in the middle of a call."""
+"""What is reported when the stdio bridge of an agent is killed in the middle of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server made with `trunkline.mcpserver` works for the clients people have, and behind our own gateway."""
+"""A server made with `trunkline.mcpserver` works for common clients, and behind the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers whose file refers to what is not there: each is down by itself, says why, and comes up once it is mended."""
+"""Servers that refer to missing variables or files: each is down with its reason, and comes up once that is fixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP+SSE of 2024-11-05 with the clients people have, and streams that are left and come back to."""
+"""HTTP+SSE of 2024-11-05 with common clients, and streams that are resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's routes of a gateway that runs: servers come, go and are connected anew, and the file is read again."""
+"""The operator API of a running gateway: add, remove and reconnect servers, reload the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway's own tools as real clients use them, who hold each answer against the schema it came with."""
+"""The gateway's own tools with real clients, which validate each result against its output schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins behind the gateway as a program: the example, what operators see, and that nothing survives."""
+"""Plugins behind a gateway: the example, the operator's view, and that no process survives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real servers under `trunkline stdio`: however it ends, none of their processes is left."""
+"""Real servers under `trunkline stdio`: however it ends, no process is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools over REST, as a person with `curl` uses a gateway that runs."""
+"""Tools over REST at a running gateway, used as with `curl`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that die, go away and come back, or are slow to start: the next call works, and lists need not wait."""
+"""Servers that crash, disappear and come back, or start slowly: the next call works, and lists do not wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kept results through the whole gateway: what reaches the server, and what clients of both eras get."""
+"""The result cache through the whole gateway: what reaches the server, and what clients of both eras get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services behind a gateway that runs: the example, tokens that are handed in for a session, and leases."""
+"""Services behind a running gateway: the example, tokens set for a session, and leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A modern client's subscription ends in order: when the client takes it back, and when the gateway leaves."""
+"""A modern client's subscription ends cleanly when the client cancels it and when the gateway shuts down."""
 
 from __future__ import annotations
 

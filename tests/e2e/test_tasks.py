@@ -1,4 +1,4 @@
-"""Tasks of servers that give the same ids, through the whole gateway: each is found again, by its own client alone."""
+"""Tasks of servers that use the same ids, through the whole gateway: each is visible to its own client only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tools QUERY` and `budget`: the same from a gateway that runs, in any mode, and without one."""
+"""`tools QUERY` and `budget` give the same from a running gateway in any mode, and without one."""
 
 from __future__ import annotations
 

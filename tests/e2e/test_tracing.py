@@ -1,4 +1,4 @@
-"""Spans of real programs: a client before us and a server behind us, both on OpenTelemetry's own SDK."""
+"""Spans of real programs: a client and a server on OpenTelemetry's SDK, on either side of the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trunkline run` as a program: what it prints, how it ends, and that nothing of it is left, however it was ended."""
+"""`trunkline run` as a program: its output, its exit status, and that nothing is left however it ends."""
 
 from __future__ import annotations
 

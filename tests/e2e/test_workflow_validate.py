@@ -1,4 +1,4 @@
-"""`trunkline validate` as people run it, with real plugins behind it."""
+"""`trunkline validate` with real plugins."""
 
 from __future__ import annotations
 

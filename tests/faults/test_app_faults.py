@@ -1,4 +1,4 @@
-"""Faults of apps that dial in, each by a real socket to a real gateway: the column T of the fault matrix."""
+"""Faults of connected apps, each over a real socket to a real gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Very many apps, and very many who are none, at one gateway: those who behave must not notice."""
+"""Thousands of apps and of other connections at one gateway: well-behaved apps do not notice."""
 
 from __future__ import annotations
 

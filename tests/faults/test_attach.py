@@ -1,4 +1,4 @@
-"""A client whose gateway dies, hangs, comes back, or never was one: it is told at once, and served again by itself."""
+"""`trunkline stdio` whose gateway dies, hangs or comes back: the client gets an error at once, and is reconnected."""
 
 from __future__ import annotations
 

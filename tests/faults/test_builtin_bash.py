@@ -1,4 +1,4 @@
-"""Commands that misbehave, through a whole gateway: the column B of the fault matrix as far as Bash goes."""
+"""Bash commands that misbehave, through a whole gateway."""
 
 from __future__ import annotations
 

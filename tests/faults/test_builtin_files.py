@@ -1,4 +1,4 @@
-"""Folders and files below the root are swapped for links that lead out, all the time, while tools work on them."""
+"""Files and folders are swapped for links out of the root while tools work on them."""
 
 from __future__ import annotations
 

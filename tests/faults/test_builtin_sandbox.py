@@ -1,4 +1,4 @@
-"""Commands in the sandbox that look for a way to the gateway itself: by its ports, its sockets, and what is around."""
+"""Sandboxed commands that try to reach the gateway: through its ports, its sockets and other processes."""
 
 from __future__ import annotations
 

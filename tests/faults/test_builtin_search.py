@@ -1,4 +1,4 @@
-"""Glob and Grep while somebody else moves the furniture: nothing from outside the root, and nothing that stays."""
+"""Glob and Grep while files move: nothing from outside the root is shown, and nothing is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress, cancellation, clients that leave, and limits: what happens between a call and its answer."""
+"""Calls in flight: progress, cancellation, clients that disconnect, and limits."""
 
 from __future__ import annotations
 

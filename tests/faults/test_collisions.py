@@ -1,4 +1,4 @@
-"""Two hundred clients that all number their calls alike: every answer goes to the call it belongs to."""
+"""Two hundred clients that use the same request ids: every response goes to its own call."""
 
 from __future__ import annotations
 

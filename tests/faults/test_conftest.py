@@ -1,4 +1,4 @@
-"""What tests/conftest.py promises: a leak fails the test that leaked, and in CI a skip is a failure."""
+"""tests/conftest.py: a leak fails the test that leaked, and in CI a skip is a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Crashes again and again: whoever has a process of its own goes on, and a server that worked is back at once."""
+"""Repeated crashes: other clients' processes are unaffected, and a server that worked is restarted at once."""
 
 from __future__ import annotations
 

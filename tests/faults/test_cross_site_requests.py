@@ -1,4 +1,4 @@
-"""Web pages that have a browser call the gateway: in a real browser, and what each kind of request looks like."""
+"""Requests that web pages make a browser send to the gateway, in a real browser and header by header."""
 
 from __future__ import annotations
 

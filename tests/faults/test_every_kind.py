@@ -1,4 +1,4 @@
-"""The rows of the fault matrix that read the same for every kind of source, each with a real gateway and a real peer.
+"""Faults that all kinds of source have in common, each with a real gateway and a real peer.
 
 One gateway has a source of every kind, and a test plays its scene with all of them at once. What only one kind can
 suffer is in the files named after the kinds. Clients that read slowly are cut off by the server, which knows nothing of

@@ -1,4 +1,4 @@
-"""Many connections that ask nothing, finish nothing or never tire: others are served, and memory is bounded."""
+"""Many connections that are idle, unfinished or retrying: others are served, and memory is bounded."""
 
 from __future__ import annotations
 

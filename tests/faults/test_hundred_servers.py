@@ -1,4 +1,4 @@
-"""A hundred servers of which one hangs and five crash: the front is there at once, and the rest works."""
+"""A hundred servers, of which one hangs and five crash: the gateway is up at once, and the others work."""
 
 from __future__ import annotations
 

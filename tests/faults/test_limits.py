@@ -1,4 +1,4 @@
-"""Servers that take more of the machine than their `limits` allow: they are ended, it is told, and they come back."""
+"""Servers that exceed their `limits`: they are ended and restarted, and the log says so."""
 
 from __future__ import annotations
 

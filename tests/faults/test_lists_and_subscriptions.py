@@ -1,4 +1,4 @@
-"""Servers whose lists and watched resources are in trouble: nobody else notices, and what was lost comes back."""
+"""Servers with faulty lists and subscriptions: other servers are unaffected, and what was lost is restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source that is as noisy as it can be, in a process of its own: others are served meanwhile."""
+"""A source that is as noisy as possible: others are served meanwhile."""
 
 from __future__ import annotations
 

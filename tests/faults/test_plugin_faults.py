@@ -1,4 +1,4 @@
-"""Plugins that crash, hang, lie and break off: what their callers are told, and that nobody else feels it."""
+"""Plugins that crash, hang, lie or disconnect: what callers get, and that other calls are unaffected."""
 
 from __future__ import annotations
 

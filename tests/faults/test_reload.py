@@ -1,4 +1,4 @@
-"""Reloading under load: servers that did not change notice nothing, those that did finish what they had begun."""
+"""Reloads under load: unchanged servers are unaffected, replaced ones finish their calls."""
 
 from __future__ import annotations
 

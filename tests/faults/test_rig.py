@@ -1,4 +1,4 @@
-"""The rig against itself: the test clients talk straight to the fault servers, without a gateway in between."""
+"""The test clients against the fault servers directly, without a gateway."""
 
 from __future__ import annotations
 

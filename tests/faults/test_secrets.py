@@ -1,4 +1,4 @@
-"""Servers that repeat the secrets they were given: nobody but they get to see them, whichever way they came and go."""
+"""Servers that repeat the secrets they were given: nobody else sees them, however they were passed or printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that ask their client something, and then one side is gone: one answer, no question left open, no leak."""
+"""Server requests when one side disappears: one response, no request left open, no leak."""
 
 from __future__ import annotations
 

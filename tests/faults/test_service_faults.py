@@ -1,4 +1,4 @@
-"""Faults of services behind HTTP, each by a real misbehaving process: the column C of the fault matrix."""
+"""Faults of HTTP services, each by a real misbehaving process."""
 
 from __future__ import annotations
 

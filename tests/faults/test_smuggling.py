@@ -1,4 +1,4 @@
-"""Framing is a trust boundary: no bytes of one peer become a second message for another, values arrive unchanged."""
+"""Message smuggling: no bytes of one peer become a second message for another, and values arrive unchanged."""
 
 from __future__ import annotations
 

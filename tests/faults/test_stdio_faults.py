@@ -1,4 +1,4 @@
-"""Faults of MCP servers over stdio, each by a real misbehaving process: the column S of the fault matrix."""
+"""Faults of MCP servers over stdio, each by a real misbehaving process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stdio frontend: nothing but protocol on stdout, both eras, and an end that leaves nothing."""
+"""The stdio frontend: only protocol on stdout, both eras, and a clean shutdown."""
 
 from __future__ import annotations
 

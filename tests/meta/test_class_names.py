@@ -1,4 +1,4 @@
-"""A public class has a name of its own: whoever searches for it finds one place."""
+"""The name of a public class is unique in `src`."""
 
 from __future__ import annotations
 

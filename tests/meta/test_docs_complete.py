@@ -1,4 +1,4 @@
-"""Whatever the program has is in its documentation: commands, keys, routes, codes, tools, metrics, log events."""
+"""The documentation covers every command, key, route, code, tool, metric and log event."""
 
 from __future__ import annotations
 

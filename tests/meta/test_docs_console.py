@@ -1,4 +1,4 @@
-"""Every command in the documentation does what it is shown to do."""
+"""Every command in the documentation prints what the page shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that the documentation shows are good ones: the real loader takes them, or at least a parser does."""
+"""The files shown in the documentation are valid for the real loader, or at least for a parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation takes from the code is as the code says now."""
+"""The generated parts of the documentation are up to date."""
 
 from __future__ import annotations
 

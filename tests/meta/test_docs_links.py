@@ -1,4 +1,4 @@
-"""No link of the documentation leads nowhere."""
+"""No link in the documentation is broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on runs names every event that a program may meet, with all its fields."""
+"""The page on runs documents every event with all its fields."""
 
 from __future__ import annotations
 

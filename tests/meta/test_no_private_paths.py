@@ -1,4 +1,4 @@
-"""What is published must not name the machine it was made on, or where its packages were fetched from."""
+"""The repository names neither the machine it was made on nor where its packages were fetched from."""
 
 from __future__ import annotations
 

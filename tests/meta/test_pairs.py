@@ -1,4 +1,4 @@
-"""A great product that is cut down keeps every value and every pair of values."""
+"""A product of parameters that is reduced keeps every value and every pair of values."""
 
 from __future__ import annotations
 

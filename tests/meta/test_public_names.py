@@ -1,4 +1,4 @@
-"""What programs may import is named in `__all__`, and explained on the page of its library."""
+"""Public names are listed in `__all__` and documented on the page of their library."""
 
 from __future__ import annotations
 

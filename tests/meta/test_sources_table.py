@@ -1,4 +1,4 @@
-"""The table of kinds and the files beside it agree, so that adding a kind is one file and one line."""
+"""The table of source kinds agrees with the folders beside it."""
 
 from __future__ import annotations
 

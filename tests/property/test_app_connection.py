@@ -1,4 +1,4 @@
-"""One connection of an app, whatever the order of calls, answers, junk, cancels and the end: each call ends once."""
+"""An app's connection with calls, responses, junk and cancellations in any order: each call ends exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever folders and links there are and whatever path is asked for, both ways to open it agree, and stay inside."""
+"""For any folders, links and path, both ways to open a file agree and stay inside the root."""
 
 from __future__ import annotations
 

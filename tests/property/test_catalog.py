@@ -1,4 +1,4 @@
-"""Whatever servers offer, everything that is listed leads back to the server that offered it."""
+"""For any snapshots, every listed item leads back to the server that published it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However a model's server cuts its calls into pieces, and the network its bytes, the same calls come out."""
+"""However a model's stream is split into deltas and chunks, the same tool calls come out."""
 
 from __future__ import annotations
 

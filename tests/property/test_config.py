@@ -1,4 +1,4 @@
-"""Any text gives settings or problems with a place, and never anything else."""
+"""Any text gives settings or problems with a position, and never anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever an app sends: nothing but the two refusals comes of it, and what is taken says the same in any spelling."""
+"""Any line from an app is accepted or refused with one of two errors, and accepted ones mean the same in any case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a configuration file looks like, adding a server adds just that, and removing it gives the file back."""
+"""For any configuration file, adding a server adds only that, and removing it restores the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever ignore files say, a folder that is searched by itself shows what a search of all shows of it."""
+"""For any ignore files, searching a folder alone finds what searching everything finds in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a peer writes: what we take is what any other parser sees, and what we refuse costs one message."""
+"""For any bytes of a peer, what we accept is what other parsers see, and a refusal costs one message."""
 
 from __future__ import annotations
 

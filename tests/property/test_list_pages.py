@@ -1,4 +1,4 @@
-"""Walking through a list page by page while it changes: what stays is seen once."""
+"""Paging through a list that changes meanwhile shows every remaining entry once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends to `trunkline.mcpserver`, in whatever pieces: the next good message is answered."""
+"""Whatever a client sends to `trunkline.mcpserver`, in any chunks, the next valid message is answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever servers call their tools: names that models accept, no two alike, and every spelling finds its own tool."""
+"""For any tool names of servers, exposed names are valid and unique, and every accepted spelling finds its tool."""
 
 from __future__ import annotations
 

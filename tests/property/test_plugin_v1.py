@@ -1,4 +1,4 @@
-"""Our messages of `plugin.v1` are those of the real protobuf library, whatever is in them and whatever bytes come."""
+"""Our `plugin.v1` codec agrees with the real protobuf library, for any messages and any bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever servers write into definitions and whatever is asked: it is indexed, searched, explained and counted."""
+"""Any definitions can be indexed and any query searched, explained and counted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from trunkline.search.index.corpus import Corpus, Group
 
 from trunkline.core.tool import ToolDefinition
-from trunkline.search.index.corpus import Corpus, Group
 from trunkline.search.provisioning import ProvisionedTools
 from trunkline.search.token_costs import tokens_of
 

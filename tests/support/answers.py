@@ -1,4 +1,4 @@
-"""What a call came to, and the ways a test may look at it."""
+"""The outcome of a call, in the forms that tests look at."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ FORMS: dict[str, Any] = {"elicitation": {}}
 
 
 class MessageStream:
-    """The messages of one response, in order, until it ends or is dropped."""
+    """The messages of one response, in order, until it ends or is closed."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire

@@ -1,4 +1,4 @@
-"""A gateway that the tests of one file share: it outlives each of them, and what is below it is its own to end."""
+"""A gateway that the tests of one file share; its processes do not count as left behind by a single test."""
 
 from __future__ import annotations
 

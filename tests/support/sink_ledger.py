@@ -1,4 +1,4 @@
-"""A sink that keeps what its source tells."""
+"""A sink that records what its source reports."""
 
 from __future__ import annotations
 

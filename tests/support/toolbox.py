@@ -1,4 +1,4 @@
-"""Tools for a model in tests: each is a coroutine function, and what was called is kept."""
+"""Tools for a model in tests: each is a coroutine function, and calls are recorded."""
 
 from __future__ import annotations
 

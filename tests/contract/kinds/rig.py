@@ -1,4 +1,4 @@
-"""What the suite of all kinds needs from each: something real behind the source, and tools that do a few plain jobs.
+"""What each kind provides for the contract suite: a real peer behind the source, with a few simple tools.
 
 A kind's rig is a file beside this one with a class `KindRig` (see
 `mcp_stdio.py`). The suite finds it by the kind's name.

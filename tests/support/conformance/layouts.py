@@ -1,4 +1,4 @@
-"""What stands between the harness and the backend: nothing, or a gateway in one of several arrangements."""
+"""What is between the harness and the backend: nothing, or a gateway in one of several layouts."""
 
 from __future__ import annotations
 

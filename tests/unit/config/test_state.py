@@ -1,4 +1,4 @@
-"""What is kept on disk between runs."""
+"""State that is kept on disk between runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes: what each reads, and what each refuses."""
+"""Value types of the configuration: what each accepts and refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random messages of every shape: each request is answered exactly once on one line of JSON, and nothing is our bug."""
+"""Random messages: each request is answered exactly once on one line of JSON, without an internal error."""
 
 from __future__ import annotations
 

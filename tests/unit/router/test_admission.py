@@ -1,4 +1,4 @@
-"""Room for calls: so many at a server, so many that wait, and who is let in next."""
+"""Admission: how many calls run and wait at a server, and which one is next."""
 
 from __future__ import annotations
 

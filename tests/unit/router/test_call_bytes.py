@@ -1,4 +1,4 @@
-"""What large calls hold together, wherever they wait or run."""
+"""The limit on the memory of all large calls, waiting or running."""
 
 from __future__ import annotations
 

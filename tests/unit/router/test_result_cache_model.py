@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: a kept result is its asker's own, not too old, and what the server would say."""
+"""A model of the result cache: in any order of events a result is the caller's own, fresh, and up to date."""
 
 from __future__ import annotations
 

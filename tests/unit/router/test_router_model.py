@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: every call gets exactly one answer, and the admission's counts are right."""
+"""A model of the router: in any order of events every call ends exactly once, and the admission's counts are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a source says, of whichever kind: its secrets are out before anybody hears of it."""
+"""Secrets are redacted from whatever a source reports, of any kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a child process wrote, safe to show."""
+"""The stderr of a child process, made safe to show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deadlines that come late: the loop is held up here, as it is while a process is stopped."""
+"""Late deadlines: the loop is blocked here, as it is while a process is stopped."""
 
 from __future__ import annotations
 

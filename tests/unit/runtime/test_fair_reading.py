@@ -1,4 +1,4 @@
-"""Turns of the event loop: in order, whole, divided by time, and never stuck."""
+"""Fair reading: turns are in order, complete, divided by time, and never stuck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which gateways run on this machine."""
+"""Records of the gateways that run on this machine."""
 
 from __future__ import annotations
 

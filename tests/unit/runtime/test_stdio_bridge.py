@@ -1,4 +1,4 @@
-"""What agents start as their MCP server, as a process: bytes through, however either side behaves."""
+"""The stdio bridge that agents start, as a process: it copies bytes, however either side behaves."""
 
 from __future__ import annotations
 

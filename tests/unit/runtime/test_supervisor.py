@@ -1,4 +1,4 @@
-"""The supervisor as a process: what becomes of everything when the gateway, or a fork of it, ends in any way."""
+"""The supervisor as a process, when the gateway or a fork of it ends in any way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private folders: short, for us alone, and none that is left behind stays."""
+"""Private temporary folders: short paths, owner only, and leftovers are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client against a gateway that the test plays itself."""
+"""`trunkline.client` against a gateway that the test plays."""
 
 from __future__ import annotations
 

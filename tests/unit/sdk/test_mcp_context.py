@@ -1,4 +1,4 @@
-"""What a handler says reaches the client as far as it wants to hear."""
+"""Log messages and progress of a handler reach the client that wants them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each method answers, in every version of the protocol."""
+"""The result of each method, in every version of the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler may return, and the result it stands for."""
+"""Which values a handler may return, and the results they become."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What showing tools costs: by server, by tool and by mode."""
+"""The token cost of listing tools, by server, by tool and by mode."""
 
 from __future__ import annotations
 

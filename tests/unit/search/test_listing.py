@@ -1,4 +1,4 @@
-"""What a client's list of tools shows."""
+"""The tools that a client's list shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments as models write them."""
+"""Arguments in the spellings that models use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tools a session holds, within its budget."""
+"""The tools provisioned for a session, within its budget."""
 
 from __future__ import annotations
 

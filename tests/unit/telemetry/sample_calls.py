@@ -1,4 +1,4 @@
-"""Finished calls and a place to log them to, for the tests of this folder."""
+"""Finished calls and a log to write them to, for the tests of this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where spans go, by the configuration and by the variables that OpenTelemetry programs share."""
+"""The choice of exporter, by the configuration and by OpenTelemetry's environment variables."""
 
 from __future__ import annotations
 

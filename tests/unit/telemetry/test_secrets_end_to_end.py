@@ -1,4 +1,4 @@
-"""The rule from end to end: from the text of a configuration and its variables to what is shown of a text."""
+"""Redaction from end to end: from a configuration and its variables to the text that is shown."""
 
 from __future__ import annotations
 

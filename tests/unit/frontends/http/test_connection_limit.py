@@ -1,4 +1,4 @@
-"""Where nearly all connections wait for an answer or carry a stream, no more may, and everything else goes on."""
+"""The limit on connections that wait for a response or carry a stream; other requests are still served."""
 
 from __future__ import annotations
 

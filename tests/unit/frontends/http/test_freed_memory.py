@@ -1,4 +1,4 @@
-"""What is over leaves nothing: the collector runs rarely, and a request or a result may be megabytes."""
+"""Requests and results are freed when they end, without waiting for the garbage collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers larger than what fits between us and a client, and clients that do not take theirs."""
+"""Responses larger than the socket buffers, and clients that do not read theirs."""
 
 from __future__ import annotations
 

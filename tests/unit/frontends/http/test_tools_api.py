@@ -1,4 +1,4 @@
-"""The routes for tools, in front of a real router; the gateway's own tools are not there, and not needed."""
+"""The REST routes for tools, in front of a real router, without the gateway's own tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that listen: a modern one with an open `subscriptions/listen`, and any one at a pipe."""
+"""Clients that listen: a modern one with an open `subscriptions/listen`, and one on a pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of both eras at real frontends, in front of a source that asks what a test wants it to ask."""
+"""Clients of both eras at real frontends, and a source that sends the server requests a test wants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand in the address and the token of a gateway, and what is said about one that does not answer."""
+"""Which addresses and tokens of a gateway are accepted, and the errors of one that does not respond."""
 
 from __future__ import annotations
 

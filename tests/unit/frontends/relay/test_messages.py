@@ -1,4 +1,4 @@
-"""The messages a relay looks at."""
+"""The messages that a relay parses."""
 
 from __future__ import annotations
 

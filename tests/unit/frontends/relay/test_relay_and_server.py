@@ -1,4 +1,4 @@
-"""A relay before a real HTTP server: what only the two together show."""
+"""A relay in front of the real HTTP server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source that listens: who is let in, under which name, and what becomes of them."""
+"""The app listener: which apps are accepted, under which name, and when they are removed."""
 
 from __future__ import annotations
 

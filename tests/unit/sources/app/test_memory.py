@@ -1,4 +1,4 @@
-"""What an open call costs: the page about apps names the number."""
+"""The memory of an open call, as docs/sources/app.md states it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Those who have dialled and not registered."""
+"""Connections that have not registered yet."""
 
 from __future__ import annotations
 

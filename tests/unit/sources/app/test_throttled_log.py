@@ -1,4 +1,4 @@
-"""What apps do wrong without harm."""
+"""The throttled log of harmless faults of apps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an app offers, as MCP knows it."""
+"""An app's tools as MCP definitions."""
 
 from __future__ import annotations
 

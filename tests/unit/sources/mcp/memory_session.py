@@ -1,4 +1,4 @@
-"""A session without a wire: what is sent to it is kept, and a test answers as the server would."""
+"""An upstream session without a transport: it keeps what is sent, and a test answers as the server would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source of MCP tools at work, on servers that exist only as what they answer."""
+"""An MCP source on servers that exist only as scripted responses."""
 
 from __future__ import annotations
 

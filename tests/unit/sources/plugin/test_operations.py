@@ -1,4 +1,4 @@
-"""Operations become tools, or it is said why not."""
+"""Operations become tools, or a warning says why not."""
 
 from __future__ import annotations
 

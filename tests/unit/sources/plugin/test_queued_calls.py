@@ -1,4 +1,4 @@
-"""Calls that wait for a plugin that is not there just now."""
+"""Calls that wait for a plugin that is not connected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plugin gave, as an MCP result."""
+"""A plugin's responses as MCP results."""
 
 from __future__ import annotations
 
