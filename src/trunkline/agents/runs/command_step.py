@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from trunkline.agents.runs.step import StepResult, TemplateValues
 from trunkline.agents.workflow.document import CommandState
-from trunkline.config.config_file import plugins_file
+from trunkline.config.files import plugins_file
 from trunkline.config.sandbox import merge_protection
 from trunkline.config.settings import Settings
 from trunkline.config.trust.store import TrustStore

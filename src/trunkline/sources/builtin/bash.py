@@ -14,9 +14,9 @@ from trunkline.core.errors import SOURCE_LOST, GatewayError, Problem
 from trunkline.runtime.child_io import HeadTailBuffer
 from trunkline.runtime.children import child_environment
 from trunkline.runtime.commands import PROCESS_LIMIT, CommandResult, CommandRunner, CommandSpec, path_of_folder
+from trunkline.sources.builtin import BASH, LONGEST_COMMAND_S, find_program
 from trunkline.sources.builtin.protection.guard import GuardedCommand, PlaceGuard
 from trunkline.sources.builtin.sandbox_provider import SandboxProvider
-from trunkline.sources.builtin.section import BASH, LONGEST_COMMAND_S, find_program
 from trunkline.sources.builtin.text_length import first_units, last_units, units
 from trunkline.sources.builtin.tool import (
     BuiltinTool,

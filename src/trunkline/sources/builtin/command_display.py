@@ -13,8 +13,8 @@ import msgspec
 from trunkline.config.call_arguments import accepted_names
 from trunkline.config.secret_values import may_be_named_secret, secrets_in
 from trunkline.core.call import Call, Json
+from trunkline.sources.builtin import BASH, BuiltinSection
 from trunkline.sources.builtin.bash import BashTool
-from trunkline.sources.builtin.section import BASH, BuiltinSection
 
 _NAMES: Final = tuple(spelling for spelling, name in accepted_names(BashTool.arguments).items() if name == "command")
 _HIDDEN: Final = "***"

@@ -12,8 +12,8 @@ from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.runtime.children import start_failed
 from trunkline.runtime.commands import CommandResult, CommandRunner, CommandSpec
+from trunkline.sources.builtin import INSTALL, NOT_INSTALLED, find_program, no_sandbox_message
 from trunkline.sources.builtin.sandbox import Sandbox
-from trunkline.sources.builtin.section import INSTALL, NOT_INSTALLED, find_program, no_sandbox_message
 from trunkline.sources.builtin.text_length import printable
 from trunkline.sources.builtin.tool import ToolFault, ToolWarning
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.sources.builtin.section import find_program
+from trunkline.sources.builtin import find_program
 
 
 def program(folder: Path) -> str:

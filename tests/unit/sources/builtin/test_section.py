@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.sources import ToolSelection
 from trunkline.core.errors import BAD_VALUE, MISSING_KEY
 from trunkline.sources import section_kinds
-from trunkline.sources.builtin.section import BuiltinSection
+from trunkline.sources.builtin import BuiltinSection
 
 
 def section(**keys: object) -> BuiltinSection:
