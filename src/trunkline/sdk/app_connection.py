@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 from .app_tools import AppCalls, AppTool, MessageTooLong, ToolRegistry
@@ -170,26 +170,18 @@ class AppIdentity:
         return message | ({"token": self.token} if self.token else {})
 
 
+@dataclass
 class AppSession:
     """One registration at the gateway: from the first `register` to the end of the connection."""
 
-    def __init__(
-        self,
-        connection: GatewayConnection,
-        workers: FunctionThreads,
-        identity: AppIdentity,
-        tools: ToolRegistry,
-        on_registered: Callable[[str], None],
-    ) -> None:
-        self._connection = connection
-        self._calls = AppCalls(connection, workers)
-        self._identity = identity
-        self._tools = tools
-        self._on_registered = on_registered
-        self._sent_tools: Mapping[str, AppTool] = {}
-        self._ended = False
-        self._by_registered_name: dict[str, AppTool] = {}
-        self._acknowledge_timer: asyncio.TimerHandle | None = None
+    _connection: GatewayConnection
+    _calls: AppCalls
+    _identity: AppIdentity
+    _tools: ToolRegistry
+    _on_registered: Callable[[str], None]
+    _sent_tools: Mapping[str, AppTool] = field(default_factory=dict[str, AppTool])
+    _acknowledge_timer: asyncio.TimerHandle | None = None
+    _ended: bool = False
 
     async def run(self) -> None:
         """Returns when the gateway is gone; raises Refused when it does not take the app."""
@@ -212,7 +204,6 @@ class AppSession:
     def _register(self) -> None:
         """Send the tools; a second registration replaces the first."""
         tools = self._sent_tools = self._tools.current
-        self._by_registered_name = {self._identity.registered_name(name): tool for name, tool in tools.items()}
         try:
             self._connection.post(self._identity.registration(tools))
         except MessageTooLong as error:
@@ -247,7 +238,7 @@ class AppSession:
         correlation_id, name = message.get("correlationId"), message.get("tool")
         if not isinstance(correlation_id, int | str):
             _log.warning("The gateway sent an invocation without a correlation id")
-        elif tool := self._by_registered_name.get(str(name)):
+        elif tool := self._sent_tools.get(str(name).removeprefix(self._identity.registered_name(""))):
             self._calls.start(tool, correlation_id, message.get("parameters"))
         else:
             self._calls.fail(correlation_id, f"`{self._identity.app_name}` has no tool `{name}`")
@@ -293,17 +284,13 @@ class RegistrationState:
 
     def __init__(self) -> None:
         self._future: concurrent.futures.Future[str] = concurrent.futures.Future()
-        self.was_registered = False
-        """At least once in this run."""
 
     @property
     def is_registered(self) -> bool:
         return self._future.done() and self._future.exception() is None
 
     def registered(self, server: str) -> None:
-        self.was_registered = True
-        if self.is_registered:
-            self.lost()
+        self.lost()
         self._future.set_result(server)
 
     def lost(self) -> None:
@@ -325,37 +312,32 @@ class RegistrationState:
         return self._future.result(timeout_s)
 
 
+@dataclass
 class ConnectionLoop:
     """One run of an app: dial, register, stay, dial again, until told to stop. `run` is called once; `stop` may come
     from any thread, before it as well."""
 
-    def __init__(
-        self,
-        address: GatewayAddress,
-        identity: AppIdentity,
-        tools: ToolRegistry,
-        state: RegistrationState,
-        new_workers: Callable[[], FunctionThreads],
-    ) -> None:
-        self._address = address
-        self._identity = identity
-        self._tools = tools
-        self._state = state
-        state.was_registered = False
-        state.lost()
-        self._new_workers = new_workers
-        self._delay = ReconnectDelay()
-        self._warned = False
-        self._lock = threading.Lock()
-        self._stopping = False
-        self._cancel: Callable[[], object] = lambda: None
-        self.is_over = False
+    _address: GatewayAddress
+    _identity: AppIdentity
+    _tools: ToolRegistry
+    _state: RegistrationState
+    _new_workers: Callable[[], FunctionThreads]
+    _delay: ReconnectDelay = field(default_factory=ReconnectDelay)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _cancel: Callable[[], object] = lambda: None
+    _was_registered: bool = False
+    _warned: bool = False
+    _stopping: bool = False
+    is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self._state.lost()
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         staying = loop.create_task(self._stay_connected())
         with self._lock:
-            self._cancel = lambda: loop.call_soon_threadsafe(staying.cancel)
+            self._cancel = lambda: call_in_loop(loop, staying.cancel)
             if self._stopping:
                 staying.cancel()
         try:
@@ -367,13 +349,12 @@ class ConnectionLoop:
                 staying.cancel()
                 await asyncio.wait({staying})
             finally:
-                with self._lock:
-                    self.is_over = True
+                self.is_over = True
                 self._state.ended(ConnectionAbortedError(f"`{self._identity.app_name}` has stopped"))
 
     def stop(self) -> None:
         with self._lock:
-            if not self._stopping and not self.is_over:
+            if not self._stopping:  # a second time would cut the end short
                 self._stopping = True
                 self._cancel()
 
@@ -393,7 +374,7 @@ class ConnectionLoop:
             await self._serve(workers)
             self._warn(ConnectionResetError("it closed the connection"))
         except Refused as refused:
-            if not self._state.was_registered:
+            if not self._was_registered:
                 self._state.ended(refused)
                 raise
             delay_s = self._delay.after_refusal_s()
@@ -405,7 +386,7 @@ class ConnectionLoop:
 
     async def _serve(self, workers: FunctionThreads) -> None:
         connection = await GatewayConnection.open(self._address)
-        session = AppSession(connection, workers, self._identity, self._tools, self._registered)
+        session = AppSession(connection, AppCalls(connection, workers), self._identity, self._tools, self._registered)
         loop = asyncio.get_running_loop()
         self._tools.on_change = lambda: call_in_loop(loop, session.register_if_changed)
         try:
@@ -424,6 +405,7 @@ class ConnectionLoop:
 
     def _registered(self, server: str) -> None:
         self._delay.up()
+        self._was_registered = True
         if not self._state.is_registered:
             _log.info("`%s` is registered at %s as `%s`", self._identity.app_name, self._address, server)
         self._state.registered(server)

@@ -12,11 +12,20 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, TypedDict, cast, get_args
 
 from .json_lines import Json
 from .results import CallCancelled, ToolError, plain
-from .schema import SchemaError, ValueSchema, annotated, object_of, property_of, read_arguments, signature_of
+from .schema import (
+    PropertySchema,
+    SchemaError,
+    ValueSchema,
+    annotated,
+    object_of,
+    property_of,
+    read_arguments,
+    signature_of,
+)
 from .threads import FunctionThreads, call_in_loop, is_async
 
 if TYPE_CHECKING:
@@ -42,25 +51,18 @@ class ProgressReporter:
 
     def __init__(self, post: Callable[[Json], None]) -> None:
         self._post = post
-        self._cancelled = False
-
-    @property
-    def cancelled(self) -> bool:
+        self.cancelled = False
         """Whether the call was cancelled: nobody is waiting for its result any more."""
-        return self._cancelled
 
     def report(
         self, progress: float | None = None, *, total: float | None = None, message: str | None = None, data: Any = None
     ) -> None:
         """Tell the agent how far the call is. `data` is a part of the result that is there already. Raises
         CallCancelled once the call was cancelled: a function in a thread ends there."""
-        if self._cancelled:
+        if self.cancelled:
             raise CallCancelled("this call was cancelled")
         report = {"progress": progress, "total": total, "message": message, "data": data}
         self._post({name: value for name, value in report.items() if value is not None})
-
-    def cancel(self) -> None:
-        self._cancelled = True
 
 
 _current: Final[contextvars.ContextVar[ProgressReporter | None]] = contextvars.ContextVar("progress", default=None)
@@ -107,8 +109,21 @@ class AppTool:
         return read | dict.fromkeys(self.progress_parameters, progress)
 
 
+class ToolOptions(TypedDict, total=False):
+    """What `@app.tool` may be given besides the function."""
+
+    name: str | None
+    description: str | None
+    title: str | None
+    annotations: Mapping[str, Any] | None
+
+
 def tool_of(
-    function: Callable[..., Any], name: str | None, description: str | None, extra: Mapping[str, Any]
+    function: Callable[..., Any],
+    name: str | None = None,
+    description: str | None = None,
+    title: str | None = None,
+    annotations: Mapping[str, Any] | None = None,
 ) -> AppTool:
     """The tool made of a function. SchemaError, with the place, where that is not possible."""
     name = name or str(getattr(function, "__name__", ""))
@@ -117,18 +132,19 @@ def tool_of(
             f"`{name}` cannot be a tool's name: up to 100 ASCII letters, digits, `_`, `-`, `.`; give one with `name=`"
         )
     place = f"tool `{name}`"
-    parameters = {parameter.name: (parameter, hint) for parameter, hint in signature_of(function, place)}
-    progress = tuple(
-        each for each, (_, hint) in parameters.items() if hint is ProgressReporter or ProgressReporter in get_args(hint)
-    )
-    properties = [
-        property_of(each, hint, parameter.default, f"{place}, parameter `{each}`")
-        for each, (parameter, hint) in parameters.items()
-        if each not in progress
-    ]
+    properties: list[PropertySchema] = []
+    progress: list[str] = []
+    for parameter, hint in signature_of(function, place):
+        if hint is ProgressReporter or ProgressReporter in get_args(hint):
+            progress.append(parameter.name)
+        else:
+            named = f"{place}, parameter `{parameter.name}`"
+            properties.append(property_of(parameter.name, hint, parameter.default, named))
     if description is None:
         description = inspect.getdoc(annotated(function)) or ""
-    return AppTool(name, description, function, object_of(properties), progress, extra)
+    optional = {"title": title, "annotations": dict(annotations) if annotations else None}
+    extra = {key: value for key, value in optional.items() if value}
+    return AppTool(name, description, function, object_of(properties), tuple(progress), extra)
 
 
 class ToolRegistry:
@@ -167,8 +183,7 @@ class ProgressSender:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._unsent = 0
-        self._lock = threading.Lock()
+        self._room = threading.Semaphore(_MAX_UNSENT)
 
     def post(self, report: Json) -> None:
         written = plain(report)
@@ -176,16 +191,11 @@ class ProgressSender:
             return
         if threading.get_ident() == self._loop_thread:
             self._send(written)  # at once: the result is sent after it
-            return
-        with self._lock:
-            if self._unsent >= _MAX_UNSENT:
-                return
-            self._unsent += 1
-        call_in_loop(self._loop, self._send_from_loop, written)
+        elif self._room.acquire(blocking=False):
+            call_in_loop(self._loop, self._send_from_loop, written)
 
     def _send_from_loop(self, written: Json) -> None:
-        with self._lock:
-            self._unsent -= 1
+        self._room.release()
         self._send(written)
 
 
@@ -214,7 +224,7 @@ class AppCalls:
     def cancel(self, correlation_id: Any) -> None:
         if found := self._running.get(correlation_id):
             task, progress = found
-            progress.cancel()
+            progress.cancelled = True
             task.cancel()
 
     def fail(self, correlation_id: Any, message: str) -> None:

@@ -11,12 +11,12 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypeVar, Unpack, overload
 
 from . import results
 from .app_connection import AppIdentity, ConnectionLoop, GatewayAddress, Refused, RegistrationState
-from .app_tools import AppTool, CallCancelled, ProgressReporter, ToolRegistry, report_progress, tool_of
-from .results import ToolError
+from .app_tools import AppTool, ProgressReporter, ToolOptions, ToolRegistry, report_progress, tool_of
+from .results import CallCancelled, ToolError
 from .schema import SchemaError
 from .threads import FunctionThreads, Starter
 
@@ -80,36 +80,14 @@ class App:
 
     @overload
     def tool(self, function: F, /) -> F: ...
-
     @overload
-    def tool(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        title: str | None = None,
-        annotations: Mapping[str, Any] | None = None,
-    ) -> Callable[[F], F]: ...
-
-    def tool(
-        self,
-        function: F | None = None,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        title: str | None = None,
-        annotations: Mapping[str, Any] | None = None,
-    ) -> F | Callable[[F], F]:
+    def tool(self, function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def tool(self, function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
         """Offer a function: `@app.tool`, or `@app.tool(name=…)`. The function itself stays what it was. `annotations`
         are MCP's, as `{"readOnlyHint": True}`. SchemaError where a type hint cannot be written as JSON."""
 
         def offer(function: F) -> F:
-            optional = {"title": title, "annotations": dict(annotations) if annotations else None}
-            extra = {key: value for key, value in optional.items() if value}
-            self._tools.add(tool_of(function, name, description, extra))
+            self._tools.add(tool_of(function, **options))
             return function
 
         return offer if function is None else offer(function)

@@ -40,15 +40,12 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 
 
 class RpcRefusal(Exception):
-    """A request that is refused. `message_id` is the one to answer with where a message could be read no further."""
+    """A request that is refused."""
 
-    def __init__(
-        self, code: int, message: str, data: Json | None = None, *, message_id: MessageId | None = None
-    ) -> None:
+    def __init__(self, code: int, message: str, data: Json | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.data = data
-        self.message_id = message_id
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -84,31 +81,30 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON")
 
 
-def read_message(value: Any) -> RpcMessage | None:
-    """The request or notification in a JSON value; None for a response, as this server sends no requests."""
+def read_id(value: Any) -> MessageId | None:
+    """The id of a message; None for a notification, and for an error that belongs to no request."""
     if not isinstance(value, dict):
         raise RpcRefusal(INVALID_REQUEST, "A message is a JSON object")
     members = cast(Json, value)
-    message_id = _read_id(members)
+    if "id" not in members or (members["id"] is None and "error" in members):
+        return None
+    if not is_id(members["id"]):
+        raise RpcRefusal(INVALID_REQUEST, "`id` must be a string or an integer")
+    return members["id"]
+
+
+def read_message(members: Json, message_id: MessageId | None) -> RpcMessage | None:
+    """The request or notification in a JSON object; None for a response."""
     if members.get("jsonrpc") != "2.0":
-        raise RpcRefusal(INVALID_REQUEST, '`jsonrpc` must be "2.0"', message_id=message_id)
+        raise RpcRefusal(INVALID_REQUEST, '`jsonrpc` must be "2.0"')
     method, params = members.get("method"), members.get("params")
     if method is None and ("result" in members or "error" in members):
         return None
     if not isinstance(method, str):
-        raise RpcRefusal(INVALID_REQUEST, "`method` must be a string", message_id=message_id)
+        raise RpcRefusal(INVALID_REQUEST, "`method` must be a string")
     if params is not None and not isinstance(params, dict):
-        raise RpcRefusal(INVALID_PARAMS, "`params` must be an object", message_id=message_id)
+        raise RpcRefusal(INVALID_PARAMS, "`params` must be an object")
     return RpcMessage(method, cast(Json, params or {}), message_id)
-
-
-def _read_id(members: Json) -> MessageId | None:
-    if "id" not in members or (members["id"] is None and "error" in members):
-        return None
-    message_id = members["id"]
-    if not is_id(message_id):
-        raise RpcRefusal(INVALID_REQUEST, "`id` must be a string or an integer")
-    return message_id
 
 
 def is_id(value: Any) -> TypeGuard[MessageId]:

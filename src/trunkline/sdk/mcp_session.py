@@ -86,11 +86,11 @@ class McpSession:
         """Take a message, or a batch of them."""
         try:
             value = rpc.decode(line)
+            if isinstance(value, list):
+                self._handle_batch(cast(list[Any], value))
+                return
         except rpc.RpcRefusal as error:
             self._send(rpc.refusal(None, error))
-            return
-        if isinstance(value, list):
-            self._handle_batch(cast(list[Any], value))
             return
         answer = self._begin(value)
         if isinstance(answer, asyncio.Task):
@@ -101,13 +101,10 @@ class McpSession:
     def _handle_batch(self, values: list[Any]) -> None:
         """Only 2025-03-26 has several messages in one."""
         if self._initialized is None or self._initialized.version != rpc.WITH_BATCHES:
-            self._send(
-                rpc.refusal(None, rpc.RpcRefusal(rpc.INVALID_REQUEST, f"Batches are for {rpc.WITH_BATCHES} only"))
-            )
-        elif not values:
-            self._send(rpc.refusal(None, rpc.RpcRefusal(rpc.INVALID_REQUEST, "The batch is empty")))
-        else:
-            self._own(self._answer_batch([self._begin(value, in_batch=True) for value in values]))
+            raise rpc.RpcRefusal(rpc.INVALID_REQUEST, f"Batches are for {rpc.WITH_BATCHES} only")
+        if not values:
+            raise rpc.RpcRefusal(rpc.INVALID_REQUEST, "The batch is empty")
+        self._own(self._answer_batch([self._begin(value, in_batch=True) for value in values]))
 
     async def _answer_batch(self, answers: list[Answer | None]) -> None:
         """All answers together, once the last is there; calls that were cancelled have none."""
@@ -123,23 +120,24 @@ class McpSession:
 
     def _begin(self, value: Any, *, in_batch: bool = False) -> Answer | None:
         """The answer to a message, or the task that will have it; None where none is due."""
-        message: rpc.RpcMessage | None = None
+        message_id: rpc.MessageId | None = None
         try:
-            message = rpc.read_message(value)
+            message_id = rpc.read_id(value)
+            message = rpc.read_message(value, message_id)
             if message is None:
                 self._replied(value)
                 return None
-            if message.id is None:
+            if message_id is None:
                 self._notified(message)
                 return None
             if in_batch and message.method == "initialize":
                 raise rpc.RpcRefusal(rpc.INVALID_REQUEST, "`initialize` must not be part of a batch")
-            if message.id in self._calls:
+            if message_id in self._calls:
                 raise rpc.RpcRefusal(rpc.INVALID_REQUEST, "A request with this `id` is still being answered")
             result = self._answer(message)
-            return rpc.response(message.id, result) if isinstance(result, bytes) else self._start(message.id, result)
+            return rpc.response(message_id, result) if isinstance(result, bytes) else self._start(message_id, result)
         except rpc.RpcRefusal as error:
-            return rpc.refusal(error.message_id if message is None else message.id, error)
+            return rpc.refusal(message_id, error)
 
     def _notified(self, message: rpc.RpcMessage) -> None:
         if message.method == "notifications/initialized" and self._initialized is not None:

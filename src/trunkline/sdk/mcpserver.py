@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout, suppress
-from types import MappingProxyType
 from typing import Any, Final, TextIO
 
 from .json_lines import Json, close_within
@@ -61,21 +60,13 @@ class Server:
         self.instructions = instructions
         self.capabilities = capabilities or {}
         self.methods: dict[str, Method] = {}
-        self._info: Json = {"name": name, "version": version} | ({"title": title} if title else {})
+        self.info: Json = {"name": name, "version": version} | ({"title": title} if title else {})
+        """How it introduces itself."""
         self._limit_bytes = limit_bytes
-        self._tools: dict[str, ServerTool] = {}
+        self.tools: Mapping[str, ServerTool] = {}
+        """By name, in the order in which clients see them; never changed, only replaced."""
         self._changing = threading.Lock()  # handlers in threads may add and remove tools
         self._connections: set[McpConnection] = set()
-
-    @property
-    def info(self) -> Json:
-        """How it introduces itself."""
-        return dict(self._info)
-
-    @property
-    def tools(self) -> Mapping[str, ServerTool]:
-        """The tools by name, in the order in which clients see them."""
-        return MappingProxyType(self._tools)
 
     # -- tools -------------------------------------------------------------------------------------------------------
 
@@ -97,17 +88,17 @@ class Server:
         definition = {"name": name, "description": description or "", "inputSchema": input_schema}
         tool = ServerTool(definition | {key: value for key, value in optional.items() if value}, handler)
         with self._changing:
-            if name in self._tools:
+            if name in self.tools:
                 raise ValueError(f"there is a tool `{name}` already")
-            self._tools = {**self._tools, name: tool}
+            self.tools = {**self.tools, name: tool}
         self._tools_changed()
 
     def remove_tool(self, name: str) -> None:
         """Stop offering it; calls in progress go on. Raises KeyError where there is no such tool."""
         with self._changing:
-            tools = dict(self._tools)
+            tools = dict(self.tools)
             del tools[name]
-            self._tools = tools
+            self.tools = tools
         self._tools_changed()
 
     def _tools_changed(self) -> None:
