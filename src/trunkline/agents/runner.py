@@ -18,13 +18,7 @@ from trunkline.agents.events import AgentEvent
 from trunkline.agents.final_answer import answer_problem
 from trunkline.agents.installed import Installed, query_program, too_slow_error
 from trunkline.agents.output_monitor import OutputMonitor, not_listed_problem, tools_lost_problem
-from trunkline.agents.providers.provider import (
-    HomeSnapshot,
-    LaunchPlan,
-    LaunchRequest,
-    Provider,
-    RunSpec,
-)
+from trunkline.agents.providers.provider import HomeSnapshot, LaunchPlan, LaunchRequest, Provider, RunSpec
 from trunkline.config.secret_values import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.frontends.stdio.private_socket import InterruptedCalls
@@ -65,6 +59,16 @@ class AgentResult:
     """Why the model could not be reached at the end; empty where it could."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCommand:
+    """A command line that starts an agent, and what it gets on stdin."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    stdin: str
+
+
 class AgentRunner:
     """Starts agents as `children`, with the `home` and `environ` of the user."""
 
@@ -95,9 +99,9 @@ class AgentRunner:
         """Run the agent until it ends, times out or must be stopped; nothing of it is left on return. Raises
         GatewayError where it cannot be started. Cancelling this ends the agent within seconds."""
         started_at = monotonic()
-        plan = await self.prepare(provider, installed, spec)
+        command = await self.prepare(provider, installed, spec)
         monitor = OutputMonitor(provider, spec.mode, on_event)
-        process = await self._start(provider, plan, spec, monitor)
+        process = await self._start(provider, command, monitor)
         try:
             problem = await self._wait(process, monitor, connection, provider, spec, started_at)
             loss = None if connection is None else connection.interrupted_calls  # ending the agent loses it as well
@@ -116,8 +120,9 @@ class AgentRunner:
             unreachable=self._unreachable(monitor),
         )
 
-    async def prepare(self, provider: Provider, installed: Installed, spec: RunSpec) -> LaunchPlan:
-        """The provider's plan for this run, with its files written."""
+    async def prepare(self, provider: Provider, installed: Installed, spec: RunSpec) -> AgentCommand:
+        """How to start the agent as its provider plans it, with the files of the plan written. The environment is the
+        user's without our own variables, with PWD because some agents rely on it."""
         plan = provider.plan(
             LaunchRequest(
                 **{each.name: getattr(spec, each.name) for each in fields(spec)},
@@ -131,12 +136,9 @@ class AgentRunner:
         except OSError as error:
             message = f"The files of the run cannot be written: {error.strerror or error}"
             raise GatewayError(Problem(code=AGENT_FAILED, message=message, where=str(spec.run))) from error
-        return plan
-
-    def environment(self, plan: LaunchPlan, cwd: Path) -> dict[str, str]:
-        """The user's environment without our own variables. PWD is set because some agents rely on it."""
+        cwd = str(spec.run / plan.cwd if plan.cwd else spec.project)
         kept = {name: value for name, value in self._environ.items() if name not in plan.unset}
-        return kept | {"PWD": str(cwd)} | dict(plan.env)
+        return AgentCommand(argv=plan.argv, env=kept | {"PWD": cwd} | dict(plan.env), cwd=cwd, stdin=plan.stdin)
 
     async def _read_home(self, provider: Provider, installed: Installed, deadline: float) -> HomeSnapshot:
         query = provider.home_query(self._home, self._environ)
@@ -159,16 +161,14 @@ class AgentRunner:
             entries=entries(query.folders),
         )
 
-    async def _start(self, provider: Provider, plan: LaunchPlan, spec: RunSpec, monitor: OutputMonitor) -> AgentProcess:
-        cwd = working_folder(plan, spec)
-        env = self.environment(plan, cwd)
+    async def _start(self, provider: Provider, command: AgentCommand, monitor: OutputMonitor) -> AgentProcess:
         try:
-            child = await self._children.spawn(plan.argv, env=env, cwd=str(cwd), label=provider.name)
+            child = await self._children.spawn(command.argv, env=command.env, cwd=command.cwd, label=provider.name)
         except GatewayError as error:
             if error.problem.code is DRAINING:
                 raise
             raise GatewayError(replace(error.problem, code=AGENT_FAILED)) from error
-        return AgentProcess(child, stdin=plan.stdin, on_line=monitor.line, redact=self._redact)
+        return AgentProcess(child, stdin=command.stdin, on_line=monitor.line, redact=self._redact)
 
     async def _wait(
         self,
@@ -250,10 +250,6 @@ def _after_loss(
 
 def _after(reason: str) -> str:
     return f"; {reason}" if reason else ""
-
-
-def working_folder(plan: LaunchPlan, spec: RunSpec) -> Path:
-    return spec.run / plan.cwd if plan.cwd else spec.project
 
 
 _LONGEST_LINE_BYTES: Final = 32 << 20

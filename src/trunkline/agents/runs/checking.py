@@ -22,7 +22,7 @@ from trunkline.agents.workflow.document import Workflow
 from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow
 from trunkline.agents.workflow.proxy import source_name
 from trunkline.agents.workflow.reader import ProxyBlock
-from trunkline.config.config_file import find_config, find_plugins
+from trunkline.config.files import find_config, find_plugins
 from trunkline.config.load import LoadedConfig, load_config
 from trunkline.config.problems import FileProblem, hint_for, render
 from trunkline.config.settings import GatewaySettings, Settings

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from trunkline.agents.runs.step import StepResult, TemplateValues
+from trunkline.agents.runs.step import StepResult
 from trunkline.agents.workflow.document import CommandState
+from trunkline.agents.workflow.template import RunValues
 from trunkline.config.files import plugins_file
 from trunkline.config.sandbox import merge_protection
 from trunkline.config.settings import Settings
@@ -79,7 +80,7 @@ class CommandStepRunner:
         self._guards: dict[tuple[str, str], PlaceGuard] = {}  # by step and folder
         self._trees: dict[str, PlaceScanner] = {}
 
-    async def run(self, state: CommandState, values: TemplateValues, folder: Path) -> StepResult:
+    async def run(self, state: CommandState, values: RunValues, folder: Path) -> StepResult:
         path = self._environ.get("PATH", os.defpath)
         shell = _SHELL if state.shell == "sh" else find_program(state.shell, path, str(folder))
         if shell is None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.config_file import plugins_file
+from trunkline.config.files import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.core.errors import INSTRUCTIONS_LEFT_OUT, Problem
 from trunkline.core.hidden_text import reveal

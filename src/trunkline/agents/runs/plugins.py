@@ -12,7 +12,7 @@ from typing import Final
 
 from trunkline.agents.workflow.proxy import source_name
 from trunkline.config.awf_plugins import installed_plugins, read_awf_plugins
-from trunkline.config.config_file import ConfigFile, plugins_file
+from trunkline.config.files import ConfigFile, plugins_file
 from trunkline.config.problems import FileProblem
 from trunkline.config.reader import ReferencedVariable
 from trunkline.config.settings import GatewaySettings, SearchSettings, Settings

@@ -16,8 +16,8 @@ from trunkline.agents.installed import Installed, VersionCache, find_installed
 from trunkline.agents.output_monitor import not_listed_problem, tools_lost_problem
 from trunkline.agents.probe.probe import Isolation, ProbeResult, ProbeStore, check_isolation, probe_agent
 from trunkline.agents.providers import provider_of
-from trunkline.agents.providers.provider import LaunchPlan, RunSpec
-from trunkline.agents.runner import AgentRunner, working_folder
+from trunkline.agents.providers.provider import RunSpec
+from trunkline.agents.runner import AgentCommand, AgentRunner
 from trunkline.agents.runs.instructions import project_instructions
 from trunkline.agents.runs.run_events import EmitEvent
 from trunkline.agents.runs.run_telemetry import RunTelemetry
@@ -63,12 +63,11 @@ class SessionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSession:
-    """An agent that is about to be started in `cwd`, and the tools that it gets through `socket`."""
+    """An agent that is about to be started, and the tools that it gets through `socket`."""
 
     installed: Installed
     tools: tuple[str, ...]
-    plan: LaunchPlan
-    cwd: Path
+    command: AgentCommand
     socket: AgentSocket
 
 
@@ -104,15 +103,13 @@ class AgentSession:
             instructions = project_instructions(request.folder, names, request.settings, redact, warn)
         spec = replace(spec, args=request.args, mitigation=isolation.mitigation, instructions=instructions)
         socket.on_listed = lambda: self._telemetry.events.note("info", "tools_listed", request.provider)
-        plan = await self._runner.prepare(self._provider, installed, spec)
-        cwd = working_folder(plan, spec)
-        return PreparedSession(installed=installed, tools=gateway.tools(), plan=plan, cwd=cwd, socket=socket)
+        command = await self._runner.prepare(self._provider, installed, spec)
+        return PreparedSession(installed=installed, tools=gateway.tools(), command=command, socket=socket)
 
     async def run(self, prepared: PreparedSession) -> int:
         """Give the agent the terminal; its return code once it has ended. Cancelling this ends it."""
-        argv, cwd = prepared.plan.argv, prepared.cwd
-        env = self._runner.environment(prepared.plan, cwd)
-        return await run_in_foreground(self._children, argv, env=env, cwd=str(cwd), label=self._provider.name)
+        argv, env, cwd = prepared.command.argv, prepared.command.env, prepared.command.cwd
+        return await run_in_foreground(self._children, argv, env=env, cwd=cwd, label=self._provider.name)
 
     def record_end(self, status: int, problem: Problem | None) -> None:
         """Record the end in the session's span."""

@@ -1,8 +1,8 @@
-"""What a step is given, how it ended, and what it has used."""
+"""A step that is run: its task, how it ended, and what it has used."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,23 +13,10 @@ from trunkline.agents.events import TokenUsage
 from trunkline.agents.providers.provider import Mode
 from trunkline.agents.runs.run_events import RunEvent, ToolCallEnded
 from trunkline.agents.workflow.document import AgentState
-from trunkline.agents.workflow.template import Template
 from trunkline.core.call import Caller
 from trunkline.core.errors import STEP_TIMEOUT, GatewayError, Problem
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.telemetry.span import Span
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateValues:
-    """The values that templates refer to, as they are when a step begins."""
-
-    inputs: Mapping[str, str]
-    outputs: Mapping[str, str]
-
-    def of(self, template: Template | None) -> str:
-        """The rendered text; empty where there is no template."""
-        return "" if template is None else template.render(self.inputs, self.outputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,9 @@ from trunkline.agents.runs.agent_step import AgentStepRunner
 from trunkline.agents.runs.command_step import CommandStepRunner
 from trunkline.agents.runs.run_telemetry import RunSpans, RunTelemetry, record_step_result
 from trunkline.agents.runs.signals import Interrupt, interrupt_on_signals
-from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage, TemplateValues
-from trunkline.agents.workflow.condition import ConditionContext
+from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage
 from trunkline.agents.workflow.document import AgentState, CommandState, TerminalState, Workflow
+from trunkline.agents.workflow.template import RunValues
 from trunkline.config.problems import FileProblem
 from trunkline.config.secret_values import secrets_in
 from trunkline.config.settings import Settings
@@ -131,7 +131,7 @@ class _Steps:
             workflow=workflow.path,
         )
 
-    async def run(self, step: Step, values: TemplateValues) -> StepResult:
+    async def run(self, step: Step, values: RunValues) -> StepResult:
         written = values.of(step.dir)
         folder = _folder(self._context.folder, written)
         model = values.of(step.options.model) if isinstance(step, AgentState) else ""
@@ -177,7 +177,7 @@ def _folder(base: Path, written: str) -> Path | str:
 
 MOST_STEPS: Final = 1000
 Step = AgentState | CommandState
-RunStep = Callable[[Step, TemplateValues], Coroutine[Any, Any, StepResult]]
+RunStep = Callable[[Step, RunValues], Coroutine[Any, Any, StepResult]]
 """Runs one step. Cancelling it ends the step, and everything that it started, within a few seconds."""
 
 
@@ -207,8 +207,6 @@ class WorkflowExecutor:
         self._emit = emit
         self._usage = usage
         self._interrupt = interrupt
-        self._outputs: dict[str, str] = {}
-        self._exit_codes: dict[str, int] = {}
         self._last = StepResult()
         self._totals = _RunTotals()
         self._started_at = monotonic()
@@ -217,10 +215,9 @@ class WorkflowExecutor:
     async def run(self, inputs: Mapping[str, str]) -> run_events.RunEnded:
         workflow = self._workflow
         self._emit(run_events.RunStarted(workflow=workflow.name, file=str(workflow.path)))
-        name = workflow.initial
+        name, values = workflow.initial, RunValues(inputs=inputs)
         while True:
             state = workflow.states[name]
-            values = TemplateValues(inputs=inputs, outputs=self._outputs)
             if isinstance(state, TerminalState):
                 status: run_events.Status = "success" if state.success else "failure"
                 problem = None if state.success else self._last.problem
@@ -229,16 +226,17 @@ class WorkflowExecutor:
                 message = f"The run took {MOST_STEPS} steps without reaching an end; the next would be `{name}`"
                 hint = "check the transitions of the states in this loop"
                 return self._ended("failure", problem=Problem(code=TOO_MANY_STEPS, message=message, hint=hint))
-            result, name = await self._step(state, values)
+            values, name = await self._step(state, values)
+            problem = self._last.problem
             if self._interrupt.signal:
-                return self._ended("interrupted", problem=result.problem)
+                return self._ended("interrupted", problem=problem)
             if not name:
-                return self._ended("failure" if result.problem else "success", problem=result.problem)
+                return self._ended("failure" if problem else "success", problem=problem)
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    async def _step(self, state: Step, values: TemplateValues) -> tuple[StepResult, str]:
-        """Run a step: its result, and the state that follows."""
+    async def _step(self, state: Step, values: RunValues) -> tuple[RunValues, str]:
+        """Run a step: the values after it, and the state that follows."""
         started_at = monotonic()
         started = run_events.StepStarted(step=state.name, kind="command", timeout_s=state.timeout_s)
         if isinstance(state, AgentState):
@@ -249,17 +247,19 @@ class WorkflowExecutor:
             message = f"Interrupted by {self._interrupt.signal}: the step and everything that it started were ended"
             result = replace(result, problem=Problem(code=STEP_INTERRUPTED, message=message, where=state.name))
         tool_calls, tokens = self._usage.take()
-        self._outputs = {**self._outputs, state.name: result.output}
-        self._exit_codes[state.name] = result.exit_status
+        values = replace(
+            values,
+            outputs={**values.outputs, state.name: result.output},
+            exit_codes={**values.exit_codes, state.name: result.exit_status},
+        )
         self._last = result
         self._totals.add(tool_calls, tokens)
         status: run_events.Status = "interrupted"
         following = ""
         if not self._interrupt.signal:
             status = "success" if result.problem is None else "failure"
-            context = ConditionContext(inputs=values.inputs, outputs=self._outputs, exit_codes=self._exit_codes)
             usual = state.on_success if result.problem is None else state.on_failure
-            taken = (each.goto for each in state.transitions if each.when is None or each.when.holds(context))
+            taken = (each.goto for each in state.transitions if each.when is None or each.when.holds(values))
             following = next(taken, usual)
         self._emit(
             run_events.StepEnded(
@@ -274,9 +274,9 @@ class WorkflowExecutor:
                 next=following,
             )
         )
-        return result, following
+        return values, following
 
-    async def _attempt(self, state: Step, values: TemplateValues) -> StepResult:
+    async def _attempt(self, state: Step, values: RunValues) -> StepResult:
         """Run the step in a task of its own, which signals can end without ending the run."""
         task = asyncio.get_running_loop().create_task(self._run_step(state, values), name=f"step {state.name}")
         try:

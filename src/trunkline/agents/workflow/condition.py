@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from trunkline.agents.workflow.template import Reference, parse_template
+from trunkline.agents.workflow.template import Reference, RunValues, parse_template
 
 _LONGEST: Final = 2000
 _DEEPEST: Final = 30
@@ -53,15 +53,6 @@ class StateNotRun(Exception):
     """A condition refers to a state that has not run, so it is false, as in AWF."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConditionContext:
-    """The values that conditions refer to, as they are when a step has ended."""
-
-    inputs: Mapping[str, str]
-    outputs: Mapping[str, str]
-    exit_codes: Mapping[str, int]
-
-
 @dataclass(frozen=True, slots=True)
 class ConditionReference(Reference):
     """A reference in a condition, shown as it is written there."""
@@ -79,12 +70,12 @@ class ConditionReference(Reference):
 class _Part:
     """A node of a condition. `plain`: a value, which can be compared; `decides`: it is true or false by itself."""
 
-    value: Callable[[ConditionContext], Value]
+    value: Callable[[RunValues], Value]
     plain: bool = False
     decides: bool = True
 
-    def holds(self, context: ConditionContext) -> bool:
-        value = self.value(context)
+    def holds(self, values: RunValues) -> bool:
+        value = self.value(values)
         return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
@@ -93,21 +84,21 @@ def _literal(value: Value) -> _Part:
 
 
 def _of_state(state: str, field: Literal["Output", "ExitCode"]) -> _Part:
-    def value(context: ConditionContext) -> Value:
-        if state not in context.exit_codes:
+    def value(values: RunValues) -> Value:
+        if state not in values.exit_codes:
             raise StateNotRun
-        return context.outputs.get(state, "") if field == "Output" else context.exit_codes[state]
+        return values.outputs.get(state, "") if field == "Output" else values.exit_codes[state]
 
     return _Part(value, plain=True, decides=False)
 
 
 def _not(part: _Part) -> _Part:
-    return _Part(lambda context: not part.holds(context))
+    return _Part(lambda values: not part.holds(values))
 
 
 def _compared(left: _Part, sign: str, right: _Part) -> _Part:
     compare = _COMPARED[sign]
-    return _Part(lambda context: compare(left.value(context), right.value(context)))
+    return _Part(lambda values: compare(left.value(values), right.value(values)))
 
 
 def _equal(left: Value, right: Value) -> bool:
@@ -169,9 +160,9 @@ class Condition:
     _node: _Part
     names: tuple[ConditionReference, ...]
 
-    def holds(self, context: ConditionContext) -> bool:
+    def holds(self, values: RunValues) -> bool:
         try:
-            return self._node.holds(context)
+            return self._node.holds(values)
         except StateNotRun:
             return False
 
@@ -219,7 +210,7 @@ class _Parser:
         deciding = [self._decided(part)]
         while self._accept(*signs):
             deciding.append(self._decided(read()))
-        return _Part(lambda context: join(part.holds(context) for part in deciding))
+        return _Part(lambda values: join(part.holds(values) for part in deciding))
 
     def _comparison(self) -> _Part:
         left = self._operand()
@@ -233,7 +224,7 @@ class _Parser:
         elif sign == "in":
             self._at += 1
             plain, items = _plain(left), self._list()
-            compared = _Part(lambda context: any(_equal(plain.value(context), item.value(context)) for item in items))
+            compared = _Part(lambda values: any(_equal(plain.value(values), item.value(values)) for item in items))
         elif negated:
             raise ConditionError(f"{_shown(self._next)} is not expected after `not`")
         else:
@@ -288,7 +279,7 @@ class _Parser:
         name, _, field = rest.partition(".")
         if kind == "inputs" and name and not field:
             self.names.append(ConditionReference("inputs", name, word))
-            return _Part(lambda context: context.inputs[name], plain=True)
+            return _Part(lambda values: values.inputs[name], plain=True)
         if kind == "states" and field in _FIELDS:
             self.names.append(ConditionReference("states", name, word))
             return _of_state(name, _FIELDS[field])

@@ -54,6 +54,20 @@ class Template:
         return tuple(part for part in self.parts if isinstance(part, Reference))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunValues:
+    """What templates and conditions refer to: the inputs of a run, and the outputs and exit codes of its states so
+    far."""
+
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    exit_codes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def of(self, template: Template | None) -> str:
+        """The rendered text; empty where there is no template."""
+        return "" if template is None else template.render(self.inputs, self.outputs)
+
+
 class TemplateProblem(NamedTuple):
     """Something in braces that is no reference, and what may be meant by it."""
 

@@ -16,9 +16,10 @@ from tests.support.hostile_git import plant_repository
 from tests.support.waiting import at_most
 
 from trunkline.agents.runs.command_step import CommandStepRunner
-from trunkline.agents.runs.step import StepResult, TemplateValues
+from trunkline.agents.runs.step import StepResult
 from trunkline.agents.workflow.document import CommandState
 from trunkline.agents.workflow.shell import ShellTemplate
+from trunkline.agents.workflow.template import RunValues
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.core.errors import PART_MISSING, PLACE_UNDONE, Problem
@@ -58,7 +59,7 @@ class Steps:
 
     async def run(self, line: str, **keys: Any) -> StepResult:
         state = CommandState(name="only", command=ShellTemplate((line,)), timeout_s=at_most(30), **keys)
-        return await self.steps.run(state, TemplateValues(inputs={}, outputs={}), self.project)
+        return await self.steps.run(state, RunValues(inputs={}, outputs={}), self.project)
 
 
 @asynccontextmanager
@@ -85,7 +86,7 @@ async def test_a_bash_that_the_project_brings_runs_no_command(
             state = CommandState(
                 name="only", command=ShellTemplate(("echo fine",)), timeout_s=at_most(30), shell="bash"
             )
-            done = await own.run(state, TemplateValues(inputs={}, outputs={}), steps.project)
+            done = await own.run(state, RunValues(inputs={}, outputs={}), steps.project)
         finally:
             await own.close()
         assert (done.output, steps.ran) == ("fine", set())
@@ -246,7 +247,7 @@ async def test_what_servers_are_started_with_is_read_only_for_a_step_in_a_sandbo
                 timeout_s=at_most(30),
                 sandbox=SandboxSettings(mode="required"),
             )
-            done = await own.run(state, TemplateValues(inputs={}, outputs={}), steps.project)
+            done = await own.run(state, RunValues(inputs={}, outputs={}), steps.project)
         finally:
             await own.close()
         assert done.output.endswith("goodgood")

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.trust import trust
 
 from trunkline.agents.runs.plugins import Plugins, plugin_sections, source_kind
-from trunkline.config.config_file import ConfigFile, find_plugins
+from trunkline.config.files import ConfigFile, find_plugins
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings
 from trunkline.sources import section_kinds

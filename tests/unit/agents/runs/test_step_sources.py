@@ -18,7 +18,7 @@ from tests.support.services import TOKEN, ServiceProcess
 from tests.support.waiting import at_most
 
 from trunkline.agents.runs.run_events import StepEnded
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings
 from trunkline.core.errors import PROXY_NAME_COLLISION, PROXY_UNKNOWN_SOURCE, SOURCE_DOWN, SOURCE_NOT_USABLE

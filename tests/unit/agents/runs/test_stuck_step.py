@@ -10,10 +10,10 @@ import pytest
 
 from trunkline.agents.runs.run_events import RunEnded, RunEvent
 from trunkline.agents.runs.signals import Interrupt
-from trunkline.agents.runs.step import StepResult, StepUsage, TemplateValues
+from trunkline.agents.runs.step import StepResult, StepUsage
 from trunkline.agents.runs.workflow_run import Step, WorkflowExecutor
 from trunkline.agents.workflow.document import CommandState, Workflow
-from trunkline.agents.workflow.template import Template
+from trunkline.agents.workflow.template import RunValues, Template
 from trunkline.core.errors import INTERNAL, STEP_INTERRUPTED
 
 
@@ -29,7 +29,7 @@ async def test_an_interrupted_step_that_does_not_end_is_not_waited_for_longer_th
     interrupt, released = Interrupt(), asyncio.Event()
     events: list[RunEvent] = []
 
-    async def deaf(step: Step, values: TemplateValues) -> StepResult:
+    async def deaf(step: Step, values: RunValues) -> StepResult:
         interrupt.on_signal(signal.SIGINT)
         while not released.is_set():
             try:
@@ -47,7 +47,7 @@ async def test_an_interrupted_step_that_does_not_end_is_not_waited_for_longer_th
 
 
 async def test_a_step_that_fails_for_a_reason_of_ours_is_a_failed_step() -> None:
-    async def broken(step: Step, values: TemplateValues) -> StepResult:
+    async def broken(step: Step, values: RunValues) -> StepResult:
         raise RuntimeError("a bug")
 
     ended = await WorkflowExecutor(one_step(), broken, lambda _: None, StepUsage(), Interrupt()).run({})
@@ -57,7 +57,7 @@ async def test_a_step_that_fails_for_a_reason_of_ours_is_a_failed_step() -> None
 async def test_whoever_runs_a_workflow_can_end_it_and_its_step() -> None:
     ended: list[str] = []
 
-    async def slow(step: Step, values: TemplateValues) -> StepResult:
+    async def slow(step: Step, values: RunValues) -> StepResult:
         try:
             await asyncio.sleep(600)
         finally:

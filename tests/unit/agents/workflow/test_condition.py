@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.support.workflow_files import codes, found, good, load_states, state
 
-from trunkline.agents.workflow.condition import ConditionContext, ConditionError, parse_condition
+from trunkline.agents.workflow.condition import ConditionError, parse_condition
 from trunkline.agents.workflow.document import CommandState
+from trunkline.agents.workflow.template import RunValues
 
-FACTS = ConditionContext(
+FACTS = RunValues(
     inputs={"mode": "full", "count": "10", "flag": "True", "empty": ""},
     outputs={"test": "12 passed, 0 failed", "number": "7", "lines": "a\nb"},
     exit_codes={"test": 0, "number": 3, "lines": 0},
@@ -138,7 +139,7 @@ def test_transitions_are_read_with_their_conditions_and_lead_somewhere() -> None
     first, last = state(loaded, "a", CommandState).transitions
     assert (first.goto, last.goto, last.when) == ("b", "c", None)
     assert first.when is not None
-    assert first.when.holds(ConditionContext(inputs={"mode": "full"}, outputs={"a": ""}, exit_codes={"a": 2}))
+    assert first.when.holds(RunValues(inputs={"mode": "full"}, outputs={"a": ""}, exit_codes={"a": 2}))
 
 
 def test_mistakes_in_transitions_are_found_where_they_are_written() -> None:
