@@ -95,7 +95,7 @@ def run(shell: str, text: str, value: str, folder: Path) -> str:
     template, faults = parse_template(text)
     command = shell_template(template)
     assert not faults
-    assert not [slot for slot in command.slots() if slot.refused]
+    assert not [slot for slot in command.references() if slot.refused]
     argv = [shell, "-c", command.render({"x": value}, {})]
     env = {"PATH": "/usr/bin:/bin"}
     done = subprocess.run(argv, cwd=folder, capture_output=True, timeout=at_most(30), env=env, check=False)
@@ -107,7 +107,7 @@ def run(shell: str, text: str, value: str, folder: Path) -> str:
 @settings(max_examples=examples(300), deadline=None)
 def test_any_command_is_followed_to_its_end(text: str) -> None:
     command = shell_template(parse_template(text)[0])
-    assert len(command.slots()) == text.count(X)
+    assert len(command.references()) == text.count(X)
 
 
 PIECES = st.sampled_from(
@@ -162,7 +162,7 @@ def test_no_value_is_run_wherever_a_command_has_it(
     shell: str, tmp_path: Path, before: list[str], after: list[str], value: str
 ) -> None:
     command = shell_template(parse_template("".join([*before, X, *after]))[0])
-    if any(slot.refused for slot in command.slots()):
+    if any(slot.refused for slot in command.references()):
         return
     subprocess.run(
         [shell, "-c", command.render({"x": value}, {})],

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.chunks import examples
 
 from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow_text
-from trunkline.agents.workflow.shapes import parse_duration
 from trunkline.agents.workflow.template import Reference, Template, parse_template
+from trunkline.agents.workflow.value_types import parse_duration
 from trunkline.config.problems import LINE_BREAK, render, render_json
 
 RELAXED = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])

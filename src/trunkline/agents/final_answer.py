@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from trunkline.agents.loose_json import mapping
+from trunkline.agents.lenient_json import mapping
 from trunkline.core.errors import NO_ANSWER, WRITTEN_CALL, Problem
 
 _READ: Final = 1_000_000

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from trunkline.agents.events import AgentEvent
 from trunkline.agents.final_answer import answer_problem
-from trunkline.agents.installed import Installed, query_program, too_slow_error
+from trunkline.agents.installed_agent import InstalledAgent, query_program, too_slow_error
 from trunkline.agents.output_monitor import OutputMonitor, not_listed_problem, tools_lost_problem
 from trunkline.agents.providers.provider import HomeSnapshot, LaunchPlan, LaunchRequest, Provider, RunSpec
 from trunkline.config.secret_values import secrets_in_environment
@@ -91,7 +91,7 @@ class AgentRunner:
     async def run(
         self,
         provider: Provider,
-        installed: Installed,
+        installed: InstalledAgent,
         spec: RunSpec,
         connection: ToolConnection | None,
         on_event: Callable[[AgentEvent], None],
@@ -120,7 +120,7 @@ class AgentRunner:
             unreachable=self._unreachable(monitor),
         )
 
-    async def prepare(self, provider: Provider, installed: Installed, spec: RunSpec) -> AgentCommand:
+    async def prepare(self, provider: Provider, installed: InstalledAgent, spec: RunSpec) -> AgentCommand:
         """How to start the agent as its provider plans it, with the files of the plan written. The environment is the
         user's without our own variables, with PWD because some agents rely on it."""
         plan = provider.plan(
@@ -140,7 +140,7 @@ class AgentRunner:
         kept = {name: value for name, value in self._environ.items() if name not in plan.unset}
         return AgentCommand(argv=plan.argv, env=kept | {"PWD": cwd} | dict(plan.env), cwd=cwd, stdin=plan.stdin)
 
-    async def _read_home(self, provider: Provider, installed: Installed, deadline: float) -> HomeSnapshot:
+    async def _read_home(self, provider: Provider, installed: InstalledAgent, deadline: float) -> HomeSnapshot:
         query = provider.home_query(self._home, self._environ)
         command_outputs: dict[str, str] = {}
         for name, arguments in query.command_outputs.items():

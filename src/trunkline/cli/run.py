@@ -12,8 +12,8 @@ import click
 from trunkline.cli.options import CONFIG, SHOW_COMMANDS
 
 if TYPE_CHECKING:
-    from trunkline.agents.runs.checking import CheckedWorkflow, PluginStart
     from trunkline.agents.runs.run_events import RunEnded
+    from trunkline.agents.runs.validation import CheckedWorkflow, PluginStart
     from trunkline.config.settings import Settings
 
 _STATUS: Final = {"success": 0, "failure": 1, "interrupted": 130}
@@ -40,7 +40,7 @@ _FLUSH_S: Final = 0.3
     metavar="FOLDER",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     default=".",
-    help="The folder that steps work in. Default: the current folder.",
+    help="The folder to run the steps in. Default: the current folder.",
 )
 @SHOW_COMMANDS
 def run(
@@ -164,17 +164,17 @@ def _run(
 @click.command()
 @click.argument("workflow", type=click.Path(path_type=Path))
 @CONFIG
-@click.option("--no-plugins", is_flag=True, help="Start no plugins to find out which operations they have.")
+@click.option("--no-plugins", is_flag=True, help="Do not start plugins to find out which operations they have.")
 @click.option("--start-plugins", is_flag=True, help="Also start plugins from files that are not trusted.")
 @click.option("--json", "as_json", is_flag=True, help="Print problems as a JSON list on stdout.")
 def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugins: bool, as_json: bool) -> None:
     """Check a workflow file and report every problem in it.
 
-    Plugins that the workflow exposes are started for a moment, to see whether they have the operations it names. Only
-    plugins from trusted files are started (see `trunkline trust`), and none if there is an error already.
+    Plugins that the workflow exposes are started briefly, to see whether they have the operations it names. Only
+    plugins from trusted files are started (see `trunkline trust`), and none if there are errors already.
     """
     if no_plugins and start_plugins:
-        raise click.UsageError("`--no-plugins` and `--start-plugins` exclude each other")
+        raise click.UsageError("`--no-plugins` and `--start-plugins` cannot be combined")
     from trunkline.config.problems import render_json, summarize
 
     read = _read_workflow(workflow, config, Path(), inspect_only=True)
@@ -196,18 +196,20 @@ def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugin
 
 def _read_workflow(workflow: Path, config: Path | None, folder: Path, *, inspect_only: bool = False) -> CheckedWorkflow:
     """Read the workflow and the files it refers to."""
-    from trunkline.agents.runs.checking import read_files
+    from trunkline.agents.runs.validation import read_workflow_files
 
-    return read_files(workflow, config, cwd=folder, home=Path.home(), environ=os.environ, inspect_only=inspect_only)
+    return read_workflow_files(
+        workflow, config, cwd=folder, home=Path.home(), environ=os.environ, inspect_only=inspect_only
+    )
 
 
 def _check_started(read: CheckedWorkflow, start: PluginStart = "trusted") -> CheckedWorkflow:
     """Check what only started plugins can tell. A signal ends the program."""
-    from trunkline.agents.runs.checking import check_started
     from trunkline.agents.runs.signals import INTERRUPTED, unless_interrupted
+    from trunkline.agents.runs.validation import check_environment
     from trunkline.runtime.own_process import run_event_loop
 
-    checked = run_event_loop(lambda: unless_interrupted(check_started(read, environ=os.environ, start=start)))
+    checked = run_event_loop(lambda: unless_interrupted(check_environment(read, environ=os.environ, start=start)))
     if checked is None:
         sys.exit(INTERRUPTED)
     return checked

@@ -18,10 +18,10 @@ from trunkline.agents.events import (
     TokenUsage,
     ToolsOffered,
 )
-from trunkline.agents.installed import Installed
+from trunkline.agents.installed_agent import InstalledAgent
 from trunkline.agents.providers.provider import HomeQuery, LaunchPlan, LaunchRequest, Provider
 
-PYTHON = Installed(program=sys.executable, version="1.2.3")
+PYTHON = InstalledAgent(program=sys.executable, version="1.2.3")
 ANSWER = 'import json; print(json.dumps({"answer": "Done."}))'
 
 

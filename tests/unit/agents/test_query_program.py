@@ -13,7 +13,7 @@ from tests.support.stopping import StoppingLoop, running
 from tests.support.waiting import START_WAIT_S, at_most, until
 from tests.unit.runtime.scripted_server import run_on
 
-from trunkline.agents.installed import ProgramOutput, query_program
+from trunkline.agents.installed_agent import ProgramOutput, query_program
 from trunkline.runtime.children import Children
 
 HANGS = "import subprocess, sys, time; subprocess.Popen(['sleep', '1000']); print('up', flush=True); time.sleep(1000)"

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
-from trunkline.agents.installed import Installed
-from trunkline.agents.loose_json import entries, mapping, object_of
+from trunkline.agents.installed_agent import InstalledAgent
+from trunkline.agents.json_cache import JsonCache
+from trunkline.agents.lenient_json import entries, mapping, object_of
 from trunkline.agents.output_monitor import native_tool_problem
 from trunkline.agents.providers import DOUBTED
 from trunkline.agents.providers.provider import SERVER, Mode, Provider, RunSpec
 from trunkline.agents.runner import AgentResult, AgentRunner
-from trunkline.agents.state_file import StateFile
 from trunkline.core.errors import ISOLATION_UNVERIFIED, PROXY_PROVIDER, GatewayError, Problem
 from trunkline.protocol.http1 import HttpRequest, RequestParser, response_head
 from trunkline.protocol.http1_message import HttpLimits, HttpProblem
@@ -37,7 +37,7 @@ class ProbeStore:
     """The results of probes, in a folder of the state: a version is probed once."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = StateFile[list[str]](folder, "agent_trials.json", list[str])
+        self._file = JsonCache[list[str]](folder, "agent_trials.json", list[str])
 
     def get(self, provider: str, version: str) -> ProbeResult | None:
         tools = self._file.read().get(f"{provider} {version}")
@@ -67,7 +67,7 @@ class Isolation:
 
 
 async def check_isolation(
-    provider: Provider, installed: Installed, mode: Mode, store: ProbeStore, probe: Probe, *, model: str = ""
+    provider: Provider, installed: InstalledAgent, mode: Mode, store: ProbeStore, probe: Probe, *, model: str = ""
 ) -> Isolation:
     """Check an isolated agent; an unverified version is probed once for each model, as some tools depend on it. Raises
     GatewayError where the probe has shown tools of the agent's own, as nothing would hold those back."""
@@ -118,7 +118,7 @@ _PROBE_S: Final = 120.0
 _PROMPT: Final = "Say hello."
 
 
-async def probe_agent(runner: AgentRunner, provider: Provider, installed: Installed, spec: RunSpec) -> ProbeResult:
+async def probe_agent(runner: AgentRunner, provider: Provider, installed: InstalledAgent, spec: RunSpec) -> ProbeResult:
     """Start the agent like `spec`, but with a prompt and a model of the probe. Nothing of it is left afterwards."""
     model = ProbeModel()
     await model.start()

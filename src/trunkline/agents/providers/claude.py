@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trunkline.agents import events
-from trunkline.agents.loose_json import count, entries, listed, mapping, object_of, text
+from trunkline.agents.lenient_json import count, entries, listed, mapping, object_of, text
 from trunkline.agents.providers.arguments import is_headless
 from trunkline.agents.providers.isolation import json_text, safe_environment
 from trunkline.agents.providers.provider import SERVER, HomeQuery, HomeSnapshot, LaunchPlan, LaunchRequest, Provider

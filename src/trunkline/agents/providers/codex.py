@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from trunkline.agents import events
-from trunkline.agents.loose_json import count, listed, mapping, object_of, text
+from trunkline.agents.lenient_json import count, listed, mapping, object_of, text
 from trunkline.agents.providers.isolation import safe_environment
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trunkline.agents.events import AgentError, AgentEvent, AgentText, FinalAnswer, NativeToolUsed, TokenUsage
-from trunkline.agents.loose_json import count, mapping, object_of, text
+from trunkline.agents.lenient_json import count, mapping, object_of, text
 from trunkline.agents.providers import isolation
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
 from trunkline.config.dialects.references import parse_env_file

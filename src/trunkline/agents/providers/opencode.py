@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trunkline.agents import events
-from trunkline.agents.loose_json import count, mapping, object_of, text
+from trunkline.agents.lenient_json import count, mapping, object_of, text
 from trunkline.agents.providers import isolation
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
 

@@ -9,26 +9,26 @@ from functools import partial
 from pathlib import Path
 
 from trunkline.agents.events import AgentEvent, AgentText, ModelRetry, OptionDropped, TokenUsage
-from trunkline.agents.installed import Installed, VersionCache, find_installed
+from trunkline.agents.installed_agent import InstalledAgent, VersionCache, find_installed
 from trunkline.agents.probe.probe import Isolation, ProbeResult, ProbeStore, check_isolation, probe_agent
 from trunkline.agents.providers import PROVIDERS, instruction_files, provider_of
 from trunkline.agents.providers.openai.request import KnownDialects
 from trunkline.agents.providers.provider import Provider, RunSpec, ToolServer
 from trunkline.agents.runner import AgentRunner
+from trunkline.agents.runs.agent_gateway import AgentGateway, AgentSocket
+from trunkline.agents.runs.agent_gateway_settings import settings_of_step
 from trunkline.agents.runs.instructions import project_instructions
 from trunkline.agents.runs.model_step import run_model
 from trunkline.agents.runs.run_events import AgentReady, EmitEvent, ModelRetried, ModelSpoke
 from trunkline.agents.runs.run_telemetry import RunTelemetry, ToolCallEvents
 from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage
-from trunkline.agents.runs.step_gateway import AgentSocket, StepGateway
-from trunkline.agents.runs.step_settings import settings_of_step
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.core.errors import OPTION_LEFT_OUT, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.runtime.children import Children
 from trunkline.runtime.state_files import make_private_folder
 from trunkline.runtime.temporary_folders import RunFolder
-from trunkline.sources.builtin.protection.places import started_files
+from trunkline.sources.builtin.protection.protected_paths import started_files
 
 
 class AgentStepRunner:
@@ -84,12 +84,12 @@ class AgentStepRunner:
 
     async def _gateway(
         self, task: AgentTask, stack: AsyncExitStack, private: tuple[str, ...] = ()
-    ) -> StepGateway | None:
+    ) -> AgentGateway | None:
         """The step's tools, all of them up; None where the agent keeps its own alone. `stack` closes them."""
         if task.state.proxy is None:
             return None
         wanted = settings_of_step(self._settings, task.state.proxy, self._plugins, task.folder)
-        gateway = StepGateway(
+        gateway = AgentGateway(
             wanted,
             self._telemetry.events_of(task.name),
             caller=task.caller,
@@ -125,7 +125,7 @@ class AgentStepRunner:
         redact, warn = self._telemetry.redact, partial(self._telemetry.warn, task.name)
         return project_instructions(task.folder, names, self._settings, redact, warn)
 
-    def _ready(self, task: AgentTask, gateway: StepGateway | None, version: str) -> None:
+    def _ready(self, task: AgentTask, gateway: AgentGateway | None, version: str) -> None:
         tools = () if gateway is None else gateway.tools()
         provider = task.state.provider
         self._emit(AgentReady(step=task.name, provider=provider, version=version, model=task.model, tools=tools))
@@ -141,7 +141,7 @@ class AgentStepRunner:
             self._emit(ModelRetried(step=task.name, attempt=event.attempt, most=event.most, reason=event.reason))
 
     async def _run_program(
-        self, task: AgentTask, folder: Path, gateway: StepGateway | None, instructions: str
+        self, task: AgentTask, folder: Path, gateway: AgentGateway | None, instructions: str
     ) -> StepResult:
         provider = provider_of(task.state.provider)
         async with AsyncExitStack() as stack:
@@ -162,7 +162,7 @@ class AgentStepRunner:
         return StepResult(output=result.output, problem=problem)
 
     async def _run_spec(
-        self, task: AgentTask, provider: Provider, part: Path, gateway: StepGateway | None, stack: AsyncExitStack
+        self, task: AgentTask, provider: Provider, part: Path, gateway: AgentGateway | None, stack: AsyncExitStack
     ) -> tuple[RunSpec, AgentSocket | None]:
         """What the agent is to do, and the socket to its tools; None where it keeps its own alone."""
         make_private_folder(part / "run")
@@ -176,7 +176,7 @@ class AgentStepRunner:
         return replace(spec, prompt=task.prompt, model=task.model, server=server), socket
 
     async def _isolation(
-        self, task: AgentTask, provider: Provider, installed: Installed, folder: Path, gateway: StepGateway | None
+        self, task: AgentTask, provider: Provider, installed: InstalledAgent, folder: Path, gateway: AgentGateway | None
     ) -> Isolation:
         async def probe() -> ProbeResult:
             async with AsyncExitStack() as stack:

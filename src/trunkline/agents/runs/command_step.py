@@ -30,9 +30,14 @@ from trunkline.sources.builtin.protection.git import (
     parse_git_list,
     repository_above,
 )
-from trunkline.sources.builtin.protection.guard import PlaceGuard
-from trunkline.sources.builtin.protection.places import ProtectedPlaces, protected_below, roots_of, started_files
-from trunkline.sources.builtin.protection.scanner import PlaceScanner
+from trunkline.sources.builtin.protection.guard import CommandGuard
+from trunkline.sources.builtin.protection.protected_paths import (
+    ProtectedPaths,
+    protected_below,
+    roots_of,
+    started_files,
+)
+from trunkline.sources.builtin.protection.scanner import ProtectedPathScanner
 from trunkline.sources.builtin.sandbox import Sandbox
 from trunkline.sources.builtin.sandbox_provider import SandboxProvider
 from trunkline.sources.builtin.tool import ToolFault
@@ -77,8 +82,8 @@ class CommandStepRunner:
         self._protected = (*self._fixed, *started_files(settings), str(workflow.absolute()))
         self._warn = warn
         self._sandboxes: dict[tuple[str, str, str], SandboxProvider] = {}  # by step, folder and mode
-        self._guards: dict[tuple[str, str], PlaceGuard] = {}  # by step and folder
-        self._trees: dict[str, PlaceScanner] = {}
+        self._guards: dict[tuple[str, str], CommandGuard] = {}  # by step and folder
+        self._trees: dict[str, ProtectedPathScanner] = {}
 
     async def run(self, state: CommandState, values: RunValues, folder: Path) -> StepResult:
         path = self._environ.get("PATH", os.defpath)
@@ -155,18 +160,18 @@ class CommandStepRunner:
             self._warn(state.name, Problem(code=PART_MISSING, message=message, hint=hint, severity="warning"))
         return sandbox
 
-    def _guard(self, state: CommandState, folder: str) -> PlaceGuard:
+    def _guard(self, state: CommandState, folder: str) -> CommandGuard:
         key = state.name, folder
         if key not in self._guards:
             sections = self._settings.sources.values()
             protect = merge_protection(section.protect for section in sections if isinstance(section, BuiltinSection))
-            places = protected_below(folder, protect, self._protected, roots_of(self._settings))
+            protected = protected_below(folder, protect, self._protected, roots_of(self._settings))
 
             def note(level: Level, event: str, message: str, fields: Mapping[str, object]) -> None:
                 self._warn(state.name, Problem(code=CODES[str(fields["code"])], message=message, severity="warning"))
 
             state_dir, home = self._settings.gateway.state_dir, self._environ.get("HOME", "")
-            self._guards[key] = PlaceGuard(folder, places, state_dir, note, home)
+            self._guards[key] = CommandGuard(folder, protected, state_dir, note, home)
         return self._guards[key]
 
     async def _git_variables(self, folder: Path) -> dict[str, str]:
@@ -191,7 +196,7 @@ class CommandStepRunner:
         if found is not None:
             yield found
         tree = self._trees.setdefault(
-            str(folder), PlaceScanner(str(folder), ProtectedPlaces(), most_folders=_MOST_FOLDERS)
+            str(folder), ProtectedPathScanner(str(folder), ProtectedPaths(), most_folders=_MOST_FOLDERS)
         )
         for path in tree.look().items:
             if os.path.basename(path) in ("config", "config.worktree"):  # noqa: PTH119 - a link counts, too

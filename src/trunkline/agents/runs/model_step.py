@@ -9,11 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from trunkline.agents.events import AgentEvent, ModelRetry
-from trunkline.agents.loose_json import mapping
+from trunkline.agents.lenient_json import mapping
 from trunkline.agents.providers.openai.loop import converse
 from trunkline.agents.providers.openai.request import ChatEndpoint, FunctionTool, KnownDialects, ModelTools
+from trunkline.agents.runs.agent_gateway import AgentGateway
 from trunkline.agents.runs.step import AgentTask, StepResult
-from trunkline.agents.runs.step_gateway import StepGateway
 from trunkline.core.call import Caller
 from trunkline.core.errors import MODEL_KEY, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.gateway.library.errors import CallError, ServerError
@@ -25,7 +25,7 @@ from trunkline.search.finder import server_tools
 
 async def run_model(
     task: AgentTask,
-    gateway: StepGateway | None,
+    gateway: AgentGateway | None,
     on_event: Callable[[AgentEvent], None],
     instructions: str,
     dialects: KnownDialects,

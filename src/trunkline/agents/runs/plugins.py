@@ -31,7 +31,7 @@ _EXPOSED: Final = (PLUGIN, "mcp_stdio", "mcp_http")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plugins:
+class WorkflowPlugins:
     """What a workflow may get tools of.
 
     `sections` are the plugins and MCP servers by name, also those that are disabled or incomplete, and `sources` these
@@ -68,7 +68,7 @@ class Plugins:
 
 def plugin_sections(
     settings: Settings | None, file: ConfigFile | None, *, environ: Mapping[str, str], inspect_only: bool = False
-) -> Plugins:
+) -> WorkflowPlugins:
     """Join the sources of our file, those of AWF's (`file`) and its installed plugins; the first to use a name has it.
 
     Where ours was found by searching, in another folder than AWF's, AWF's comes first: it is nearer to the workflow,
@@ -98,11 +98,11 @@ def plugin_sections(
 
 def _joined(
     sources: Mapping[str, SourceSection], of_file: Mapping[str, SourceSection], installed: Mapping[str, SourceSection]
-) -> Plugins:
+) -> WorkflowPlugins:
     """The first to use a name has it."""
     others = {name for name, section in sources.items() if source_kind(section) not in _EXPOSED}
     sections = {name: section for name, section in {**installed, **of_file, **sources}.items() if name not in others}
-    return Plugins(sections=sections, sources={**sources, **sections})
+    return WorkflowPlugins(sections=sections, sources={**sources, **sections})
 
 
 def source_kind(section: SourceSection) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from trunkline.agents.providers import PROVIDERS
 from trunkline.agents.runs import run_events
-from trunkline.agents.runs.step_settings import BUILTIN
+from trunkline.agents.runs.agent_gateway_settings import BUILTIN
 from trunkline.core.errors import CODES, Problem
 from trunkline.telemetry.redaction import one_line
 

@@ -12,18 +12,18 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Literal
 
-from trunkline.agents.installed import Installed, VersionCache, find_installed
+from trunkline.agents.installed_agent import InstalledAgent, VersionCache, find_installed
 from trunkline.agents.output_monitor import not_listed_problem, tools_lost_problem
 from trunkline.agents.probe.probe import Isolation, ProbeResult, ProbeStore, check_isolation, probe_agent
 from trunkline.agents.providers import provider_of
 from trunkline.agents.providers.provider import RunSpec
 from trunkline.agents.runner import AgentCommand, AgentRunner
+from trunkline.agents.runs.agent_gateway import START_S, AgentGateway, AgentSocket
+from trunkline.agents.runs.agent_gateway_settings import settings_of_session
 from trunkline.agents.runs.instructions import project_instructions
 from trunkline.agents.runs.run_events import EmitEvent
 from trunkline.agents.runs.run_telemetry import RunTelemetry
 from trunkline.agents.runs.signals import INTERRUPTED, SessionSignals, handle_session_signals, interrupted_problem
-from trunkline.agents.runs.step_gateway import START_S, AgentSocket, StepGateway
-from trunkline.agents.runs.step_settings import settings_of_session
 from trunkline.config.settings import Settings, gateway_folder
 from trunkline.core.call import Caller
 from trunkline.core.errors import BAD_VALUE, NATIVE_TOOL, TOOLS_NOT_LISTED, GatewayError, Problem
@@ -65,7 +65,7 @@ class SessionRequest:
 class PreparedSession:
     """An agent that is about to be started, and the tools that it gets through `socket`."""
 
-    installed: Installed
+    installed: InstalledAgent
     tools: tuple[str, ...]
     command: AgentCommand
     socket: AgentSocket
@@ -124,10 +124,10 @@ class AgentSession:
 
     # -- the tools ------------------------------------------------------------------------------------------------
 
-    async def _gateway(self, private: Path) -> StepGateway:
+    async def _gateway(self, private: Path) -> AgentGateway:
         request = self._request
         wanted = settings_of_session(request.settings, request.folder, builtin=request.mode == "intercept")
-        gateway = StepGateway(
+        gateway = AgentGateway(
             wanted,
             self._telemetry.events_of(request.provider),
             caller=self._caller,
@@ -142,7 +142,7 @@ class AgentSession:
         await gateway.start(START_S)
         return gateway
 
-    def _trace(self, gateway: StepGateway) -> None:
+    def _trace(self, gateway: AgentGateway) -> None:
         """A span for the session, with its calls below."""
         tracer = self._telemetry.tracer
         if tracer is None:
@@ -156,7 +156,7 @@ class AgentSession:
         tracer.set_call_parent(self._caller.principal, span)
         self._stack.callback(tracer.set_call_parent, self._caller.principal, None)
 
-    async def _run_spec(self, gateway: StepGateway, part: Path, stack: AsyncExitStack) -> tuple[RunSpec, AgentSocket]:
+    async def _run_spec(self, gateway: AgentGateway, part: Path, stack: AsyncExitStack) -> tuple[RunSpec, AgentSocket]:
         """What the agent is started with, and the socket to its tools, which is open as long as `stack`."""
         make_private_folder(part / "run")
         socket = AgentSocket(gateway, part, result_chars=self._provider.result_chars)
@@ -164,7 +164,7 @@ class AgentSession:
         request, server = self._request, await socket.open()
         return RunSpec(mode=request.mode, project=request.folder, run=part / "run", server=server), socket
 
-    async def _isolation(self, installed: Installed, gateway: StepGateway, part: Path) -> Isolation:
+    async def _isolation(self, installed: InstalledAgent, gateway: AgentGateway, part: Path) -> Isolation:
         async def probe() -> ProbeResult:
             async with AsyncExitStack() as stack:
                 spec, _ = await self._run_spec(gateway, part, stack)

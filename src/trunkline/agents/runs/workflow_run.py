@@ -74,13 +74,13 @@ async def run_workflow(
         telemetry.record(warnings)
         usage = StepUsage()
 
-        def tell_all(event: run_events.RunEvent) -> None:
+        def on_event(event: run_events.RunEvent) -> None:
             usage.on_event(event)
             telemetry.on_event(event)
             emit(event)
 
-        steps = _Steps(workflow, settings, plugins, context, telemetry, tell_all, usage)
-        executor = WorkflowExecutor(workflow, steps.run, tell_all, usage, interrupt)
+        steps = _StepRunner(workflow, settings, plugins, context, telemetry, on_event, usage)
+        executor = WorkflowExecutor(workflow, steps.run, on_event, usage, interrupt)
         try:
             ended = await executor.run(inputs)
             steps.spans.ended(ended)
@@ -102,7 +102,7 @@ def workflow_redactor(workflow: Workflow, settings: Settings, environ: Mapping[s
     return redact
 
 
-class _Steps:
+class _StepRunner:
     """Runs the steps of one run."""
 
     def __init__(
@@ -133,7 +133,7 @@ class _Steps:
 
     async def run(self, step: Step, values: RunValues) -> StepResult:
         written = values.of(step.dir)
-        folder = _folder(self._context.folder, written)
+        folder = _step_folder(self._context.folder, written)
         model = values.of(step.options.model) if isinstance(step, AgentState) else ""
         with self.spans.step(step, model) as span:
             if isinstance(folder, str):
@@ -158,7 +158,7 @@ class _Steps:
         await self._children.close()
 
 
-def _folder(base: Path, written: str) -> Path | str:
+def _step_folder(base: Path, written: str) -> Path | str:
     """The folder that a step works in, or why it cannot. Links must not lead a relative path out of the run's folder: a
     repository, or an earlier agent, would choose where the step's tools write."""
     base = base.resolve()

@@ -67,7 +67,7 @@ class ConditionReference(Reference):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Node:
     """A node of a condition. `plain`: a value, which can be compared; `decides`: it is true or false by itself."""
 
     value: Callable[[RunValues], Value]
@@ -79,26 +79,26 @@ class _Part:
         return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
-def _literal(value: Value) -> _Part:
-    return _Part(lambda _: value, plain=True, decides=isinstance(value, bool))
+def _literal(value: Value) -> _Node:
+    return _Node(lambda _: value, plain=True, decides=isinstance(value, bool))
 
 
-def _of_state(state: str, field: Literal["Output", "ExitCode"]) -> _Part:
+def _of_state(state: str, field: Literal["Output", "ExitCode"]) -> _Node:
     def value(values: RunValues) -> Value:
         if state not in values.exit_codes:
             raise StateNotRun
         return values.outputs.get(state, "") if field == "Output" else values.exit_codes[state]
 
-    return _Part(value, plain=True, decides=False)
+    return _Node(value, plain=True, decides=False)
 
 
-def _not(part: _Part) -> _Part:
-    return _Part(lambda values: not part.holds(values))
+def _not(part: _Node) -> _Node:
+    return _Node(lambda values: not part.holds(values))
 
 
-def _compared(left: _Part, sign: str, right: _Part) -> _Part:
+def _compared(left: _Node, sign: str, right: _Node) -> _Node:
     compare = _COMPARED[sign]
-    return _Part(lambda values: compare(left.value(values), right.value(values)))
+    return _Node(lambda values: compare(left.value(values), right.value(values)))
 
 
 def _equal(left: Value, right: Value) -> bool:
@@ -157,7 +157,7 @@ _COMPARED: Final[Mapping[str, Compare]] = {
 class Condition:
     """A parsed condition. `names` are the inputs and states that it refers to."""
 
-    _node: _Part
+    _node: _Node
     names: tuple[ConditionReference, ...]
 
     def holds(self, values: RunValues) -> bool:
@@ -192,27 +192,27 @@ class _Parser:
         self._depth = 0
         self.names: list[ConditionReference] = []
 
-    def whole(self) -> _Part:
+    def whole(self) -> _Node:
         node = self._decided(self._condition())
         if self._next.kind != "end":
             raise _unexpected(self._next)
         return node
 
-    def _condition(self) -> _Part:
+    def _condition(self) -> _Node:
         return self._joined(lambda: self._joined(self._comparison, _AND, all), _OR, any)
 
     def _joined(
-        self, read: Callable[[], _Part], signs: tuple[str, ...], join: Callable[[Iterable[bool]], bool]
-    ) -> _Part:
+        self, read: Callable[[], _Node], signs: tuple[str, ...], join: Callable[[Iterable[bool]], bool]
+    ) -> _Node:
         part = read()
         if self._next.text not in signs:
             return part
         deciding = [self._decided(part)]
         while self._accept(*signs):
             deciding.append(self._decided(read()))
-        return _Part(lambda values: join(part.holds(values) for part in deciding))
+        return _Node(lambda values: join(part.holds(values) for part in deciding))
 
-    def _comparison(self) -> _Part:
+    def _comparison(self) -> _Node:
         left = self._operand()
         negated = self._next.text == "not" and self._next.kind == "word"
         if negated:
@@ -224,14 +224,14 @@ class _Parser:
         elif sign == "in":
             self._at += 1
             plain, items = _plain(left), self._list()
-            compared = _Part(lambda values: any(_equal(plain.value(values), item.value(values)) for item in items))
+            compared = _Node(lambda values: any(_equal(plain.value(values), item.value(values)) for item in items))
         elif negated:
             raise ConditionError(f"{_shown(self._next)} is not expected after `not`")
         else:
             return left
         return _not(compared) if negated else compared
 
-    def _operand(self) -> _Part:
+    def _operand(self) -> _Node:
         token = self._next
         self._at += 1
         if token.text in _NOT and token.kind in ("word", "sign"):
@@ -248,7 +248,7 @@ class _Parser:
             return self._word(token.text)
         raise _unexpected(token)
 
-    def _text(self, written: str) -> _Part:
+    def _text(self, written: str) -> _Node:
         for reference in parse_template(written)[0].references():
             raise ConditionError(f"`{reference}` is not replaced in a condition: {_HINTS['{']}")
         for match in _ESCAPE.finditer(written):
@@ -256,13 +256,13 @@ class _Parser:
                 raise ConditionError(f"`{match[0]}` is not supported in a text")
         return _literal(_ESCAPE.sub(lambda match: _ESCAPED[match[1]], written))
 
-    def _decided(self, part: _Part) -> _Part:
+    def _decided(self, part: _Node) -> _Node:
         """A part that decides. A value followed by something that is no operator is reported at that."""
         if not part.decides and self._next.kind != "end" and self._next.text not in (")", *_AND, *_OR):
             raise _unexpected(self._next)
         return _deciding(part)
 
-    def _deeper(self, read: Callable[[], _Part]) -> _Part:
+    def _deeper(self, read: Callable[[], _Node]) -> _Node:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise ConditionError(f"The condition is nested more than {_DEEPEST} times")
@@ -270,7 +270,7 @@ class _Parser:
         self._depth -= 1
         return node
 
-    def _word(self, word: str) -> _Part:
+    def _word(self, word: str) -> _Node:
         if word in ("true", "false"):
             return _literal(word == "true")
         if self._next == _Token("sign", "("):
@@ -279,13 +279,13 @@ class _Parser:
         name, _, field = rest.partition(".")
         if kind == "inputs" and name and not field:
             self.names.append(ConditionReference("inputs", name, word))
-            return _Part(lambda values: values.inputs[name], plain=True)
+            return _Node(lambda values: values.inputs[name], plain=True)
         if kind == "states" and field in _FIELDS:
             self.names.append(ConditionReference("states", name, word))
             return _of_state(name, _FIELDS[field])
         raise ConditionError(f"`{word}` is not supported in a condition")
 
-    def _function(self, name: str) -> _Part:
+    def _function(self, name: str) -> _Node:
         if name not in _FUNCTIONS:
             raise ConditionError(f"`{name}(…)` is not supported in a condition")
         self._expect("(")
@@ -295,9 +295,9 @@ class _Parser:
         self._expect(")")
         return _compared(left, _FUNCTIONS[name], right)
 
-    def _list(self) -> tuple[_Part, ...]:
+    def _list(self) -> tuple[_Node, ...]:
         self._expect("[")
-        items: list[_Part] = []
+        items: list[_Node] = []
         while not self._accept("]"):
             if items:
                 self._expect(",")
@@ -319,13 +319,13 @@ class _Parser:
             raise ConditionError(f"`{sign}` is missing before {_shown(self._next)}")
 
 
-def _deciding(part: _Part) -> _Part:
+def _deciding(part: _Node) -> _Node:
     if not part.decides:
         raise ConditionError("A value by itself is not a condition: compare it with something")
     return part
 
 
-def _plain(part: _Part) -> _Part:
+def _plain(part: _Node) -> _Node:
     if not part.plain:
         raise ConditionError("A condition cannot be compared: put what belongs together in parentheses")
     return part

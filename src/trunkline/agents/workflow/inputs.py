@@ -9,7 +9,7 @@ from typing import ClassVar, Final, cast
 
 from trunkline.agents.workflow.document import NO_RULES, InputRules, InputType, InputValue, Workflow, WorkflowInput
 from trunkline.agents.workflow.reader import WorkflowSection, or_none
-from trunkline.agents.workflow.shapes import Number, ScalarText, check_name
+from trunkline.agents.workflow.value_types import LocatedText, Number, check_name
 from trunkline.config.problems import hint_for
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import NestedSection, key, read_section
@@ -71,7 +71,7 @@ _WRITTEN_AS: Final[Mapping[InputType, tuple[str, ...]]] = {
 _NUMBER: Final = re.compile(r"[-+]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?\Z", re.ASCII)
 
 
-class _Name(ScalarText):
+class _Name(LocatedText):
     def read(self, node: Node, reader: ConfigReader) -> Scalar:
         name = super().read(node, reader)
         check_name(name, reader)

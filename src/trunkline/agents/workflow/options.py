@@ -8,15 +8,15 @@ from urllib.parse import urlsplit
 
 from trunkline.agents.workflow.document import AgentOptions
 from trunkline.agents.workflow.reader import WorkflowReader, WorkflowSection
-from trunkline.agents.workflow.shapes import (
+from trunkline.agents.workflow.template import Template
+from trunkline.agents.workflow.value_types import (
     OPENAI_COMPATIBLE,
-    FromEnvironment,
-    KeyReference,
-    KeyVariable,
+    ApiKeyReference,
+    ApiKeyVariable,
     Number,
     TemplateText,
+    WithEnvironment,
 )
-from trunkline.agents.workflow.template import Template
 from trunkline.config.reader import ConfigReader
 from trunkline.config.secrets import warn_about_secrets
 from trunkline.config.section import key, read_section
@@ -60,21 +60,21 @@ class ServerKeys(ModelKeys):
     """The options for a model's server, of `openai_compatible` only."""
 
     base_url: str = key(
-        FromEnvironment(Text(check=wrong_with_url), ""),
+        WithEnvironment(Text(check=wrong_with_url), ""),
         default="",
         doc="The server's URL; without it `OPENAI_BASE_URL`, then OpenAI's own",
     )
     api_key: str = key(
-        KeyReference(),
+        ApiKeyReference(),
         default="",
         doc="The key as `${NAME}`; without it `OPENAI_API_KEY`, if that is set and the server is OpenAI's",
         secret=True,
     )
     api_key_env: str = key(
-        KeyVariable(), default="", doc="The same, given as a variable name without `${}`", secret=True
+        ApiKeyVariable(), default="", doc="The same, given as a variable name without `${}`", secret=True
     )
     headers: Mapping[str, str] = key(
-        FromEnvironment(_HEADERS, NOTHING),
+        WithEnvironment(_HEADERS, NOTHING),
         default=NOTHING,
         doc="Additional headers; `${NAME}` is a variable",
         secret=True,

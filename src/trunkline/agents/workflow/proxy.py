@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from trunkline.agents.workflow.document import PluginTools, Proxy
 from trunkline.agents.workflow.reader import PluginEntry, ProxyBlock, ProxySection, WorkflowReader, or_none
-from trunkline.agents.workflow.shapes import ScalarText
+from trunkline.agents.workflow.value_types import LocatedText
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import key, read_section
 from trunkline.config.tree import ListNode, Node, Scalar, Table
@@ -23,9 +23,9 @@ class PluginToolsKeys(ProxySection):
     called: ClassVar[str] = "An entry of `plugin_tools`"
 
     plugin: Scalar = key(
-        ScalarText(), doc="The plugin or MCP server: its name in `.awf/plugins.yaml` or under `sources`"
+        LocatedText(), doc="The plugin or MCP server: its name in `.awf/plugins.yaml` or under `sources`"
     )
-    expose: tuple[Scalar, ...] = key(ListOf(ScalarText()), doc="The operations that become tools")
+    expose: tuple[Scalar, ...] = key(ListOf(LocatedText()), doc="The operations that become tools")
 
 
 class ProxyKeys(ProxySection):
@@ -38,7 +38,7 @@ class ProxyKeys(ProxySection):
         doc="Whether Trunkline's tools replace the agent's own; `false` only adds those named here",
     )
     sources: tuple[Scalar, ...] = key(
-        ListOf(ScalarText()), default=(), doc="Sources of the configuration whose tools the agent gets as well"
+        ListOf(LocatedText()), default=(), doc="Sources of the configuration whose tools the agent gets as well"
     )
 
 

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from trunkline.agents.workflow import shell_patterns
 from trunkline.agents.workflow.template import Reference, Template
 
-Style = Literal["word", "quotes", "single", "document", "verbatim", "number", "comment", "raw"]
+Quoting = Literal["word", "quotes", "single", "document", "verbatim", "number", "comment", "raw"]
 _VALUE_MARK: Final = "\ufdd0"
 _RAW_MARK: Final = "\ufdd1"
 """Stand for references in the text that is followed: Unicode noncharacters, which no text contains."""
@@ -32,11 +32,11 @@ _ARITHMETIC: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class QuotedReference:
     """A reference, and how its value is inserted. `refused` says why it cannot be."""
 
     reference: Reference
-    style: Style = "word"
+    style: Quoting = "word"
     refused: str = ""
 
 
@@ -44,7 +44,7 @@ class Slot:
 class ShellTemplate:
     """A command for `sh` or bash."""
 
-    parts: tuple[str | Slot, ...]
+    parts: tuple[str | QuotedReference, ...]
     to_interpreter: bool = False
     """Whether a value goes to something that runs it as code, like `eval`."""
     evaluated_variables: frozenset[str] = frozenset()
@@ -55,8 +55,8 @@ class ShellTemplate:
     def render(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
         return "".join(part if isinstance(part, str) else _insert(part, inputs, outputs) for part in self.parts)
 
-    def slots(self) -> tuple[Slot, ...]:
-        return tuple(part for part in self.parts if isinstance(part, Slot))
+    def references(self) -> tuple[QuotedReference, ...]:
+        return tuple(part for part in self.parts if isinstance(part, QuotedReference))
 
 
 def shell_template(template: Template, numbers: Collection[str] = ()) -> ShellTemplate:
@@ -70,21 +70,21 @@ def shell_template(template: Template, numbers: Collection[str] = ()) -> ShellTe
     lexer = _Lexer(text)
     lexer.run()
     references = iter(template.references())
-    parts: list[str | Slot] = []
+    parts: list[str | QuotedReference] = []
     for at, piece in _cut(text, lexer.insertions):
         if piece == _RAW_MARK:
-            parts.append(Slot(next(references), "raw"))
+            parts.append(QuotedReference(next(references), "raw"))
         elif piece == _VALUE_MARK:
             reference, (style, refused) = next(references), lexer.places[at]
             if style == "number" and not _is_number(reference, numbers):
                 refused = refused or _ARITHMETIC
-            parts.append(Slot(reference, style, refused))
+            parts.append(QuotedReference(reference, style, refused))
         else:
             parts.append(piece)
     variables = shell_patterns.evaluated_variables(text)
     evaluated_references: set[Reference] = set()
     for before, part in pairwise(["", *parts]):
-        if isinstance(part, Slot) and isinstance(before, str) and not _is_number(part.reference, numbers):
+        if isinstance(part, QuotedReference) and isinstance(before, str) and not _is_number(part.reference, numbers):
             set_to = shell_patterns.SET_TO.search(before[-shell_patterns.FAR :])
             if set_to is not None and set_to[1] in variables:
                 evaluated_references.add(part.reference)
@@ -108,9 +108,9 @@ def _cut(text: str, insertions: Mapping[int, str]) -> list[tuple[int, str]]:
     return pieces
 
 
-def _insert(slot: Slot, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-    value = Template((slot.reference,)).render(inputs, outputs)
-    match slot.style:
+def _insert(quoted: QuotedReference, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+    value = Template((quoted.reference,)).render(inputs, outputs)
+    match quoted.style:
         case "word":
             return _quoted(value)
         case "quotes":  # with quotes of its own, nothing before it can run into the value
@@ -136,12 +136,12 @@ _PLAIN: Final = rf"[^{{}}()\"'`\\$<>{_VALUE_MARK}]*"
 _PLAIN_BRACES: Final = rf"\$\{{{_PLAIN}(?:\$\w+(?!\w){_PLAIN})*\}}"
 
 
-class _Unclear(Exception):
+class _AmbiguousSyntax(Exception):
     """From here on it is unclear how a shell reads the text."""
 
 
 @dataclass(slots=True)
-class _Open:
+class _Level:
     """An open level: code, of the whole or in `$(…)` and the like, or double quotes. `parentheses` counts those open in
     code; `array` is that count where the elements of an array began."""
 
@@ -167,11 +167,11 @@ class _Lexer:
     `insertions` change the text at other positions."""
 
     def __init__(self, text: str) -> None:
-        self.places: dict[int, tuple[Style, str]] = {}
+        self.places: dict[int, tuple[Quoting, str]] = {}
         self.insertions: dict[int, str] = {}
         self._text = text
         self._at = 0
-        self._open = [_Open("code")]
+        self._open = [_Level("code")]
         self._documents: list[tuple[re.Match[str], int]] = []
         """Here documents that begin after this line, and their depth."""
         self._brackets_end = 0
@@ -187,7 +187,7 @@ class _Lexer:
         try:
             while self._at < len(self._text):
                 self._step(_IN_CODE if self._open[-1].kind == "code" else _IN_QUOTES)
-        except _Unclear:
+        except _AmbiguousSyntax:
             line = self._text.count("\n", 0, self._at) + 1
             for at in range(len(self._text)):  # those without a place so far
                 self._mark(at, "word", f"what stands before it on line {line} is more than can be followed")
@@ -205,7 +205,7 @@ class _Lexer:
                 return
         self._at += 1
 
-    def _mark(self, at: int, style: Style, refused: str = "") -> None:
+    def _mark(self, at: int, style: Quoting, refused: str = "") -> None:
         if self._text[at] == _VALUE_MARK and style in ("word", "quotes", "single") and self._is_calculated(at):
             style = "number"
         if self._text[at] == _VALUE_MARK:
@@ -225,7 +225,7 @@ class _Lexer:
                 inside, at = True, opened.begins
         return False
 
-    def _is_declared(self, opened: _Open, at: int, inside: bool) -> bool:
+    def _is_declared(self, opened: _Level, at: int, inside: bool) -> bool:
         """Whether it is only the value of a declared variable, or an argument of a command inside it."""
         flags = shell_patterns.FLAGS.match(self._text, opened.declares_from)
         letters = set("" if flags is None else flags.group())
@@ -245,18 +245,18 @@ class _Lexer:
         if match is not None:
             self._calculated.append(match.span())
 
-    def mark_all(self, match: re.Match[str], style: Style, refused: str = "") -> None:
+    def mark_all(self, match: re.Match[str], style: Quoting, refused: str = "") -> None:
         for at in range(*match.span()):
             self._mark(at, style, refused)
 
     # -- actions of the tables below ------------------------------------------------------------------------
 
     def lost(self, match: re.Match[str]) -> None:
-        raise _Unclear
+        raise _AmbiguousSyntax
 
     def skip(self, match: re.Match[str]) -> None:
         if self._documents and "\n" in match.group():
-            raise _Unclear
+            raise _AmbiguousSyntax
 
     def reference(self, match: re.Match[str]) -> None:
         self.mark_all(match, "word" if self._open[-1].kind == "code" else "quotes")
@@ -269,7 +269,7 @@ class _Lexer:
         if self._open[-1].kind == "quotes":
             self._open.pop()
         else:
-            self._open.append(_Open("quotes"))
+            self._open.append(_Level("quotes"))
 
     def array(self, match: re.Match[str]) -> None:
         self._at = match.start() + len("=(")
@@ -293,13 +293,13 @@ class _Lexer:
 
     def braces(self, match: re.Match[str]) -> None:
         self.mark_all(match, "word", _BRACES)
-        raise _Unclear
+        raise _AmbiguousSyntax
 
     def command(self, match: re.Match[str]) -> None:
-        self._open.append(_Open("code", match.start()))
+        self._open.append(_Level("code", match.start()))
 
     def file(self, match: re.Match[str]) -> None:
-        self._open.append(_Open("code", match.start(), is_file=True))
+        self._open.append(_Level("code", match.start(), is_file=True))
 
     def parenthesis(self, match: re.Match[str]) -> None:
         top = self._open[-1]
@@ -310,19 +310,19 @@ class _Lexer:
             top.parentheses -= 1
         elif len(self._open) > 1:
             if any(depth == len(self._open) for _, depth in self._documents):
-                raise _Unclear
+                raise _AmbiguousSyntax
             self._open.pop()
 
     def word(self, match: re.Match[str]) -> None:
         if match.group() == "case" and len(self._open) > 1:
-            raise _Unclear  # its patterns end with unbalanced parentheses
+            raise _AmbiguousSyntax  # its patterns end with unbalanced parentheses
         word, end = match.group(), match.end()
         follows = self._text[end : end + 1]
         if word in self._numbers and follows in ("=", "+"):
             self._calculate(shell_patterns.ASSIGNED, match.start())
         elif follows == "[" and self._is_command(match.start()):
             if "]" not in self._text[end:].partition("\n")[0]:
-                raise _Unclear  # bash looks for it on the lines that follow
+                raise _AmbiguousSyntax  # bash looks for it on the lines that follow
             self._calculate(shell_patterns.ELEMENT, match.start())
         elif follows in (" ", "\t") and word in shell_patterns.COMMANDS and self._is_command(match.start()):
             self._begin_command(word, match.start(), end)
@@ -347,7 +347,7 @@ class _Lexer:
         documents, self._documents = self._documents, []
         for document, depth in documents:
             if depth != len(self._open):
-                raise _Unclear
+                raise _AmbiguousSyntax
             self._read_document(document)
 
     def _read_document(self, document: re.Match[str]) -> None:
@@ -373,12 +373,12 @@ class _Lexer:
     def _follow_document(self, begin: int, end: int) -> None:
         """Follow a here document in which `$`, backticks and backslashes work as in double quotes."""
         if self._text[begin:end].endswith("\\\n"):
-            raise _Unclear  # whether the line after it ends the document is not the same in all shells
+            raise _AmbiguousSyntax  # whether the line after it ends the document is not the same in all shells
         for match in _IN_DOCUMENT.finditer(self._text, begin, end):
             if match["lost"]:
                 for at in range(match.start(), end):
                     self._mark(at, "word", "the text of the document before it is more than can be followed")
-                raise _Unclear
+                raise _AmbiguousSyntax
             refused = _ESCAPED if match["escaped"] else _DOLLAR if match["variable"] else ""
             self.mark_all(match, "document", refused)
 
@@ -390,7 +390,7 @@ def _table(*rows: tuple[str, Callable[[_Lexer, re.Match[str]], None]]) -> _Table
     return tuple((re.compile(pattern, re.DOTALL), act) for pattern, act in rows)
 
 
-def _marks(style: Style, refused: str = "") -> Callable[[_Lexer, re.Match[str]], None]:
+def _marks(style: Quoting, refused: str = "") -> Callable[[_Lexer, re.Match[str]], None]:
     return lambda lexer, match: lexer.mark_all(match, style, refused)
 
 

@@ -11,7 +11,9 @@ from trunkline.agents.workflow.document import NO_SANDBOX, AgentState, CommandSt
 from trunkline.agents.workflow.options import read_options
 from trunkline.agents.workflow.proxy import read_proxy
 from trunkline.agents.workflow.reader import WorkflowReader, WorkflowSection, or_none
-from trunkline.agents.workflow.shapes import (
+from trunkline.agents.workflow.shell import ShellTemplate
+from trunkline.agents.workflow.template import Template
+from trunkline.agents.workflow.value_types import (
     PROVIDERS,
     CommandText,
     ConditionText,
@@ -22,8 +24,6 @@ from trunkline.agents.workflow.shapes import (
     variable_name_problem,
     warn_about_evaluation,
 )
-from trunkline.agents.workflow.shell import ShellTemplate
-from trunkline.agents.workflow.template import Template
 from trunkline.config.problems import InvalidValue, hint_for
 from trunkline.config.sandbox import SandboxKey, SandboxSettings
 from trunkline.config.section import NestedSection, key, read_section
@@ -66,7 +66,7 @@ class TransitionKeys(WorkflowSection):
     goto: str = key(Text(may_be_empty=False), doc="The state that follows if it applies")
 
 
-class WithTransitions(WorkflowSection):
+class StepKeys(WorkflowSection):
     has_metadata: ClassVar[bool] = True
 
     description: str = key(Text(any_scalar=True), default="", doc="A description; not used")
@@ -87,11 +87,11 @@ class WithTransitions(WorkflowSection):
         return tuple(Transition(when=entry.when, goto=entry.goto) for entry in self.transitions)
 
 
-class AgentKeys(WithTransitions, AgentBlock):
+class AgentKeys(StepKeys, AgentBlock):
     """`type: agent`."""
 
 
-class AgentStepKeys(WithTransitions):
+class AgentStepKeys(StepKeys):
     """`type: step` with `agent`."""
 
     called: ClassVar[str] = "a step with `agent`"
@@ -104,7 +104,7 @@ class AgentStepKeys(WithTransitions):
     )
 
 
-class CommandKeys(WithTransitions):
+class CommandKeys(StepKeys):
     """`type: step` with `command`."""
 
     called: ClassVar[str] = "a step with `command`"

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from trunkline.agents.installed import Installed
+from trunkline.agents.installed_agent import InstalledAgent
 from trunkline.agents.probe.probe import Isolation, ProbeResult, ProbeStore, check_isolation
 from trunkline.agents.providers.provider import Mode, Provider
 from trunkline.core.errors import ISOLATION_UNVERIFIED, NATIVE_TOOL, PROXY_PROVIDER, Code, GatewayError
@@ -35,7 +35,7 @@ async def judged(
     folder: Path, name: str, version: str, tried: ProbeResult | None = None, mode: Mode = "intercept", model: str = ""
 ) -> tuple[Isolation, int]:
     probe = CountedProbe(tried or ProbeResult(failure="not to be tried"))
-    installed = Installed(program="/x", version=version)
+    installed = InstalledAgent(program="/x", version=version)
     isolation = await check_isolation(provider(name), installed, mode, ProbeStore(folder), probe, model=model)
     return isolation, probe.times
 

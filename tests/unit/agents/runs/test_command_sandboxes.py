@@ -22,7 +22,7 @@ from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.agents.workflow.template import RunValues
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.settings import GatewaySettings, Settings
-from trunkline.core.errors import PART_MISSING, PLACE_UNDONE, Problem
+from trunkline.core.errors import CHANGE_UNDONE, PART_MISSING, Problem
 
 PATH = os.pathsep.join(["/usr/local/bin", "/usr/bin", "/bin", os.path.dirname(shutil.which("bwrap") or "/bin/x")])
 
@@ -265,7 +265,7 @@ async def test_what_a_step_in_a_sandbox_plants_is_undone_and_told(tmp_path: Path
         assert not (steps.project / ".mcp.json").exists()
         steps.git("status")
         assert steps.ran == set()
-        assert {problem.code for problem in steps.warned} == {PLACE_UNDONE}
+        assert {problem.code for problem in steps.warned} == {CHANGE_UNDONE}
 
 
 async def test_a_step_that_needs_a_sandbox_fails_where_there_is_none(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.trust import trust
 
-from trunkline.agents.runs.plugins import Plugins, plugin_sections, source_kind
+from trunkline.agents.runs.plugins import WorkflowPlugins, plugin_sections, source_kind
 from trunkline.config.files import ConfigFile, find_plugins
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings
@@ -33,7 +33,7 @@ def configured(folder: Path, text: str) -> Settings:
     return loaded.settings
 
 
-def look(settings: Settings | None, workflow: Path, cwd: Path) -> Plugins:
+def look(settings: Settings | None, workflow: Path, cwd: Path) -> WorkflowPlugins:
     environ = {"HOME": str(workflow.parent / "home")}
     for folder in (*workflow.parents, cwd):
         if (folder / ".awf" / "plugins.yaml").is_file():

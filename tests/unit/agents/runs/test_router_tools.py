@@ -15,9 +15,9 @@ from tests.support.plugin_rig import JOBS
 from tests.support.runs import settings_in
 from tests.support.waiting import START_WAIT_S, at_most, until
 
+from trunkline.agents.runs.agent_gateway import AgentGateway
+from trunkline.agents.runs.agent_gateway_settings import settings_of_step
 from trunkline.agents.runs.model_step import RouterTools
-from trunkline.agents.runs.step_gateway import StepGateway
-from trunkline.agents.runs.step_settings import settings_of_step
 from trunkline.agents.workflow.document import PluginTools, Proxy
 from trunkline.core.call import Caller
 from trunkline.core.events import Events
@@ -27,12 +27,12 @@ LONGEST = 50_000
 
 
 @asynccontextmanager
-async def started(folder: Path) -> AsyncIterator[StepGateway]:
+async def started(folder: Path) -> AsyncIterator[AgentGateway]:
     proxy = Proxy(plugin_tools=(PluginTools(plugin="jobs", expose=("echo",)),))
     plugin = PluginSection(command=sys.executable, args=(JOBS,), timeout=at_most(10))
     wanted = settings_of_step(settings_in(folder / "x"), proxy, {"jobs": plugin}, folder)
     caller = Caller(principal="step:a")
-    gateway = StepGateway(wanted, Events(), caller=caller, environ=os.environ, redact=str, private=())
+    gateway = AgentGateway(wanted, Events(), caller=caller, environ=os.environ, redact=str, private=())
     try:
         await gateway.start(at_most_s=START_WAIT_S)
         yield gateway
@@ -40,7 +40,7 @@ async def started(folder: Path) -> AsyncIterator[StepGateway]:
         await gateway.close()
 
 
-def toolbox(gateway: StepGateway) -> RouterTools:
+def toolbox(gateway: AgentGateway) -> RouterTools:
     return RouterTools(gateway.router, gateway.caller, limit_bytes=100_000)
 
 

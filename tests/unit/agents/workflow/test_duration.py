@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.agents.workflow.shapes import parse_duration
+from trunkline.agents.workflow.value_types import parse_duration
 
 
 @pytest.mark.parametrize(

@@ -322,4 +322,4 @@ def test_env_and_stdin_take_references_as_text() -> None:
     ],
 )
 def test_a_long_command_is_followed_to_its_end(text: str) -> None:
-    assert shell_template(parse_template(f"{text * 5000} {X}")[0]).slots()
+    assert shell_template(parse_template(f"{text * 5000} {X}")[0]).references()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from trunkline.agents.loose_json import mapping, text
+from trunkline.agents.lenient_json import mapping, text
 
 MESSAGE_MEMBERS: Final = (
     "extra_content",
@@ -43,7 +43,7 @@ class Reasoning:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
-        self._kept: dict[str, _Last] = {}
+        self._kept: dict[str, _LatestValue] = {}
         self.size = 0
         """Roughly the characters it takes to send it."""
 
@@ -54,8 +54,8 @@ class Reasoning:
             if value or (name == _ALSO_EMPTY and value == ""):
                 member = self._kept.get(name)
                 if member is None:
-                    kind = _Blocks if name in _BLOCKS else _Text if name in _STREAMED else _Last
-                    member = self._kept[name] = _Members() if name == "provider_specific_fields" else kind()
+                    kind = _StreamedBlocks if name in _BLOCKS else _StreamedText if name in _STREAMED else _LatestValue
+                    member = self._kept[name] = _StreamedObject() if name == "provider_specific_fields" else kind()
                 self.size += member.add(value)
         if self.size > LIMIT_CHARACTERS:
             raise ReasoningTooLong
@@ -80,7 +80,7 @@ def _size(value: object) -> int:
     return size
 
 
-class _Last:
+class _LatestValue:
     """A member, of which the last value counts: it is never in pieces. `add` returns roughly the characters it adds."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class _Last:
         return self._value
 
 
-class _Text(_Last):
+class _StreamedText(_LatestValue):
     """Text in pieces. Other values are never in pieces."""
 
     def __init__(self) -> None:
@@ -113,15 +113,15 @@ class _Text(_Last):
         return "".join(self._pieces) if self._pieces else self._value
 
 
-class _Members(_Last):
+class _StreamedObject(_LatestValue):
     """An object whose members arrive one by one: texts and blocks in pieces, lists in parts."""
 
     def __init__(self) -> None:
         super().__init__()
         self._inner = Reasoning((*_BLOCKS, *_STREAMED))
-        self._lists: dict[str, _Entries] = {}
+        self._lists: dict[str, _CollectedList] = {}
         self._members: dict[str, Any] = {}
-        self._others: dict[str, _Last] = {}
+        self._others: dict[str, _LatestValue] = {}
 
     def add(self, value: Any) -> int:
         if not (found := mapping(value)):
@@ -136,18 +136,18 @@ class _Members(_Last):
             return 0
         if isinstance(value, list):
             self._members.setdefault(name, None)
-            return self._lists.setdefault(name, _Entries()).add(cast("list[object]", value))
+            return self._lists.setdefault(name, _CollectedList()).add(cast("list[object]", value))
         if value is None and name in self._members:
             return 0
         self._members[name] = value
-        return self._others.setdefault(name, _Last()).add(value)
+        return self._others.setdefault(name, _LatestValue()).add(value)
 
     def whole(self) -> Any:
         lists = {name: entries.all for name, entries in self._lists.items()}
         return self._members | lists | self._inner.whole() if self._members else self._value
 
 
-class _Entries:
+class _CollectedList:
     """One list from several. A repeated text, such as a signature, is kept once."""
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class _Entries:
         return size
 
 
-class _Blocks(_Last):
+class _StreamedBlocks(_LatestValue):
     """A list of blocks, to which each piece of a stream adds some, or pieces of some."""
 
     def __init__(self) -> None:
@@ -191,12 +191,12 @@ class _Blocks(_Last):
 
     def _add_piece(self, piece: Json, last: object) -> int:
         index = piece.get("index")
-        place = (text(piece.get("type")), index) if isinstance(index, int) else None
-        block = last if place is None else self._by_index.get(place)
+        key = (text(piece.get("type")), index) if isinstance(index, int) else None
+        block = last if key is None else self._by_index.get(key)
         if not (isinstance(block, _Block) and block.takes(piece)):
             self._blocks.append(block := _Block())
-        if place is not None:
-            self._by_index[place] = block
+        if key is not None:
+            self._by_index[key] = block
         return block.add(piece)
 
     def whole(self) -> Any:
@@ -209,7 +209,7 @@ class _Block:
 
     def __init__(self) -> None:
         self._members: dict[str, Any] = {}
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _BlockText] = {}
 
     def takes(self, piece: Json) -> bool:
         """Whether this is a piece of the same block. A signed block takes no more text, and without an index no other
@@ -236,7 +236,7 @@ class _Block:
         for name, value in piece.items():
             if name in _PARTS and isinstance(value, str):
                 self._members.setdefault(name, "")  # keeps its position
-                size += self._parts.setdefault(name, _Part()).add(value, may_be_all=signed or name == "data")
+                size += self._parts.setdefault(name, _BlockText()).add(value, may_be_all=signed or name == "data")
             elif name not in self._members or (
                 value and not (isinstance(value, str | int) and value == self._members[name])
             ):
@@ -248,7 +248,7 @@ class _Block:
         return self._members | {name: part.whole() for name, part in self._parts.items()}
 
 
-class _Part:
+class _BlockText:
     """Text in pieces. A piece with the signature may repeat all of it (LiteLLM), and so may encrypted data."""
 
     __slots__ = ("_length", "_pieces")

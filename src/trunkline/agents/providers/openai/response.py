@@ -12,7 +12,7 @@ import json
 import re
 from typing import Final, cast
 
-from trunkline.agents.loose_json import count, entries, mapping, text
+from trunkline.agents.lenient_json import count, entries, mapping, text
 from trunkline.agents.providers.openai.reasoning import (
     CALL_MEMBERS,
     LIMIT_CHARACTERS,

@@ -15,9 +15,9 @@ from tests.support.servers import Records, StdioFaults
 from tests.support.trust import trust
 
 from trunkline.agents.providers import provider_of
-from trunkline.agents.runs.checking import CheckedWorkflow, PluginStart, check_started, read_files
+from trunkline.agents.runs.agent_gateway_settings import settings_of_step
 from trunkline.agents.runs.plugins import probe_plugins
-from trunkline.agents.runs.step_settings import settings_of_step
+from trunkline.agents.runs.validation import CheckedWorkflow, PluginStart, check_environment, read_workflow_files
 from trunkline.agents.workflow.document import Proxy
 from trunkline.sources.builtin import BuiltinSection
 from trunkline.sources.plugin import PluginSection, operations
@@ -45,8 +45,8 @@ async def check(
     environ = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
     if trusted:
         trust(folder, environ)
-    read = read_files(folder / "w.yaml", config, cwd=folder, home=folder, environ=environ, inspect_only=True)
-    return await check_started(read, environ=environ, start=start)
+    read = read_workflow_files(folder / "w.yaml", config, cwd=folder, home=folder, environ=environ, inspect_only=True)
+    return await check_environment(read, environ=environ, start=start)
 
 
 def found(checked: CheckedWorkflow) -> list[tuple[str, int, int, str, str]]:
@@ -284,7 +284,7 @@ def test_a_configuration_that_was_found_does_not_weaken_a_workflow_that_lies_els
     flow.write_text(workflow())
     (repository / "link.yaml").symlink_to(flow)
     for path in (flow, repository / "link.yaml"):
-        read = read_files(path, config if named else None, cwd=repository, home=tmp_path, environ=environ)
+        read = read_workflow_files(path, config if named else None, cwd=repository, home=tmp_path, environ=environ)
         assert read.settings is not None
         proxy = Proxy()
         section = settings_of_step(read.settings, proxy, {}, repository).settings.sources["builtin"]
@@ -303,7 +303,7 @@ def test_a_configuration_beside_the_workflow_comes_before_that_of_the_working_fo
     flow.write_text(workflow())
 
     def sources() -> list[str]:
-        read = read_files(flow, None, cwd=tmp_path / "repository", home=tmp_path, environ=environ)
+        read = read_workflow_files(flow, None, cwd=tmp_path / "repository", home=tmp_path, environ=environ)
         assert read.settings is not None
         return list(read.settings.sources)
 
@@ -320,7 +320,7 @@ def test_it_can_make_it_stricter_all_the_same(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
     trust(config, environ)
     (tmp_path / "w.yaml").write_text(workflow())
-    read = read_files(tmp_path / "w.yaml", None, cwd=config.parent, home=tmp_path, environ=environ)
+    read = read_workflow_files(tmp_path / "w.yaml", None, cwd=config.parent, home=tmp_path, environ=environ)
     assert read.settings is not None
     section = read.settings.sources["b"]
     assert isinstance(section, BuiltinSection)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from trunkline.agents.loose_json import mapping, object_of, text
+from trunkline.agents.json_cache import JsonCache
+from trunkline.agents.lenient_json import mapping, object_of, text
 from trunkline.agents.providers.isolation import absolute_path
 from trunkline.agents.providers.provider import Provider
-from trunkline.agents.state_file import StateFile
 from trunkline.core.errors import AGENT_NOT_FOUND, AGENT_SLOW, GatewayError, Problem
 from trunkline.runtime.child_io import HeadTailBuffer, PipeReader, PipeWriter, safe_text, tail_text
 from trunkline.runtime.children import Children, child_environment
@@ -28,7 +28,7 @@ _WORDS_SHOWN: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
+class InstalledAgent:
     """`program` is an absolute path."""
 
     program: str
@@ -42,7 +42,7 @@ async def find_installed(
     known: VersionCache,
     *,
     limit_s: float = _VERSION_S,
-) -> Installed:
+) -> InstalledAgent:
     """The agent's program and version, cached in `known`. Raises GatewayError, with the code AGENT_SLOW where the
     program takes too long to answer."""
     program = _locate(provider, environ)
@@ -53,7 +53,7 @@ async def find_installed(
         version = await _ask_version(provider, program, children, environ, limit_s)
         if identity == _identity(provider, program):  # otherwise it was just updated
             known.put(program, identity, version, is_stable=is_stable)
-    return Installed(program=program, version=version)
+    return InstalledAgent(program=program, version=version)
 
 
 def _locate(provider: Provider, environ: Mapping[str, str]) -> str:
@@ -104,7 +104,7 @@ class VersionCache:
     is known of a program is kept for this run, and in `folder`, where there is one, for the next."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._file = StateFile[tuple[str, str]](folder, "agent_versions.json", tuple[str, str])
+        self._file = JsonCache[tuple[str, str]](folder, "agent_versions.json", tuple[str, str])
         self._of_this_run: dict[tuple[str, str], str] = {}
 
     def get(self, program: str, identity: str, *, is_stable: bool) -> str | None:

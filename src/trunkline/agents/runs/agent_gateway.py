@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from trunkline.agents.providers.provider import ToolServer
-from trunkline.agents.runs.step_settings import StepSettings, known_operations
+from trunkline.agents.runs.agent_gateway_settings import AgentGatewaySettings, known_operations
 from trunkline.core.call import Caller
 from trunkline.core.errors import (
     PROXY_NAME_COLLISION,
@@ -40,13 +40,13 @@ _SPARE_S: Final = 5.0
 """Added to the slowest source's own start timeout, so that it reports itself what is wrong."""
 
 
-class StepGateway:
+class AgentGateway:
     """A gateway for one step. Besides what holds for every gateway, its built-in tools may not read the folders in
     `private`, nor change the files in `protected`."""
 
     def __init__(
         self,
-        wanted: StepSettings,
+        wanted: AgentGatewaySettings,
         events: Events,
         *,
         caller: Caller,
@@ -166,7 +166,7 @@ class AgentSocket(PrivateSocketServer):
     """A private socket in `folder` through which an agent's tool server reaches the gateway. `listed` says whether the
     agent has asked for its tools. Results longer than `result_chars` are cut, as the agent would cut them."""
 
-    def __init__(self, gateway: StepGateway, folder: Path, *, result_chars: int) -> None:
+    def __init__(self, gateway: AgentGateway, folder: Path, *, result_chars: int) -> None:
         limits = gateway.settings.gateway.limits
         self._call_s = limits.call_seconds
         self._folder = folder

@@ -12,7 +12,7 @@ from tests.support.cases import case
 from tests.support.child_trees import children_of
 from tests.unit.agents.fake_agent import FakeAgent
 
-from trunkline.agents.installed import Installed, VersionCache, find_installed, is_single_version
+from trunkline.agents.installed_agent import InstalledAgent, VersionCache, find_installed, is_single_version
 from trunkline.core.errors import AGENT_NOT_FOUND, AGENT_SLOW, GatewayError
 
 
@@ -24,7 +24,7 @@ def put_program(folder: Path, script: str) -> dict[str, str]:
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-async def find(environ: dict[str, str], known: VersionCache | None = None) -> Installed:
+async def find(environ: dict[str, str], known: VersionCache | None = None) -> InstalledAgent:
     async with children_of() as children:
         return await find_installed(FakeAgent(), children, environ, known or VersionCache())
 
@@ -46,7 +46,7 @@ async def test_its_version_is_what_it_prints(tmp_path: Path) -> None:
             found = await find_installed(
                 FakeAgent(), children, put_program(folder, f"echo '{printed}'"), VersionCache()
             )
-            assert found == Installed(program=str(folder / "fake-agent"), version=version), printed
+            assert found == InstalledAgent(program=str(folder / "fake-agent"), version=version), printed
 
 
 # What is remembered ---------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ WITHOUT_SOURCE: Final = "change that, or leave the source out of the step"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepSettings:
+class AgentGatewaySettings:
     """The settings of one agent's gateway. `operations` are the tools that must exist, by source, and `sources` those
     that must be up: otherwise the agent is not started."""
 
@@ -46,7 +46,9 @@ class StepSettings:
         return (*self.sources, *self.operations)
 
 
-def settings_of_step(base: Settings, proxy: Proxy, plugins: Mapping[str, SourceSection], folder: Path) -> StepSettings:
+def settings_of_step(
+    base: Settings, proxy: Proxy, plugins: Mapping[str, SourceSection], folder: Path
+) -> AgentGatewaySettings:
     """The settings for an `mcp_proxy` block.
 
     They have the built-in tools at `folder` unless the agent keeps its own, the sources that the block names, as they
@@ -65,17 +67,17 @@ def settings_of_step(base: Settings, proxy: Proxy, plugins: Mapping[str, SourceS
         allow = tuple(glob.escape(name) for name in exposed if allowed.shows(name))
         tools = ToolSelection(allow=allow, deny=section.tools.deny, timeouts=section.tools.timeouts)
         sources[plugin] = section.replace(prefix=plugin, tools=tools)
-    return StepSettings(settings=_for_agent(base, sources), operations=operations, sources=proxy.sources)
+    return AgentGatewaySettings(settings=_for_agent(base, sources), operations=operations, sources=proxy.sources)
 
 
-def settings_of_session(base: Settings, folder: Path, *, builtin: bool) -> StepSettings:
+def settings_of_session(base: Settings, folder: Path, *, builtin: bool) -> AgentGatewaySettings:
     """The settings for a session: every configured source, and the built-in tools at `folder` where the agent loses its
     own. A source that is down stops nothing here."""
     sources = dict(base.sources)
     if builtin:
         kept = {name: section for name, section in sources.items() if not isinstance(section, BuiltinSection)}
         sources = {_free_name(kept): _builtin(base, folder), **kept}
-    return StepSettings(settings=_for_agent(base, sources))
+    return AgentGatewaySettings(settings=_for_agent(base, sources))
 
 
 def obstacle_of(section: SourceSection) -> str:
@@ -98,7 +100,7 @@ def _usable(name: str, known: Mapping[str, SourceSection]) -> SourceSection:
 
 def enforce_default_protection(base: Settings, workflow: Path) -> Settings:
     """The settings that apply to a workflow. A configuration that was found by searching must not weaken the default
-    sandbox and protected places for a workflow outside of its folder."""
+    sandbox and protected paths for a workflow outside of its folder."""
     folder = base.path.parent.resolve()
     if base.origin != "found" or workflow.resolve().is_relative_to(folder):
         return base

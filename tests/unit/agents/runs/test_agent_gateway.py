@@ -13,9 +13,9 @@ import pytest
 from tests.support.runs import settings_in
 from tests.support.waiting import START_WAIT_S, at_most
 
+from trunkline.agents.runs.agent_gateway import AgentGateway
+from trunkline.agents.runs.agent_gateway_settings import AgentGatewaySettings, settings_of_session, settings_of_step
 from trunkline.agents.runs.model_step import RouterTools, result_text
-from trunkline.agents.runs.step_gateway import StepGateway
-from trunkline.agents.runs.step_settings import StepSettings, settings_of_session, settings_of_step
 from trunkline.agents.workflow.document import PluginTools, Proxy
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.sources import SourceSection
@@ -30,8 +30,8 @@ BUILT_IN = ("Read", "Write", "Edit", "Glob", "Grep", "Bash")
 
 
 @asynccontextmanager
-async def started(wanted: StepSettings, *private: Path) -> AsyncIterator[StepGateway]:
-    gateway = StepGateway(
+async def started(wanted: AgentGatewaySettings, *private: Path) -> AsyncIterator[AgentGateway]:
+    gateway = AgentGateway(
         wanted,
         Events(),
         caller=Caller(principal="step:a"),
@@ -46,7 +46,7 @@ async def started(wanted: StepSettings, *private: Path) -> AsyncIterator[StepGat
         await gateway.close()
 
 
-def toolbox(gateway: StepGateway) -> RouterTools:
+def toolbox(gateway: AgentGateway) -> RouterTools:
     return RouterTools(gateway.router, gateway.caller, limit_bytes=1000)
 
 
@@ -98,13 +98,13 @@ SLOW = McpStdioSection(command=sys.executable, args=("-c", "import time; time.sl
 async def test_a_server_that_is_still_starting_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_most_s: float | None
 ) -> None:
-    monkeypatch.setattr("trunkline.agents.runs.step_gateway.START_S", 0.3)
-    monkeypatch.setattr("trunkline.agents.runs.step_gateway._SPARE_S", 0.1)
+    monkeypatch.setattr("trunkline.agents.runs.agent_gateway.START_S", 0.3)
+    monkeypatch.setattr("trunkline.agents.runs.agent_gateway._SPARE_S", 0.1)
     settings = settings_in(tmp_path / "x", {"slow": SLOW.replace(start_timeout=at_most(1))})
     events, noted = Events(), []
     events.noted.append(noted.append)
     wanted = settings_of_session(settings, tmp_path, builtin=True)
-    gateway = StepGateway(wanted, events, caller=Caller(principal="step:a"), environ=os.environ, redact=str)
+    gateway = AgentGateway(wanted, events, caller=Caller(principal="step:a"), environ=os.environ, redact=str)
     try:
         await gateway.start(at_most_s)
         assert set(BUILT_IN) <= set(gateway.tools())
@@ -119,7 +119,7 @@ async def test_a_server_that_starts_in_time_is_not_named(tmp_path: Path) -> None
     events, noted = Events(), []
     events.noted.append(noted.append)
     wanted = settings_of_step(settings_in(tmp_path / "x"), Proxy(), {}, tmp_path)
-    gateway = StepGateway(wanted, events, caller=Caller(principal="step:a"), environ=os.environ, redact=str)
+    gateway = AgentGateway(wanted, events, caller=Caller(principal="step:a"), environ=os.environ, redact=str)
     try:
         await gateway.start()
     finally:

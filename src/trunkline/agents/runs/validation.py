@@ -9,14 +9,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from trunkline.agents.installed import VersionCache, find_installed
+from trunkline.agents.installed_agent import VersionCache, find_installed
 from trunkline.agents.providers import DOUBTED, provider_of
-from trunkline.agents.runs.plugins import PLUGIN, PluginProbe, Plugins, plugin_sections, probe_plugins, source_kind
-from trunkline.agents.runs.step_settings import (
+from trunkline.agents.runs.agent_gateway_settings import (
     WITHOUT_SOURCE,
     enforce_default_protection,
     known_operations,
     obstacle_of,
+)
+from trunkline.agents.runs.plugins import (
+    PLUGIN,
+    PluginProbe,
+    WorkflowPlugins,
+    plugin_sections,
+    probe_plugins,
+    source_kind,
 )
 from trunkline.agents.workflow.document import Workflow
 from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow
@@ -55,7 +62,7 @@ class CheckedWorkflow:
 
     loaded: LoadedWorkflow
     configured: LoadedConfig | None
-    plugins: Plugins
+    plugins: WorkflowPlugins
     unchecked: tuple[str, ...] = ()
 
     @property
@@ -106,7 +113,7 @@ class CheckedWorkflow:
         return render(self.problems, self.loaded.text, texts).rstrip("\n")
 
 
-def read_files(
+def read_workflow_files(
     workflow: Path,
     config: Path | None,
     *,
@@ -126,7 +133,7 @@ def read_files(
         configured = replace(configured, settings=enforce_default_protection(configured.settings, workflow))
     settings = None if configured is None else configured.settings
     if configured is not None and configured.untrusted and not inspect_only:
-        return CheckedWorkflow(loaded=loaded, configured=configured, plugins=Plugins())  # trust comes first
+        return CheckedWorkflow(loaded=loaded, configured=configured, plugins=WorkflowPlugins())  # trust comes first
     file = find_plugins(workflow, cwd, home)
     plugins = plugin_sections(settings, file, environ=environ, inspect_only=inspect_only)
     if plugins.verdict is not None and not plugins.verdict.is_trusted:
@@ -138,7 +145,7 @@ def read_files(
     return CheckedWorkflow(loaded=loaded, configured=configured, plugins=plugins)
 
 
-async def check_started(
+async def check_environment(
     read: CheckedWorkflow, *, environ: Mapping[str, str], start: PluginStart = "trusted"
 ) -> CheckedWorkflow:
     """Check a workflow that was read against installed agents and started plugins. `start` says which plugins the
@@ -190,7 +197,7 @@ def _not_started(loaded: LoadedWorkflow, plugin: Scalar, verdict: Verdict | None
     loaded.report.warn(PLUGIN_NOT_CHECKED, plugin.span, message, hint)
 
 
-def _check_named(loaded: LoadedWorkflow, plugins: Plugins) -> None:
+def _check_named(loaded: LoadedWorkflow, plugins: WorkflowPlugins) -> None:
     """Check that the plugins and sources that steps name exist, and could be started. None is started for that."""
     for proxy in loaded.proxies:
         with loaded.report.of_step(proxy.step):
@@ -219,7 +226,7 @@ def _plugins(proxy: ProxyBlock) -> list[Scalar]:
     return list(first.values())
 
 
-def _unknown_plugin(loaded: LoadedWorkflow, plugin: Scalar, plugins: Plugins) -> None:
+def _unknown_plugin(loaded: LoadedWorkflow, plugin: Scalar, plugins: WorkflowPlugins) -> None:
     renamed = plugins.renamed.get(plugin.text)
     if renamed:
         message = f"`{plugin.text}` is `{renamed}` here: its own name cannot be that of a source"
@@ -258,7 +265,7 @@ async def _check_operations(
                         _check_operation(loaded, operation, plugin.text, found, selection)
 
 
-def _probed(plugin: Scalar, plugins: Plugins, probed: Mapping[str, PluginProbe]) -> PluginProbe | None:
+def _probed(plugin: Scalar, plugins: WorkflowPlugins, probed: Mapping[str, PluginProbe]) -> PluginProbe | None:
     return None if plugins.find(plugin.text) is None else probed.get(source_name(plugin.text))
 
 

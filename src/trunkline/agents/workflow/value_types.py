@@ -1,4 +1,4 @@
-"""The shapes of values that only workflows have: templates, timeouts, providers, keys by reference."""
+"""Types of values that only workflows have: templates, timeouts, providers, API keys by reference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from trunkline.agents.workflow.condition import Condition, ConditionError, parse_condition
 from trunkline.agents.workflow.reader import LocatedReference, WorkflowReader
-from trunkline.agents.workflow.shell import ShellTemplate, Slot, shell_template
+from trunkline.agents.workflow.shell import QuotedReference, ShellTemplate, shell_template
 from trunkline.agents.workflow.template import Reference, Template, TemplateProblem, parse_template
 from trunkline.config.problems import InvalidValue, TextSpan, hint_for
 from trunkline.config.reader import ConfigReader
@@ -54,7 +54,7 @@ def variable_name_problem(name: str) -> str | None:
     return None if _ENVIRONMENT.match(name) else f"`{name}` is not a name of a variable: use letters, digits and `_`"
 
 
-class ScalarText(ValueType[Scalar]):
+class LocatedText(ValueType[Scalar]):
     """Non-empty text, with its place."""
 
     def read(self, node: Node, reader: ConfigReader) -> Scalar:
@@ -110,14 +110,16 @@ class CommandText(ValueType[ShellTemplate]):
     def read(self, node: Node, reader: ConfigReader) -> ShellTemplate:
         command = shell_template(_COMMAND.read(node, reader), workflow_reader(reader).numbers)
         assert isinstance(node, Scalar)
-        refused = {(slot.reference, slot.refused): (slot, nth) for slot, nth in _counted(command) if slot.refused}
-        for slot, nth in refused.values():
-            message = f"`{slot.reference}` cannot be put in safely: {slot.refused}"
-            place = workflow_reader(reader).source.place(node, slot.reference, nth)
-            reader.error(SHELL_POSITION, place, message, _remedy(slot))
+        refused = {
+            (quoted.reference, quoted.refused): (quoted, nth) for quoted, nth in _counted(command) if quoted.refused
+        }
+        for quoted, nth in refused.values():
+            message = f"`{quoted.reference}` cannot be put in safely: {quoted.refused}"
+            place = workflow_reader(reader).source.place(node, quoted.reference, nth)
+            reader.error(SHELL_POSITION, place, message, _remedy(quoted))
         if refused:
             raise InvalidValue
-        for reference in dict.fromkeys(slot.reference for slot in command.slots()):
+        for reference in dict.fromkeys(quoted.reference for quoted in command.references()):
             self._warn(reference, command, workflow_reader(reader).source.place(node, reference), reader)
         return command
 
@@ -139,13 +141,13 @@ class CommandText(ValueType[ShellTemplate]):
 _COMMAND: Final = TemplateText(may_be_raw=True)
 
 
-def _counted(command: ShellTemplate) -> list[tuple[Slot, int]]:
-    """Each slot with its number among those of the same reference, the last one first."""
+def _counted(command: ShellTemplate) -> list[tuple[QuotedReference, int]]:
+    """Each reference with its number among those that are alike, the last one first."""
     before: Counter[Reference] = Counter()
-    counted: list[tuple[Slot, int]] = []
-    for slot in command.slots():
-        counted.append((slot, before[slot.reference]))
-        before[slot.reference] += 1
+    counted: list[tuple[QuotedReference, int]] = []
+    for quoted in command.references():
+        counted.append((quoted, before[quoted.reference]))
+        before[quoted.reference] += 1
     return counted[::-1]
 
 
@@ -154,12 +156,12 @@ def warn_about_evaluation(reference: Reference, place: TextSpan, reader: ConfigR
     reader.warn(OUTPUT_IN_COMMAND, place, message, "use an input of the type `integer`, or calculate with `expr`")
 
 
-def _remedy(slot: Slot) -> str:
+def _remedy(quoted: QuotedReference) -> str:
     """What to do instead. Where bash evaluates, a variable does not help: it runs what is in it all the same."""
-    if slot.style != "number":
-        return f"set a variable to it with `env`, and use that; or write `{replace(slot.reference, raw=True)}`"
-    if slot.reference.kind == "inputs":
-        return f"give the input `{slot.reference.name}` the type `integer`; a variable does not make it safe here"
+    if quoted.style != "number":
+        return f"set a variable to it with `env`, and use that; or write `{replace(quoted.reference, raw=True)}`"
+    if quoted.reference.kind == "inputs":
+        return f"give the input `{quoted.reference.name}` the type `integer`; a variable does not make it safe here"
     return "compare it in `[ … ]`, or calculate with `expr`, which run nothing; a variable does not make it safe here"
 
 
@@ -242,7 +244,7 @@ class ProviderName(ValueType[str]):
         return {"enum": [*PROVIDERS, "openai-compatible"]}
 
 
-class FromEnvironment(ValueType[T], Generic[T]):
+class WithEnvironment(ValueType[T], Generic[T]):
     """A value in which `${NAME}` is a variable of the environment. If that is not set, the step cannot be run, and
     `instead` is the value."""
 
@@ -269,7 +271,7 @@ class FromEnvironment(ValueType[T], Generic[T]):
         return self._shape.schema()
 
 
-class KeyReference(ValueType[str]):
+class ApiKeyReference(ValueType[str]):
     """A secret, which a file may only refer to, as `${NAME}`."""
 
     written_as: ClassVar[str] = "${NAME}"
@@ -293,7 +295,7 @@ class KeyReference(ValueType[str]):
         return {"type": "string", "pattern": self.name.pattern.replace(r"\Z", "$")}
 
 
-class KeyVariable(KeyReference):
+class ApiKeyVariable(ApiKeyReference):
     """A secret by its variable's name alone. What does not look like a name may be the secret itself."""
 
     written_as: ClassVar[str] = "NAME"

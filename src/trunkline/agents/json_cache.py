@@ -14,7 +14,7 @@ _MOST_ENTRIES: Final = 200
 T = TypeVar("T")
 
 
-class StateFile(Generic[T]):
+class JsonCache(Generic[T]):
     """Values by key, of which the latest are kept. Never raises: what cannot be read or written is found out again.
     Without a folder nothing is kept."""
 
