@@ -1,4 +1,4 @@
-"""An app on the wire, scripted by a test: what it sends is what the test says, byte for byte."""
+"""An app's connection scripted by a test: it sends exactly the bytes that the test says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real gateway that apps dial, with a client of it: where apps misbehave, and others must not notice."""
+"""A real gateway with an app listener and a client, for tests in which apps misbehave."""
 
 from __future__ import annotations
 

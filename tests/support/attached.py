@@ -1,4 +1,4 @@
-"""Clients of `trunkline stdio` that join a gateway which already runs."""
+"""Clients of `trunkline stdio` that join a running gateway."""
 
 from __future__ import annotations
 

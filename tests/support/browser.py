@@ -1,4 +1,4 @@
-"""A real browser: Chromium as `make` unpacked it, without a window. A page says by itself what it has found out."""
+"""A headless Chromium, as `make` unpacked it. A page reports by itself what it found out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of ours that cost only what they were in: what the loop's own handler hears of them, as the gateway's does."""
+"""Exceptions of our own that must cost only the work they were raised in: the loop's handler reports them."""
 
 from __future__ import annotations
 

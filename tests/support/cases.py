@@ -1,4 +1,4 @@
-"""Many cases in one test, where they share what is expensive or each costs next to nothing."""
+"""Many cases in one test, for cases that share something expensive or cost next to nothing each."""
 
 from __future__ import annotations
 

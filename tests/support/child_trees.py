@@ -1,4 +1,4 @@
-"""Programs that spread out, for tests of what becomes of child processes, and a way to find what is left of them."""
+"""Programs that start process trees, and a way to find what is left of them."""
 
 from __future__ import annotations
 

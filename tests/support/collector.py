@@ -1,4 +1,4 @@
-"""A collector of spans on loopback: keeps what it is sent, checks that it is OTLP, and misbehaves when told to."""
+"""A span collector on loopback: keeps what it receives, checks that it is OTLP, and misbehaves on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trunkline` as people run it: to its end with pipes, or on a terminal with somebody at the keyboard."""
+"""The `trunkline` program, run to its end with pipes or interactively on a terminal."""
 
 from __future__ import annotations
 

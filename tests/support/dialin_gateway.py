@@ -1,4 +1,4 @@
-"""The gateway's end of the line for apps, scripted by a test: what it was sent, and what it answers."""
+"""A scripted gateway for apps: records what it receives and answers as the test says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of the documentation, taken apart: fenced blocks, what stands in comments about them, headings, links.
+"""The documentation's pages parsed: fenced blocks with the comments about them, headings, links.
 
 Comments say what readers need not see:
 

@@ -1,4 +1,4 @@
-"""A repository that means harm to whoever asks git about it, or looks for programs in a relative folder of PATH."""
+"""A hostile repository: its git configuration and its relative folders in PATH name programs to run."""
 
 from __future__ import annotations
 

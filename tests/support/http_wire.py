@@ -1,4 +1,4 @@
-"""HTTP/1.1 as bytes: a client that can say exactly what a test wants to say, and reads whatever comes back."""
+"""A raw HTTP/1.1 client: sends exactly the bytes a test wants and reads whatever comes back."""
 
 from __future__ import annotations
 

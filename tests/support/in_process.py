@@ -1,4 +1,4 @@
-"""`trunkline` in this process: for what it says and how it ends, where the process itself is not the point."""
+"""Runs `trunkline` commands within the test process, for their output and exit status."""
 
 from __future__ import annotations
 

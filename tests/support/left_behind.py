@@ -1,4 +1,4 @@
-"""What a test started and did not end: processes, open files, threads; and what it changed for the tests after it."""
+"""Finds what a test left behind: processes, open files, threads, and changed global state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of `trunkline.mcpserver` inside the test's own loop: what it says and hears, message by message."""
+"""A client of `trunkline.mcpserver` within the test's own loop, message by message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of the system that tests need: `pytest.mark.needs("git")`. What is missing is said with how to get it."""
+"""System programs that tests need: `pytest.mark.needs("git")`. A skip says how to install what is missing."""
 
 from __future__ import annotations
 

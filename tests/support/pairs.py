@@ -1,4 +1,4 @@
-"""Great products cut down to the cases in which every value, and every pair of values, still occurs."""
+"""Reduces products of parameters to cases that still contain every value and every pair of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's ends of somebody's standard input and output, for tests in one process."""
+"""The client's ends of a stdin and a stdout, for tests within one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operating system knows about processes: descendants, zombies, open files. Linux; elsewhere nothing."""
+"""Processes as the operating system shows them: descendants, zombies, open files. Linux only."""
 
 from __future__ import annotations
 

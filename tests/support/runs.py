@@ -1,4 +1,4 @@
-"""Runs of workflows inside the test's own process, with everything that they told."""
+"""Runs of workflows within the test process, with all their events."""
 
 from __future__ import annotations
 

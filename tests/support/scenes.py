@@ -1,4 +1,4 @@
-"""Small scenes that many fault tests play: a call beside others, a server that comes back."""
+"""Scenes that fault tests share: a call in flight beside others, a server that comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the suite starts gets the default signals, however the suite itself was started."""
+"""Programs that the suite starts get the default signal handlers."""
 
 from __future__ import annotations
 

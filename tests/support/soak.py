@@ -1,4 +1,4 @@
-"""A soak: a gateway with servers of every kind under mixed load, for as long as it is told, and whether it held.
+"""The soak test: a gateway with servers of every kind under mixed load, and checks that it held.
 
     python -m tests.support.soak --minutes 30
 

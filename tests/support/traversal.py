@@ -1,4 +1,4 @@
-"""Texts that climb out of a folder in some reading, and texts that only look as if they did."""
+"""Texts that are path traversal in some encoding, and texts that only look like it."""
 
 from __future__ import annotations
 

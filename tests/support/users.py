@@ -1,4 +1,4 @@
-"""Tests run as root in some places, and root may do what an ordinary user is refused."""
+"""Runs programs as an ordinary user where the tests run as root."""
 
 from __future__ import annotations
 

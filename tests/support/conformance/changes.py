@@ -1,4 +1,4 @@
-"""What changes while the conformance backend runs, and who is told: a tool and a prompt that come and go."""
+"""Changes while the conformance backend runs, with their notifications: a tool and a prompt that come and go."""
 
 from __future__ import annotations
 

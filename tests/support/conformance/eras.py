@@ -1,4 +1,4 @@
-"""The conformance backend as a server of one era only: what the other era's requests are told."""
+"""The conformance backend as a server of one era, which refuses requests of the other."""
 
 from __future__ import annotations
 

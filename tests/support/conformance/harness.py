@@ -1,4 +1,4 @@
-"""The official conformance harness as a program: started on a URL or on a client, and its findings read."""
+"""The official conformance suite as a program: runs it against a URL or a client, and reads its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that has nothing to do with the conformance harness, to stand beside the backend: it must change nothing."""
+"""A server unrelated to the conformance suite, configured beside the backend: it must change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SDK's server with everything the conformance harness asks for, whatever carries its messages."""
+"""The SDK's server with everything the conformance suite needs, independent of the transport."""
 
 from __future__ import annotations
 

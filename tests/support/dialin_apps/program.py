@@ -1,4 +1,4 @@
-"""The workshop as a program of its own, in either language, while a `with` lasts."""
+"""The workshop app as a process, in either language, within a `with` block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One accepted connection of the fault server: requests in, responses and worse out."""
+"""One accepted connection of the fault server over HTTP."""
 
 from __future__ import annotations
 

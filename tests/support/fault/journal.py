@@ -1,4 +1,4 @@
-"""What a fault server leaves behind for the test to read: a journal of events, and the ledger of executed calls."""
+"""The files that a fault server writes for its test: a journal of events, and the ledger of executed calls."""
 
 from __future__ import annotations
 

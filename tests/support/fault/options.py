@@ -1,4 +1,4 @@
-"""How a fault server is told what to do: one JSON object on its command line."""
+"""The options of a fault server: one JSON object on its command line."""
 
 from __future__ import annotations
 

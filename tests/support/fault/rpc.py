@@ -1,4 +1,4 @@
-"""The protocol part of a fault server: which message gets which answer, whatever carries it."""
+"""The protocol part of a fault server, independent of the transport."""
 
 from __future__ import annotations
 

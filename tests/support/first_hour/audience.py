@@ -1,4 +1,4 @@
-"""Clients that stay connected, as an editor or an agent does: they list again when they are told to, and only then."""
+"""Clients that stay connected, like an editor or an agent, and list again only when notified."""
 
 from __future__ import annotations
 

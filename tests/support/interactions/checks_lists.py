@@ -1,4 +1,4 @@
-"""Checks of the rows about resources, prompts, completion, lists and what a server says of itself."""
+"""Checks of the rows about resources, prompts, completion, lists and server information."""
 
 from __future__ import annotations
 

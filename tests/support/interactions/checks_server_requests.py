@@ -1,4 +1,4 @@
-"""Checks of the rows about what servers ask of their clients."""
+"""Checks of the rows about server requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of what must work for every client, through every frontend, between any two versions.
+"""The table of features that must work for every client, through every frontend, between any two versions.
 
 Each row is run by `tests/e2e/test_interactions.py` for each client, frontend and pair of versions that has the feature,
 and shown in `docs/protocol.md`. What a client library cannot do is in its row, with the reason: nothing is left out

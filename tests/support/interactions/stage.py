@@ -1,4 +1,4 @@
-"""Where a check takes place: which server, through which frontend, and how to get more clients."""
+"""The surroundings of a check: the server, the frontend, and a way to get more clients."""
 
 from __future__ import annotations
 

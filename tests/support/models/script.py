@@ -1,4 +1,4 @@
-"""What a scripted model says: turns of calls or text, the same whichever API they are told by."""
+"""The turns of a scripted model, calls or text, independent of the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients people really have, the official SDK's and FastMCP's, behind the few verbs that tests use."""
+"""The official SDK's client and FastMCP's, behind one small interface."""
 
 from __future__ import annotations
 

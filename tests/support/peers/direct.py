@@ -1,4 +1,4 @@
-"""Raw clients that ask a server itself: what they see is what a gateway in front of it must not change."""
+"""Raw clients of a server without a gateway: the reference for what a gateway must not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The servers people really have, as tests start them: an entry for the configuration, a command, a port."""
+"""Common MCP servers as tests start them: a configuration entry, a command, a port."""
 
 from __future__ import annotations
 

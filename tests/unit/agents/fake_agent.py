@@ -1,4 +1,4 @@
-"""An agent that does as it is told, for tests of how agents are run: a provider, and a small program of Python."""
+"""A scripted agent for tests of the runner: a provider and a small Python program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking a program something: what it printed, and that nothing of it is left, however it ends."""
+"""Querying a program for its output; nothing is left of it, however it ends."""
 
 from __future__ import annotations
 

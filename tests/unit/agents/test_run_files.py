@@ -1,4 +1,4 @@
-"""What is read of the user's files, and where a plan's files may go."""
+"""Reading the user's files, and the folders that a plan may write to."""
 
 from __future__ import annotations
 

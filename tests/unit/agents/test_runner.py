@@ -1,4 +1,4 @@
-"""How an agent is run: with processes that answer, hang, flood, fork and ignore what they are told."""
+"""The runner with agent processes that answer, hang, flood, fork and ignore signals."""
 
 from __future__ import annotations
 

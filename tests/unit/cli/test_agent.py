@@ -1,4 +1,4 @@
-"""`trunkline agent`, as far as no agent is started."""
+"""`trunkline agent` up to the point where the agent starts."""
 
 from __future__ import annotations
 

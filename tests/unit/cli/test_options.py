@@ -1,4 +1,4 @@
-"""How people name a running gateway."""
+"""The options that name a running gateway."""
 
 from __future__ import annotations
 

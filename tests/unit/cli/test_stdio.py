@@ -1,4 +1,4 @@
-"""Whom `trunkline stdio` joins, and with which token."""
+"""The gateway that `trunkline stdio` joins, and the token it sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON to a tree: places, strictness, and hints for the usual slips."""
+"""JSON parsed to a tree with positions, strictly, with hints for common mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TOML to a tree with places."""
+"""TOML parsed to a tree with positions."""
 
 from __future__ import annotations
 

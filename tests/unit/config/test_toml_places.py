@@ -1,4 +1,4 @@
-"""Places in TOML, also where the text is not what it should be."""
+"""Positions in TOML, also in invalid text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML to a tree: places, and refusing what is ambiguous or hostile."""
+"""YAML parsed to a tree with positions; ambiguous and hostile text is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that are tried out: those that ask, those that never do, and those that misbehave. None leaves anything."""
+"""Probes of agents: those that request their tools, those that never do, those that misbehave. Nothing is left."""
 
 from __future__ import annotations
 

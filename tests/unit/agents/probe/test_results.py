@@ -1,4 +1,4 @@
-"""What is known of an agent's own tools before it starts, and what follows from that."""
+"""The isolation check before an agent starts: its version and the result of its probe."""
 
 from __future__ import annotations
 

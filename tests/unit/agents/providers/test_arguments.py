@@ -1,4 +1,4 @@
-"""What arguments for an agent mean to us."""
+"""Which agent arguments are allowed, and what they mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Gemini CLI is given in each mode, and how what it prints is understood."""
+"""Gemini CLI's launch plan in each mode, and the parser of its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the configuration that users write for their agents is read and put together."""
+"""Reading and merging the configuration that users write for their agents."""
 
 from __future__ import annotations
 

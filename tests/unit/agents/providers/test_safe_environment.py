@@ -1,4 +1,4 @@
-"""What keeps a project from bringing programs that an isolated agent runs."""
+"""The environment of an isolated agent, which no project can extend with programs."""
 
 from __future__ import annotations
 

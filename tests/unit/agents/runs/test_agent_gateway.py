@@ -1,4 +1,4 @@
-"""The gateway of one step: which sources it has, and what its tools keep away from."""
+"""The gateway of one step: its sources and its protected files."""
 
 from __future__ import annotations
 

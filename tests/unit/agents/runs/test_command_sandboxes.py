@@ -1,4 +1,4 @@
-"""What a workflow's command finds where it runs: git that leaves a repository's programs alone, and a sandbox."""
+"""The environment of a workflow's command: git without the repository's programs, and a sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way through a workflow, with commands that really run."""
+"""The executor's path through a workflow, with real commands."""
 
 from __future__ import annotations
 

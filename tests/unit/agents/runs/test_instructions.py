@@ -1,4 +1,4 @@
-"""What a project tells agents, read from whatever the project has put there."""
+"""Project instructions, read from whatever file or link the project has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the options of a step become what its model is asked with."""
+"""The options of a step as parameters of its model requests."""
 
 from __future__ import annotations
 

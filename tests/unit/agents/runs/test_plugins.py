@@ -1,4 +1,4 @@
-"""Which plugins a workflow may use, and where they are looked up."""
+"""The lookup of a workflow's plugins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see of a run, and what programs get."""
+"""Progress of a run for people and as events for programs."""
 
 from __future__ import annotations
 

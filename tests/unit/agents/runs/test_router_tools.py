@@ -1,4 +1,4 @@
-"""A model's calls of the tools of its step: what it is told of long results, and calls that nobody waits for."""
+"""A model's tool calls in its step: long results, and calls that are abandoned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans of a run whose way leads through one state more than once."""
+"""Spans of a run that passes through one state more than once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which signals interrupt what is done, and that none is lost."""
+"""Signals that interrupt a run; none is lost."""
 
 from __future__ import annotations
 

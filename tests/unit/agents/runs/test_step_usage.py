@@ -1,4 +1,4 @@
-"""What a step cost counts, however it ended: in its event, in that of the run, and in its span."""
+"""A step's token usage counts however the step ended: in events and in its span."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that does not end when it is told to: the run ends all the same, and says that something is left."""
+"""A step that does not stop: the run ends anyway and reports it."""
 
 from __future__ import annotations
 

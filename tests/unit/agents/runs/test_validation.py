@@ -1,4 +1,4 @@
-"""A workflow checked against what is outside of it: real plugins, and programs that say a version."""
+"""Validation of a workflow against its surroundings: plugins and agent programs."""
 
 from __future__ import annotations
 

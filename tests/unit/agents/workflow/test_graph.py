@@ -1,4 +1,4 @@
-"""Where states lead, and what their texts may refer to."""
+"""The graph of states, and which references are valid in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading a file: what people see of it, all at once."""
+"""Loading a workflow file reports all of its problems at once."""
 
 from __future__ import annotations
 

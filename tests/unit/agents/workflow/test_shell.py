@@ -1,4 +1,4 @@
-"""Where a reference stands in a command, and where its value cannot be put in safely."""
+"""The position of a reference in a command, and positions where no quoting is safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts with references in them."""
+"""Templates with references."""
 
 from __future__ import annotations
 

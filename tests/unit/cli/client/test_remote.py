@@ -1,4 +1,4 @@
-"""Asking a gateway that runs. Whatever is at the other end, a command gets an answer or a reason."""
+"""The client of a running gateway: whatever is at the other end, a command gets an answer or an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which gateway is asked, and which tokens it is shown."""
+"""The choice of the gateway that a command asks, and of the token it sends."""
 
 from __future__ import annotations
 

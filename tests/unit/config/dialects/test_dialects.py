@@ -1,4 +1,4 @@
-"""Whose file one is."""
+"""Detection of the client that a file belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places in the text."""
+"""Positions in the text of a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be changed, what is refused, and what is said about it."""
+"""Which edits are made, which are refused, and their messages."""
 
 from __future__ import annotations
 

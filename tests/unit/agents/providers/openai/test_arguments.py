@@ -1,4 +1,4 @@
-"""What a model wrote as the arguments of a call, and what can be made of it."""
+"""Repairs of tool arguments as models write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deadlines of an answer that is read piece by piece."""
+"""Deadlines of a streamed response."""
 
 from __future__ import annotations
 
