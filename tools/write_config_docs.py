@@ -59,7 +59,7 @@ def _of_type(schema: Schema) -> str:
     if not set(schema) - {"description", "default"}:
         return "value"
     if schema.get("additionalProperties") is False:
-        return "group of keys"
+        return "mapping"
     kind = schema["type"]
     if kind == "boolean":
         return "`true` or `false`"

@@ -21,7 +21,7 @@ from tests.support.pairs import pairs
 from tests.support.servers import HttpFaults, StdioFaults, kill
 from tests.support.waiting import at_most, until
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import Problem

@@ -16,8 +16,8 @@ from tests.contract.kinds.rig import Rig, Use, rig_of
 from tests.contract.stage import over, play, problem, value
 from tests.support.gateway import write_config
 from tests.support.waiting import at_most, until
-from trunkline.config.config_file import ConfigFile
 
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Outcome, Result
 from trunkline.core.errors import DEADLINE, SOURCE_DISABLED, SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL

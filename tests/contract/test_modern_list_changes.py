@@ -16,7 +16,7 @@ from tests.support.gateway import write_config
 from tests.support.waiting import until
 from tests.unit.runtime.scripted_server import Peer, Scripted, http
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.events import Events
 from trunkline.gateway.composition import GatewayRuntime

@@ -24,7 +24,7 @@ from tests.support.trust import trust
 from tests.support.waiting import at_most, wait_until
 
 from trunkline import Gateway
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.gateway.library.errors import ConfigurationError
 
@@ -422,7 +422,7 @@ def test_a_person_is_shown_what_would_start_and_asked(repository: Repository) ->
     with on_terminal(repository, "call", "s_echo", "a=1") as terminal:
         terminal.wait_for("Do you trust it?")
         assert server.events("start") == []
-        for part in ("It would start:", server.entry()["s"]["command"], "It weakens:", "sandbox: off"):
+        for part in ("It would start:", server.entry()["s"]["command"], "It would weaken protection:", "sandbox: off"):
             assert part in terminal.screen
         terminal.type("y\n")
         assert terminal.finish() == 0

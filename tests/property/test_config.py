@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.support.chunks import examples
 from tests.support.client_files import load_named
 from tests.support.config_files import KINDS, load_text
+from tools.write_config_schema import config_schema
 
 from trunkline.config.json_parser import parse_json
 from trunkline.config.load import LoadedConfig
 from trunkline.config.problems import LINE_BREAK, InvalidValue, Report, render, render_json
-from trunkline.config.schema import config_schema
 from trunkline.config.toml_parser import parse_toml
 from trunkline.config.tree import ListNode, Node, Table
 

@@ -14,7 +14,7 @@ from tests.support.gateway import write_config
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import Problem

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.config_files import KINDS
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import LoadedConfig, load_config
 
 SAMPLES = Path(__file__).parents[1] / "unit" / "config" / "clients"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import LoadedConfig, load_config
 from trunkline.config.problems import Report
 from trunkline.config.reader import ConfigReader

@@ -15,7 +15,7 @@ from tests.support.gateway import write_config
 from tests.support.servers import Records
 from tests.support.waiting import at_most, until
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Outcome, Result
 from trunkline.core.errors import Problem

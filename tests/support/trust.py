@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from trunkline.config.config_file import discovered_files
+from trunkline.config.files import discovered_files
 from trunkline.config.trust.store import TrustStore
 from trunkline.config.trust.verdict import Verdict, read_verdict
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from tools.terminal.screen import Line, Screen, replaced, tidy
 
-from trunkline.config.config_file import is_discoverable
+from trunkline.config.files import is_discoverable
 from trunkline.config.trust.store import TrustStore
 from trunkline.config.trust.verdict import read_verdict
 from trunkline.core.errors import GatewayError

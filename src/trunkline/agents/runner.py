@@ -19,7 +19,7 @@ from trunkline.agents.final_answer import answer_problem
 from trunkline.agents.installed_agent import InstalledAgent, query_program, too_slow_error
 from trunkline.agents.output_monitor import OutputMonitor, not_listed_problem, tools_lost_problem
 from trunkline.agents.providers.provider import HomeSnapshot, LaunchPlan, LaunchRequest, Provider, RunSpec
-from trunkline.config.secret_values import secrets_in_environment
+from trunkline.config.secret_detection import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.frontends.stdio.private_socket import InterruptedCalls
 from trunkline.protocol.framing import LineFramer, LineTooLong
@@ -192,7 +192,8 @@ class AgentRunner:
                 return not_listed_problem(provider.name, f"did not ask for its tools within {self._listing_s:g} s")
         return Problem(
             code=STEP_TIMEOUT,
-            message=f"`{provider.name}` was not done after {spec.timeout_s:g} s" + _after(self._unreachable(monitor)),
+            message=f"`{provider.name}` did not finish within {spec.timeout_s:g} s"
+            + _after(self._unreachable(monitor)),
             where=provider.name,
             hint="raise the `timeout` of the step",
         )
@@ -214,7 +215,7 @@ class AgentRunner:
             return self._failed(agent, process, what + _after(self._unreachable(monitor)))
         if unlisted:
             tail = str(process.stderr)
-            return replace(not_listed_problem(agent, "ended without having asked for its tools"), stderr_tail=tail)
+            return replace(not_listed_problem(agent, "exited without asking for its tools"), stderr_tail=tail)
         if monitor.answer is None:
             return self._failed(agent, process, "ended without an answer" + _after(self._unreachable(monitor)))
         problem = answer_problem(f"`{agent}`", monitor.answer, monitor.has_tool)

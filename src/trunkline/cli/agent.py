@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from trunkline.agents.providers import PROVIDERS
-from trunkline.cli.options import CONFIG, LOG_COMMANDS
+from trunkline.cli.options import CONFIG, SHOW_COMMANDS
 
 if TYPE_CHECKING:
     from trunkline.agents.runs.run_events import RunEvent
@@ -44,7 +44,7 @@ class _AgentCommand(click.Command):
     type=click.Path(path_type=Path, dir_okay=False),
     help="Append a JSON line for every call to this file. Default: a file in the state folder.",
 )
-@LOG_COMMANDS
+@SHOW_COMMANDS
 @click.option(
     "--no-instructions",
     is_flag=True,
@@ -61,12 +61,12 @@ def agent(
 ) -> None:
     """Run AGENT (claude, codex, gemini or opencode) in this terminal and folder, with Trunkline's tools.
 
-    It gets the built-in tools for this folder and every server of the configuration, and nothing else: its own tools,
-    and those that the folder would have it load, are turned off. With `--additive` they stay on, and the servers of
-    the configuration are added.
+    The agent gets the built-in tools for this folder and every configured server, and nothing else: its own tools, and
+    any that the folder would make it load, are turned off. With `--additive` they stay on, and the configured servers
+    are added.
 
     What follows `--` is passed to the agent: `trunkline agent claude -- -p "What is here?"`. The exit status is the
-    agent's. If it runs unattended, it is 130 if it was interrupted, and 1 if it never asked for its tools.
+    agent's. If it runs unattended, the status is 130 if it was interrupted, and 1 if it never asked for its tools.
     """
     from trunkline.agents.providers.arguments import forbidden_argument, is_headless
     from trunkline.agents.runs.session import SessionRequest
@@ -103,7 +103,7 @@ def agent(
 def _settings(config: Path | None, mode: Mode, *, show_commands: bool) -> Settings:
     """The settings of the file. Without one there are only the built-in tools, which add nothing to an agent's own."""
     from trunkline.cli.configuration import announce_config, default_settings, first_steps, settings_of
-    from trunkline.config.config_file import find_config
+    from trunkline.config.files import find_config
 
     file = find_config(config, Path(), Path.home())
     settings = default_settings(Path.cwd()) if file is None else settings_of(file)

@@ -27,9 +27,9 @@ _MODE_HEADS: Final = ("MODE", "FIRST LIST", "SAVING", "WITH A SEARCH", "SAVING")
 def budget(server: str | None, by_tool: bool, config: Path | None, url: str | None, as_json: bool) -> None:
     """Show how many tokens the tools cost a model, most expensive first: by server, or by tool for one SERVER.
 
-    Below that is what a client is sent in each mode of `gateway.disclosure`: the first list of tools, and the total at
-    most after one search, with the tools it found added to the list. Token counts are estimates; models differ by a
-    few percent.
+    Below that is what a client is sent in each mode of `gateway.disclosure`: its first list of tools, and the most it
+    can have been sent after one search, including the tools that were found. Token counts are estimates; models differ
+    by a few percent.
     """
     from trunkline.cli.client.run import run_with_client
 

@@ -41,7 +41,7 @@ def call(
     """Call a tool, by any of its names, and show what it returns.
 
     ARGUMENTS are one JSON object (`-` reads it from standard input), or `key=value` pairs. A value is text unless the
-    tool's schema says otherwise; `key:=value` takes it as JSON.
+    tool's schema says otherwise; after `key:=` it is always JSON.
 
     Ctrl+C cancels the call. The exit status is 0 if the tool succeeded, 1 if it failed, 2 if the arguments are
     invalid, and 130 after Ctrl+C.

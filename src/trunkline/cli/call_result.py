@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import click
 import msgspec
 
-from trunkline.cli.terminal import echo_data, echo_json, json_text, plain, print_error
+from trunkline.cli.terminal import echo_data, json_text, plain, print_error
 from trunkline.core.call import Failure, NeedsInput, Outcome, RemoteError
 from trunkline.core.errors import CODES, UNKNOWN_TOOL, Problem
 from trunkline.protocol.jsonrpc import BadMessage, Members, members_of
@@ -23,15 +23,13 @@ _NO_SUCH_TOOL: Final = "`trunkline tools` lists all tools, `trunkline explain --
 
 def show_outcome(outcome: Outcome, tool: str, *, as_json: bool, folder: Path) -> int:
     """Print an outcome. Returns the exit status, which is 0 if the tool succeeded."""
-    if isinstance(outcome, Failure):
-        return _show_failure(outcome.problem, as_json=as_json)
-    raw = bytes(outcome.raw)
+    raw = _error_of(outcome.problem) if isinstance(outcome, Failure) else bytes(outcome.raw)
     try:
         members = members_of(raw, "the response")
     except BadMessage as error:
         print_error(f"The response cannot be read: {error}")
         return _FAILED
-    if isinstance(outcome, RemoteError):
+    if isinstance(outcome, Failure | RemoteError):
         return _show_error(raw, members, as_json=as_json)
     if as_json:
         echo_data(json_text(raw))
@@ -45,13 +43,9 @@ def show_outcome(outcome: Outcome, tool: str, *, as_json: bool, folder: Path) ->
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
-def _show_failure(problem: Problem, *, as_json: bool) -> int:
-    if as_json:
-        echo_json({"error": {"code": problem.code.jsonrpc, "message": problem.message, "data": problem.data()}})
-    else:
-        print_error(f"{problem.code}: {problem.message}", _hint(problem.code.id, problem.hint))
-        _warn_if_it_ran(problem.executed)
-    return _FAILED
+def _error_of(problem: Problem) -> bytes:
+    """A failure as the JSON-RPC error that a gateway sends for it."""
+    return msgspec.json.encode({"code": problem.code.jsonrpc, "message": problem.message, "data": problem.data()})
 
 
 def _show_error(raw: bytes, error: Members, *, as_json: bool) -> int:
@@ -62,22 +56,14 @@ def _show_error(raw: bytes, error: Members, *, as_json: bool) -> int:
     data = _value(error, "data")
     details = cast(dict[str, Any], data) if isinstance(data, dict) and cast(Any, data).get("code") in CODES else {}
     code = str(details.get("code") or _value(error, "code") or "")
-    print_error(f"{code}: {_value(error, 'message') or 'the server gives no reason'}", _hint(code, details.get("hint")))
-    if details:
-        _warn_if_it_ran(details.get("executed"))
-    elif "data" in error:
+    # what helps in a shell is not always what helps a program
+    hint = _NO_SUCH_TOOL if code == UNKNOWN_TOOL.id else str(details.get("hint") or "")
+    print_error(f"{code}: {_value(error, 'message') or 'the server gives no reason'}", hint)
+    if details.get("executed") == "unknown":
+        click.echo("the tool may have run", err=True)
+    if not details and "data" in error:
         echo_data(json_text(bytes(error["data"])), err=True)
     return _FAILED
-
-
-def _hint(code: str, given: object) -> str:
-    """What helps in a shell is not always what helps a program."""
-    return _NO_SUCH_TOOL if code == UNKNOWN_TOOL.id else str(given or "")
-
-
-def _warn_if_it_ran(executed: object) -> None:
-    if executed == "unknown":
-        click.echo("the tool may have run", err=True)
 
 
 # -- results ----------------------------------------------------------------------------------------------------------

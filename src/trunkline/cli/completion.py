@@ -47,8 +47,8 @@ def complete_servers(ctx: click.Context, param: click.Parameter, incomplete: str
     import os
 
     try:
-        from trunkline.config.config_file import find_config
         from trunkline.config.edit.servers import ConfigText, server_names
+        from trunkline.config.files import find_config
         from trunkline.config.trust import trust_verdict
 
         file = find_config(ctx.params.get("config"), Path(), Path.home())

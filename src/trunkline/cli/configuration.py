@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from trunkline.cli.terminal import discard_stderr, exit_with, plain
-from trunkline.config.config_file import ConfigFile, find_config, plugins_file
+from trunkline.config.files import ConfigFile, find_config, plugins_file
 from trunkline.config.load import LoadedConfig, load_config
 from trunkline.config.problems import render, render_json, summarize
 from trunkline.config.settings import STATE_DIR, GatewaySettings, Settings
@@ -46,15 +46,20 @@ def load_file(file: ConfigFile) -> LoadedConfig:
 
 
 def settings_or_exit(loaded: LoadedConfig) -> Settings:
-    if loaded.problems:
-        try:
-            click.echo(render(loaded.problems, loaded.text, loaded.others).rstrip("\n"), err=True)
-        except OSError:  # a full disk behind stderr is no reason to stop
-            discard_stderr()
+    try:
+        _print_problems(loaded, loaded.problems)
+    except OSError:  # a full disk behind stderr is no reason to stop
+        discard_stderr()
     if loaded.settings is None:
-        click.echo(f"\n{summarize(loaded.problems)}", err=True)
         sys.exit(CONFIG_UNREADABLE.exit)
     return loaded.settings
+
+
+def _print_problems(loaded: LoadedConfig, problems: Sequence[Problem]) -> None:
+    if problems:
+        click.echo(render(problems, loaded.text, loaded.others).rstrip("\n"), err=True)
+    if loaded.settings is None:
+        click.echo(f"\n{summarize(loaded.problems)}", err=True)
 
 
 def report_problems(config: Path | None, *, as_json: bool) -> int:
@@ -70,10 +75,8 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
     if as_json:
         click.echo(render_json(problems))
         return CONFIG_UNREADABLE.exit if settings is None else 0
-    if problems:
-        click.echo(render(problems, loaded.text, loaded.others).rstrip("\n"), err=True)
+    _print_problems(loaded, problems)
     if settings is None:
-        click.echo(f"\n{summarize(loaded.problems)}", err=True)
         return CONFIG_UNREADABLE.exit
     sections = settings.sources.values()
     summary = f"{settings.path}: fine, {len(sections)} server{'' if len(sections) == 1 else 's'}"
@@ -96,15 +99,10 @@ def config_or_exit(config: Path | None) -> ConfigFile:
     return file
 
 
-def load_quietly(file: ConfigFile) -> Settings | None:
-    """The settings of a file, or None if it has errors or is not trusted; nothing is printed."""
-    return load_file(file).settings
-
-
-def found_settings() -> Settings | None:
-    """The settings of the file in the usual places, if there is one without errors."""
-    file = find_config(None, Path(), Path.home())
-    return None if file is None else load_quietly(file)
+def found_settings(config: Path | None = None) -> Settings | None:
+    """The settings of the file that would be used; None if there is none, or it has errors or is not trusted."""
+    file = find_config(config, Path(), Path.home())
+    return None if file is None else load_file(file).settings
 
 
 def default_settings(folder: Path) -> Settings:

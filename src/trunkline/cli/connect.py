@@ -144,7 +144,7 @@ CLIENTS: Final[Mapping[str, Callable[[Endpoint], ClientSetup]]] = {
 def connect(client: str | None, config: Path | None, url: str | None, as_json: bool) -> None:
     """Show how to connect a client to the gateway.
 
-    This is a command to run or, for clients that have none, a snippet to paste into a file.
+    Depending on the client, this is a command to run or a snippet to paste into a file.
 
     CLIENT is one of claude-code, codex, gemini, opencode, vscode, cursor and claude-desktop. Without it, all are shown.
     """
@@ -210,7 +210,7 @@ def _note(text: str) -> None:
 def _found(config: Path | None) -> tuple[str, bool]:
     """The URL of the gateway of the configuration file (or, without a file, of the running one), and whether it has a
     token."""
-    from trunkline.config.config_file import find_config
+    from trunkline.config.files import find_config
     from trunkline.config.settings import STATE_DIR, gateway_folder
     from trunkline.runtime.gateway_records import all_running, find_running
 

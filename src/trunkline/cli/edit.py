@@ -16,9 +16,9 @@ from trunkline.cli.options import CONFIG, JSON
 from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
 
 if TYPE_CHECKING:
-    from trunkline.config.config_file import ConfigFile
     from trunkline.config.edit.new_server import NewServer
     from trunkline.config.edit.servers import ConfigText, EditResult
+    from trunkline.config.files import ConfigFile
 
 _WRITTEN_AS_IT_IS: Final = ("/", "~", "$")
 
@@ -56,7 +56,7 @@ def _is_url(target: tuple[str, ...]) -> bool:
 @click.option(
     "--transport", type=click.Choice(["sse", "streamable"]), help="The transport of the URL, if it cannot be detected."
 )
-@click.option("--disabled", is_flag=True, help="Add it without enabling it.")
+@click.option("--disabled", is_flag=True, help="Add the server without enabling it.")
 @click.option("--force", is_flag=True, help="Replace a server with the same name.")
 @CONFIG
 @JSON
@@ -82,8 +82,8 @@ def add(
     `-e NAME` without a value takes it from the gateway's environment, which keeps secrets out of the file. If there is
     no configuration file, `trunkline.yaml` is created in this folder.
     """
-    from trunkline.config.config_file import ConfigFile, find_config
     from trunkline.config.edit.new_server import NewServer
+    from trunkline.config.files import ConfigFile, find_config
 
     file = find_config(config, Path(), Path.home()) or ConfigFile(Path("trunkline.yaml"), "found")
     path = file.path

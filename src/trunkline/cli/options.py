@@ -14,15 +14,13 @@ CONFIG: Final = click.option(
     type=click.Path(path_type=Path),
     help="The configuration file. Default: `trunkline.yaml` in this folder, then in `~/.config/trunkline`.",
 )
-URL: Final = click.option("--url", help="Ask the gateway at this URL. Default: the one that runs for the file.")
+URL: Final = click.option("--url", help="Use the gateway at this URL. Default: the one running for the file.")
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, for programs.")
 SHOW_COMMANDS: Final = click.option(
-    "--show-commands", is_flag=True, help="Show the commands that Bash runs, with secrets removed."
+    "--show-commands",
+    is_flag=True,
+    help="Show the commands that Bash runs wherever calls are shown or logged, with secrets removed.",
 )
-LOG_COMMANDS: Final = click.option(
-    "--show-commands", is_flag=True, help="Log the commands that Bash runs, with secrets removed."
-)
-"""The same for commands that show calls only in the log, because the screen is the agent's."""
 
 TOKEN_VARIABLE: Final = "TRUNKLINE_TOKEN"
 """The token for clients comes from the file or from this variable: everybody on a machine can read arguments."""

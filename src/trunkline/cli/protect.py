@@ -1,4 +1,4 @@
-"""`trunkline protect`: changes by agents' commands that were undone at protected places, and restoring them."""
+"""`trunkline protect`: changes by agents' commands that were undone at protected paths, and restoring them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADS: Final = ("ID", "WHEN", "PATH", "USED BY", "KEYS")
 _MOST_KEYS: Final = 3
 
 
-@click.command(short_help="Show or restore changes undone at protected places.")
+@click.command(short_help="Show or restore changes that were undone at protected paths.")
 @click.argument("action", required=False, type=click.Choice(["accept"]), metavar="[accept]")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--list", "listing", is_flag=True, help="Show what was undone (the default without `accept`).")
@@ -31,16 +31,16 @@ _MOST_KEYS: Final = 3
 def protect(
     action: str | None, ids: tuple[str, ...], listing: bool, force: bool, config: Path | None, as_json: bool
 ) -> None:
-    """Show changes by agents' commands that were undone at protected places, and restore them.
+    """Show changes that were undone because an agent's command made them at protected paths, and restore them.
 
-    Whatever a Bash command adds or changes at such a place is undone and quarantined. Without `accept`, everything in
-    quarantine is listed, with the file it is kept in: read that before you restore it.
+    Whatever a Bash command adds or changes at such a path is undone and quarantined. Without `accept`, everything in
+    quarantine is listed, with the file it is kept in: read that file before you restore the change.
 
-    `accept ID` restores a change; what is there by then is quarantined in turn. ID may be omitted if there is only one.
+    `accept ID` restores a change; whatever is there now is quarantined in turn. ID may be omitted if there is only one.
     The exit status is 1 if something was not restored.
     """
     if listing and action is not None:
-        raise click.UsageError("`--list` and `accept` exclude each other")
+        raise click.UsageError("`--list` and `accept` cannot be combined")
     found = _found(config)
     if action is None:
         _show(found, as_json=as_json)
@@ -53,14 +53,12 @@ def _found(config: Path | None) -> Found:
 
     A project's configuration cannot say that there is no other: it may have come with what an agent works on.
     """
-    from trunkline.cli.configuration import load_quietly
-    from trunkline.config.config_file import find_config
+    from trunkline.cli.configuration import found_settings
     from trunkline.config.settings import STATE_DIR
     from trunkline.sources.builtin.protection.quarantine import all_quarantined
     from trunkline.sources.builtin.protection.snapshots import spare_folders
 
-    file = find_config(config, Path(), Path.home())
-    settings = None if file is None else load_quietly(file)
+    settings = found_settings(config)
     own = [] if settings is None else [settings.gateway.state_dir]
     return all_quarantined(list(dict.fromkeys([*own, Path(STATE_DIR).expanduser(), *spare_folders()])))
 

@@ -16,7 +16,7 @@ from trunkline.cli.terminal import echo_json, plain, print_hint, table
 if TYPE_CHECKING:
     from trunkline.cli.client.gateway_client import Status
 
-_HEADS: Final = ("SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "SPEAKS", "WHY")
+_HEADS: Final = ("SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "PROTOCOL", "REASON")
 _BESIDE_TOOLS: Final = {"PROMPTS": ("prompts",), "RESOURCES": ("resources", "resourceTemplates")}
 """Columns shown only if a server has any, and the members they add up."""
 _ORIGINS: Final = {"api": "the API", "app": "an app"}
@@ -38,8 +38,8 @@ _COLOURS: Final = {
 def servers(config: Path | None, url: str | None, as_json: bool) -> None:
     """Show the state of every server, and what to do about those that are not ready.
 
-    The exit status is 0 if every server is `ready` or `disabled`, and 1 otherwise, also if one is still starting. If
-    no gateway is running, the servers are started for this command and stopped again.
+    The exit status is 0 if every server is `ready` or `disabled`, and 1 otherwise, even if one is only still starting.
+    If no gateway is running, the servers are started for this command and then stopped.
     """
     from trunkline.cli.client.run import run_with_client
 

@@ -24,13 +24,13 @@ _SOCKET_URL: Final = "http://localhost/mcp"
 @click.option("--socket", type=click.Path(path_type=Path), help="Attach to the gateway at this Unix socket.")
 @click.option("--alone", is_flag=True, help="Start separate servers even if a gateway is running for the same file.")
 def stdio(config: Path | None, url: str | None, socket: Path | None, alone: bool) -> None:
-    """Serve one client over standard input and output, for programs that start their MCP servers.
+    """Serve one client over standard input and output, for clients that start their MCP servers themselves.
 
-    If a gateway is running for the same configuration file, or at the URL or socket given, the client is attached to
+    If a gateway is running for the same configuration file, or at the given URL or socket, the client is attached to
     it: its servers are shared, and none are started here.
     """
     if (url is not None) + (socket is not None) + alone > 1:
-        raise click.UsageError("`--url`, `--socket` and `--alone` exclude each other")
+        raise click.UsageError("`--url`, `--socket` and `--alone` cannot be combined")
     from trunkline.cli.configuration import load_or_exit
 
     if url is not None or socket is not None:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from trunkline.cli.spinner import Spinner
     from trunkline.core.tool import ToolDefinition
 
-_HEADS: Final = ("TOOL", "TAKES", "WHAT IT DOES")
+_HEADS: Final = ("TOOL", "ARGUMENTS", "DESCRIPTION")
 _LEAST_SHARE: Final = 0.05
 """Words with a smaller share are not shown to people."""
 
 
-@click.command(short_help="List the tools, or find some by what they do.")
+@click.command(short_help="List the tools, or search for some by what they do.")
 @click.argument("query", nargs=-1)
-@click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="How many to find.")
+@click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="How many to show.")
 @click.option("--explain", is_flag=True, help="Show why each was found: matching words, and similarity in meaning.")
 @CONFIG
 @URL
@@ -33,8 +33,8 @@ def tools(
 ) -> None:
     """List the tools; with a QUERY, those that match it, best first.
 
-    A query says in your own words what the tool should do. Optional arguments are shown in brackets. The exit status
-    is 1 if there is nothing to show.
+    A query describes in your own words what the tool should do. Optional arguments are shown in brackets. The exit
+    status is 1 if there is nothing to show.
     """
     from trunkline.cli.client.run import run_with_client
 
@@ -48,12 +48,11 @@ def tools(
     def show(found: tuple[list[Match], int]) -> int:
         return show_found(*found, words, explain=explain, as_json=as_json)
 
-    if words:
-        run_with_client(find, show, config, url, message="searching the tools")
-
     def show_all(found: list[ToolDefinition]) -> int:
         return show_tools(found, as_json=as_json)
 
+    if words:
+        run_with_client(find, show, config, url, message="searching the tools")
     run_with_client(lambda client, _: client.tools(), show_all, config, url, message="asking for the tools")
 
 

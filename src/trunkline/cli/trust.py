@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _REFUSED = 2
 
 
-@click.command(short_help="Trust a configuration file, or revoke that.")
+@click.command(short_help="Trust a configuration file, or stop trusting it.")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--yes", is_flag=True, help="Trust it without asking.")
 @click.option("--list", "listing", is_flag=True, help="Show which files are trusted.")
@@ -27,15 +27,15 @@ _REFUSED = 2
 def trust(file: Path | None, yes: bool, listing: bool, revoke: bool) -> None:
     """Show what a configuration file would start, and trust it.
 
-    A file that is found in the working folder, and `.awf/plugins.yaml`, may have come with a repository, so they are
-    used only once they are trusted. FILE is one of them or a folder; without it, those in this folder are meant. They
-    are trusted as they are now: if what they start changes, you are asked again.
+    A configuration file found in the working folder, or an `.awf/plugins.yaml`, may have come with a repository, so it
+    is used only once you trust it. FILE is such a file or a folder that has one; the default is this folder. A file is
+    trusted as it is now: if what it would start changes, you are asked again.
 
     A file named with `-c`, and the one in `~/.config/trunkline`, need no trust. The exit status is 0 if everything
-    asked for is now trusted, and 2 if not.
+    you named is now trusted, and 2 if not.
     """
     if yes + listing + revoke > 1:
-        raise click.UsageError("`--yes`, `--list` and `--revoke` exclude each other")
+        raise click.UsageError("`--yes`, `--list` and `--revoke` cannot be combined")
     from trunkline.config.trust.store import TrustStore
 
     store = TrustStore(os.environ)
@@ -52,13 +52,13 @@ def trust(file: Path | None, yes: bool, listing: bool, revoke: bool) -> None:
 
 def _files(file: Path | None) -> list[Path]:
     """The files to trust or revoke. Raises GatewayError if none of them needs trust."""
-    from trunkline.config.config_file import discovered_files, is_discoverable
+    from trunkline.config.files import discovered_files, is_discoverable
 
     folder = Path() if file is None else file
     if folder.is_dir():
         found = [one.path for one in discovered_files(folder, Path.home())]
         if not found:
-            message = "No file that is used automatically here needs to be trusted"
+            message = "There is no file here that needs to be trusted"
             raise GatewayError(Problem(code=CONFIG_UNREADABLE, message=message, where=str(folder.absolute())))
         return found
     if not is_discoverable(folder):
@@ -79,7 +79,10 @@ def _trust(store: TrustStore, path: Path, *, yes: bool) -> int:
         if verdict.is_trusted:
             return 0
         if not yes:
-            print_error("Cannot ask without a terminal", f"`trunkline trust --yes {shlex.quote(str(path))}` trusts it")
+            print_error(
+                "Cannot ask for confirmation without a terminal",
+                f"`trunkline trust --yes {shlex.quote(str(path))}` trusts it",
+            )
             return _REFUSED
     elif not confirmed(verdict):
         click.echo("It is not trusted.", err=True)

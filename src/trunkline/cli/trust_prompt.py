@@ -17,8 +17,8 @@ from trunkline.config.trust.verdict import MOST_READS, SummaryLine, Verdict
 from trunkline.core.errors import NOT_EDITED, GatewayError, Problem
 
 if TYPE_CHECKING:
-    from trunkline.config.config_file import ConfigFile
     from trunkline.config.edit.locked_file import LockedFile
+    from trunkline.config.files import ConfigFile
 
 T = TypeVar("T")
 _MOST_CHARACTERS: Final = 4000
@@ -26,7 +26,12 @@ _MOST_CHARACTERS: Final = 4000
 _MOST_SETTINGS: Final = 40
 _LINES_AROUND: Final = 6
 """The name of the file, the headings, and the question."""
-_HEADS: Final = {"start": "It would start", "reach": "It would reach", "weaken": "It weakens", "set": "It also sets"}
+_HEADS: Final = {
+    "start": "It would start",
+    "reach": "It would reach",
+    "weaken": "It would weaken protection",
+    "set": "It also sets",
+}
 
 
 def until_trusted(read: Callable[[], T], untrusted: Callable[[T], Sequence[Verdict]]) -> T:
@@ -91,7 +96,7 @@ def show_verdict(verdict: Verdict) -> None:
         for line in lines[:most]:
             click.echo(f"  {_text(line)}", err=True)
         if len(lines) > most:
-            click.echo(f"  and {len(lines) - most} more settings: read the file", err=True)
+            click.echo(f"  and {len(lines) - most} more settings; read the file to see them", err=True)
     if not effects:
         click.echo("It starts nothing, but it replaces your own configuration.", err=True)
 
@@ -150,8 +155,7 @@ def trust_new(file: ConfigFile, text: str) -> None:
 
 def _verdict(file: ConfigFile, text: str) -> Verdict | None:
     """None for a file that never needs to be trusted, or cannot be parsed."""
-    from trunkline.config.config_file import is_discoverable
-    from trunkline.config.files import parse_text
+    from trunkline.config.files import is_discoverable, parse_text
     from trunkline.config.problems import InvalidValue, Report
     from trunkline.config.trust.verdict import verdict_on
 

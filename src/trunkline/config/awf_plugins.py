@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.config.clients import entry_as, source_name_for
-from trunkline.config.config_file import ConfigFile
-from trunkline.config.files import parse_text, read_text
+from trunkline.config.files import ConfigFile, parse_text, read_text
 from trunkline.config.problems import FileProblem, InvalidValue, Report, nearest
 from trunkline.config.reader import ConfigReader, ReferencedVariable, escape_references
 from trunkline.config.secrets import hide_secrets
@@ -130,12 +129,12 @@ def _entries(plugins: Node, reader: ConfigReader) -> list[TableEntry]:
     if isinstance(plugins, Table):
         return plugins.entries
     if not isinstance(plugins, ListNode):
-        raise reader.wrong_type(plugins, "a group of keys, or a list")
+        raise reader.wrong_type(plugins, "a mapping or a list")
     named: list[TableEntry] = []
     for item in plugins.items:
         with reader.reading_source():
             if not isinstance(item, Table):
-                raise reader.wrong_type(item, "a group of keys")
+                raise reader.wrong_type(item, "a mapping")
             name = item.get("name")
             if name is None:
                 raise reader.error(MISSING_KEY, item, "Missing key `name`")
@@ -151,11 +150,11 @@ def _read_plugin(entry: TableEntry, sources: SourceList, taken: Container[str]) 
     """Read one plugin and return its name as a source."""
     reader = sources.reader
     if not isinstance(entry.value, Table):
-        raise reader.wrong_type(entry.value, "a group of keys")
+        raise reader.wrong_type(entry.value, "a mapping")
     kind = _kind_of(entry, entry.value, reader)
     _report_unknown(entry.value, (*_OURS[kind], _TYPE), reader)
     if entry.key.text in taken:
-        message = f"`{entry.key.text}` is a source of the configuration file too, which is used instead"
+        message = f"`{entry.key.text}` is also a source in the configuration file, which takes precedence"
         reader.warn(DUPLICATE_KEY, entry.key, message)
         return entry.key.text
     table = Table(entry.value.span, _translated(entry, entry.value, kind, reader))
@@ -248,7 +247,7 @@ def _report_unknown(table: Table, known: tuple[str, ...], reader: ConfigReader) 
         if guess is not None:
             reader.error(UNKNOWN_KEY, key, f"Unknown key `{key.text}`", f"did you mean `{guess}`?")
         else:
-            reader.warn(CLIENT_ONLY_KEY, key, f"`{key.text}` only means something to AWF and is ignored")
+            reader.warn(CLIENT_ONLY_KEY, key, f"`{key.text}` is for AWF and is ignored here")
 
 
 # -- installed plugins: a folder for each, with its manifest and its program -----------------------------------------

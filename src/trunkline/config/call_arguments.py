@@ -114,7 +114,7 @@ def _leniently(arguments: Json | Raw, shape: type[Struct]) -> dict[str, Any]:
             continue
         value = _value(fields[name], spelling, raw)
         if name in values and values[name] != value:
-            message = f"`{spelled[name]}` and `{spelling}` are the same argument and differ"
+            message = f"`{spelled[name]}` and `{spelling}` are the same argument with different values"
             raise InvalidArguments(message, "give one of them")
         values[name], spelled[name] = value, spelling
     missing = [field.name for field in fields.values() if field.required and field.name not in values]

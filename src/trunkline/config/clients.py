@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from trunkline.config.problems import InvalidValue, nearest
 from trunkline.config.reader import ConfigReader, escape_references
-from trunkline.config.section import Section, key, section_schema
+from trunkline.config.section import Section, key
 from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceList, SourceSection, read_entries
 from trunkline.config.tree import ListNode, Node, Scalar, Table, TableEntry
-from trunkline.config.value_types import Boolean, Choice, FilePath, JsonSchema, ListOf, MapOf, Seconds, Text, TimeUnit
+from trunkline.config.value_types import Boolean, Choice, FilePath, ListOf, MapOf, Seconds, Text, TimeUnit
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (
     BAD_VALUE,
@@ -143,7 +143,7 @@ def _report_unknown(name: Scalar, client_format: ClientFormat, reader: ConfigRea
     if guess is not None:
         reader.error(UNKNOWN_KEY, name, message, f"did you mean `{guess}`?")
         return
-    reader.warn(CLIENT_ONLY_KEY, name, f"`{name.text}` only means something to a client and is ignored")
+    reader.warn(CLIENT_ONLY_KEY, name, f"`{name.text}` is for the client and is ignored here")
 
 
 _STDIO_ONLY: Final = ("command", "args", "env", "envFile", "cwd", "inherit_env")
@@ -175,11 +175,6 @@ def read_mcp_servers(
         sources.add(name, kind, entry.key, table)
 
     read_entries(node, reader, "server", read_server)
-
-
-def mcp_servers_schema() -> JsonSchema:
-    entry = section_schema(ClientEntry) | {"additionalProperties": True}
-    return {"type": ["object", "null"], "additionalProperties": entry}
 
 
 def _kind_of(at: Scalar, given: Mapping[str, TableEntry], reader: ConfigReader) -> str:

@@ -13,9 +13,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from trunkline.config.clients import read_mcp_servers
-from trunkline.config.config_file import PLUGINS, ConfigFile, home_folder, plugins_at
 from trunkline.config.dialects import dialect_of
-from trunkline.config.files import parse_text, read_text, writable_by_others
+from trunkline.config.files import (
+    PLUGINS,
+    ConfigFile,
+    home_folder,
+    parse_text,
+    plugins_at,
+    read_text,
+    writable_by_others,
+)
 from trunkline.config.problems import FileProblem, InvalidValue, Report, hint_for
 from trunkline.config.reader import ConfigReader
 from trunkline.config.secrets import hide_secrets, warn_if_secret

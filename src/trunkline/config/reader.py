@@ -1,6 +1,6 @@
 """The context that values are read in: report, environment and base folder; and references to the environment.
 
-References are written `${NAME}` or `${NAME:-default}`; `$${` is a plain `${`.
+References are written `${NAME}` or `${NAME:-default}`; `$${` is a literal `${`.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class ConfigReader:
     def _report_fault(self, node: Scalar, fault: ReferenceFault, what: str) -> None:
         if fault == "malformed":
             other = _EDITOR_REFERENCE.match(what)
-            hint = f"did you mean `${{{other[1]}}}`?" if other else "write `$${` for a plain `${`"
+            hint = f"did you mean `${{{other[1]}}}`?" if other else "write `$${` for a literal `${`"
             self.error(BAD_VALUE, node, f"`{what}` is not a reference like `${{NAME}}` or `${{NAME:-default}}`", hint)
             return
         if what in self._absent:

@@ -79,7 +79,7 @@ def _name(table: Table) -> str:
     node = table.get("name")
     name = node.text if isinstance(node, Scalar) and node.kind == "text" else ""
     if not is_source_name(name) or name == RESERVED_SOURCE:
-        message = "`name` must be a server's name: letters, digits, `_` and `-`, and not `trunkline`"
+        message = "`name` must consist of letters, digits, `_` and `-`, and cannot be `trunkline`"
         raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message))
     return name
 
@@ -168,7 +168,7 @@ class LeasedService(NamedTuple):
 def read_leased_service(name: str, body: bytes, load_section: Callable[[], type[SourceSection]]) -> LeasedService:
     """A service from `{"endpoint", "tools"?, "token"?, "lease"?, …}`. Raises GatewayError with all problems."""
     if not is_source_name(name) or name == RESERVED_SOURCE:
-        message = "A service's id has letters, digits, `_` and `-`, and is not `trunkline`"
+        message = "A service's id consists of letters, digits, `_` and `-`, and cannot be `trunkline`"
         raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message))
     report = Report(_BODY)
     try:

@@ -127,9 +127,9 @@ class ProtectSettings:
 def _check_pattern(pattern: str) -> str | None:
     names = pattern.strip("/").split("/")
     if "\0" in pattern or any(name in ("", ".", "..") for name in names):
-        return "A protected path has no `.` and `..` in it"
+        return "A protected path must not contain `.` or `..`"
     if "**" in names:
-        return "A protected path needs no `**`: it is protected at any depth"
+        return "A protected path needs no `**`: it matches at any depth"
     return None
 
 

@@ -13,11 +13,11 @@ from typing import Final, cast
 
 import msgspec
 
-from trunkline.config.secret_names import is_secret_name
-from trunkline.config.secret_values import (
+from trunkline.config.secret_detection import (
     SHORTEST_SECRET,
     is_common,
     is_named_secret,
+    is_secret_name,
     is_url,
     looks_random,
     may_be_named_secret,

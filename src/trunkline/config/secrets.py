@@ -10,8 +10,14 @@ from typing import Final
 from trunkline.config.files import parse_text
 from trunkline.config.problems import LINE_BREAK, InvalidValue, Report, TextPositions
 from trunkline.config.reader import ConfigReader, has_reference
-from trunkline.config.secret_names import NAME_WORDS, is_secret_name
-from trunkline.config.secret_values import CREDENTIAL, is_named_secret, is_path_for_certain, secrets_in
+from trunkline.config.secret_detection import (
+    CREDENTIAL,
+    NAME_WORDS,
+    is_named_secret,
+    is_path_for_certain,
+    is_secret_name,
+    secrets_in,
+)
 from trunkline.config.tree import ListNode, Node, Scalar, SkippedValue, Table
 from trunkline.core.errors import LITERAL_SECRET
 

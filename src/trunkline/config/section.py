@@ -101,7 +101,6 @@ class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
 
     @classmethod
     def unknown_key_error(cls, unknown: Scalar, reader: ConfigReader, known: Sequence[str]) -> InvalidValue:
-        """Report an unknown key."""
         for name, declared in cls.declared.items():
             if declared.formerly == unknown.text:
                 message = f"Unknown key `{unknown.text}`: it is now called `{name}`"
@@ -144,7 +143,7 @@ def read_section(
     if isinstance(node, Scalar) and node.kind == "null":
         node = Table(node.span)
     if not isinstance(node, Table):
-        raise reader.wrong_type(node, "a group of keys")
+        raise reader.wrong_type(node, "a mapping")
     values = {name: item.default for name, item in kind.declared.items() if not item.required} | dict(presets or {})
     missing = [name for name, item in kind.declared.items() if item.required and node.get(name) is None]
     for name in missing:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from trunkline.config.config_file import ConfigFile, Origin
+from trunkline.config.files import ConfigFile, Origin
 from trunkline.config.reader import ReferencedVariable
-from trunkline.config.secret_values import secrets_in, secrets_in_environment
+from trunkline.config.secret_detection import secrets_in, secrets_in_environment
 from trunkline.config.section import NestedSection, Section, SectionNodes, key
 from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceSection
 from trunkline.config.value_types import (
@@ -38,12 +38,12 @@ _GIB: Final = 1024**3
 
 
 def _check_host(host: str) -> str | None:
-    return "A host is a name or address, without `http://` and without a path" if not host or "/" in host else None
+    return "A host is a name or an address, without `http://` or a path" if not host or "/" in host else None
 
 
 def _check_token(token: str) -> str | None:
     one_word = token.isascii() and token.isprintable() and " " not in token
-    return None if one_word else "A token is one word of plain ASCII"
+    return None if one_word else "A token must be a single word of plain ASCII"
 
 
 def _check_tag(tag: str) -> str | None:
@@ -229,7 +229,9 @@ class GatewaySettings(Section):
         token = values.get("token")
         if token and token == values.get("operator_token"):
             message = "`operator_token` is the same as `token`, so every client would be the operator"
-            nodes.reader.error(CONFLICTING_KEYS, nodes.of("operator_token"), message, "give the operator another one")
+            nodes.reader.error(
+                CONFLICTING_KEYS, nodes.of("operator_token"), message, "use a different token for the operator"
+            )
         if values.get("disclosure") == "search" and values.get("meta_tools") is False:
             message = "`disclosure: search` shows tools to search with, and `meta_tools: false` hides them"
             nodes.reader.error(CONFLICTING_KEYS, nodes.of("disclosure"), message, "remove one of the two")

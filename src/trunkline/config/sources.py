@@ -24,7 +24,7 @@ _NEW_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 def _check_prefix(prefix: str) -> str | None:
     if not prefix or SOURCE_NAME.match(prefix):
         return None
-    return "A prefix is made of letters, digits, `_` and `-`"
+    return "A prefix consists of letters, digits, `_` and `-`"
 
 
 def _check_tool_name(name: str) -> str | None:
@@ -232,12 +232,12 @@ def read_entries(node: Node, reader: ConfigReader, noun: str, read_entry: Callab
     if isinstance(node, Scalar) and node.kind == "null":
         return
     if not isinstance(node, Table):
-        reader.wrong_type(node, "a group of keys", f"give each {noun} a name, with its keys below it")
+        reader.wrong_type(node, "a mapping", f"give each {noun} a name, with its keys below it")
         return
     for entry in node.entries:
         with reader.reading_source():
             if not isinstance(entry.value, Table):
-                raise reader.wrong_type(entry.value, "a group of keys")
+                raise reader.wrong_type(entry.value, "a mapping")
             read_entry(entry, entry.value)
 
 

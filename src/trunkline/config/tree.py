@@ -55,7 +55,7 @@ class ListNode:
 
 
 class Table:
-    """A group of keys, in the order of the file."""
+    """A mapping, in the order of the file."""
 
     __slots__ = ("entries", "span")
 
@@ -79,7 +79,7 @@ def describe(node: Node) -> str:
     """What a node is, as messages call it."""
     if isinstance(node, Scalar):
         return _WORDS[node.kind]
-    return "a list" if isinstance(node, ListNode) else "a group of keys"
+    return "a list" if isinstance(node, ListNode) else "a mapping"
 
 
 _WORDS: Final[dict[ScalarKind, str]] = {

@@ -20,7 +20,6 @@ from trunkline.core.errors import BAD_VALUE, WRONG_TYPE
 
 T = TypeVar("T")
 JsonSchema = dict[str, Any]
-REFERENCE_PATTERN: Final = r"\$\{[A-Za-z_]"
 
 
 def _or_reference(schema: JsonSchema) -> JsonSchema:
@@ -222,7 +221,7 @@ class MapOf(ValueType[Mapping[str, T]]):
 
     def read(self, node: Node, reader: ConfigReader) -> Mapping[str, T]:
         if not isinstance(node, Table):
-            raise reader.wrong_type(node, "a group of keys")
+            raise reader.wrong_type(node, "a mapping")
 
         def read_entry(entry: tuple[Scalar, Node]) -> tuple[str, T]:
             key, value = entry
@@ -241,8 +240,6 @@ class MapOf(ValueType[Mapping[str, T]]):
 
 
 class EnvironmentVariables(MapOf[str]):
-    """Environment variables and their values."""
-
     def __init__(self) -> None:
         def check(name: str) -> str | None:
             return None if name and "=" not in name else "This is not the name of an environment variable"

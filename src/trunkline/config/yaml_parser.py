@@ -18,8 +18,8 @@ from trunkline.core.errors import AMBIGUOUS_SCALAR, CONFIG_SYNTAX, CONFIG_TOO_LA
 _UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|(?!^)\ufeff")
 _HINTS: Final = (
     ("mapping values are not allowed", "check the indentation; a value that holds `: ` needs quotes"),
-    ("could not find expected ':'", "check the indentation, and that a blank follows each `:`"),
-    ("cannot start any token", "put the value in quotes; indent with blanks, not tabs"),
+    ("could not find expected ':'", "check the indentation, and that a space follows each `:`"),
+    ("cannot start any token", "put the value in quotes; indent with spaces, not tabs"),
     ("undefined alias", "put a value that starts with `*` in quotes"),
     ("did not find expected", "check the indentation, and that every bracket and quote is closed"),
     ("end of stream", "check that every bracket and quote is closed"),

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Container, Mapping
+from typing import TYPE_CHECKING
 
-from trunkline.config.config_file import plugins_file
+from trunkline.config.files import plugins_file
 from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.config.trust.store import TrustStore
 from trunkline.core.call import Call
 from trunkline.core.events import Events
 from trunkline.core.source import Level
 from trunkline.core.unfinished_bytes import UnfinishedBytes
-from trunkline.gateway.source_reconciler import DRAIN_S, Changes, SourceReconciler
+from trunkline.gateway.source_reconciler import DRAIN_S, SourceChanges, SourceReconciler
 from trunkline.router.definitions import DefinitionStore
 from trunkline.router.options import RouterOptions
 from trunkline.router.router import Router
@@ -22,7 +23,10 @@ from trunkline.runtime.source_context import SessionTokens, SourceContext, Start
 from trunkline.runtime.state_files import gateway_key
 from trunkline.search.discovery import Discovery
 from trunkline.search.own_tools import OwnTools
-from trunkline.sources.builtin.protection.places import folders_of, lie_below, roots_of, started_files
+from trunkline.sources.builtin.protection.protected_paths import folders_of, lie_below, roots_of, started_files
+
+if TYPE_CHECKING:
+    from trunkline.telemetry.tracing import Tracer
 
 
 class GatewayRuntime:
@@ -79,7 +83,7 @@ class GatewayRuntime:
         """Start every source, in parallel; nothing waits for any of them."""
         self.adopt(self.settings)
 
-    def adopt(self, settings: Settings, from_api: Container[str] = ()) -> Changes:
+    def adopt(self, settings: Settings, from_api: Container[str] = ()) -> SourceChanges:
         """Apply settings, as far as they can change while calls go on."""
         self.settings = settings
         self._trusted.keep_below(getattr(section, "root", None) for section in settings.sources.values())
@@ -121,6 +125,26 @@ class GatewayRuntime:
 
     def _log_fault(self, fault: str) -> None:
         self.events.note("error", "supervisor", fault)
+
+
+def make_gateway_tracer(
+    settings: Settings, events: Events, redact: Callable[[str], str], *, transport: str = ""
+) -> Tracer | None:
+    """The tracer, or None if tracing is off; the tracing code is not imported then."""
+    gateway = settings.gateway
+    if gateway.telemetry.exporter == "none":
+        return None
+    from trunkline.telemetry.tracing import make_tracer
+
+    return make_tracer(
+        gateway.telemetry,
+        environ=os.environ,
+        redact=redact,
+        events=events,
+        folder=settings.path.absolute().parent,
+        transport=transport,
+        log_format=gateway.log.format,
+    )
 
 
 def _router_options(gateway: GatewaySettings) -> RouterOptions:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from trunkline.config.config_file import plugins_file
+from trunkline.config.files import plugins_file
 from trunkline.config.load import LoadedConfig
 from trunkline.config.registration import (
     AddedServer,
@@ -44,13 +44,13 @@ from trunkline.core.errors import (
 )
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.gateway.composition import GatewayRuntime
-from trunkline.gateway.source_reconciler import Changes
+from trunkline.gateway.source_reconciler import SourceChanges
 from trunkline.router.status import server_statuses
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.source_context import is_token
 from trunkline.sources import section_kinds
 
-Load = Callable[[], LoadedConfig]
+LoadConfig = Callable[[], LoadedConfig]
 LIVE_KEYS: Final = frozenset(
     {"token", "operator_token", "allowed_hosts", "naming", "max_name", "meta_tools"}
     | {"disclosure", "require_provisioning", "context_tokens", "search"}
@@ -63,7 +63,7 @@ _EVERYBODY: Final = "*"
 class Operations:
     """Changes a running gateway. `folder` holds what must survive restarts."""
 
-    def __init__(self, gateway: GatewayRuntime, load: Load, folder: Path) -> None:
+    def __init__(self, gateway: GatewayRuntime, load: LoadConfig, folder: Path) -> None:
         self.on_settings: list[Callable[[Settings], None]] = []
         """Called with a configuration before it is applied."""
         self.reload_postponed: Callable[[], bool] = lambda: False
@@ -76,7 +76,7 @@ class Operations:
         self._started_with = gateway.settings.gateway
         self.listen: BindAddress | None = None
         """The address that HTTP is served at, whatever a changed file says; None without HTTP."""
-        self._leases = Leases(self._lease_ended)
+        self._leases = ServiceLeases(self._lease_ended)
         self._added: dict[str, AddedServer] = {}
         self._persisted: set[str] = set()
         self._removed: set[str] = set()
@@ -137,7 +137,7 @@ class Operations:
             message = f"`{'`, `'.join(needs_restart)}` of `gateway` changed: that takes effect after a restart"
             self._events.note("warning", "reloaded", message)
         warnings = [str(problem) for problem in loaded.problems]
-        return {"status": "reloaded", **_summary(changes), "needsRestart": needs_restart, "warnings": warnings}
+        return {"status": "reloaded", **changes.as_json(), "needsRestart": needs_restart, "warnings": warnings}
 
     def _load_again(self) -> LoadedConfig:
         """Only regular files: reading a pipe would block everything until somebody writes to it."""
@@ -304,13 +304,14 @@ class Operations:
     def _sources(self) -> dict[str, SourceSection]:
         """The file's servers, then those that were added; the file wins where both have a name."""
         sources = self._from_file()
-        added = {name: server.section for name, server in self._added.items()} | dict(self._leases.sections)
+        added = {name: server.section for name, server in self._added.items()} | self._leases.sections
         return sources | {name: section for name, section in added.items() if name not in sources}
 
-    def _apply(self) -> Changes:
+    def _apply(self) -> SourceChanges:
         sources, of_file = self._sources(), self._from_file()
         # services register with ever new tokens, which subscribers that remember secrets must not collect
-        lasting = {name: section for name, section in sources.items() if section is not self._leases.sections.get(name)}
+        leased = self._leases.sections
+        lasting = {name: section for name, section in sources.items() if section is not leased.get(name)}
         for subscriber in self.on_settings:
             subscriber(replace(self._settings, sources=lasting))
         return self._gateway.adopt(replace(self._settings, sources=sources), sources.keys() - of_file.keys())
@@ -350,50 +351,36 @@ def _keys_needing_restart(running: GatewaySettings, new: GatewaySettings) -> lis
     return [name for name in keys if getattr(running, name) != getattr(new, name)]
 
 
-def _summary(changes: Changes) -> dict[str, object]:
-    return {
-        "added": list(changes.added),
-        "replaced": list(changes.replaced),
-        "adjusted": list(changes.adjusted),
-        "removed": list(changes.removed),
-        "unchanged": len(changes.unchanged),
-    }
-
-
-class Leases:
+class ServiceLeases:
     """Services that registered over the API: each is removed when its lease ends, unless it is renewed before."""
 
     def __init__(self, on_ended: Callable[[str], None]) -> None:
         self._on_ended = on_ended
-        self._sections: dict[str, SourceSection] = {}
-        self._timers: dict[str, Deadline] = {}
+        self._leases: dict[str, tuple[SourceSection, Deadline]] = {}
 
     @property
-    def sections(self) -> Mapping[str, SourceSection]:
-        return self._sections
+    def sections(self) -> dict[str, SourceSection]:
+        return {name: section for name, (section, _) in self._leases.items()}
 
     def hold(self, name: str, section: SourceSection, lease_s: float) -> bool:
         """Add a service or renew its lease. Returns whether it is new."""
-        is_new = name not in self._sections
-        self._cancel(name)
-        self._sections[name] = section
-        self._timers[name] = Deadline(lease_s, partial(self._ended, name))
-        return is_new
+        before = self._leases.get(name)
+        if before is not None:
+            before[1].cancel()
+        self._leases[name] = section, Deadline(lease_s, partial(self._ended, name))
+        return before is None
 
     def release(self, name: str) -> bool:
         """Remove a service. Returns whether there was one."""
-        self._cancel(name)
-        return self._sections.pop(name, None) is not None
+        lease = self._leases.pop(name, None)
+        if lease is not None:
+            lease[1].cancel()
+        return lease is not None
 
     def close(self) -> None:
-        for name in list(self._sections):
+        for name in list(self._leases):
             self.release(name)
 
-    def _cancel(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()
-
     def _ended(self, name: str) -> None:
-        if self.release(name):
-            self._on_ended(name)
+        del self._leases[name]
+        self._on_ended(name)

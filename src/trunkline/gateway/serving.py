@@ -10,14 +10,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from trunkline.config.config_file import plugins_file
+from trunkline.config.files import plugins_file
 from trunkline.config.settings import Settings, gateway_folder
 from trunkline.config.trust.store import TrustStore
 from trunkline.core.events import Events, Level
 from trunkline.frontends.mcp.server import McpServer
-from trunkline.gateway.composition import GatewayRuntime
+from trunkline.gateway.composition import GatewayRuntime, make_gateway_tracer
 from trunkline.gateway.config_watch import EVERY_S, FileWatch
-from trunkline.gateway.operations import Load, Operations
+from trunkline.gateway.operations import LoadConfig, Operations
 from trunkline.runtime.own_process import keep_large_buffers, unignored_signals
 from trunkline.sources.builtin.protection.snapshots import may_be_planted
 from trunkline.telemetry.call_log import CallLog, LogFormat
@@ -37,13 +37,13 @@ objects: with many more rounds they would be kept for hours."""
 class ServedGateway:
     """A gateway with its telemetry and its MCP server, for one frontend."""
 
-    def __init__(self, settings: Settings, load: Load, transport: str) -> None:
+    def __init__(self, settings: Settings, load: LoadConfig, transport: str) -> None:
         log = settings.gateway.log
         self.settings = settings
         self.events = Events()
         self.redactor = Redactor(settings.secrets(), settings.names())
         self.log = CallLog(level=cast(Level, log.level), format=cast(LogFormat, log.format), redactor=self.redactor)
-        self.tracer = self._make_tracer(transport)
+        self.tracer = make_gateway_tracer(settings, self.events, self.redactor, transport=transport)
         lines = self.log.attach(self.events, None if self.tracer is None else self.tracer.ids_of)
         self.metrics = Metrics()
         self.metrics.attach(self.events)
@@ -69,23 +69,6 @@ class ServedGateway:
         self._reload_timer: asyncio.TimerHandle | None = None
         self._postponed_files: set[str] = set()
         self._ends_with_terminal = has_terminal() and bool(unignored_signals(signal.SIGHUP))
-
-    def _make_tracer(self, transport: str) -> Tracer | None:
-        """The tracer, or None if tracing is off; the tracing code is not imported then."""
-        gateway = self.settings.gateway
-        if gateway.telemetry.exporter == "none":
-            return None
-        from trunkline.telemetry.tracing import make_tracer
-
-        return make_tracer(
-            gateway.telemetry,
-            environ=os.environ,
-            redact=self.redactor,
-            events=self.events,
-            folder=self.settings.path.absolute().parent,
-            transport=transport,
-            log_format=gateway.log.format,
-        )
 
     def _trace(self, tracer: Tracer) -> None:
         tracer.attach(self.gateway.router)
@@ -161,7 +144,9 @@ class ServedGateway:
 
 
 @asynccontextmanager
-async def running_gateway(settings: Settings, load: Load, *, transport: str) -> AsyncGenerator[ServedGateway, None]:
+async def running_gateway(
+    settings: Settings, load: LoadConfig, *, transport: str
+) -> AsyncGenerator[ServedGateway, None]:
     """Run a gateway until the block ends. `transport` is OpenTelemetry's name for what clients connect over."""
     running = ServedGateway(settings, load, transport)
     loop = asyncio.get_running_loop()
@@ -192,7 +177,7 @@ def has_terminal() -> bool:
     return True
 
 
-async def serve_stdio(settings: Settings, load: Load) -> int:
+async def serve_stdio(settings: Settings, load: LoadConfig) -> int:
     """Run a gateway for the one client on stdin and stdout: `trunkline stdio` without a gateway to attach to."""
     from trunkline.frontends.stdio.server import StdioServer
 

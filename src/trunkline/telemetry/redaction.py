@@ -11,8 +11,8 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Final
 from urllib.parse import quote, quote_plus
 
+from trunkline.config.secret_detection import SHORTEST_SECRET, user_and_password
 from trunkline.config.secret_splitting import split_secret
-from trunkline.config.secret_values import SHORTEST_SECRET, user_and_password
 from trunkline.core.hidden_text import reveal
 
 HIDDEN: Final = "***"

@@ -19,7 +19,7 @@ def test_every_server_is_a_row_and_the_sum_is_for_people(capsys: pytest.CaptureF
     show_servers([status("git", protocolVersion="2025-11-25"), status("db", "down", reason="refused", restarts=2)])
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert lines[0].split() == ["SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "SPEAKS", "WHY"]
+    assert lines[0].split() == ["SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "PROTOCOL", "REASON"]
     assert lines[1].split() == ["git", "ready", "3", "0", "2025-11-25"]
     assert lines[2].split() == ["db", "down", "3", "2", "refused"]
     assert err.endswith("\n2 servers: 1 ready, 1 down\n")

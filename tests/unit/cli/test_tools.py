@@ -28,7 +28,7 @@ def test_every_tool_is_a_row_with_what_it_takes(capsys: pytest.CaptureFixture[st
     assert show_tools(TOOLS, as_json=False) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert lines[0].split() == ["TOOL", "TAKES", "WHAT", "IT", "DOES"]
+    assert lines[0].split() == ["TOOL", "ARGUMENTS", "DESCRIPTION"]
     assert lines[1].split() == ["git_log", "path", "[limit]", "Show", "commits."]
     assert lines[2].split() == ["fs_read", "Read", "a", "file"]
     assert lines[3] == "odd"

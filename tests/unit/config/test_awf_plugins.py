@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.trust import trust
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import LoadedConfig, load_config
 from trunkline.config.problems import render
 from trunkline.config.sources import UnreadySource

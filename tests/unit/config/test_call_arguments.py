@@ -73,7 +73,7 @@ def test_what_models_write_is_understood(name: str, written: object, meant: obje
         ({"path": "a", "count": 0}, "`count` must be at least 1"),
         ({"path": "a", "every": 2}, "`every` must be true or false, not 2"),
         ({"path": "a", "mode": "sideways"}, "`mode` must be one of `up`, `down`"),
-        ({"path": "a", "file_path": "b"}, "`path` and `file_path` are the same argument and differ"),
+        ({"path": "a", "file_path": "b"}, "`path` and `file_path` are the same argument with different values"),
         ([], "The arguments must be one JSON object"),
         ("path", "The arguments must be one JSON object"),
     ],

@@ -9,8 +9,8 @@ import pytest
 from tests.support.client_files import SAMPLES, load_named, load_sample, shown
 from tests.support.config_files import KINDS, codes, settings_of, unready
 
-from trunkline.config.config_file import ConfigFile
 from trunkline.config.dialects.formats import project_of
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.sources import ToolSelection, UnreadySource
 from trunkline.sources.sections import McpHttpSection, McpStdioSection
@@ -56,8 +56,8 @@ def test_claude_codes_project_file_with_eight_servers() -> None:
         ),
     }
     assert shown(loaded) == [
-        "32:7 warning TL120: `oauth` only means something to a client and is ignored",
-        "48:7 warning TL120: `alwaysLoad` only means something to a client and is ignored",
+        "32:7 warning TL120: `oauth` is for the client and is ignored here",
+        "48:7 warning TL120: `alwaysLoad` is for the client and is ignored here",
         "50:5 warning TL122: `trunkline` is Trunkline itself and is skipped",
         "54:5 warning TL123: `Company Wiki` cannot be the name of a source; it is called `Company_Wiki` here",
     ]
@@ -167,7 +167,7 @@ def test_vs_code() -> None:
         ),
         "legacy": McpHttpSection(prefix="legacy", url="http://localhost:3001/sse", transport="sse"),
     }
-    assert shown(loaded) == ["41:7 warning TL120: `dev` only means something to a client and is ignored"]
+    assert shown(loaded) == ["41:7 warning TL120: `dev` is for the client and is ignored here"]
 
 
 def test_the_settings_of_vs_code() -> None:
@@ -209,9 +209,9 @@ def test_codex() -> None:
         ),
     }
     assert shown(loaded) == [
-        "27:1 warning TL120: `required` only means something to a client and is ignored",
-        "28:1 warning TL120: `default_tools_approval_mode` only means something to a client and is ignored",
-        "37:19 warning TL120: `tools` only means something to a client and is ignored",
+        "27:1 warning TL120: `required` is for the client and is ignored here",
+        "28:1 warning TL120: `default_tools_approval_mode` is for the client and is ignored here",
+        "37:19 warning TL120: `tools` is for the client and is ignored here",
         "46:14 warning TL123: `old server` cannot be the name of a source; it is called `old_server` here",
         "54:14 warning TL122: `trunkline` is Trunkline itself and is skipped",
     ]
@@ -278,7 +278,7 @@ def test_opencode() -> None:
         ),
     }
     assert shown(loaded) == [
-        "25:7 warning TL120: `oauth` only means something to a client and is ignored",
+        "25:7 warning TL120: `oauth` is for the client and is ignored here",
         "33:5 warning TL120: `jira` is defined in another file and is not read",
         "34:5 warning TL122: `gateway` is Trunkline itself and is skipped",
     ]

@@ -12,8 +12,7 @@ from tests.support.gateway import TRUNKLINE
 from tests.support.waiting import at_most
 
 from trunkline.config import files
-from trunkline.config.config_file import ConfigFile
-from trunkline.config.files import read_bytes
+from trunkline.config.files import ConfigFile, read_bytes
 from trunkline.config.load import load_config
 from trunkline.sources import section_kinds
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.config_files import KINDS, codes, found, load_json, load_text, settings_of
 from tests.support.waiting import at_most
 
-from trunkline.config.config_file import ConfigFile, find_config, plugins_at
+from trunkline.config.files import ConfigFile, find_config, plugins_at
 from trunkline.config.load import load_config
 
 
@@ -132,7 +132,7 @@ sources:
 LOOK = """
 import sys
 from pathlib import Path
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.sources.sections import McpStdioSection
 known = set()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import KINDS, load_json, load_text
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import LoadedConfig, load_config
 from trunkline.config.problems import render, render_json, summarize
 from trunkline.core.errors import LISTEN_FAILED, Problem

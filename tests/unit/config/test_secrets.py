@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.config_files import codes, load_json, load_text, node_of
 
-from trunkline.config.secret_names import is_secret_name
+from trunkline.config.secret_detection import is_secret_name
 from trunkline.config.secrets import hide_secrets
 
 pytestmark = pytest.mark.law

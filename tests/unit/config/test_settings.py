@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.config_files import KINDS, load_text, settings_of
-from trunkline.config.config_file import ConfigFile
 
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 
 pytestmark = pytest.mark.law

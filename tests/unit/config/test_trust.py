@@ -11,7 +11,7 @@ import pytest
 from tests.support.config_files import KINDS
 from tests.support.trust import trust, verdict_of
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.trust.store import TrustStore
 from trunkline.core.errors import GatewayError

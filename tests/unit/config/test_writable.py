@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.commands import trunkline
 
-from trunkline.config.config_file import ConfigFile
-from trunkline.config.files import _has_others
+from trunkline.config.files import ConfigFile, _has_others
 from trunkline.config.load import load_config
 from trunkline.sources import section_kinds
 

@@ -13,7 +13,7 @@ from tests.support.gateway import write_config
 from tests.support.servers import StdioFaults
 from tests.support.waiting import until
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings, gateway_folder
 from trunkline.core.bind_address import BindAddress

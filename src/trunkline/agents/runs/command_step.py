@@ -221,12 +221,12 @@ def _problem(state: CommandState, ended: CommandResult, output: str) -> Problem 
             how = f"status {ended.code}" if ended.code > 0 else signal.Signals(-ended.code).name
             end = tail_text(output.strip(), _QUOTED)  # where the reason of a failure most often is
             wrote = f": {end}" if end else " and wrote nothing"
-            return _failed(state, f"The command of step `{state.name}` ended with {how}{wrote}")
+            return _failed(state, f"The command of step `{state.name}` exited with {how}{wrote}")
         case "timed_out":
-            message = f"Step `{state.name}` took longer than {state.timeout_s:g} s and was ended"
+            message = f"Step `{state.name}` took longer than {state.timeout_s:g} s and was stopped"
             return Problem(code=STEP_TIMEOUT, message=message, where=state.name, hint="raise the step's `timeout`")
         case "too_many_processes":
-            return _failed(state, f"The command of step `{state.name}` had too many processes and was ended")
+            return _failed(state, f"The command of step `{state.name}` started too many processes and was stopped")
         case "lost":
             return _failed(state, f"The command of step `{state.name}` was lost: its supervisor was killed")
 

@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.agents.workflow.proxy import source_name
-from trunkline.config.awf_plugins import installed_plugins, read_awf_plugins
+from trunkline.config.awf_plugins import AwfPlugins, installed_plugins, read_awf_plugins
 from trunkline.config.files import ConfigFile, plugins_file
-from trunkline.config.problems import FileProblem
-from trunkline.config.reader import ReferencedVariable
 from trunkline.config.settings import GatewaySettings, SearchSettings, Settings
 from trunkline.config.sources import SourceSection, ToolSelection, UnreadySource
-from trunkline.config.trust.verdict import Verdict
 from trunkline.core.events import Events
 from trunkline.core.source import Health
 from trunkline.gateway.composition import GatewayRuntime
@@ -30,40 +27,29 @@ _EXPOSED: Final = (PLUGIN, "mcp_stdio", "mcp_http")
 """The kinds whose operations can be exposed one by one."""
 
 
+_NO_AWF_FILE: Final = AwfPlugins(
+    found={}, renamed={}, problems=(), failed=False, text="", referenced_variables=frozenset(), verdict=None
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowPlugins:
-    """What a workflow may get tools of.
-
-    `sections` are the plugins and MCP servers by name, also those that are disabled or incomplete, and `sources` these
-    and all others. `renamed` maps names in AWF's file that cannot be names of
-    sources to those that replace them. `texts` are the files that `problems` are about; `referenced_variables` the
-    variables that AWF's file refers to, with their values. `verdict` is on AWF's file, whose sources are `of_file`.
-    """
+    """What a workflow may get tools of: `sections` are the plugins and MCP servers by name, also those that are
+    disabled or incomplete, and `sources` these and all others. `awf` is what AWF's file contributes."""
 
     sections: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     sources: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
-    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
-    problems: tuple[FileProblem, ...] = ()
-    texts: Mapping[str, str] = field(default_factory=dict[str, str])
-    referenced_variables: frozenset[ReferencedVariable] = field(default=frozenset(), repr=False)
-    verdict: Verdict | None = None
-    of_file: frozenset[str] = frozenset()
+    awf: AwfPlugins = field(default=_NO_AWF_FILE, repr=False)
 
     def find(self, written: str) -> SourceSection | None:
         """The plugin of this name in a workflow; None also where another one has taken the name."""
         name = source_name(written)
-        return self.sections.get(name) if self.renamed.get(written, name) == name else None
+        return self.sections.get(name) if self.awf.renamed.get(written, name) == name else None
 
     def added_to(self, settings: Settings) -> Settings:
         """The settings with the secrets of these plugins added."""
-        sources = {**settings.sources, **self.sections}
-        return replace(
-            settings, sources=sources, referenced_variables=settings.referenced_variables | self.referenced_variables
-        )
-
-    @property
-    def failed(self) -> bool:
-        return any(problem.severity == "error" for problem in self.problems)
+        variables = settings.referenced_variables | self.awf.referenced_variables
+        return replace(settings, sources={**settings.sources, **self.sections}, referenced_variables=variables)
 
 
 def plugin_sections(
@@ -77,32 +63,24 @@ def plugin_sections(
     sources: Mapping[str, SourceSection] = {} if settings is None else settings.sources
     installed = installed_plugins(environ, section_kinds())
     if file is None:
-        return _joined(sources, {}, installed)
+        return _joined(sources, _NO_AWF_FILE, installed)
     # beside our file it was read already; its plugins must not appear twice
     read_before = settings is not None and file.path.resolve() == plugins_file(settings.path).resolve()
     is_nearer = settings is not None and settings.origin == "found" and not read_before
     taken = () if read_before or is_nearer else sources
-    found = read_awf_plugins(file, environ=environ, kinds=section_kinds(), taken=taken, inspect_only=inspect_only)
+    awf = read_awf_plugins(file, environ=environ, kinds=section_kinds(), taken=taken, inspect_only=inspect_only)
     if is_nearer:
-        sources = {name: section for name, section in sources.items() if name not in found.found}
-    return replace(
-        _joined(sources, found.found, installed),
-        renamed=found.renamed,
-        problems=found.problems,
-        texts={str(file.path): found.text},
-        referenced_variables=found.referenced_variables,
-        verdict=found.verdict,
-        of_file=frozenset(found.found),
-    )
+        sources = {name: section for name, section in sources.items() if name not in awf.found}
+    return _joined(sources, awf, installed)
 
 
 def _joined(
-    sources: Mapping[str, SourceSection], of_file: Mapping[str, SourceSection], installed: Mapping[str, SourceSection]
+    sources: Mapping[str, SourceSection], awf: AwfPlugins, installed: Mapping[str, SourceSection]
 ) -> WorkflowPlugins:
     """The first to use a name has it."""
     others = {name for name, section in sources.items() if source_kind(section) not in _EXPOSED}
-    sections = {name: section for name, section in {**installed, **of_file, **sources}.items() if name not in others}
-    return WorkflowPlugins(sections=sections, sources={**sources, **sections})
+    sections = {name: section for name, section in {**installed, **awf.found, **sources}.items() if name not in others}
+    return WorkflowPlugins(sections=sections, sources={**sources, **sections}, awf=awf)
 
 
 def source_kind(section: SourceSection) -> str:

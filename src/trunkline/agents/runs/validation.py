@@ -69,7 +69,7 @@ class CheckedWorkflow:
     def problems(self) -> tuple[FileProblem, ...]:
         """The problems of the workflow first, each once."""
         others = () if self.configured is None else self.configured.problems
-        return tuple(dict.fromkeys((*self.loaded.problems, *others, *self.plugins.problems)))
+        return tuple(dict.fromkeys((*self.loaded.problems, *others, *self.plugins.awf.problems)))
 
     @property
     def failed(self) -> bool:
@@ -88,7 +88,7 @@ class CheckedWorkflow:
     def untrusted(self) -> tuple[Verdict, ...]:
         """The files that were found by searching and are not trusted."""
         found = () if self.configured is None else self.configured.verdicts
-        beside = () if self.plugins.verdict is None else (self.plugins.verdict,)
+        beside = () if self.plugins.awf.verdict is None else (self.plugins.awf.verdict,)
         verdicts = {verdict.path: verdict for verdict in (*found, *beside)}
         return tuple(verdict for verdict in verdicts.values() if not verdict.is_trusted)
 
@@ -96,8 +96,8 @@ class CheckedWorkflow:
         """The plugins from files that are not trusted, by name, with the verdict on the file."""
         found: dict[str, Verdict] = {}
         for name in self.plugins.sections:
-            verdict = self.plugins.verdict
-            if name not in self.plugins.of_file:
+            verdict = self.plugins.awf.verdict
+            if name not in self.plugins.awf.found:
                 verdict = None if self.configured is None else self.configured.verdict_on(name)
             if verdict is not None and not verdict.is_trusted:
                 found[name] = verdict
@@ -105,7 +105,7 @@ class CheckedWorkflow:
 
     def shown(self) -> str:
         """The problems as text, each with its line of the file."""
-        texts = dict(self.plugins.texts)
+        texts = {problem.file: self.plugins.awf.text for problem in self.plugins.awf.problems}
         if self.configured is not None:
             texts |= self.configured.others
             own = {problem.file for problem in self.configured.problems} - texts.keys()
@@ -126,9 +126,9 @@ def read_workflow_files(
     loop. With `inspect_only` untrusted files are read too, for callers that start nothing of them."""
     loaded = load_workflow(workflow, environ=environ)
     ours = find_config(config, cwd, home, workflow=workflow)
-    configured = (
-        None if ours is None else load_config(ours, environ=environ, kinds=section_kinds(), inspect_only=inspect_only)
-    )
+    configured: LoadedConfig | None = None
+    if ours is not None:
+        configured = load_config(ours, environ=environ, kinds=section_kinds(), inspect_only=inspect_only)
     if configured is not None and configured.settings is not None:
         configured = replace(configured, settings=enforce_default_protection(configured.settings, workflow))
     settings = None if configured is None else configured.settings
@@ -136,7 +136,7 @@ def read_workflow_files(
         return CheckedWorkflow(loaded=loaded, configured=configured, plugins=WorkflowPlugins())  # trust comes first
     file = find_plugins(workflow, cwd, home)
     plugins = plugin_sections(settings, file, environ=environ, inspect_only=inspect_only)
-    if plugins.verdict is not None and not plugins.verdict.is_trusted:
+    if plugins.awf.verdict is not None and not plugins.awf.verdict.is_trusted:
         # it never takes the names of a configuration that was named, or is the user's own
         ours = settings.sources.keys() if settings is not None and settings.origin != "found" else ()
         named = {source_name(name.text) for proxy in loaded.proxies for name in (*_plugins(proxy), *proxy.sources)}
@@ -153,7 +153,7 @@ async def check_environment(
     loaded, plugins = read.loaded, read.plugins
     async with asyncio.TaskGroup() as group:
         group.create_task(_check_providers(loaded, environ))
-        if plugins.failed or (read.configured is not None and read.settings is None):
+        if plugins.awf.failed or (read.configured is not None and read.settings is None):
             return read  # a file cannot be used, so it is not known which plugins there are
         _check_named(loaded, plugins)
         named = {plugin.text: plugins.find(plugin.text) for proxy in loaded.proxies for plugin in _plugins(proxy)}
@@ -227,9 +227,9 @@ def _plugins(proxy: ProxyBlock) -> list[Scalar]:
 
 
 def _unknown_plugin(loaded: LoadedWorkflow, plugin: Scalar, plugins: WorkflowPlugins) -> None:
-    renamed = plugins.renamed.get(plugin.text)
+    renamed = plugins.awf.renamed.get(plugin.text)
     if renamed:
-        message = f"`{plugin.text}` is `{renamed}` here: its own name cannot be that of a source"
+        message = f"`{plugin.text}` is called `{renamed}` here: its own name is not valid for a source"
         loaded.report.error(PROXY_UNKNOWN_PLUGIN, plugin.span, message, f"write `{renamed}`, or rename the plugin")
         return
     message = f"There is no plugin `{plugin.text}`"

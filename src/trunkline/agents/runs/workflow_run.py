@@ -21,7 +21,7 @@ from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage
 from trunkline.agents.workflow.document import AgentState, CommandState, TerminalState, Workflow
 from trunkline.agents.workflow.template import RunValues
 from trunkline.config.problems import FileProblem
-from trunkline.config.secret_values import secrets_in
+from trunkline.config.secret_detection import secrets_in
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.core.errors import (
@@ -244,7 +244,7 @@ class WorkflowExecutor:
         self._emit(started)
         result = await self._attempt(state, values)
         if self._interrupt.signal:
-            message = f"Interrupted by {self._interrupt.signal}: the step and everything that it started were ended"
+            message = f"Interrupted by {self._interrupt.signal}: the step and everything it started were stopped"
             result = replace(result, problem=Problem(code=STEP_INTERRUPTED, message=message, where=state.name))
         tool_calls, tokens = self._usage.take()
         values = replace(

@@ -122,7 +122,7 @@ def _check_names(block: ProxyBlock, reader: ConfigReader) -> None:
         name = tool_name(plugin, operation.text)
         this = f"`{operation.text}` of `{plugin}`"
         if name in owners:
-            message = f"{this} would be the tool `{name}`, which {owners[name]} is already"
+            message = f"{this} would become the tool `{name}`, a name already taken by {owners[name]}"
             hint = "expose it once, or rename the plugin"
             reader.error(PROXY_NAME_COLLISION, operation, message, hint)
         else:
@@ -136,7 +136,7 @@ def _check_sources(block: ProxyBlock, reader: ConfigReader) -> None:
     for source in block.sources:
         if source.text in seen or source.text in exposed:
             where = "twice" if source.text in seen else "in `sources` and in `plugin_tools`"
-            message = f"`{source.text}` is named {where}: each of its tools would be there twice"
+            message = f"`{source.text}` is named {where}: each of its tools would appear twice"
             reader.error(PROXY_NAME_COLLISION, source, message, "name it once")
         seen.add(source.text)
 

@@ -186,8 +186,8 @@ def _type_of(name: Scalar, table: Table, reader: WorkflowReader) -> str:
 def _read_step(name: Scalar, table: Table, reader: WorkflowReader) -> State:
     agent, command = table.get("agent"), table.get("command")
     if agent is not None and command is not None:
-        message = "`agent` and `command` exclude each other"
-        raise reader.error(CONFLICTING_KEYS, _key_of(table, "agent"), message, "make two steps of them")
+        message = "`agent` and `command` cannot be combined"
+        raise reader.error(CONFLICTING_KEYS, _key_of(table, "agent"), message, "split them into two steps")
     if agent is not None:
         return _read_agent_step(name, table, agent, reader)
     if command is None and table.get(_OPERATION) is not None:

@@ -159,7 +159,7 @@ async def local_client(settings: Settings, progress: ShowProgress, tool: str) ->
     """Start a gateway with the servers that may have `tool` (all of them if it is empty), and close it at the end."""
     needed = narrowed(settings, tool)
     servers = "1 server" if len(needed.sources) == 1 else f"{len(needed.sources)} servers"
-    progress(f"starting {servers} of {plain(str(settings.path))} for this command")
+    progress(f"starting {servers} from {plain(str(settings.path))} for this command")
     events = Events()
     changes: list[LogEvent] = []
     events.noted.append(

@@ -12,15 +12,15 @@ import click
 
 from trunkline.cli.configuration import (
     first_steps,
+    found_settings,
     load_file,
     load_or_exit,
-    load_quietly,
     settings_of,
     settings_or_exit,
 )
 from trunkline.cli.options import TOKEN_VARIABLE, mcp_url
 from trunkline.cli.terminal import print_error
-from trunkline.config.config_file import ConfigFile, find_config
+from trunkline.config.files import ConfigFile, find_config
 from trunkline.config.settings import STATE_DIR, Settings
 from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import CONFIG_UNREADABLE, GatewayError, Problem
@@ -74,13 +74,12 @@ def _named(url: str, config: Path | None) -> RemoteTarget:
     Tokens are sent only to the gateway they belong to: one that left its record here, one that is named together with
     its file, or one at the address that the file in use gives it.
     """
-    file = find_config(config, Path(), Path.home())
-    found = None if file is None else load_quietly(file)
+    found = found_settings(config)
     own = [] if found is None else [found.gateway.state_dir]
     for state_dir in dict.fromkeys([*own, _default_state_dir()]):
         for record in all_running(state_dir):
             if _is_at(record, url):
-                return _of_record(record, state_dir, load_quietly(ConfigFile.named(Path(record.config))))
+                return _of_record(record, state_dir, _settings_of(record))
     settings = load_or_exit(config) if config is not None else found
     token, operator_token = _from_environment(TOKEN_VARIABLE), _from_environment(OPERATOR_VARIABLE)
     parts = urlsplit(url)
@@ -110,7 +109,7 @@ def _only_running() -> RemoteTarget:
     if len(running) == 1:
         record = running[0]
         click.echo(f"asking the gateway at {record.url}", err=True)
-        return _of_record(record, _default_state_dir(), load_quietly(ConfigFile.named(Path(record.config))))
+        return _of_record(record, _default_state_dir(), _settings_of(record))
     if not running:
         message = "No configuration file found, and no gateway is running"
         hint = f"{first_steps(Path())}; `--url` names a gateway elsewhere"
@@ -134,6 +133,10 @@ def _of_record(record: RunningGateway, state_dir: Path, settings: Settings | Non
         or read_operator_token(folder)
         or _from_environment(OPERATOR_VARIABLE),
     )
+
+
+def _settings_of(record: RunningGateway) -> Settings | None:
+    return load_file(ConfigFile.named(Path(record.config))).settings
 
 
 def _from_environment(variable: str) -> str:

@@ -352,7 +352,7 @@ def _with_headers(given: ServerKeys, reader: ConfigReader) -> ServerKeys:
         added.append(entry_as("Authorization", token, Scalar(token.value.span, "text", f"Bearer {reference}")))
     if variables is not None:
         if not isinstance(variables.value, Table):
-            raise reader.wrong_type(variables.value, "a group of keys")
+            raise reader.wrong_type(variables.value, "a mapping")
         for key, value in variables.value.entries:
             added.append(TableEntry(key, Scalar(value.span, "text", _reference(value, reader))))
     origin = given.get("headers") or token or variables

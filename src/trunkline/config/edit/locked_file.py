@@ -64,7 +64,7 @@ class LockedFile:
                 with contextlib.suppress(OSError):  # only root may give files away
                     os.chown(scratch, status.st_uid, status.st_gid)
             if self._path.read_bytes() != self._data:
-                message = "Another program changed the file at the same moment"
+                message = "Another program changed the file at the same time"
                 raise _error(self._shown, NOT_EDITED, message, "try again")
             scratch.replace(self._path)
         _sync_folder(self._path.parent)
@@ -102,7 +102,7 @@ def create_file(path: Path, text: str, *, private: bool) -> None:
             os.fsync(file.fileno())
         _sync_folder(Path(real).parent)
     except FileExistsError:
-        raise _error(path, NOT_EDITED, "Another program created the file at the same moment", "try again") from None
+        raise _error(path, NOT_EDITED, "Another program created the file at the same time", "try again") from None
     except OSError as error:
         raise _write_error(path, error) from None
 

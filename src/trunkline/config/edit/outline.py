@@ -161,7 +161,6 @@ def newline_of(text: str) -> str:
 
 
 def line_start(text: str, offset: int) -> int:
-    """The start of the line at this offset."""
     return text.rfind("\n", 0, offset) + 1
 
 
@@ -188,7 +187,6 @@ def skip_blank_lines(text: str, offset: int) -> int:
 
 
 def indent_of(text: str, offset: int) -> str:
-    """The indentation of the line at this offset."""
     line = text[line_start(text, offset) : line_end(text, offset)]
     return line[: len(line) - len(line.lstrip(" \t"))]
 

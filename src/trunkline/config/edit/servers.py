@@ -242,7 +242,6 @@ class _Servers:
 
 
 def _source_name(key: str) -> str:
-    """The name of an entry's source."""
     return key if is_source_name(key) else slug(key)
 
 
@@ -276,7 +275,7 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
         lines = servers.editor.entry(group.path, server.name, body) if body else []
         shown = "".join(f"\n  {line}" for line in lines)
         hint = f"add this by hand under `{group.shown}`:{shown}" if body else ""
-        raise _refusal(file, f"Cannot be changed safely: {error}", hint) from None
+        raise _refusal(file, f"The file cannot be edited safely: {error}", hint) from None
 
 
 def remove_server(file: ConfigText, name: str) -> EditResult:
@@ -296,7 +295,7 @@ def remove_server(file: ConfigText, name: str) -> EditResult:
         return _checked(file, edits, group, member.key, None, "removed")._replace(line=line)
     except CannotEdit as error:
         hint = f"remove `{member.key}`, on line {line}, by hand"
-        raise _refusal(file, f"Cannot be changed safely: {error}", hint) from None
+        raise _refusal(file, f"The file cannot be edited safely: {error}", hint) from None
 
 
 def _check_server(server: NewServer) -> None:
@@ -340,5 +339,5 @@ def _refusal(file: ConfigText, message: str, hint: str, *, code: Code = NOT_EDIT
 
 def _not_editable(file: ConfigText, name: str) -> GatewayError:
     """The error for a server that has no entry of its own: behind an alias, or an inline table of TOML."""
-    message = f"`{name}` exists, but in a form that cannot be changed safely"
-    return _refusal(file, message, "change it by hand")
+    message = f"`{name}` exists, but in a form that cannot be edited safely"
+    return _refusal(file, message, "edit it by hand")

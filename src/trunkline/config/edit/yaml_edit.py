@@ -61,7 +61,7 @@ class YamlText:
             return self._add_in_braces(parent.value, key, value)
         if written == "null" and len(path) == 1:
             return self._replace_in_braces(self.root, parent, {key: value})
-        raise CannotEdit(f"`{'.'.join(path)}` is not a group of keys that is written out here")
+        raise CannotEdit(f"`{'.'.join(path)}` is not written out as a mapping here")
 
     def replace(self, path: tuple[str, ...], member: OutlineKey, value: EntryValue) -> list[TextEdit]:
         """Replace a key of the group at `path`."""
@@ -94,7 +94,7 @@ class YamlText:
         if root.style == "block":
             return self._add_lines(None, key, value)
         if root.start != root.end:
-            raise CannotEdit("the file is not a group of keys")
+            raise CannotEdit("the file is not a mapping")
         if self._json:
             return [TextEdit(0, len(text), BraceStyle(json=True).value({key: value}) + "\n")]
         lead = self._newline if text and not text.endswith("\n") else ""

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from trunkline.config.config_file import PLUGINS
+from trunkline.config.files import PLUGINS
 from trunkline.config.reader import expand
 from trunkline.config.tree import ListNode, Node, Scalar, Table
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.config.config_file import PLUGINS, home_folder
+from trunkline.config.files import PLUGINS, home_folder
 from trunkline.config.settings import STATE_DIR
 from trunkline.core.errors import STATE_NOT_WRITTEN, GatewayError, Problem
 from trunkline.runtime.state_files import make_private_folder, read_private, write_private

@@ -20,8 +20,7 @@ from typing import Any, Final, Literal
 from trunkline.config.files import parse_text, read_text
 from trunkline.config.problems import FileProblem, InvalidValue, Report
 from trunkline.config.reader import has_reference
-from trunkline.config.secret_names import is_secret_name
-from trunkline.config.secret_values import CREDENTIAL, is_path_for_certain, secrets_in_urls
+from trunkline.config.secret_detection import CREDENTIAL, is_path_for_certain, is_secret_name, secrets_in_urls
 from trunkline.config.secrets import ONLY_REFERENCES
 from trunkline.config.tree import ListNode, Node, Scalar, Table
 from trunkline.config.trust.local_programs import ABSENT, LEADS_TO, SOURCE_GROUPS, LocalFile, entries_of, local_files
@@ -243,10 +242,6 @@ def _text(node: Node) -> str:
     return node.text.lower() if isinstance(node, Scalar) else ""
 
 
-def _always(node: Node) -> bool:
-    return True
-
-
 def _is_off(node: Node) -> bool:
     return _text(node) in ("off", "false") or "${" in _text(node)
 
@@ -269,20 +264,20 @@ _WEAKENING: Final[tuple[tuple[KeyPath, Callable[[Node], bool], str], ...]] = (
     (("sandbox",), _is_off, "commands run without a sandbox"),
     (("sandbox", "mode"), _is_off, "commands run without a sandbox"),
     (("sandbox", "network"), lambda node: _text(node) != "off", "commands have network access"),
-    (("sandbox", "folders"), _always, "commands see more folders"),
-    (("sandbox", "env"), _always, "commands get environment variables of its choice"),
+    (("sandbox", "folders"), lambda _: True, "commands see more folders"),
+    (("sandbox", "env"), lambda _: True, "commands get environment variables of its choice"),
     (("root",), _leads_out, "agents work in a folder other than the file's"),
     (("protect",), _is_off, "files that start programs can be modified"),
     (("tools", "allow"), _allows_commands, "agents can run commands"),
     (("guard", "path_traversal"), _is_off, "path traversal is not refused"),
     (("listen",), lambda node: "/" not in _text(node) and _is_open(node), "others can reach it"),
-    (("inherit_env",), _always, "it gets variables of your environment"),
+    (("inherit_env",), lambda _: True, "it gets variables of your environment"),
     (("gateway", "listen"), _is_open, "others can reach the gateway"),
-    (("gateway", "allowed_hosts"), _always, "more host names are accepted"),
+    (("gateway", "allowed_hosts"), lambda _: True, "more host names are accepted"),
     (("gateway", "require_provisioning"), _is_off, "tools are executed without having been discovered"),
-    (("gateway", "state_dir"), _always, "state is kept there between runs"),
-    (("gateway", "socket"), _always, "others can reach the gateway there"),
-    (("gateway", "telemetry"), _always, "calls are reported there"),
+    (("gateway", "state_dir"), lambda _: True, "state is kept there between runs"),
+    (("gateway", "socket"), lambda _: True, "others can reach the gateway there"),
+    (("gateway", "telemetry"), lambda _: True, "calls are reported there"),
 )
 
 

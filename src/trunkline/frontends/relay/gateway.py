@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from trunkline.config.secret_values import secrets_in
+from trunkline.config.secret_detection import secrets_in
 from trunkline.core.errors import (
     ANSWER_TOO_LARGE,
     BAD_VALUE,
@@ -334,7 +334,7 @@ class GatewayHttp:
         """Read what the gateway sends, or pause; while paused, its silence means nothing."""
         if wanted == self.reading:
             return
-        self._pool.read(wanted)
+        self._pool.set_reading(wanted)
         for reply in self._replies:
             reply.received_at = self.now
 

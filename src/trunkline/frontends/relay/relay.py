@@ -11,12 +11,12 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
-from trunkline.config.secret_values import secrets_in
+from trunkline.config.secret_detection import secrets_in
 from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, GatewayError, Problem
 from trunkline.core.events import Events, Level
-from trunkline.frontends.mcp.batches import Batch, LineBatchTransport, read_line
+from trunkline.frontends.mcp.batches import ArrayBatchTransport, Batch, read_line
 from trunkline.frontends.relay.gateway import GatewayHttp, GatewayReply, check_target
 from trunkline.frontends.relay.messages import (
     HeaderParameters,
@@ -215,7 +215,8 @@ class Relay:
         if not isinstance(message, list):
             self._take(line, message, None)
             return
-        batch = Batch(LineBatchTransport(self.send, self.send))  # each is relayed by itself
+        transport = ArrayBatchTransport(self.send, self.send, lambda _: False)  # each request is relayed by itself
+        batch = Batch(transport)
         for text in message:
             member = batch.read(text)
             if member is not None:

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, cast
 
+from trunkline.config.files import find_config
+from trunkline.config.load import LoadedConfig, load_config, load_text
 from trunkline.config.settings import Settings
 from trunkline.core.call import Caller
-from trunkline.core.events import Events
+from trunkline.core.errors import CONFIG_UNREADABLE, LITERAL_SECRET, WRONG_TYPE, Problem
+from trunkline.core.events import Events, LogEvent
 from trunkline.core.source import Health
 from trunkline.gateway import composition
+from trunkline.gateway.library.errors import ConfigurationError
 from trunkline.gateway.library.results import Tool, tool_of
 from trunkline.router.catalog import Catalog
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.search.finder import SearchResult, server_tools
-from trunkline.telemetry.redaction import Redactor
-
-if TYPE_CHECKING:
-    from trunkline.telemetry.tracing import Tracer
-import json
-import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
-
-from trunkline.config.config_file import find_config
-from trunkline.config.load import LoadedConfig, load_config, load_text
-from trunkline.core.errors import CONFIG_UNREADABLE, LITERAL_SECRET, WRONG_TYPE, Problem
-from trunkline.core.events import LogEvent
-from trunkline.gateway.library.errors import ConfigurationError
 from trunkline.sources import section_kinds
+from trunkline.telemetry.redaction import Redactor
 
 _STARTING: Final = "starting"
 _SEARCH_S: Final = 30.0
@@ -53,7 +47,7 @@ class EmbeddedGateway:
         self._listed_tools: tuple[Catalog, int, list[Tool]] | None = None
         self._gateway = composition.GatewayRuntime(settings, events, redact=redact)
         self.router = self._gateway.router
-        self._tracer = _tracer(settings, events, redact)
+        self._tracer = composition.make_gateway_tracer(settings, events, redact)
         if self._tracer is not None:
             self._tracer.attach(self.router)
         self._gateway.start()
@@ -120,17 +114,6 @@ class EmbeddedGateway:
                 return [tool_of(entry) for entry in (await found).entries[: max(limit, 0)]]
         finally:
             self._searches.discard(found)
-
-
-def _tracer(settings: Settings, events: Events, redact: Redactor) -> Tracer | None:
-    """The tracer, or None if tracing is off; the tracing code is not imported then."""
-    telemetry = settings.gateway.telemetry
-    if telemetry.exporter == "none":
-        return None
-    from trunkline.telemetry.tracing import make_tracer
-
-    folder = settings.path.absolute().parent
-    return make_tracer(telemetry, environ=os.environ, redact=redact, events=events, folder=folder)
 
 
 # -- the log: events go to the logger `trunkline` of the standard library, for the program to handle ------------------

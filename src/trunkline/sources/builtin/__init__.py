@@ -78,7 +78,7 @@ def build(name: str, section: BuiltinSection, context: SourceContext) -> Source:
     # imported here, so that checking a configuration loads no tools
     from trunkline.sources.builtin.edit import EditTool
     from trunkline.sources.builtin.file_search import GlobTool, GrepTool
-    from trunkline.sources.builtin.protection.places import protected_below
+    from trunkline.sources.builtin.protection.protected_paths import protected_below
     from trunkline.sources.builtin.read import ReadTool
     from trunkline.sources.builtin.root import GatewayFiles, RootFolder
     from trunkline.sources.builtin.source import BuiltinSource

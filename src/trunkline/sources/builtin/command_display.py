@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from trunkline.config.call_arguments import accepted_names
-from trunkline.config.secret_values import may_be_named_secret, secrets_in
+from trunkline.config.secret_detection import may_be_named_secret, secrets_in
 from trunkline.core.call import Call, Json
 from trunkline.sources.builtin import BASH, BuiltinSection
 from trunkline.sources.builtin.bash import BashTool

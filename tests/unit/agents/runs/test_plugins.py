@@ -76,10 +76,10 @@ def test_plugins_of_a_file_that_is_not_trusted_are_not_there(tmp_path: Path) -> 
     environ = {"HOME": str(tmp_path)}
     plugins = ConfigFile(file, "found")
     found = plugin_sections(None, plugins, environ=environ)
-    assert (dict(found.sections), found.failed) == ({}, True)
-    assert [(problem.code.id, problem.where) for problem in found.problems] == [("TL116", str(file))]
+    assert (dict(found.sections), found.awf.failed) == ({}, True)
+    assert [(problem.code.id, problem.where) for problem in found.awf.problems] == [("TL116", str(file))]
     looked = plugin_sections(None, plugins, environ=environ, inspect_only=True)
-    assert (list(looked.sections), looked.failed) == (["git"], False)
+    assert (list(looked.sections), looked.awf.failed) == (["git"], False)
 
 
 def test_plugins_of_both_files_are_there_and_ours_win(tmp_path: Path) -> None:
@@ -95,15 +95,15 @@ def test_plugins_of_both_files_are_there_and_ours_win(tmp_path: Path) -> None:
     assert {name: source_kind(found.sources[name]) for name in found.sources.keys() - found.sections} == {
         "files": "builtin"
     }
-    assert [problem.code.id for problem in found.problems] == ["TL106"]  # both have `git`
-    assert (list(found.texts), found.failed) == ([str(file)], False)
+    assert [problem.code.id for problem in found.awf.problems] == ["TL106"]  # both have `git`
+    assert ([problem.file for problem in found.awf.problems], found.awf.failed) == ([str(file)], False)
 
 
 def test_a_file_that_the_configuration_was_read_with_is_not_read_against_itself(tmp_path: Path) -> None:
     awf(tmp_path)
     found = look(configured(tmp_path, "sources: {}\n"), tmp_path / "w.yaml", tmp_path)
     assert list(found.sections) == ["git"]
-    assert found.problems == ()
+    assert found.awf.problems == ()
 
 
 def test_without_a_configuration_awf_alone_counts(tmp_path: Path) -> None:
@@ -115,5 +115,5 @@ def test_without_a_configuration_awf_alone_counts(tmp_path: Path) -> None:
 def test_mistakes_in_awfs_file_are_told(tmp_path: Path) -> None:
     awf(tmp_path, "plugins: {git: {comand: x}}\n")
     found = look(None, tmp_path / "w.yaml", tmp_path)
-    assert found.failed
-    assert {problem.code.id for problem in found.problems} == {"TL102", "TL105"}
+    assert found.awf.failed
+    assert {problem.code.id for problem in found.awf.problems} == {"TL102", "TL105"}

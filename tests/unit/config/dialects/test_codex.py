@@ -61,7 +61,7 @@ env_http_headers = ["A"]
         "24:20 error TL104: The number of seconds must be at most 86400",
         "28:24 error TL104: This is not the name of an environment variable",
         "32:1 error TL102: Codex does not support `bearer_token`",
-        "33:20 error TL103: Expected a group of keys, not a list",
+        "33:20 error TL103: Expected a mapping, not a list",
     ]
     hints = {problem.span.line: problem.hint for problem in loaded.problems if problem.span}
     assert hints[13] == "did you mean `http_headers`?"
@@ -103,7 +103,7 @@ def test_there_are_no_references() -> None:
 def test_servers_may_be_written_in_one_line() -> None:
     text = 'mcp_servers = { a = { command = "x", args = ["y"], kind = 1 }, b = { command = 5 } }'
     assert shown(load(text)) == [
-        "1:52 warning TL120: `kind` only means something to a client and is ignored",
+        "1:52 warning TL120: `kind` is for the client and is ignored here",
         "1:80 error TL103: Expected text, not a number",
     ]
     assert codes(load("mcp_servers.a.command = 'x'\nmcp_servers.a.args = []\n")) == []

@@ -60,5 +60,5 @@ def test_mistakes_have_their_places() -> None:
         "5:30 error TL102: Unknown key `includeTool`",
         "6:37 error TL113: `httpUrl` and `url` mean the same",
         "7:50 warning TL104: `timeout` is in milliseconds here: this is 0.03 seconds",
-        "8:12 error TL103: Expected a group of keys, not a number",
+        "8:12 error TL103: Expected a mapping, not a number",
     ]

@@ -96,7 +96,7 @@ def test_mistakes_have_their_places() -> None:
         "6:42 error TL104: `websocket` is not one of `stdio`, `http`, `sse`, `streamable-http`, `streamableHttp`,"
         " `streamable_http`",
         "7:26 error TL104: A command is one program, without its arguments",
-        "8:13 error TL103: Expected a group of keys, not a list",
+        "8:13 error TL103: Expected a mapping, not a list",
         "9:44 warning TL104: `timeout` is in milliseconds here: this is 0.06 seconds",
     ]
 

@@ -83,8 +83,8 @@ def test_mistakes_have_their_places() -> None:
         "4:30 error TL102: Unknown key `envfile`",
         "5:22 error TL113: The type `http` does not fit a server with a `command`",
         "6:39 error TL104: A URL starts with `http://` or `https://`, names a host, and has no `#` part",
-        "7:35 warning TL120: `sandboxEnabled` only means something to a client and is ignored",
-        "7:59 warning TL120: `sandbox` only means something to a client and is ignored",
+        "7:35 warning TL120: `sandboxEnabled` is for the client and is ignored here",
+        "7:59 warning TL120: `sandbox` is for the client and is ignored here",
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.gateway import write_config
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import LoadedConfig, load_config
 from trunkline.core.bind_address import BindAddress
 from trunkline.sources import section_kinds

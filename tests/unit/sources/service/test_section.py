@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import codes, settings_of
 
-from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import ConfigFile
 from trunkline.config.load import LoadedConfig, load_config
 from trunkline.sources import section_kinds
 from trunkline.sources.service import DeclaredTool, ServiceSection

@@ -33,7 +33,7 @@ from trunkline.agents.providers.openai.response import (
     ModelServerError,
     error_text,
 )
-from trunkline.config.secret_values import secrets_in
+from trunkline.config.secret_detection import secrets_in
 from trunkline.core.errors import MODEL_REFUSED, MODEL_STREAM, GatewayError, Problem
 from trunkline.runtime.child_io import head_text, safe_text
 from trunkline.runtime.deadlines import TimeLimit
@@ -45,8 +45,8 @@ _SHOWN_CHARACTERS: Final = 1000
 _REFUSAL_S: Final = 30.0
 _STREAM_END_S: Final = 1.0
 """After the last event only the end of the stream is missing; waiting for it lets the connection be reused."""
-_CUT: Final = "Most often a proxy or a timeout between here and the server cuts long answers"
-_ANOTHER: Final = "Check that `base_url` is a chat completions API; most often it ends with `/v1`"
+_CUT: Final = "Usually a proxy or a timeout between here and the server cuts off long answers"
+_ANOTHER: Final = "Check that `base_url` is a chat completions API; it usually ends with `/v1`"
 
 
 class ChatClient:
@@ -151,7 +151,7 @@ class ChatClient:
         except ConnectionFailed as lost:
             self._require_complete(reader, str(lost), again=not lost.final)
         if not reader.begun:
-            raise broken_off(self._place, "the answer is not one of chat completions", _ANOTHER)
+            raise broken_off(self._place, "the answer is not a chat completion", _ANOTHER)
         self._require_complete(reader, "it ended before it was complete")
         return reader.turn(number)
 
@@ -257,7 +257,7 @@ _HINTS: Final = {
     400: "Check `model` and the other `options` of the step",
     401: _KEY,
     403: _KEY,
-    404: "Check `base_url`, most often it ends with `/v1`, and `model`",
+    404: "Check `base_url`, which usually ends with `/v1`, and `model`",
     429: "Wait, or raise the limits of this key at its provider",
 }
 _ADDRESS: Final = "Check `base_url`, and that its server runs"
