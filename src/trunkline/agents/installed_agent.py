@@ -71,7 +71,7 @@ def _identity(provider: Provider, program: str) -> str:
     try:
         return file_identity(Path(program))
     except OSError as error:  # it existed a moment ago
-        raise _not_found(provider, f"`{program}` cannot be looked at: {error.strerror}") from None
+        raise _not_found(provider, f"`{program}` cannot be read: {error.strerror}") from None
 
 
 async def _ask_version(
@@ -88,7 +88,7 @@ async def _ask_version(
     version = _VERSION.search(printed.stdout)
     if printed.status != 0 or version is None:
         words = safe_text(tail_text((printed.stderr or printed.stdout).strip(), _WORDS_SHOWN), str) or "no output"
-        message = f"`{program} --version` said no version: status {printed.status}, {words}"
+        message = f"`{program} --version` reported no version: status {printed.status}, {words}"
         raise _not_found(provider, message)
     return version.group(1)
 

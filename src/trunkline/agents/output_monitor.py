@@ -64,7 +64,7 @@ class OutputMonitor:
             ):
                 self._stop(native_tool_problem(self._provider.name, "used", (tool,)))
             case events.ModelLooping():
-                message = f"the model of `{self._provider.name}` announces tool calls again and again, and makes none"
+                message = f"the model of `{self._provider.name}` keeps announcing tool calls and makes none"
                 hint = "start its server with the tool parser for this model, or use another model"
                 self._stop(Problem(code=MODEL_LOOP, message=message, where=self._provider.name, hint=hint))
             case events.FinalAnswer(text):

@@ -190,13 +190,9 @@ class AgentRunner:
                 return None
             if until < deadline and connection is not None and not connection.listed:
                 return not_listed_problem(provider.name, f"did not ask for its tools within {self._listing_s:g} s")
-        return Problem(
-            code=STEP_TIMEOUT,
-            message=f"`{provider.name}` did not finish within {spec.timeout_s:g} s"
-            + _after(self._unreachable(monitor)),
-            where=provider.name,
-            hint="raise the `timeout` of the step",
-        )
+        message = f"`{provider.name}` did not finish within {spec.timeout_s:g} s{_after(self._unreachable(monitor))}"
+        hint = "raise the `timeout` of the step"
+        return Problem(code=STEP_TIMEOUT, message=message, where=provider.name, hint=hint)
 
     def _final_problem(
         self, agent: str, process: AgentProcess, monitor: OutputMonitor, connection: ToolConnection | None

@@ -262,9 +262,9 @@ def _result_of(request: SessionRequest, code: int, socket: AgentSocket, signals:
     if socket.listed:
         return _after_loss(request, status, socket.interrupted_calls)
     if request.headless and status == 0:
-        problem = not_listed_problem(request.provider, "ended without having asked for its tools")
+        problem = not_listed_problem(request.provider, "exited without asking for its tools")
         return SessionResult(status=1, problem=problem)
-    message = f"`{request.provider}` ended before it asked for its tools"
+    message = f"`{request.provider}` exited before it asked for its tools"
     problem = Problem(code=TOOLS_NOT_LISTED, message=message, where=request.provider, severity="warning")
     return SessionResult(status=status, problem=problem)
 

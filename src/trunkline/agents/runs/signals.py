@@ -200,5 +200,5 @@ def handle_session_signals() -> Generator[SessionSignals, None, None]:
 
 
 def interrupted_problem(what: str, name: str) -> Problem:
-    message = f"{name} came: `{what}` and everything that it started were ended"
+    message = f"Interrupted by {name}: `{what}` and everything it started were stopped"
     return Problem(code=STEP_INTERRUPTED, message=message, where=what)

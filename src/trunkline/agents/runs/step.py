@@ -77,7 +77,7 @@ class AgentTask:
 
     def timeout_problem(self, unreachable: str = "") -> Problem:
         """`unreachable` says that the agent's model could not be reached, if that is known."""
-        message = f"Step `{self.name}` took longer than {self.state.timeout_s:g} s and was ended"
+        message = f"Step `{self.name}` took longer than {self.state.timeout_s:g} s and was stopped"
         hint = "raise the step's `timeout`"
         if unreachable:
             message, hint = f"{message}; {unreachable}", f"see whether its model can be reached from here, or {hint}"

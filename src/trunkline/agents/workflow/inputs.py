@@ -41,7 +41,7 @@ class _Pattern(ValueType[re.Pattern[str]]):
         try:
             return re.compile(text)
         except (re.error, RecursionError, OverflowError) as error:
-            raise reader.error(BAD_VALUE, node, f"This is not a regular expression: {error}") from None
+            raise reader.error(BAD_VALUE, node, f"This is not a valid regular expression: {error}") from None
 
     def schema(self) -> JsonSchema:
         return {"type": "string", "format": "regex"}
@@ -161,7 +161,7 @@ def bind_inputs(workflow: Workflow, given: Mapping[str, str]) -> Mapping[str, st
         else:
             values[declared.name] = text.lower() if declared.type == "boolean" else text
     if len(problems) > 1:
-        message = f"{len(problems)} things are wrong with the inputs of `{workflow.name}`"
+        message = f"{len(problems)} problems with the inputs of `{workflow.name}`"
         raise GatewayError(Problem(code=BAD_INPUT, message=message, where=str(workflow.path)), tuple(problems))
     if problems:
         raise GatewayError(problems[0])

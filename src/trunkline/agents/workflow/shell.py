@@ -21,14 +21,12 @@ _VALUE_MARK: Final = "\ufdd0"
 _RAW_MARK: Final = "\ufdd1"
 """Stand for references in the text that is followed: Unicode noncharacters, which no text contains."""
 _UNGUESSABLE_BYTES: Final = 16
-_DOLLAR: Final = "it stands directly after `$`"
-_ESCAPED: Final = "it stands directly after a backslash"
-_BACKTICKS: Final = "it stands in backticks, which quote in ways of their own: write `$(…)`"
-_TABS: Final = "it stands in a document after `<<-`, which takes tabs out of it: write `<<`"
-_BRACES: Final = "it stands in `${…}`"
-_ARITHMETIC: Final = (
-    "bash calculates there, or takes it for the name of a variable, and runs what is in it; only numbers are safe"
-)
+_DOLLAR: Final = "it comes directly after `$`"
+_ESCAPED: Final = "it comes directly after a backslash"
+_BACKTICKS: Final = "it is inside backticks, which have quoting rules of their own: write `$(…)`"
+_TABS: Final = "it is in a here document after `<<-`, which strips its tabs: write `<<`"
+_BRACES: Final = "it is inside `${…}`"
+_ARITHMETIC: Final = "bash evaluates it there as arithmetic or a variable name, with commands in it; use numbers only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +188,7 @@ class _Lexer:
         except _AmbiguousSyntax:
             line = self._text.count("\n", 0, self._at) + 1
             for at in range(len(self._text)):  # those without a place so far
-                self._mark(at, "word", f"what stands before it on line {line} is more than can be followed")
+                self._mark(at, "word", f"the code before it, on line {line}, is too complex to follow")
         for start, end in self._calculated:
             for at in range(start, end):
                 if at in self.places and self.places[at][0] != "comment":
@@ -377,7 +375,7 @@ class _Lexer:
         for match in _IN_DOCUMENT.finditer(self._text, begin, end):
             if match["lost"]:
                 for at in range(match.start(), end):
-                    self._mark(at, "word", "the text of the document before it is more than can be followed")
+                    self._mark(at, "word", "the here document before it is too complex to follow")
                 raise _AmbiguousSyntax
             refused = _ESCAPED if match["escaped"] else _DOLLAR if match["variable"] else ""
             self.mark_all(match, "document", refused)

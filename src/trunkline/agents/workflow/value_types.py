@@ -45,13 +45,13 @@ def workflow_reader(reader: ConfigReader) -> WorkflowReader:
 def check_name(node: Scalar, reader: ConfigReader) -> None:
     """Check the name of a state or an input, which references must be able to contain."""
     if _NAME.match(node.text) is None:
-        message = f"`{node.text}` is not a name: use up to 64 letters, digits, `_` and `-`"
+        message = f"`{node.text}` is not a valid name: use up to 64 letters, digits, `_` and `-`"
         raise reader.error(BAD_NAME, node, message)
 
 
 def variable_name_problem(name: str) -> str | None:
     """Why a shell cannot use this name for a variable; None where it can."""
-    return None if _ENVIRONMENT.match(name) else f"`{name}` is not a name of a variable: use letters, digits and `_`"
+    return None if _ENVIRONMENT.match(name) else f"`{name}` is not a valid variable name: use letters, digits and `_`"
 
 
 class LocatedText(ValueType[Scalar]):
@@ -114,7 +114,7 @@ class CommandText(ValueType[ShellTemplate]):
             (quoted.reference, quoted.refused): (quoted, nth) for quoted, nth in _counted(command) if quoted.refused
         }
         for quoted, nth in refused.values():
-            message = f"`{quoted.reference}` cannot be put in safely: {quoted.refused}"
+            message = f"`{quoted.reference}` cannot be inserted safely: {quoted.refused}"
             place = workflow_reader(reader).source.place(node, quoted.reference, nth)
             reader.error(SHELL_POSITION, place, message, _remedy(quoted))
         if refused:
@@ -126,8 +126,8 @@ class CommandText(ValueType[ShellTemplate]):
     @staticmethod
     def _warn(reference: Reference, command: ShellTemplate, place: TextSpan, reader: ConfigReader) -> None:
         if reference.raw and reference.kind == "states":
-            message = f"`{reference}` becomes part of a shell command: whoever influences that output runs commands"
-            reader.warn(OUTPUT_IN_COMMAND, place, message, "leave `.raw` out where text is meant")
+            message = f"`{reference}` becomes part of a shell command: whoever influences that output can run commands"
+            reader.warn(OUTPUT_IN_COMMAND, place, message, "remove `.raw` if it is meant as text")
         elif reference in command.evaluated_references:
             warn_about_evaluation(reference, place, reader)
         elif command.to_interpreter and not reference.raw:
@@ -152,7 +152,7 @@ def _counted(command: ShellTemplate) -> list[tuple[QuotedReference, int]]:
 
 
 def warn_about_evaluation(reference: Reference, place: TextSpan, reader: ConfigReader) -> None:
-    message = f"`{reference}` is put into a variable that bash evaluates as arithmetic, which runs what is in it"
+    message = f"`{reference}` is put into a variable that bash evaluates as arithmetic, which runs commands in it"
     reader.warn(OUTPUT_IN_COMMAND, place, message, "use an input of the type `integer`, or calculate with `expr`")
 
 
@@ -190,12 +190,12 @@ class ConditionText(ValueType[Condition | None]):
 
 def _report(fault: TemplateProblem, place: TextSpan, reader: ConfigReader) -> None:
     if not fault.written.endswith("}}"):
-        message = f"`{fault.written}` has no end: `}}}}` is missing"
+        message = f"`{fault.written}` is not closed: `}}}}` is missing"
         reader.error(BAD_REFERENCE, place, message, 'write `{{"{{"}}` for two plain braces')
         return
     known = "known are `{{.inputs.NAME}}` and `{{.states.NAME.Output}}`"
     hint = f"did you mean `{fault.meant}`?" if fault.meant else known
-    reader.error(BAD_REFERENCE, place, f"`{fault.written}` is not a reference that can be followed here", hint)
+    reader.error(BAD_REFERENCE, place, f"`{fault.written}` is not a reference that can be resolved here", hint)
 
 
 class Timeout(ValueType[float]):
@@ -218,7 +218,7 @@ class Timeout(ValueType[float]):
             if text.removeprefix("+").isdigit():
                 return float(text)
             hint = f'write `"{text}s"`' if not text.startswith("-") and "e" not in text.lower() else ""
-            raise reader.error(BAD_VALUE, node, "Seconds are a whole number, in digits only", hint)
+            raise reader.error(BAD_VALUE, node, "Seconds must be a whole number, in digits only", hint)
         try:
             return parse_duration(text)
         except ValueError as error:

@@ -143,12 +143,12 @@ def _refuse_unusable(turn: ModelTurn) -> None:
     if end in _FILTERED:
         raise _failed(MODEL_REFUSED, "the server's content filter stopped the model", "Change the prompt")
     if end in _CUT and (not turn.calls or arguments_of(turn.calls[-1]) is None):
-        message = "the answer of the model was cut at its token limit"
+        message = "the model's answer was cut off at its token limit"
         raise _failed(MODEL_STREAM, message, "Raise `options.max_tokens`, or give the model a smaller task")
     if not turn.calls and end in _ANNOUNCED:
         raise _failed(
             MODEL_LOOP,
-            f"the model's turn ended with `{end}` but has no call in it",
+            f"the model's turn ended with `{end}` but contains no call",
             "Start the model's server with the tool parser for this model, or use another model",
         )
     if any(not call.name for call in turn.calls):

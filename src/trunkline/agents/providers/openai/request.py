@@ -196,7 +196,7 @@ def head_of(endpoint: ChatEndpoint, target: HttpTarget) -> list[tuple[bytes, byt
         head = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items() if value]
         request_head(b"POST", b"/", head)
     except ValueError:  # its message would show the key
-        hint = "Look for line breaks and letters that are not ASCII"
+        hint = "Look for line breaks and characters that are not ASCII"
         raise _refused("the key or a header cannot be sent", hint) from None
     return [(b"host", target.authority), (b"content-type", _JSON), *head]
 

@@ -520,7 +520,7 @@ async def test_a_turn_without_an_answer_is_no_success(delta: dict[str, Any], fin
 
 async def test_what_a_server_says_behind_the_end_of_a_turn_is_not_shown() -> None:
     problem = await failure({"content": "I will"}, "function_call_filter: \x1b[2J" + "x" * 10_000)
-    assert problem.message == "the model's turn ended with `function_call_filter` but has no call in it"
+    assert problem.message == "the model's turn ended with `function_call_filter` but contains no call"
 
 
 async def test_thoughts_alone_are_said_to_be_thoughts() -> None:
