@@ -313,15 +313,15 @@ _LARGEST_TEXT_BYTES: Final = 16 << 20
 def write_plan(plan: LaunchPlan, run: Path) -> None:
     """Write a plan's files (0600), folders (0700) and links, all below `run`. Raises OSError."""
     for name in plan.folders:
-        make_private_folder(_place(run, name))
+        make_private_folder(_path_in(run, name))
     for name, text in plan.files.items():
-        path = _place(run, name)
+        path = _path_in(run, name)
         make_private_folder(path.parent)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
             file.write(text)
     for name, target in plan.links.items():
-        link = _place(run, name)
+        link = _path_in(run, name)
         make_private_folder(link.parent)
         link.symlink_to(target)
 
@@ -345,11 +345,11 @@ def entries(folders: Iterable[Path]) -> dict[Path, tuple[str, ...]]:
     return found
 
 
-def _place(run: Path, name: str) -> Path:
-    place = run / name
+def _path_in(run: Path, name: str) -> Path:
+    path = run / name
     assert not Path(name).is_absolute(), name
-    assert ".." not in place.parts, name
-    return place
+    assert ".." not in path.parts, name
+    return path
 
 
 def _read(path: Path) -> str | None:

@@ -23,7 +23,7 @@ _POLICY: Final = "policy.toml"
 _HOME: Final = "home"
 _TMP: Final = "tmp"
 _LOGIN: Final = ("gemini-credentials.json", "google_accounts.json", "installation_id", "oauth_creds.json")
-"""The files of a login. Gemini renews it in place, so also through a link."""
+"""The files of a login. Gemini renews it in user_home, so also through a link."""
 _BESIDE: Final = (".agents", ".env")
 _OUTER_SESSION: Final = (
     *("GEMINI_CLI_ACTIVITY_LOG_TARGET", "GEMINI_CLI_IDE_AUTH_TOKEN", "GEMINI_CLI_IDE_PID"),
@@ -66,11 +66,11 @@ class Gemini(Provider):
     prefix = f"mcp_{SERVER}_"
 
     def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
-        place = _home(home, environ)
-        own = place / _OWN
+        user_home = _home(home, environ)
+        own = user_home / _OWN
         return HomeQuery(
-            texts={"settings": own / _SETTINGS, "variables": own / ".env", "home_variables": place / ".env"},
-            links=tuple(own / name for name in (*_LOGIN, _SETTINGS)) + tuple(place / name for name in _BESIDE),
+            texts={"settings": own / _SETTINGS, "variables": own / ".env", "home_variables": user_home / ".env"},
+            links=tuple(own / name for name in (*_LOGIN, _SETTINGS)) + tuple(user_home / name for name in _BESIDE),
             folders=(own,),
         )
 
@@ -118,11 +118,11 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
 
 def _additive(request: LaunchRequest) -> LaunchPlan:
     """The plan for our tools beside its own: links to the user's files, and a copy of the settings with our server."""
-    place = _home(request.home.folder, request.home.environ)
-    own = place / _OWN
+    user_home = _home(request.home.folder, request.home.environ)
+    own = user_home / _OWN
     names = [name for name in request.home.entries.get(own, ()) if name != _SETTINGS]
     links = {f"{_HOME}/{_OWN}/{name}": own / name for name in names}
-    links |= {f"{_HOME}/{name}": place / name for name in _BESIDE if place / name in request.home.present}
+    links |= {f"{_HOME}/{name}": user_home / name for name in _BESIDE if user_home / name in request.home.present}
     return LaunchPlan(
         argv=_argv(request, () if request.prompt is None else ("--skip-trust",)),
         env=_environment(request),
@@ -182,18 +182,18 @@ _PROBE: Final = {
 }
 
 
-def isolated_settings(request: LaunchRequest, place: Path) -> str:
-    """The settings for our tools alone. `place` is the user's file, which a probe does not use."""
+def isolated_settings(request: LaunchRequest, file: Path) -> str:
+    """The settings for our tools alone. `file` is the user's, which a probe does not use."""
     if request.model_url:
         known = _PROBE
     else:
-        known = isolation.merged(_login(request), isolation.picked(_own(request, place), _KEPT))
+        known = isolation.merged(_login(request), isolation.picked(_own(request, file), _KEPT))
     return isolation.json_text(isolation.merged(known, _QUIET, _ISOLATED, _mcp_servers(request)))
 
 
-def additive_settings(request: LaunchRequest, place: Path) -> str:
-    """The user's settings at `place` with our server, which none of their lists may leave out."""
-    settings = isolation.merged(_login(request), _own(request, place), _QUIET, _mcp_servers(request))
+def additive_settings(request: LaunchRequest, file: Path) -> str:
+    """The user's settings in `file` with our server, which none of their lists may leave out."""
+    settings = isolation.merged(_login(request), _own(request, file), _QUIET, _mcp_servers(request))
     _with_ours(settings, "mcp", "allowed", SERVER)
     _with_ours(settings, "tools", "core", f"mcp_{SERVER}_*")
     threshold = mapping(settings.get("tools")).get("truncateToolOutputThreshold")
@@ -202,8 +202,8 @@ def additive_settings(request: LaunchRequest, place: Path) -> str:
     return isolation.json_text(settings)
 
 
-def _own(request: LaunchRequest, place: Path) -> dict[str, Any]:
-    return isolation.read_config(isolation.user_text(request.home, "settings", place), str(place))
+def _own(request: LaunchRequest, file: Path) -> dict[str, Any]:
+    return isolation.read_config(isolation.user_text(request.home, "settings", file), str(file))
 
 
 def _login(request: LaunchRequest) -> dict[str, Any]:

@@ -63,11 +63,11 @@ _NO_INTEGER: Final = re.compile(r"[.eE]|[0-9]{300}")
 _HINT: Final = "fix the file, or move it away; without it the agent might use another model than yours"
 
 
-def user_text(home: HomeSnapshot, name: str, place: Path) -> str:
+def user_text(home: HomeSnapshot, name: str, file: Path) -> str:
     """The text of the user's file, empty where there is none. Raises GatewayError for one that cannot be read."""
     text = home.texts.get(name)
-    if text is None and place in home.present:
-        raise _unusable(str(place), "it cannot be opened, is not text, or is too large")
+    if text is None and file in home.present:
+        raise _unusable(str(file), "it cannot be opened, is not text, or is too large")
     return text or ""
 
 

@@ -44,8 +44,8 @@ class OpenCode(Provider):
     def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
         config = _config_home(home, environ)
         copied = {name: config / "opencode" / name for name in _COPIED}
-        places = _places(home, environ)
-        return HomeQuery(texts=copied | places, links=tuple(places.values()), folders=(config, config / "opencode"))
+        files = _config_files(home, environ)
+        return HomeQuery(texts=copied | files, links=tuple(files.values()), folders=(config, config / "opencode"))
 
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:
         if request.mode == "native":
@@ -62,7 +62,7 @@ PROVIDER: Final = OpenCode()
 def _isolated(request: LaunchRequest) -> LaunchPlan:
     """The plan for our tools alone. It is started in a folder of the run: plugins of a project would run in any case.
     Its home and configuration folder are empty, but login and history stay where they are."""
-    places = _places(request.home.folder, request.home.environ)
+    files = _config_files(request.home.folder, request.home.environ)
     env = {
         "OPENCODE_DISABLE_CLAUDE_CODE": "1",
         "OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",
@@ -85,7 +85,7 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
         + (isolation.PROXY_VARIABLES if request.model_url else ()),
         files={
             **isolation.WORK_FOLDER_FILES,
-            f"{_OWN}/opencode.json": _isolated_config(request, places),
+            f"{_OWN}/opencode.json": _isolated_config(request, files),
             f"{_OWN}/package-lock.json": _NOTHING_TO_INSTALL,
             f"{_OWN}/AGENTS.md": isolation.project_notice(request),
         },
@@ -119,7 +119,7 @@ def _config_home(home: Path, environ: Mapping[str, str]) -> Path:
     return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
 
 
-def _places(home: Path, environ: Mapping[str, str]) -> dict[str, Path]:
+def _config_files(home: Path, environ: Mapping[str, str]) -> dict[str, Path]:
     """The user's configuration files; later ones win."""
     own = _config_home(home, environ) / "opencode"
     named = environ.get("OPENCODE_CONFIG")
@@ -158,8 +158,8 @@ _PROBE_MODEL: Final = f"{_PROBE}/{_PROBE}"
 _REFERENCE: Final = re.compile(r"\{file:(?![~/])([^}]+)\}")
 
 
-def _isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
-    """The configuration for our tools alone. `places` are the user's files, by name."""
+def _isolated_config(request: LaunchRequest, files: Mapping[str, Path]) -> str:
+    """The configuration for our tools alone. `files` are the user's files, by name."""
     if request.model_url:
         provider = {
             "npm": "@ai-sdk/openai-compatible",
@@ -169,9 +169,9 @@ def _isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
         config = {"model": _PROBE_MODEL, "provider": {_PROBE: provider}}
     else:
         config: dict[str, Any] = {}
-        for name, place in places.items():
-            written = _with_absolute_references(isolation.user_text(request.home, name, place), place.parent)
-            config = isolation.merged(config, isolation.picked(isolation.read_config(written, str(place)), _KEPT))
+        for name, file in files.items():
+            written = _with_absolute_references(isolation.user_text(request.home, name, file), file.parent)
+            config = isolation.merged(config, isolation.picked(isolation.read_config(written, str(file)), _KEPT))
         config = isolation.merged(config, isolation.picked(_inline(request), _KEPT))
     return isolation.json_text(_SCHEMA | config | _QUIET | _ISOLATED | _ours(request))
 

@@ -101,8 +101,8 @@ class LaunchRequest(RunSpec):
 
     def split_args(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The user's arguments before `--`, and those from there on, among which are no options."""
-        place = self.args.index("--") if "--" in self.args else len(self.args)
-        return self.args[:place], self.args[place:]
+        at = self.args.index("--") if "--" in self.args else len(self.args)
+        return self.args[:at], self.args[at:]
 
     def prompt_text(self) -> str:
         """The prompt, protected from being taken for a command where it begins with a slash."""

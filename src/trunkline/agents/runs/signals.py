@@ -64,6 +64,15 @@ class Interrupt:
                 task.cancel()
                 await asyncio.wait({task, self.second}, timeout=ORDERLY_S, return_when=asyncio.FIRST_COMPLETED)
 
+    async def run(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        """Run `work` in a task until that ends; on a signal it is cancelled. Work that does not end then ends with this
+        process, and the supervisors end the rest."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        await self.until_ended(task)
+        if not task.done():
+            os._exit(INTERRUPTED)
+        return task
+
 
 @contextmanager
 def interrupt_on_signals() -> Generator[Interrupt, None, None]:
@@ -106,13 +115,9 @@ def handle_signals(on_signal: Callable[[int], None]) -> Generator[None, None, No
 
 
 async def unless_interrupted(work: Coroutine[Any, Any, T]) -> T | None:
-    """The result of `work`, or None where a signal came before its end. Work that does not end then ends with this
-    process."""
+    """The result of `work`, or None where a signal came before its end."""
     with interrupt_on_signals() as interrupt:
-        task = asyncio.get_running_loop().create_task(work)
-        await interrupt.until_ended(task)
-        if not task.done():
-            os._exit(INTERRUPTED)
+        task = await interrupt.run(work)
     if not interrupt.signal:
         return task.result()
     if not task.cancelled():
@@ -179,12 +184,8 @@ class SessionSignals:
             self._grace = asyncio.get_running_loop().call_later(_GRACE_S, grace_is_over)
 
     async def unless_interrupted(self, work: Coroutine[Any, Any, T], what: str) -> T:
-        """The result of `work`; on a signal it is cancelled, and GatewayError raised. If it does not end then, this
-        process does, and the supervisors end the rest."""
-        task = asyncio.get_running_loop().create_task(work, name=what)
-        await self.interrupt.until_ended(task)
-        if not task.done():
-            os._exit(INTERRUPTED)
+        """The result of `work`. Raises GatewayError if a signal ended it."""
+        task = await self.interrupt.run(work, what)
         if task.cancelled():
             raise GatewayError(interrupted_problem(what, self.interrupt.signal))
         return task.result()

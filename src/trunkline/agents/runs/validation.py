@@ -146,43 +146,43 @@ def read_workflow_files(
 
 
 async def check_environment(
-    read: CheckedWorkflow, *, environ: Mapping[str, str], start: PluginStart = "trusted"
+    checked: CheckedWorkflow, *, environ: Mapping[str, str], start: PluginStart = "trusted"
 ) -> CheckedWorkflow:
     """Check a workflow that was read against installed agents and started plugins. `start` says which plugins the
     workflow exposes may be started; none are where anything is wrong already. Nothing of them is left on return."""
-    loaded, plugins = read.loaded, read.plugins
+    loaded, plugins = checked.loaded, checked.plugins
     async with asyncio.TaskGroup() as group:
         group.create_task(_check_providers(loaded, environ))
-        if plugins.awf.failed or (read.configured is not None and read.settings is None):
-            return read  # a file cannot be used, so it is not known which plugins there are
+        if plugins.awf.failed or (checked.configured is not None and checked.settings is None):
+            return checked  # a file cannot be used, so it is not known which plugins there are
         _check_named(loaded, plugins)
         named = {plugin.text: plugins.find(plugin.text) for proxy in loaded.proxies for plugin in _plugins(proxy)}
         wanted = {source_name(name): found for name, found in named.items() if found and not obstacle_of(found)}
-        left = _not_started_plugins(read, wanted, start)
+        left = _not_started_plugins(checked, wanted, start)
         to_start = {name: section for name, section in wanted.items() if name not in left}
         if to_start:
-            group.create_task(_check_operations(read, to_start, environ))
-    return replace(read, unchecked=left)
+            group.create_task(_check_operations(checked, to_start, environ))
+    return replace(checked, unchecked=left)
 
 
 # -- plugins ----------------------------------------------------------------------------------------------------------
 
 
 def _not_started_plugins(
-    read: CheckedWorkflow, wanted: Mapping[str, SourceSection], start: PluginStart
+    checked: CheckedWorkflow, wanted: Mapping[str, SourceSection], start: PluginStart
 ) -> tuple[str, ...]:
     """The plugins that are not started, each with a warning where the workflow names it."""
     if start == "none":
         return tuple(wanted)
-    untrusted = {} if start == "all" else read.untrusted_plugins()
-    failed = read.failed
+    untrusted = {} if start == "all" else checked.untrusted_plugins()
+    failed = checked.failed
     left = tuple(name for name in wanted if failed or name in untrusted)
-    for proxy in read.loaded.proxies:
-        with read.loaded.report.of_step(proxy.step):
+    for proxy in checked.loaded.proxies:
+        with checked.loaded.report.of_step(proxy.step):
             for plugin in _plugins(proxy):
                 name = source_name(plugin.text)
-                if name in left and read.plugins.find(plugin.text) is not None:
-                    _not_started(read.loaded, plugin, None if failed else untrusted[name])
+                if name in left and checked.plugins.find(plugin.text) is not None:
+                    _not_started(checked.loaded, plugin, None if failed else untrusted[name])
     return left
 
 
@@ -245,10 +245,10 @@ def _not_checked(loaded: LoadedWorkflow, plugin: Scalar, why: str, hint: str = "
 
 
 async def _check_operations(
-    read: CheckedWorkflow, wanted: Mapping[str, SourceSection], environ: Mapping[str, str]
+    checked: CheckedWorkflow, wanted: Mapping[str, SourceSection], environ: Mapping[str, str]
 ) -> None:
-    loaded, plugins = read.loaded, read.plugins
-    settings = plugins.added_to(read.settings or Settings(Path(), GatewaySettings(), {}))
+    loaded, plugins = checked.loaded, checked.plugins
+    settings = plugins.added_to(checked.settings or Settings(Path(), GatewaySettings(), {}))
     redact = Redactor(settings.secrets(environ), settings.names())
     probed = await probe_plugins(wanted, loaded.path, environ=environ, redact=redact)
     for proxy in loaded.proxies:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final, NamedTuple, cast
 
 from trunkline.agents.workflow.document import NO_RULES, InputRules, InputType, InputValue, Workflow, WorkflowInput
-from trunkline.agents.workflow.reader import WorkflowSection, or_none
+from trunkline.agents.workflow.reader import WorkflowSection, is_empty, or_none
 from trunkline.agents.workflow.value_types import LocatedText, Number, check_name
 from trunkline.config.problems import hint_for
 from trunkline.config.reader import ConfigReader
@@ -63,11 +63,6 @@ class ValidationKeys(WorkflowSection):
 
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}\Z", re.ASCII)
-_WRITTEN_AS: Final[Mapping[InputType, tuple[str, ...]]] = {
-    "integer": ("number",),
-    "number": ("number",),
-    "boolean": ("boolean",),
-}
 _NUMBER: Final = re.compile(r"[-+]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?\Z", re.ASCII)
 
 
@@ -102,7 +97,7 @@ class InputKeys(WorkflowSection):
 
 def read_inputs(node: Node | None, reader: ConfigReader) -> tuple[WorkflowInput, ...]:
     """The valid inputs; what is wrong with the others is in the report."""
-    if node is None or (isinstance(node, Scalar) and node.kind == "null"):
+    if is_empty(node):
         return ()
     if not isinstance(node, ListNode | Table):
         reader.wrong_type(node, "a list", "begin each input with `- name: NAME`")
@@ -135,9 +130,10 @@ def _input(keys: InputKeys, reader: ConfigReader) -> WorkflowInput:
     rules = NO_RULES if keys.validation is None else keys.validation.rules()
     value: InputValue | None = None
     if keys.default is not None:
-        value = _READERS[kind](keys.default.text)
-        if value is None or keys.default.kind not in _WRITTEN_AS.get(kind, (keys.default.kind,)):
-            reader.error(BAD_INPUT, keys.default, f"The default is not {_TYPE_NAMES[kind]}", "change it, or the `type`")
+        value = _KINDS[kind].read(keys.default.text)
+        if value is None or _KINDS[kind].scalar_kind not in ("", keys.default.kind):
+            message = f"The default is not {_KINDS[kind].description}"
+            reader.error(BAD_INPUT, keys.default, message, "change it, or the `type`")
         elif problem := rules.problem_with(_written(value), _as_number(value)):
             reader.error(BAD_INPUT, keys.default, f"The default {problem}", "change it, or the `validation`")
     return WorkflowInput(name=keys.name.text, type=kind, required=keys.required, default=value, rules=rules)
@@ -174,9 +170,9 @@ def _input_problem(declared: WorkflowInput, text: str | None) -> Problem | None:
             return None
         hint = f"give it with `--input {declared.name}=…`"
         return _problem(f"The input `{declared.name}` is required and was not given", hint)
-    value = _READERS[declared.type](text)
+    value = _KINDS[declared.type].read(text)
     if value is None:
-        return _problem(f"The input `{declared.name}` must be {_TYPE_NAMES[declared.type]}", "")
+        return _problem(f"The input `{declared.name}` must be {_KINDS[declared.type].description}", "")
     problem = declared.rules.problem_with(_written(value), _as_number(value))
     return _problem(f"The input `{declared.name}` {problem}", "") if problem else None
 
@@ -203,15 +199,22 @@ def _number(text: str) -> InputValue | None:
     return value if math.isfinite(value) else None
 
 
-_READERS: Final[Mapping[InputType, Callable[[str], InputValue | None]]] = {
-    "string": str,
-    "integer": lambda text: int(text) if _INTEGER.match(text) else None,
-    "number": _number,
-    "boolean": lambda text: {"true": True, "false": False}.get(text.lower()),
-}
-_TYPE_NAMES: Final[Mapping[InputType, str]] = {
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "`true` or `false`",
+def _boolean(text: str) -> InputValue | None:
+    return {"true": True, "false": False}.get(text.lower())
+
+
+class _InputKind(NamedTuple):
+    """A type of inputs: how a text is read as a value, None where it is none, and how a default is written."""
+
+    read: Callable[[str], InputValue | None]
+    description: str
+    scalar_kind: str = ""
+    """Empty where it may be written as any scalar."""
+
+
+_KINDS: Final[Mapping[InputType, _InputKind]] = {
+    "string": _InputKind(str, "text"),
+    "integer": _InputKind(lambda text: int(text) if _INTEGER.match(text) else None, "a whole number", "number"),
+    "number": _InputKind(_number, "a number", "number"),
+    "boolean": _InputKind(_boolean, "`true` or `false`", "boolean"),
 }

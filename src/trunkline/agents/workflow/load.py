@@ -50,12 +50,12 @@ class LoadedWorkflow:
     report: Report
     text: str
     proxies: tuple[ProxyBlock, ...] = ()
-    read: Workflow | None = None
+    parsed: Workflow | None = None
 
     @property
     def workflow(self) -> Workflow | None:
         """None if any problem is an error."""
-        return None if self.report.failed else self.read
+        return None if self.report.failed else self.parsed
 
     @property
     def problems(self) -> tuple[FileProblem, ...]:
@@ -83,8 +83,7 @@ def load_workflow_text(text: str, path: Path, *, environ: Mapping[str, str]) -> 
     if not isinstance(root, Table):
         reader.wrong_type(root, "keys like `name:` and `states:`")
         return LoadedWorkflow(path, report, shown)
-    read = _read_root(root, path, reader)
-    return LoadedWorkflow(path, report, shown, tuple(reader.proxies), read)
+    return LoadedWorkflow(path, report, shown, parsed=_read_root(root, path, reader), proxies=tuple(reader.proxies))
 
 
 def _read_root(root: Table, path: Path, reader: WorkflowReader) -> Workflow | None:

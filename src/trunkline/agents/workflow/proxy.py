@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from trunkline.agents.workflow.document import PluginTools, Proxy
-from trunkline.agents.workflow.reader import PluginEntry, ProxyBlock, ProxySection, WorkflowReader, or_none
+from trunkline.agents.workflow.reader import PluginEntry, ProxyBlock, ProxySection, WorkflowReader, is_empty, or_none
 from trunkline.agents.workflow.value_types import LocatedText
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import key, read_section
@@ -55,7 +55,7 @@ def source_name(plugin: str) -> str:
 def read_proxy(node: Node | None, provider: Node | None, reader: WorkflowReader) -> Proxy | None:
     """Read the block of the current step; None where it is absent, empty, invalid or not enabled. Problems are in the
     report, and an enabled block is kept in the reader."""
-    if node is None or (isinstance(node, Scalar) and node.kind == "null"):
+    if is_empty(node):
         return None
     if not isinstance(node, Table):
         reader.wrong_type(node, "a mapping")
@@ -91,7 +91,7 @@ def read_proxy(node: Node | None, provider: Node | None, reader: WorkflowReader)
 
 def _entries(node: Node | None, reader: ConfigReader) -> tuple[PluginEntry, ...]:
     """The entries of `plugin_tools` as far as they can be read, also those with a mistake."""
-    if node is None or (isinstance(node, Scalar) and node.kind == "null"):
+    if is_empty(node):
         return ()
     if not isinstance(node, ListNode):
         reader.wrong_type(node, "a list", "begin each entry with `- plugin: NAME`")
@@ -147,17 +147,13 @@ def _check_not_empty(table: Table, block: ProxyBlock, reader: ConfigReader) -> N
         exposes = [item.get("expose") if isinstance(item, Table) else None for item in plugin_tools.items]
         has_none = all(isinstance(expose, ListNode) and not expose.items for expose in exposes)
     else:
-        has_none = _is_nothing(plugin_tools)
+        has_none = is_empty(plugin_tools)
+    sources = table.get("sources")
+    has_none = has_none and (is_empty(sources) or (isinstance(sources, ListNode) and not sources.items))
     # what cannot be read is reported already
-    if block.intercepts or block.sources or not has_none or not _is_nothing(table.get("sources")):
+    if block.intercepts or block.sources or not has_none:
         return
     place = next(entry.key for entry in table.entries if entry.key.text == "enable")
     message = "The proxy is enabled and has no tool to offer: `intercept_builtins` is `false`, and nothing is exposed"
     hint = "add `plugin_tools` or `sources`, or leave out `intercept_builtins: false`"
     reader.error(PROXY_EMPTY, place, message, hint)
-
-
-def _is_nothing(node: Node | None) -> bool:
-    if isinstance(node, ListNode):
-        return not node.items
-    return node is None or (isinstance(node, Scalar) and node.kind == "null")

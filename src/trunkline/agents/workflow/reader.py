@@ -33,7 +33,7 @@ class SourceText:
         self._starts = [0, *(line_break.end() for line_break in LINE_BREAK.finditer(text))]
         self._left = _MOST
 
-    def place(self, node: Scalar, piece: str | Reference, nth: int = 0) -> TextSpan:
+    def locate(self, node: Scalar, piece: str | Reference, nth: int = 0) -> TextSpan:
         """The place of the `nth` (from 0) occurrence of the piece in the value; the value's own where it is not
         found."""
         self._left -= 1
@@ -131,6 +131,11 @@ def or_none(read: Callable[[], T]) -> T | None:
         return read()
     except InvalidValue:
         return None
+
+
+def is_empty(node: Node | None) -> bool:
+    """Whether a key is absent, or given without a value."""
+    return node is None or (isinstance(node, Scalar) and node.kind == "null")
 
 
 METADATA: Final = frozenset(

@@ -26,7 +26,7 @@ _ESCAPED: Final = "it comes directly after a backslash"
 _BACKTICKS: Final = "it is inside backticks, which have quoting rules of their own: write `$(…)`"
 _TABS: Final = "it is in a here document after `<<-`, which strips its tabs: write `<<`"
 _BRACES: Final = "it is inside `${…}`"
-_ARITHMETIC: Final = "bash evaluates it there as arithmetic or a variable name, with commands in it; use numbers only"
+_ARITHMETIC: Final = "bash evaluates it there, as arithmetic or a name, and runs commands in it; only numbers are safe"
 
 
 @dataclass(frozen=True, slots=True)

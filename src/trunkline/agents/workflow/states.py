@@ -218,7 +218,7 @@ def _warn_of_variables(keys: CommandKeys, table: Table, reader: WorkflowReader) 
         if entry.key.text in keys.command.evaluated_variables and isinstance(entry.value, Scalar):
             for reference in dict.fromkeys(keys.env[entry.key.text].references()):
                 if reference.kind != "inputs" or reference.name not in reader.numbers:
-                    warn_about_evaluation(reference, reader.source.place(entry.value, reference), reader)
+                    warn_about_evaluation(reference, reader.source.locate(entry.value, reference), reader)
 
 
 def _read_agent_step(name: Scalar, table: Table, agent: Node, reader: WorkflowReader) -> AgentState:

@@ -89,9 +89,9 @@ class TemplateText(ValueType[Template]):
         template, faults = parse_template(text)
         workflow = workflow_reader(reader)
         for fault in faults:
-            _report(fault, workflow.source.place(node, fault.written), reader)
+            _report(fault, workflow.source.locate(node, fault.written), reader)
         for reference in dict.fromkeys(template.references()):
-            place = workflow.source.place(node, reference)
+            place = workflow.source.locate(node, reference)
             workflow.references.append(LocatedReference(workflow.step, place, reference))
             if reference.raw and not self._may_be_raw:
                 message = f"`{reference}` is for a `command`: nothing is quoted here"
@@ -115,12 +115,12 @@ class CommandText(ValueType[ShellTemplate]):
         }
         for quoted, nth in refused.values():
             message = f"`{quoted.reference}` cannot be inserted safely: {quoted.refused}"
-            place = workflow_reader(reader).source.place(node, quoted.reference, nth)
+            place = workflow_reader(reader).source.locate(node, quoted.reference, nth)
             reader.error(SHELL_POSITION, place, message, _remedy(quoted))
         if refused:
             raise InvalidValue
         for reference in dict.fromkeys(quoted.reference for quoted in command.references()):
-            self._warn(reference, command, workflow_reader(reader).source.place(node, reference), reader)
+            self._warn(reference, command, workflow_reader(reader).source.locate(node, reference), reader)
         return command
 
     @staticmethod
@@ -180,7 +180,7 @@ class ConditionText(ValueType[Condition | None]):
             hint = "compare inputs, `states.NAME.ExitCode` and `states.NAME.Output`"
             raise reader.error(WORKFLOW_UNSUPPORTED, node, str(fault), hint) from None
         for name in condition.names:
-            place = workflow.source.place(node, name.written)
+            place = workflow.source.locate(node, name.written)
             workflow.references.append(LocatedReference(workflow.step, place, name, when_ended=True))
         return condition
 

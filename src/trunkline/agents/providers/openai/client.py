@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from trunkline.agents.events import AgentEvent, ModelRetry, OptionDropped, TokenUsage
+from trunkline.agents.providers.openai.reasoning import AnswerTooLarge
 from trunkline.agents.providers.openai.request import (
     ChatEndpoint,
     ChatLimits,
@@ -27,7 +28,6 @@ from trunkline.agents.providers.openai.request import (
     target_of,
 )
 from trunkline.agents.providers.openai.response import (
-    AnswerTooLarge,
     ChatResponseParser,
     MalformedAnswer,
     ModelServerError,
@@ -64,7 +64,7 @@ class ChatClient:
         self._on_event = on_event
         self._limits = limits
         self._target = target_of(endpoint.base_url)
-        self._place = self._target.address
+        self._host = self._target.address
         self._dialects = dialects
         self._model_key = endpoint.base_url, endpoint.model
         self._head = head_of(endpoint, self._target)
@@ -96,17 +96,17 @@ class ChatClient:
                     self._on_event(OptionDropped("the server refuses `temperature`, so it is not sent any more"))
             await asyncio.sleep(delay_s)
 
-    async def _once(self, out: bytes, number: int) -> ModelTurn:
-        stream, limits = StreamedResponse(out), self._limits
+    async def _once(self, request: bytes, number: int) -> ModelTurn:
+        stream, limits = StreamedResponse(request), self._limits
         self._pool.send(stream)
         try:
             try:
                 status = await stream.head(limits.connect_s + limits.first_byte_s)
             except ConnectionFailed as lost:
-                raise unreachable(self._place, str(lost), again=not lost.final) from None
+                raise unreachable(self._host, str(lost), again=not lost.final) from None
             except TimeoutError:
                 reason = f"no answer within {limits.first_byte_s:g} seconds"
-                raise unreachable(self._place, reason, again=False) from None
+                raise unreachable(self._host, reason, again=False) from None
             if status != 200:
                 raise await self._refusal(stream)
             reader = ChatResponseParser(self._limits.event_bytes)
@@ -132,7 +132,7 @@ class ChatClient:
         text = head_text(body, _REFUSAL_BYTES)
         with suppress(ValueError, RecursionError):
             text = error_text(json.loads(text))
-        return refused(self._place, stream.status, self._shown(text), stream.headers, lasting=NO_QUOTA in body)
+        return refused(self._host, stream.status, self._shown(text), stream.headers, lasting=NO_QUOTA in body)
 
     async def _parse(self, reader: ChatResponseParser, stream: StreamedResponse, number: int) -> ModelTurn:
         try:
@@ -140,25 +140,25 @@ class ChatClient:
         except ModelServerError as error:
             text = self._shown(str(error))
             if 400 <= error.status < 500 and error.status not in TRANSIENT_STATUSES:
-                raise refused(self._place, error.status, text, {}) from None
-            raise broken_off(self._place, f"the server failed in the middle of its answer: {text}") from None
+                raise refused(self._host, error.status, text, {}) from None
+            raise broken_off(self._host, f"the server failed in the middle of its answer: {text}") from None
         except AnswerTooLarge as error:
-            raise broken_off(self._place, str(error), again=False) from None
+            raise broken_off(self._host, str(error), again=False) from None
         except MalformedAnswer as error:
-            raise broken_off(self._place, str(error), _ANOTHER) from None
+            raise broken_off(self._host, str(error), _ANOTHER) from None
         except TimeoutError:
             self._require_complete(reader, f"nothing more came within {self._limits.idle_s:g} seconds")
         except ConnectionFailed as lost:
             self._require_complete(reader, str(lost), again=not lost.final)
         if not reader.begun:
-            raise broken_off(self._place, "the answer is not a chat completion", _ANOTHER)
+            raise broken_off(self._host, "the answer is not a chat completion", _ANOTHER)
         self._require_complete(reader, "it ended before it was complete")
         return reader.turn(number)
 
     def _require_complete(self, reader: ChatResponseParser, reason: str, *, again: bool = True) -> None:
         """Raise unless the finish reason has arrived, after which nothing that matters can be missing."""
         if not reader.is_complete:
-            raise broken_off(self._place, f"the answer broke off: {reason}", _CUT, again=again)
+            raise broken_off(self._host, f"the answer broke off: {reason}", _CUT, again=again)
 
     async def _fill(self, reader: ChatResponseParser, stream: StreamedResponse) -> None:
         idle_s = self._limits.idle_s
@@ -194,8 +194,8 @@ class StreamedResponse(Exchange):
 
     __slots__ = ("_ended", "_fault", "_pieces", "_wake", "headers", "status")
 
-    def __init__(self, out: bytes) -> None:
-        super().__init__(out)
+    def __init__(self, request: bytes) -> None:
+        super().__init__(request)
         self.status = 0
         """0 until the head is there."""
         self.headers: Mapping[bytes, bytes] = {}
@@ -280,21 +280,19 @@ class FailedAttempt(Exception):
         """How long the server asks to wait."""
 
 
-def unreachable(place: str, reason: str, *, again: bool = True) -> FailedAttempt:
-    return FailedAttempt(Problem(code=MODEL_REFUSED, message=f"Model at {place}: {reason}", hint=_ADDRESS), again)
+def unreachable(host: str, reason: str, *, again: bool = True) -> FailedAttempt:
+    return FailedAttempt(Problem(code=MODEL_REFUSED, message=f"Model at {host}: {reason}", hint=_ADDRESS), again)
 
 
-def broken_off(place: str, reason: str, hint: str = "", *, again: bool = True) -> FailedAttempt:
-    return FailedAttempt(
-        Problem(code=MODEL_STREAM, message=f"Model at {place}: {reason}", hint=hint), again, begun=True
-    )
+def broken_off(host: str, reason: str, hint: str = "", *, again: bool = True) -> FailedAttempt:
+    return FailedAttempt(Problem(code=MODEL_STREAM, message=f"Model at {host}: {reason}", hint=hint), again, begun=True)
 
 
 def refused(
-    place: str, status: int, text: str, headers: Mapping[bytes, bytes], *, lasting: bool = False
+    host: str, status: int, text: str, headers: Mapping[bytes, bytes], *, lasting: bool = False
 ) -> FailedAttempt:
     """The server refused the request. `lasting` says that this will not pass, which the status cannot tell."""
-    message = f"Model at {place} answered HTTP {status}"
+    message = f"Model at {host} answered HTTP {status}"
     if 300 <= status < 400:
         message += ", and redirects are not followed"
     message = f"{message}: {text}" if text else message

@@ -34,8 +34,8 @@ _PARTS: Final = ("text", "summary", "thinking", "data")
 """Members of a block that arrive in pieces."""
 
 
-class ReasoningTooLong(Exception):
-    """The reasoning of a turn exceeds the limit."""
+class AnswerTooLarge(Exception):
+    """Part of an answer exceeds a limit; a retry would not help."""
 
 
 class Reasoning:
@@ -48,7 +48,7 @@ class Reasoning:
         """Roughly the characters it takes to send it."""
 
     def add(self, owner: Json) -> None:
-        """Add a piece of the message or the call. Raises ReasoningTooLong."""
+        """Add a piece of the message or the call. Raises AnswerTooLarge."""
         for name in self._names:
             value = owner.get(name)
             if value or (name == _ALSO_EMPTY and value == ""):
@@ -58,7 +58,7 @@ class Reasoning:
                     member = self._kept[name] = _StreamedObject() if name == "provider_specific_fields" else kind()
                 self.size += member.add(value)
         if self.size > LIMIT_CHARACTERS:
-            raise ReasoningTooLong
+            raise AnswerTooLarge(f"its reasoning has more than {LIMIT_CHARACTERS:,} characters")
 
     def __contains__(self, name: str) -> bool:
         return name in self._kept

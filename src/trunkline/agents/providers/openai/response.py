@@ -13,14 +13,7 @@ import re
 from typing import Final, cast
 
 from trunkline.agents.lenient_json import count, entries, mapping, text
-from trunkline.agents.providers.openai.reasoning import (
-    CALL_MEMBERS,
-    LIMIT_CHARACTERS,
-    MESSAGE_MEMBERS,
-    Json,
-    Reasoning,
-    ReasoningTooLong,
-)
+from trunkline.agents.providers.openai.reasoning import CALL_MEMBERS, MESSAGE_MEMBERS, AnswerTooLarge, Json, Reasoning
 from trunkline.agents.providers.openai.request import ModelToolCall, ModelTurn
 from trunkline.agents.providers.openai.tool_arguments import ObjectScanner, json_object, sendable
 from trunkline.protocol.framing import ByteBuffer
@@ -37,10 +30,6 @@ _GAVE_UP: Final = frozenset({_ERROR, "abort", "insufficient_system_resource"})
 
 class MalformedAnswer(Exception):
     """The bytes are not a model's answer; a retry may give one."""
-
-
-class AnswerTooLarge(Exception):
-    """Part of the answer exceeds a limit; a retry would not help."""
 
 
 class ModelServerError(Exception):
@@ -315,9 +304,6 @@ class ChatResponseParser(TurnAssembler):
             for part in (chunk, *entries(chunk.get("choices"))):
                 if part.get("error") or (part is chunk and chunk.get("object") == _ERROR):
                     raise _failure(part)
-            try:
-                self.add(chunk)
-            except ReasoningTooLong:
-                raise AnswerTooLarge(f"its reasoning has more than {LIMIT_CHARACTERS:,} characters") from None
+            self.add(chunk)
             if self.finish_reason in _GAVE_UP:
                 raise ModelServerError("the server gave up in the middle of the answer", 0)

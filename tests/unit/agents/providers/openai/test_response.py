@@ -6,13 +6,8 @@ import pytest
 from tests.support.models.chat import DONE, chunks, event, stream, whole_answer
 from tests.support.models.script import Use, calls, says
 
-from trunkline.agents.providers.openai.response import (
-    AnswerTooLarge,
-    ChatResponseParser,
-    MalformedAnswer,
-    ModelServerError,
-    error_text,
-)
+from trunkline.agents.providers.openai.reasoning import AnswerTooLarge
+from trunkline.agents.providers.openai.response import ChatResponseParser, MalformedAnswer, ModelServerError, error_text
 
 CALL = calls(Use("Read", {"path": "a.txt"}))
 
