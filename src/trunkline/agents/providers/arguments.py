@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-_END: Final = "--"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFlags:
@@ -79,8 +77,8 @@ AGENT_FLAGS: Final = {
 
 def is_headless(agent: str, args: tuple[str, ...]) -> bool:
     """Whether the agent answers and exits. A subcommand counts anywhere: options may come before it."""
-    words = AGENT_FLAGS[agent].headless
-    return any(argument in words or any(_is(option, argument) for option in words) for argument in _before_end(args))
+    words, (given, _) = AGENT_FLAGS[agent].headless, split_arguments(args)
+    return any(argument in words or any(_is(option, argument) for option in words) for argument in given)
 
 
 def forbidden_argument(agent: str, args: tuple[str, ...]) -> str:
@@ -90,12 +88,15 @@ def forbidden_argument(agent: str, args: tuple[str, ...]) -> str:
     is_folder = bool(words.subcommands) and first not in words.subcommands
     if first and not first.startswith("-") and (first in words.forbidden or is_folder):
         return first
-    options = (argument for argument in _before_end(args) if any(_is(option, argument) for option in words.forbidden))
+    given, _ = split_arguments(args)
+    options = (argument for argument in given if any(_is(option, argument) for option in words.forbidden))
     return next(options, "")
 
 
-def _before_end(args: tuple[str, ...]) -> tuple[str, ...]:
-    return args[: args.index(_END)] if _END in args else args
+def split_arguments(args: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The arguments before `--`, and those from there on, among which are no options."""
+    end = args.index("--") if "--" in args else len(args)
+    return args[:end], args[end:]
 
 
 def _is(option: str, argument: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from trunkline.agents import events
 from trunkline.agents.lenient_json import count, entries, listed, mapping, object_of, text
-from trunkline.agents.providers.arguments import is_headless
+from trunkline.agents.providers.arguments import is_headless, split_arguments
 from trunkline.agents.providers.isolation import json_text, safe_environment
 from trunkline.agents.providers.provider import SERVER, HomeQuery, HomeSnapshot, LaunchPlan, LaunchRequest, Provider
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
@@ -84,7 +84,7 @@ class Claude(Provider):
             f"{_CONFIG}/{_STATE}": _state(request),
         }
         if ours := _our_prompt(request):  # after the user's; in a file, as an argument may not be long
-            _, theirs = _without_addition(request.split_args()[0])
+            _, theirs = _without_addition(split_arguments(request.args)[0])
             files[_PROMPT_FILE] = "\n\n".join(filter(None, [theirs, ours]))
         if request.mode == "intercept":
             files[_SETTINGS_FILE] = _isolated_settings(request, env)
@@ -122,7 +122,7 @@ def _config_paths(home: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
 
 def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
     """The command line. The user's arguments come first, so that ours win."""
-    given, rest = request.split_args()
+    given, rest = split_arguments(request.args)
     if _our_prompt(request):
         given, _ = _without_addition(given)
     headless = () if request.prompt is None else ("-p", "--output-format", "stream-json", "--verbose")

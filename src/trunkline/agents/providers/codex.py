@@ -14,6 +14,7 @@ import msgspec
 
 from trunkline.agents import events
 from trunkline.agents.lenient_json import count, listed, mapping, object_of, text
+from trunkline.agents.providers.arguments import split_arguments
 from trunkline.agents.providers.isolation import safe_environment
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
@@ -215,7 +216,7 @@ def _argv(request: LaunchRequest, headless: tuple[str, ...], options: tuple[str,
     """The command line. The user's arguments come first, so that ours win; after `--` there are no options."""
     if request.prompt is not None:
         return (request.program, "exec", "--json", *headless, *request.args, *options, "-")
-    given, rest = request.split_args()
+    given, rest = split_arguments(request.args)
     return (request.program, *given, *options, *rest)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from trunkline.agents.events import AgentError, AgentEvent, AgentText, FinalAnswer, NativeToolUsed, TokenUsage
 from trunkline.agents.lenient_json import count, mapping, object_of, text
 from trunkline.agents.providers import isolation
+from trunkline.agents.providers.arguments import split_arguments
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
 from trunkline.config.dialects.references import parse_env_file
 
@@ -140,7 +141,7 @@ def _home(home: Path, environ: Mapping[str, str]) -> Path:
 
 def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
     """The command line. The user's arguments come first: some of our options take all words that follow."""
-    given, rest = request.split_args()
+    given, rest = split_arguments(request.args)
     headless = () if request.prompt is None else ("-o", "stream-json")
     model = request.model or (_PROBE_MODEL if request.model_url else "")
     return (request.program, *given, *options, *headless, *((f"--model={model}",) if model else ()), *rest)

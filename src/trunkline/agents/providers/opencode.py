@@ -10,6 +10,7 @@ from typing import Any, Final
 from trunkline.agents import events
 from trunkline.agents.lenient_json import count, mapping, object_of, text
 from trunkline.agents.providers import isolation
+from trunkline.agents.providers.arguments import split_arguments
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
 
 _RESULT_CHARACTERS: Final = 50_000
@@ -127,7 +128,7 @@ def _config_files(home: Path, environ: Mapping[str, str]) -> dict[str, Path]:
 
 
 def _argv(request: LaunchRequest) -> tuple[str, ...]:
-    given, rest = request.split_args()
+    given, rest = split_arguments(request.args)
     headless = () if request.prompt is None else ("run", "--format", "json")
     model = _PROBE_MODEL if request.model_url else request.model
     return (request.program, *headless, *given, *((f"--model={model}",) if model else ()), *rest)

@@ -99,11 +99,6 @@ class LaunchRequest(RunSpec):
         assert self.server is not None
         return self.server
 
-    def split_args(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The user's arguments before `--`, and those from there on, among which are no options."""
-        at = self.args.index("--") if "--" in self.args else len(self.args)
-        return self.args[:at], self.args[at:]
-
     def prompt_text(self) -> str:
         """The prompt, protected from being taken for a command where it begins with a slash."""
         prompt = self.prompt or ""

@@ -17,30 +17,17 @@ from trunkline.agents.workflow.value_types import (
     TemplateText,
     WithEnvironment,
 )
-from trunkline.config.reader import ConfigReader
 from trunkline.config.secrets import warn_about_secrets
 from trunkline.config.section import key, read_section
 from trunkline.config.sources import NOTHING
 from trunkline.config.tree import Node, Table
-from trunkline.config.value_types import Boolean, Integer, JsonSchema, Text, ValueType
+from trunkline.config.value_types import Boolean, Integer, Text, ValueType
 from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import BAD_VALUE, KEY_NOT_SENT, MISSING_KEY, MODEL_KEY
 from trunkline.sources.sections import McpHttpSection, wrong_with_url
 
 _KEYS: Final = ("api_key", "api_key_env")
-_HOTTEST: Final = 2.0
 _HEADERS: Final[ValueType[Mapping[str, str]]] = McpHttpSection.declared["headers"].value_type
-
-
-class Temperature(Number):
-    def read(self, node: Node, reader: ConfigReader) -> float:
-        value = super().read(node, reader)
-        if not 0 <= value <= _HOTTEST:
-            raise reader.error(BAD_VALUE, node, f"The temperature must be from 0 to {_HOTTEST:.0f}")
-        return value
-
-    def schema(self) -> JsonSchema:
-        return {**super().schema(), "minimum": 0, "maximum": _HOTTEST}
 
 
 class ModelKeys(WorkflowSection):
@@ -83,7 +70,7 @@ class ServerKeys(ModelKeys):
         Integer(minimum=1, maximum=10_000), default=50, doc="Maximum number of model requests in one step"
     )
     max_tokens: int | None = key(Integer(minimum=1), default=None, doc="The longest answer, in tokens")
-    temperature: float | None = key(Temperature(), default=None, doc="Sampling temperature, 0 to 2")
+    temperature: float | None = key(Number(maximum=2.0), default=None, doc="Sampling temperature, 0 to 2")
 
 
 def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowReader) -> AgentOptions:

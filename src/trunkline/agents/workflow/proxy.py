@@ -42,11 +42,6 @@ class ProxyKeys(ProxySection):
     )
 
 
-def tool_name(plugin: str, operation: str) -> str:
-    """The name of the operation as a tool of a step."""
-    return exposed_name(source_name(plugin), operation, "", _UNCUT)
-
-
 def source_name(plugin: str) -> str:
     """The name of a plugin as a source: AWF accepts any name, sources do not."""
     return plugin if is_source_name(plugin) else slug(plugin)
@@ -119,7 +114,7 @@ def _check_names(block: ProxyBlock, reader: ConfigReader) -> None:
     owners: dict[str, str] = {}
     exposed = ((entry.plugin.text, operation) for entry in block.plugin_tools for operation in entry.expose)
     for plugin, operation in exposed:
-        name = tool_name(plugin, operation.text)
+        name = exposed_name(source_name(plugin), operation.text, "", _UNCUT)
         this = f"`{operation.text}` of `{plugin}`"
         if name in owners:
             message = f"{this} would become the tool `{name}`, a name already taken by {owners[name]}"

@@ -67,13 +67,22 @@ class LocatedText(ValueType[Scalar]):
 
 
 class Number(ValueType[float]):
+    """A number, from 0 to the maximum if there is one."""
+
+    def __init__(self, *, maximum: float | None = None) -> None:
+        self._maximum = maximum
+
     def read(self, node: Node, reader: ConfigReader) -> float:
         if not isinstance(node, Scalar) or node.kind != "number":
             raise reader.wrong_type(node, "a number")
-        return float(reader.text(node))
+        value = float(reader.text(node))
+        if self._maximum is not None and not 0 <= value <= self._maximum:
+            raise reader.error(BAD_VALUE, node, f"The number must be from 0 to {self._maximum:g}")
+        return value
 
     def schema(self) -> JsonSchema:
-        return {"type": "number"}
+        limits: JsonSchema = {} if self._maximum is None else {"minimum": 0, "maximum": self._maximum}
+        return {"type": "number", **limits}
 
 
 class TemplateText(ValueType[Template]):

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from trunkline.agents.events import AgentEvent, ModelRetry, OptionDropped, TokenUsage
@@ -87,11 +88,12 @@ class ChatClient:
             try:
                 return await self._once(request_bytes(self._target, self._head, body), number)
             except FailedAttempt as failure:
-                other = self._dialects[self._model_key] = dialect.after_refusal(failure.status, str(failure))
+                reason = failure.problem.message
+                other = self._dialects[self._model_key] = dialect.after_refusal(failure.status, reason)
                 delay_s = 0.0
                 if other == dialect:
                     delay_s = retries.after(failure)
-                    self._on_event(ModelRetry(retries.failed_attempts, MAX_ATTEMPTS - 1, str(failure)))
+                    self._on_event(ModelRetry(retries.failed_attempts, MAX_ATTEMPTS - 1, reason))
                 elif dialect.temperature and not other.temperature and self._endpoint.temperature is not None:
                     self._on_event(OptionDropped("the server refuses `temperature`, so it is not sent any more"))
             await asyncio.sleep(delay_s)
@@ -263,21 +265,18 @@ _HINTS: Final = {
 _ADDRESS: Final = "Check `base_url`, and that its server runs"
 
 
+@dataclass(eq=False)
 class FailedAttempt(Exception):
     """Why an attempt gave no turn. `problem` is reported when there are no more attempts."""
 
-    def __init__(
-        self, problem: Problem, again: bool, *, begun: bool = False, status: int = 0, wait_s: float | None = None
-    ) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
-        self.again = again
-        self.begun = begun
-        """Whether the answer had begun."""
-        self.status = status
-        """The HTTP status, if the server refused."""
-        self.wait_s = wait_s
-        """How long the server asks to wait."""
+    problem: Problem
+    again: bool
+    begun: bool = False
+    """Whether the answer had begun."""
+    status: int = 0
+    """The HTTP status, if the server refused."""
+    wait_s: float | None = None
+    """How long the server asks to wait."""
 
 
 def unreachable(host: str, reason: str, *, again: bool = True) -> FailedAttempt:
