@@ -1,4 +1,4 @@
-"""A small JSON file in the state folder that remembers facts about installed agents between runs."""
+"""A small JSON file in the state folder that keeps facts about installed agents between runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class JsonCache(Generic[T]):
-    """Values by key, of which the latest are kept. Never raises: what cannot be read or written is found out again.
+    """Values by key; the oldest are dropped. Never raises: a value that cannot be read or written is found out again.
     Without a folder nothing is kept."""
 
     def __init__(self, folder: Path | None, name: str, value: type[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Reads JSON whose shape cannot be relied on: each function returns its type, empty where there is something else."""
+"""Reads JSON of uncertain shape: each function returns a value of its type, an empty one for anything else."""
 
 from __future__ import annotations
 

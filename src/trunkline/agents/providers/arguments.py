@@ -1,4 +1,4 @@
-"""What a user's arguments for an agent mean to us: whether it then works headless, and whether they would give it tools
+"""Classifies a user's arguments for an agent: whether they make it work headless, and whether they would give it tools
 other than ours.
 
 One table, from each program's `--help`. An entry with a dash is an option, found anywhere before `--`; one without is a

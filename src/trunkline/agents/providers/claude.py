@@ -84,8 +84,8 @@ class Claude(Provider):
             f"{_CONFIG}/{_STATE}": _state(request),
         }
         if ours := _our_prompt(request):  # after the user's; in a file, as an argument may not be long
-            _, theirs = _without_addition(split_arguments(request.args)[0])
-            files[_PROMPT_FILE] = "\n\n".join(filter(None, [theirs, ours]))
+            _, users_prompt = _without_addition(split_arguments(request.args)[0])
+            files[_PROMPT_FILE] = "\n\n".join(filter(None, [users_prompt, ours]))
         if request.mode == "intercept":
             files[_SETTINGS_FILE] = _isolated_settings(request, env)
         else:

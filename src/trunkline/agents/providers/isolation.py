@@ -118,9 +118,9 @@ def merged(*values: Mapping[str, Any]) -> dict[str, Any]:
     """Merge objects, recursively; later ones win."""
     result: dict[str, Any] = {}
     for key, value in (member for each in values for member in each.items()):
-        mine = result.get(key)
-        both = isinstance(mine, dict) and isinstance(value, dict)
-        result[key] = merged(cast("dict[str, Any]", mine), cast("dict[str, Any]", value)) if both else value
+        current = result.get(key)
+        both = isinstance(current, dict) and isinstance(value, dict)
+        result[key] = merged(cast("dict[str, Any]", current), cast("dict[str, Any]", value)) if both else value
     return result
 
 

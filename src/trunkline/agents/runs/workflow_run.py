@@ -1,4 +1,4 @@
-"""One run of a workflow: its way through the states, from the first step until nothing of it is left."""
+"""One run of a workflow: from its initial state along the transitions to an end, until nothing of it is left."""
 
 from __future__ import annotations
 

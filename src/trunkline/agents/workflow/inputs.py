@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, NamedTuple, cast
 
 from trunkline.agents.workflow.document import NO_RULES, InputRules, InputType, InputValue, Workflow, WorkflowInput
-from trunkline.agents.workflow.reader import WorkflowSection, is_empty, or_none
+from trunkline.agents.workflow.reader import WorkflowSection, is_null, or_none
 from trunkline.agents.workflow.value_types import LocatedText, Number, check_name
 from trunkline.config.problems import hint_for
 from trunkline.config.reader import ConfigReader
@@ -97,7 +97,7 @@ class InputKeys(WorkflowSection):
 
 def read_inputs(node: Node | None, reader: ConfigReader) -> tuple[WorkflowInput, ...]:
     """The valid inputs; what is wrong with the others is in the report."""
-    if is_empty(node):
+    if node is None or is_null(node):
         return ()
     if not isinstance(node, ListNode | Table):
         reader.wrong_type(node, "a list", "begin each input with `- name: NAME`")

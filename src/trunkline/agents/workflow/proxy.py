@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from trunkline.agents.workflow.document import PluginTools, Proxy
-from trunkline.agents.workflow.reader import PluginEntry, ProxyBlock, ProxySection, WorkflowReader, is_empty, or_none
+from trunkline.agents.workflow.reader import PluginEntry, ProxyBlock, ProxySection, WorkflowReader, is_null, or_none
 from trunkline.agents.workflow.value_types import LocatedText
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import key, read_section
@@ -50,7 +50,7 @@ def source_name(plugin: str) -> str:
 def read_proxy(node: Node | None, provider: Node | None, reader: WorkflowReader) -> Proxy | None:
     """Read the block of the current step; None where it is absent, empty, invalid or not enabled. Problems are in the
     report, and an enabled block is kept in the reader."""
-    if is_empty(node):
+    if node is None or is_null(node):
         return None
     if not isinstance(node, Table):
         reader.wrong_type(node, "a mapping")
@@ -86,7 +86,7 @@ def read_proxy(node: Node | None, provider: Node | None, reader: WorkflowReader)
 
 def _entries(node: Node | None, reader: ConfigReader) -> tuple[PluginEntry, ...]:
     """The entries of `plugin_tools` as far as they can be read, also those with a mistake."""
-    if is_empty(node):
+    if node is None or is_null(node):
         return ()
     if not isinstance(node, ListNode):
         reader.wrong_type(node, "a list", "begin each entry with `- plugin: NAME`")
@@ -142,9 +142,10 @@ def _check_not_empty(table: Table, block: ProxyBlock, reader: ConfigReader) -> N
         exposes = [item.get("expose") if isinstance(item, Table) else None for item in plugin_tools.items]
         has_none = all(isinstance(expose, ListNode) and not expose.items for expose in exposes)
     else:
-        has_none = is_empty(plugin_tools)
+        has_none = plugin_tools is None or is_null(plugin_tools)
     sources = table.get("sources")
-    has_none = has_none and (is_empty(sources) or (isinstance(sources, ListNode) and not sources.items))
+    if sources is not None and not is_null(sources):
+        has_none = has_none and isinstance(sources, ListNode) and not sources.items
     # what cannot be read is reported already
     if block.intercepts or block.sources or not has_none:
         return

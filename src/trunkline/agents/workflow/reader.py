@@ -126,16 +126,16 @@ class WorkflowReader(ConfigReader):
 
 
 def or_none(read: Callable[[], T]) -> T | None:
-    """The value, or None where it is invalid, so that what is beside it is read all the same."""
+    """The value, or None where it is invalid, so that reading continues with what follows."""
     try:
         return read()
     except InvalidValue:
         return None
 
 
-def is_empty(node: Node | None) -> bool:
-    """Whether a key is absent, or given without a value."""
-    return node is None or (isinstance(node, Scalar) and node.kind == "null")
+def is_null(node: Node) -> bool:
+    """Whether a key is given without a value."""
+    return isinstance(node, Scalar) and node.kind == "null"
 
 
 METADATA: Final = frozenset(

@@ -46,7 +46,7 @@ class ShellTemplate:
     to_interpreter: bool = False
     """Whether a value goes to something that runs it as code, like `eval`."""
     evaluated_variables: frozenset[str] = frozenset()
-    """Variables whose values bash runs."""
+    """Variables that bash evaluates as code."""
     evaluated_references: frozenset[Reference] = frozenset()
     """References whose values are put into such a variable."""
 

@@ -67,7 +67,7 @@ def calculating_parts(brackets: re.Match[str]) -> Iterator[tuple[int, int]]:
 
 
 def evaluated_variables(command: str) -> frozenset[str]:
-    """The variables whose values bash runs, as far as the text shows them."""
+    """The variables that bash evaluates as code, as far as the text of the command shows it."""
     names: set[str] = set()
     for match in _CALCULATED.finditer(command):
         if match["sum"] is not None:

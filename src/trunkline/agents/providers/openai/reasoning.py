@@ -214,12 +214,12 @@ class _Block:
     def takes(self, piece: Json) -> bool:
         """Whether this is a piece of the same block. A signed block takes no more text, and without an index no other
         signature either; what has the same signature repeats the block."""
-        mine = self._members
-        if text(piece.get("type")) != text(mine.get("type")) or piece.get("index") != mine.get("index"):
+        members = self._members
+        if text(piece.get("type")) != text(members.get("type")) or piece.get("index") != members.get("index"):
             return False
-        if text(mine.get("id")) and text(piece.get("id")) not in ("", mine["id"]):
+        if text(members.get("id")) and text(piece.get("id")) not in ("", members["id"]):
             return False
-        if mine.get("signature") and mine["signature"] == piece.get("signature"):
+        if members.get("signature") and members["signature"] == piece.get("signature"):
             return True
         data = self._parts.get("data")
         if data is not None and text(piece.get("data")) not in ("", data.whole()):
@@ -227,9 +227,9 @@ class _Block:
         if piece.get("index") is None:
             if "data" in (piece.keys() | self._parts.keys()):
                 return False
-            if mine.get("signature") and piece.get("signature"):
+            if members.get("signature") and piece.get("signature"):
                 return False
-        return not (mine.get("signature") and any(piece.get(name) for name in _PARTS))
+        return not (members.get("signature") and any(piece.get(name) for name in _PARTS))
 
     def add(self, piece: Json) -> int:
         signed, size = bool(piece.get("signature")), 0

@@ -88,7 +88,7 @@ class FunctionTool:
 
 
 class ModelTools(Protocol):
-    """The tools of a model whose agent we are."""
+    """The tools of a model for which we are the agent."""
 
     def definitions(self) -> Sequence[FunctionTool]:
         """The tools that exist now; called before each turn, so that changes are noticed."""
