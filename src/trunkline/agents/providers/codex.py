@@ -139,7 +139,7 @@ def _isolated(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
     if instructions := "\n\n".join(filter(None, [users, request.instructions])):
         files[f"{_FOLDER}/{_AGENTS}"] = instructions
     # through links Codex writes a renewed login; a probe needs none
-    users_folder, own = _own_folder(request.home.folder, request.home.environ), request.run / _FOLDER
+    codex_home, own = _own_folder(request.home.folder, request.home.environ), request.run / _FOLDER
     names = () if is_probe else _LOGIN if request.prompt is not None else (*_LOGIN, _SESSIONS)
     # `--disable` wins, but a version without the feature refuses it
     off = tuple(word for feature in _OFF for word in ("--disable", feature))
@@ -155,9 +155,7 @@ def _isolated(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
         unset=_ELSEWHERE,
         files=files,
         folders=("tmp",),
-        links={
-            f"{_FOLDER}/{name}": users_folder / name for name in names if users_folder / name in request.home.present
-        },
+        links={f"{_FOLDER}/{name}": codex_home / name for name in names if codex_home / name in request.home.present},
         stdin=request.prompt or "",
     )
 

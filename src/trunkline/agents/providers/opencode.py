@@ -1,4 +1,4 @@
-"""OpenCode: started so that its tools are ours, or ours others its own. docs/agents/opencode.md gives the reasons."""
+"""OpenCode: started so that its tools are ours, or ours beside its own. docs/agents/opencode.md gives the reasons."""
 
 from __future__ import annotations
 
@@ -97,12 +97,13 @@ def _isolated(request: LaunchRequest) -> LaunchPlan:
 
 
 def _additive(request: LaunchRequest) -> LaunchPlan:
-    """The plan for our tools others its own: links to the user's files, and copies of those that OpenCode writes to.
+    """The plan for our tools beside its own: links to the user's files, and copies of those that OpenCode writes to.
     Programs that it starts use the same folder for their own configuration."""
     config = _config_home(request.home.folder, request.home.environ)
     own = config / "opencode"
-    others = [name for name in request.home.entries.get(config, ()) if name != "opencode"]
-    linked = [name for name in request.home.entries.get(own, ()) if name not in _COPIED]
+    entries = request.home.entries
+    links = {f"{_CONFIG}/{name}": config / name for name in entries.get(config, ()) if name != "opencode"}
+    links |= {f"{_OWN}/{name}": own / name for name in entries.get(own, ()) if name not in _COPIED}
     texts = {name: text for name in _COPIED if (text := isolation.user_text(request.home, name, own / name))}
     inline = isolation.merged(_SCHEMA | _inline(request), _QUIET | _ours(request))
     env = {_INLINE: isolation.json_text(inline), "XDG_CONFIG_HOME": str(request.run / _CONFIG)}
@@ -111,8 +112,7 @@ def _additive(request: LaunchRequest) -> LaunchPlan:
         env=_quiet(request) | env,
         files={f"{_OWN}/{name}": _with_absolute_references(text, own) for name, text in texts.items()},
         folders=(_OWN, _TMP),
-        links={f"{_CONFIG}/{name}": config / name for name in others}
-        | {f"{_OWN}/{name}": own / name for name in linked},
+        links=links,
         stdin=request.prompt or "",
     )
 
